@@ -16,12 +16,11 @@ import (
 // portFolder is where the kernel lists the ports of virtio-serial devices.
 const portFolder = "/sys/class/virtio-ports"
 
-// NoChannel is what the first process gives up with when the kernel shows no
-// port for the channel: it lacks the driver.
+// NoChannel begins the error of a first process that finds no port for the channel: the kernel
+// lacks the driver.
 const NoChannel = "find the channel: none of"
 
-// openPort opens the port that the channel is. It is there as soon as its
-// driver is.
+// openPort opens the channel's port, which appears as soon as the driver is loaded.
 func openPort() (*os.File, error) {
 	var found []string
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
@@ -46,15 +45,15 @@ func openPort() (*os.File, error) {
 	return nil, fmt.Errorf("%s %d virtio-serial ports is named %s", NoChannel, len(found), Port)
 }
 
-// Session makes streams of one end of the channel: inside is the one that
-// accepts. patience is how long the other end may take to answer or to read.
+// Session multiplexes streams over one end of the channel; inside is the accepting end. patience
+// limits how long the other end may take to answer or to read.
 func Session(conn io.ReadWriteCloser, inside bool, patience time.Duration) (*yamux.Session, error) {
 	c := yamux.DefaultConfig()
-	c.EnableKeepAlive = false // who holds the machine asks, once it has started
+	c.EnableKeepAlive = false // the owner of the machine sends its own, once it has started
 	c.StreamOpenTimeout = 0   // a machine may start slowly
 	c.ConnectionWriteTimeout = patience
-	c.StreamCloseTimeout = 24 * time.Hour // a person may read what a command wrote in peace
-	c.LogOutput = io.Discard              // it says nothing that the errors do not
+	c.StreamCloseTimeout = 24 * time.Hour // a user may read a command's output at leisure
+	c.LogOutput = io.Discard              // the errors say all of it
 	if inside {
 		return yamux.Server(conn, c)
 	}

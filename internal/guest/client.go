@@ -16,7 +16,7 @@ import (
 // ErrNotStarted is wrapped by the error of a command that could not be started.
 var ErrNotStarted = errors.New("it could not be started")
 
-// Greet asks a guest that just started what it is, on its first stream.
+// Greet receives the greeting of a guest that just started, on its first stream.
 func Greet(conn net.Conn) (Hello, error) {
 	var h Hello
 	if err := writeLine(conn, header{Part: greeting}); err != nil {
@@ -26,11 +26,10 @@ func Greet(conn net.Conn) (Hello, error) {
 	return h, err
 }
 
-// Run runs a command in a guest and gives its exit code: 128 and the number of
-// the signal when one ended it. When ctx ends the command gets a SIGINT, and may
-// take as long as it needs to clean up: on an emulated CPU that is a while, and
-// who does not want to wait can end this process. How it ended then is no error.
-// An error wraps ErrNotStarted, or tells that the end of the command is not known.
+// Run runs a command in a guest and returns its exit code; a command that a signal ended has 128
+// plus the signal. When ctx ends, the command gets a SIGINT and may take as long as it needs to
+// clean up, which on an emulated CPU can be long. Its exit code is then returned without an error.
+// An error wraps ErrNotStarted, or means that the command's end is unknown.
 func Run(ctx context.Context, dial Dialer, c Command) (exit int, err error) {
 	r := running{command: rand.Text()}
 	defer r.close()
@@ -44,11 +43,11 @@ func Run(ctx context.Context, dial Dialer, c Command) (exit int, err error) {
 	}
 	err = writeLine(r.streams[control], start{Args: c.Args, Env: c.Env, Dir: c.Dir, TTY: c.TTY, Parts: c.parts(), Joined: c.joined()})
 	if err != nil {
-		return -1, fmt.Errorf("ask for a command: %w", err)
+		return -1, fmt.Errorf("request a command: %w", err)
 	}
 	if c.Stdin != nil {
 		go func() {
-			_, _ = io.Copy(r.streams[stdin], c.Stdin) // it may end before its input does
+			_, _ = io.Copy(r.streams[stdin], c.Stdin) // the command may end before its input
 			r.streams[stdin].Close()
 		}()
 	}
@@ -67,14 +66,14 @@ func Run(ctx context.Context, dial Dialer, c Command) (exit int, err error) {
 	case err != nil && ctx.Err() != nil:
 		return -1, context.Cause(ctx)
 	case err != nil:
-		return -1, fmt.Errorf("wait for the end of %s: %w", c.Args[0], err)
+		return -1, fmt.Errorf("wait for %s: %w", c.Args[0], err)
 	case a.Failed != "":
 		return -1, fmt.Errorf("%w: %s", ErrNotStarted, a.Failed)
 	}
 	return a.Exit, nil
 }
 
-// parts are the standard streams that the command has.
+// parts are the standard streams of the command.
 func (c Command) parts() []part {
 	var parts []part
 	for _, p := range []struct {
@@ -88,16 +87,16 @@ func (c Command) parts() []part {
 	return parts
 }
 
-// joined tells whether output and errors go to the same place, which two streams
-// would write to at once, and in any order.
+// joined reports whether stdout and stderr go to the same writer. Two streams would write to it
+// concurrently and out of order.
 func (c Command) joined() (same bool) {
-	defer func() { _ = recover() }() // of kinds that cannot be compared
+	defer func() { _ = recover() }() // writers of incomparable types
 	return c.Stdout != nil && c.Stdout == c.Stderr
 }
 
-// running is a command, seen from outside.
+// running is the client's side of a running command.
 type running struct {
-	command string // its name, which joins the streams
+	command string // its id, which joins the streams
 	streams map[part]net.Conn
 	copying sync.WaitGroup
 }
@@ -123,16 +122,16 @@ func (r *running) close() {
 	}
 }
 
-// giveUp ends every wait: closing a stream only tells the other end, which may
-// hang.
+// giveUp ends every wait. Closing a stream is not enough, because it only notifies the other end,
+// which may hang.
 func (r *running) giveUp() {
 	for _, s := range r.streams {
 		_ = s.SetDeadline(time.Now())
 	}
 }
 
-// copy hands on what comes on a stream. When nobody takes it, it is thrown away:
-// the command must not be held up by that.
+// copy copies a stream to a writer. It discards what the writer does not take, so that the command
+// is not blocked.
 func (r *running) copy(p part, to io.Writer) {
 	from, ok := r.streams[p]
 	if !ok {
@@ -145,7 +144,7 @@ func (r *running) copy(p part, to io.Writer) {
 	})
 }
 
-// ask hands on sizes, and the end of ctx, until the answer is there.
+// ask forwards terminal sizes and the end of ctx, until the answer arrives.
 func (r *running) ask(ctx context.Context, c Command, answered <-chan struct{}) {
 	send := func(q request) { _ = writeLine(r.streams[control], q) } // an answer may cross it
 	ended := ctx.Done()

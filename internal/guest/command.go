@@ -6,25 +6,24 @@ import (
 	"net"
 )
 
-// Command is what to run in a guest, as root.
+// Command is a command to run in a guest, as root.
 type Command struct {
-	Args []string // Args[0] is looked for on the PATH of Env when it has no slash
-	// Env is all of the environment, as KEY=value. Without a PATH it gets one.
+	Args []string // Args[0] without a slash is looked up in the PATH of Env
+	// Env is the whole environment, as KEY=value. A default PATH is added if it has none.
 	Env []string
 	Dir string // empty: /
-	// Stdin is read until the command ends. One that blocks keeps its goroutine
-	// until it is read once more; nil: nothing to read.
+	// Stdin is read until the command ends. A reader that blocks keeps its goroutine until it
+	// returns. nil means empty.
 	Stdin          io.Reader
-	Stdout, Stderr io.Writer // nil: nowhere
-	// TTY gives the command a terminal of its own, of this size. All that it
-	// writes then comes out of Stdout.
+	Stdout, Stderr io.Writer // nil: discard
+	// TTY gives the command a terminal of this size. All output then goes to Stdout.
 	TTY *Size
-	// Resize tells of new sizes of that terminal; nil: it never changes.
+	// Resize delivers new sizes of that terminal; nil means that the size never changes.
 	Resize <-chan Size
 }
 
-// Size is that of a terminal, in characters.
+// Size is the size of a terminal, in characters.
 type Size struct{ Rows, Columns uint16 }
 
-// Dialer opens one more stream to the guest.
+// Dialer opens another stream to the guest.
 type Dialer func(context.Context) (net.Conn, error)

@@ -10,18 +10,17 @@ import (
 	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
-// What stands in the guest's first file system, beside the program as /init.
+// Paths in the guest's initramfs, besides the program as /init.
 const (
 	ConfigFile   = "/venturi.json"
 	ModuleFolder = "/modules" // files of Config.Modules
 )
 
-// Role is the first argument of the guest's first process, behind those of
-// vm.Config.Program.
+// Role is the first argument of the guest's first process, after those of vm.Config.Program.
 const Role = "guest-init"
 
-// Names of what the machine outside lends the guest: the port that the channel
-// is, and the tags of file systems. The n-th writable folder has a tag of its own.
+// Names of what the host shares with the guest: the port of the channel, and the tags of file
+// systems. The n-th writable folder has a tag of its own.
 const (
 	Port       = "venturi"
 	RootTag    = "root"
@@ -31,33 +30,33 @@ const (
 // WritableTag is the tag of the n-th writable folder.
 func WritableTag(n int) string { return fmt.Sprintf("writable%d", n) }
 
-// Config is what the guest's first process is told.
+// Config configures the guest's first process.
 type Config struct {
 	Hostname string
 	Release  string   // of the kernel
 	Modules  []Module // to load, in this order
-	Root     bool     // the file system of the machine outside is there, by RootTag
-	HasKmod  bool     // so is the folder of the kernel's modules, by ModulesTag
-	Writable []string // folders, by WritableTag
+	Root     bool     // the host's file system is shared under RootTag
+	HasKmod  bool     // the kernel's module folder is shared under ModulesTag
+	Writable []string // folders, shared under WritableTag
 	NICs     []NIC
 	Settings []netcfg.Sysctl
-	Agent    string // be the agent of this machine; empty: run commands
+	Agent    string // serve as the agent of this name; empty: run commands
 }
 
-// Module is a file of the kernel's, in ModuleFolder.
+// Module is a kernel module in ModuleFolder.
 type Module struct {
 	File     string
 	Optional bool // the kernel may refuse it
 }
 
-// NIC says how to set up a network card.
+// NIC configures a network card.
 type NIC struct {
-	MAC        string // finds it
+	MAC        string // identifies the card
 	Addr       netip.Prefix
 	Neighbours []Neighbour
 }
 
-// Neighbour is an entry of the neighbour table that never expires.
+// Neighbour is a permanent entry of the neighbour table.
 type Neighbour struct {
 	Addr netip.Addr
 	MAC  string

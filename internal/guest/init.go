@@ -12,21 +12,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FailurePrefix begins the line on the console that tells why the first process
-// gave up. There may be no channel yet to tell it on.
+// FailurePrefix begins the console line that says why the first process gave up. The channel may
+// not exist yet.
 const FailurePrefix = "venturi-guest: "
 
-// serveRole is the argument behind Role that makes the process the server. The
-// name of the agent to be follows, and is empty for none.
+// serveRole is the argument after Role that makes the process the server. The name of its agent
+// follows; empty means none.
 const serveRole = "serve"
 
-// channelFile is the descriptor by which the server gets the channel.
+// channelFile is the file descriptor of the channel in the server.
 const channelFile = 3
 
-// Main is the program as a guest's first process, or as the server that this
-// one starts. ok is false when the process is neither: its arguments do not say
-// so, or it is not in such a machine. It ends the machine rather than return.
-// What it has to say goes to console, its standard error.
+// Main runs the program as a guest's first process, or as the server that the first process starts.
+// ok is false if the process is neither: its arguments do not say so, or it is not in such a
+// machine. In a guest it does not return, but powers the machine off. Messages go to console, its
+// standard error.
 func Main(args []string, console *os.File) (code int, ok bool) {
 	at := slices.Index(args, Role)
 	if at < 0 {
@@ -35,7 +35,7 @@ func Main(args []string, console *os.File) (code int, ok bool) {
 	switch rest := args[at+1:]; {
 	case len(rest) == 0 && os.Getpid() == 1:
 		if _, err := os.Stat(ConfigFile); err != nil {
-			return 0, false // a container's first process, say
+			return 0, false // such as a container's first process
 		}
 		boot(args, console)
 		return 1, true // not reached: the machine is off
@@ -49,8 +49,8 @@ func Main(args []string, console *os.File) (code int, ok bool) {
 	return 0, false
 }
 
-// boot makes the machine usable, starts the server, and turns the machine off
-// when that has ended.
+// boot sets the machine up, starts the server, and powers the machine off when the server has
+// ended.
 func boot(args []string, console *os.File) {
 	server, err := setUp(args, console)
 	if err == nil {
@@ -92,7 +92,7 @@ func setUp(args []string, console *os.File) (server *os.Process, err error) {
 	if err := setUpNetwork(c); err != nil {
 		return nil, err
 	}
-	// This very file: by its path it is out of reach once the root was changed.
+	// This program's file: its path is unreachable after the root is changed.
 	cmd := exec.Command("/proc/self/exe", append(slices.Clone(args[1:]), serveRole, c.Agent)...)
 	cmd.Args[0] = args[0]
 	cmd.Stdout, cmd.Stderr = console, console
@@ -103,8 +103,8 @@ func setUp(args []string, console *os.File) (server *os.Process, err error) {
 	return cmd.Process, nil
 }
 
-// reap waits for whatever ends, until the server has. It is the only child that
-// anybody asks for here; all others were orphaned, and only want to be waited for.
+// reap waits for children until the server has ended. The server is the only child of interest; all
+// others are orphans that must be reaped.
 func reap(server *os.Process) error {
 	for {
 		var status unix.WaitStatus
@@ -123,11 +123,11 @@ func reap(server *os.Process) error {
 	}
 }
 
-// powerOff ends the machine. It asks for a restart, which every machine can do,
-// and which qemu is told to take for an end.
+// powerOff ends the machine. It requests a restart, which every machine supports, and which qemu is
+// told to treat as a power-off.
 func powerOff() {
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)
-	time.Sleep(time.Minute) // for the machine to go: the first process must not end
+	time.Sleep(time.Minute) // the first process must not exit before the machine is off
 }
 
 // loadModules loads modules, and frees the memory that their files take.
@@ -159,8 +159,8 @@ func loadModule(m Module) error {
 	return nil
 }
 
-// setLimits gives what runs in the guest the limits that systemd gives a
-// service, but for memory locked for BPF, which kernels before 5.11 count.
+// setLimits sets the limits that systemd sets for a service. Locked memory is unlimited, because
+// kernels before 5.11 count BPF in it.
 func setLimits() error {
 	for _, l := range []struct {
 		what      int

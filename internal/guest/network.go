@@ -9,8 +9,8 @@ import (
 	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
-// setUpNetwork brings up the loopback device and the cards, behind the settings
-// that may hold for them.
+// setUpNetwork brings up the loopback device and the cards, after the sysctls that may apply to
+// them.
 func setUpNetwork(c Config) error {
 	n, err := netcfg.OpenGuest()
 	if err != nil {
@@ -56,7 +56,7 @@ func setUpNIC(n *netcfg.Namespace, nic NIC) error {
 	return nil
 }
 
-// deviceOf finds the device with a hardware address.
+// deviceOf finds the device with a MAC.
 func deviceOf(mac string) (string, error) {
 	want, err := net.ParseMAC(mac)
 	if err != nil {
@@ -71,5 +71,5 @@ func deviceOf(mac string) (string, error) {
 			return l.Attrs().Name, nil
 		}
 	}
-	return "", fmt.Errorf("the kernel shows none of %d devices with it", len(links))
+	return "", fmt.Errorf("none of the %d devices has this MAC", len(links))
 }

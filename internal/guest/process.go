@@ -20,25 +20,24 @@ import (
 // defaultPath is the PATH of a command whose environment has none: root's.
 const defaultPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// stayLimit is how long what a command started and left behind may go on
-// writing to its output.
+// stayLimit limits how long processes that a command leaves behind may write to its output.
 const stayLimit = time.Second
 
-// abandonGrace is how long a command that nobody waits for any more gets to end.
+// abandonGrace limits how long a command may run on after its client has gone.
 const abandonGrace = 5 * time.Second
 
-// process is a command that runs.
+// process is a running command.
 type process struct {
 	cmd      *exec.Cmd
-	terminal *os.File // our end of it; nil: it has none
+	terminal *os.File // our end of its terminal; nil: it has none
 	outputs  []output
 
 	mu     sync.Mutex
 	ended  bool
-	exited chan struct{} // closed when it is
+	exited chan struct{} // closed on exit
 }
 
-// output is what one of the command's standard streams is copied through.
+// output copies one of the command's standard streams.
 type output struct {
 	from *os.File
 	to   *stream
@@ -56,7 +55,7 @@ func launch(want start, streams map[part]*stream) (*process, error) {
 		return nil, fmt.Errorf("there is no folder %s", want.Dir)
 	}
 	if len(want.Args) == 0 {
-		return nil, errors.New("no program is named")
+		return nil, errors.New("the command names no program")
 	}
 	file, err := find(want.Args[0], want.Env)
 	if err != nil {
@@ -69,7 +68,7 @@ func launch(want start, streams map[part]*stream) (*process, error) {
 	return p, p.startOnPipes(streams, want.Joined)
 }
 
-// find looks for a program as a shell does.
+// find looks a program up as a shell does.
 func find(name string, env []string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil
@@ -87,7 +86,7 @@ func find(name string, env []string) (string, error) {
 		}
 		break
 	}
-	return "", fmt.Errorf("there is no program %s on its PATH", name)
+	return "", fmt.Errorf("program %s is not in its PATH", name)
 }
 
 func (p *process) startOnPipes(streams map[part]*stream, joined bool) error {
@@ -123,7 +122,7 @@ func (p *process) startOnPipes(streams map[part]*stream, joined bool) error {
 	}
 	if input != nil {
 		go func() {
-			// Reading on when the command does not would keep the sender waiting.
+			// Keep reading after the command stops, or the sender would block.
 			_, _ = io.Copy(input, streams[stdin])
 			input.Close()
 			_, _ = io.Copy(io.Discard, streams[stdin])
@@ -172,8 +171,7 @@ func (p *process) startOnTerminal(size Size, streams map[part]*stream) error {
 	return nil
 }
 
-// openTerminal opens a terminal whose near end knows deadlines, which that of
-// package pty does not.
+// openTerminal opens a terminal whose master supports deadlines, unlike that of package pty.
 func openTerminal() (ours, theirs *os.File, err error) {
 	blocking, theirs, err := pty.Open()
 	if err != nil {
@@ -197,8 +195,7 @@ func (p *process) resize(s Size) error {
 	})
 }
 
-// onDescriptor calls fn with a file's descriptor. To ask the file for it would
-// make it a blocking one.
+// onDescriptor calls fn with a file's descriptor. File.Fd would make the file blocking.
 func onDescriptor(f *os.File, fn func(fd int) error) error {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -210,8 +207,7 @@ func onDescriptor(f *os.File, fn func(fd int) error) error {
 	return err
 }
 
-// copyOut hands on what the command writes, until everybody has closed that, or
-// finish says that it is time.
+// copyOut forwards the command's output until all writers have closed it, or finish ends it.
 func (p *process) copyOut() {
 	for _, o := range p.outputs {
 		go func() {
@@ -219,7 +215,7 @@ func (p *process) copyOut() {
 			defer o.to.Close()
 			_, err := io.Copy(o.to, o.from)
 			if errors.Is(err, os.ErrDeadlineExceeded) {
-				// All that the command itself wrote is in there by now.
+				// Everything that the command itself wrote is in the pipe by now.
 				_, _ = io.CopyN(o.to, o.from, waiting(o.from))
 			}
 			o.from.Close()
@@ -227,7 +223,7 @@ func (p *process) copyOut() {
 	}
 }
 
-// waiting is how much can be read at once, bytes.
+// waiting returns the number of bytes that can be read at once.
 func waiting(f *os.File) int64 {
 	n := 0
 	_ = onDescriptor(f, func(fd int) (err error) {
@@ -238,8 +234,8 @@ func waiting(f *os.File) int64 {
 	return int64(n)
 }
 
-// wait waits for the end and gives the exit code. The output may take as long as
-// whoever reads it does; what the command left behind does not keep it open.
+// wait waits for the end of the command and returns its exit code. It waits for the output's
+// reader, but not for processes that the command left behind.
 func (p *process) wait() int {
 	_ = p.cmd.Wait()
 	p.mu.Lock()
@@ -248,7 +244,7 @@ func (p *process) wait() int {
 	close(p.exited)
 	for _, o := range p.outputs {
 		if o.from.SetReadDeadline(time.Now().Add(stayLimit)) != nil {
-			o.from.Close() // closed already, or it knows no deadlines
+			o.from.Close() // closed already, or deadlines are unsupported
 		}
 	}
 	for _, o := range p.outputs {
@@ -264,8 +260,8 @@ func (p *process) wait() int {
 	return status.ExitStatus()
 }
 
-// obey does what comes on the control stream. When that ends, nobody waits for
-// the command any more.
+// obey handles requests on the control stream. When the stream ends, the client has gone and the
+// command is ended.
 func (p *process) obey(s *stream) {
 	for {
 		var r request
@@ -282,12 +278,12 @@ func (p *process) obey(s *stream) {
 			p.signal(syscall.Signal(r.Signal))
 		}
 		if r.Resize != nil && p.terminal != nil {
-			_ = p.resize(*r.Resize) // a terminal that is being closed has no size
+			_ = p.resize(*r.Resize) // fails on a terminal that is being closed
 		}
 	}
 }
 
-// signal sends one to the command and its process group, if it still runs.
+// signal sends a signal to the command's process group, if it still runs.
 func (p *process) signal(sig syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

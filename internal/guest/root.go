@@ -12,8 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mount is one file system. An optional one is passed over where the kernel
-// does not have it.
+// mount is one file system. An optional one is skipped if the kernel does not support it.
 type mount struct {
 	kind, source, target string
 	flags                uintptr
@@ -43,12 +42,12 @@ func mountAll(mounts []mount) error {
 
 const (
 	plain = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
-	// share is what every folder of the machine outside is mounted with. The
-	// messages are as large as the transport takes.
+	// share are the mount options of every shared folder. The message size is the largest that the
+	// transport supports.
 	share = "trans=virtio,version=9p2000.L,msize=512000"
 )
 
-// kernelMounts are what the kernel shows of itself.
+// kernelMounts are the kernel's own file systems.
 var kernelMounts = []mount{
 	{kind: "proc", source: "proc", target: "/proc", flags: plain},
 	{kind: "sysfs", source: "sysfs", target: "/sys", flags: plain},
@@ -66,11 +65,11 @@ var bootMounts = []mount{
 	{kind: "tracefs", source: "tracefs", target: "/sys/kernel/tracing", flags: plain, optional: true},
 }
 
-// mountFirst mounts what everything after it needs.
+// mountFirst mounts what all later steps need.
 func mountFirst() error { return mountAll(kernelMounts) }
 
-// enterRoot makes the file system of the machine outside the guest's own: it
-// lies underneath, and what is written stays in memory above it.
+// enterRoot makes the host's file system the guest's root: the lower layer of an overlay, whose
+// upper layer is in memory.
 func enterRoot(c Config) error {
 	err := mountAll([]mount{
 		{kind: "9p", source: RootTag, target: "/lower", flags: unix.MS_RDONLY, options: share + ",cache=loose"},
@@ -99,7 +98,7 @@ func enterRoot(c Config) error {
 			flags: unix.MS_RDONLY, options: share + ",cache=loose"})
 	}
 	for i, folder := range c.Writable {
-		// Nothing is kept back: what is written is outside when the call returns.
+		// Without caching: what is written is on the host when the call returns.
 		mounts = append(mounts, mount{kind: "9p", source: WritableTag(i), target: folder, options: share + ",cache=none"})
 	}
 	if err := mountAll(mounts); err != nil {
@@ -108,8 +107,8 @@ func enterRoot(c Config) error {
 	return makeDevices(filepath.Join("/lib/modules", c.Release, "modules.devname"))
 }
 
-// changeRoot is what switch_root(8) does. It must be the first process that does
-// it: with it, the kernel's own calls of modprobe see the new root.
+// changeRoot does what switch_root(8) does. It must run in the first process, so that the kernel's
+// own calls of modprobe see the new root.
 func changeRoot(to string) error {
 	if err := unix.Chdir(to); err != nil {
 		return err
@@ -123,14 +122,14 @@ func changeRoot(to string) error {
 	return unix.Chdir("/")
 }
 
-// deviceLinks are those that no kernel makes.
+// deviceLinks are links in /dev that no kernel makes.
 var deviceLinks = map[string]string{
 	"/dev/fd": "/proc/self/fd", "/dev/stdin": "/proc/self/fd/0",
 	"/dev/stdout": "/proc/self/fd/1", "/dev/stderr": "/proc/self/fd/2",
 }
 
-// makeDevices makes the files in /dev that udev would: links, and the nodes of
-// modules that are loaded when somebody opens these, such as /dev/net/tun.
+// makeDevices makes the files in /dev that udev would make: links, and the nodes of modules that
+// are loaded when a node is opened, such as /dev/net/tun.
 func makeDevices(devname string) error {
 	for link, to := range deviceLinks {
 		if err := os.Symlink(to, link); err != nil && !errors.Is(err, os.ErrExist) {
@@ -157,7 +156,7 @@ func makeDevices(devname string) error {
 	return nil
 }
 
-// deviceNode reads a line of modules.devname: "tun net/tun c10:200".
+// deviceNode parses a line of modules.devname: "tun net/tun c10:200".
 func deviceNode(line string) (file string, mode uint32, device uint64, ok bool) {
 	words := strings.Fields(line)
 	if len(words) != 3 || strings.HasPrefix(line, "#") {

@@ -16,13 +16,12 @@ import (
 	"github.com/venturi-net/venturi/internal/agent"
 )
 
-// outerPatience is how long the server waits for whoever holds the machine to
-// take what it sends.
+// outerPatience limits how long the server waits for the client to read.
 const outerPatience = time.Minute
 
-// serve answers on the channel, given by its descriptor, until that is closed.
+// serve answers on the channel, given by its descriptor, until the channel is closed.
 func serve(channel int, machine string) error {
-	// Before it is a file: only so does closing it end a read that waits.
+	// Non-blocking before it is a file, so that closing it ends a pending read.
 	if err := unix.SetNonblock(channel, true); err != nil {
 		return fmt.Errorf("use the channel: %w", err)
 	}
@@ -43,7 +42,7 @@ func serve(channel int, machine string) error {
 	return agent.Serve(context.Background(), agents, agent.Options{Machine: machine})
 }
 
-// greet answers the first stream.
+// greet sends the greeting on the first stream.
 func greet(l net.Listener) error {
 	conn, err := l.Accept()
 	if err != nil {
@@ -69,7 +68,7 @@ func line(file string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// uptime is the time since the kernel began, seconds.
+// uptime returns the seconds since the kernel booted.
 func uptime() float64 {
 	words := strings.Fields(line("/proc/uptime"))
 	if len(words) == 0 {
@@ -85,11 +84,11 @@ type commands struct {
 	waiting map[header]chan *stream
 }
 
-// joinLimit is how long a stream of a command waits for the others.
+// joinLimit limits how long a stream of a command waits for the others.
 const joinLimit = 30 * time.Second
 
-// Commands runs those that are asked for on the streams of a listener, until it
-// is closed.
+// Commands runs the commands that are requested on a listener's streams, until the listener is
+// closed.
 func Commands(l net.Listener) {
 	c := &commands{waiting: map[header]chan *stream{}}
 	for {
@@ -139,7 +138,7 @@ func (c *commands) collect(command string, parts []part) (map[part]*stream, erro
 			for _, s := range streams {
 				s.Close()
 			}
-			return nil, fmt.Errorf("its %s did not come", p)
+			return nil, fmt.Errorf("its stream %s did not arrive", p)
 		}
 		c.mu.Lock()
 		delete(c.waiting, h)
@@ -148,7 +147,7 @@ func (c *commands) collect(command string, parts []part) (map[part]*stream, erro
 	return streams, nil
 }
 
-// control carries one command out.
+// control runs one command.
 func (c *commands) control(command string, s *stream) {
 	defer s.Close()
 	var want start
@@ -169,6 +168,6 @@ func (c *commands) control(command string, s *stream) {
 		return
 	}
 	go p.obey(s)
-	// Who asked may have gone.
+	// The client may have gone.
 	_ = writeLine(s, answer{Exit: p.wait()})
 }

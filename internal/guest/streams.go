@@ -5,12 +5,11 @@ import (
 	"net"
 )
 
-// preface begins each connection of an agent's client, which is HTTP/2, and no
-// stream of a command.
+// preface begins each connection of an agent's client, which is HTTP/2, and no stream of a command.
 const preface = "PRI"
 
-// splitStreams separates the streams of a listener: those for an agent, and those of
-// commands. The agent's listener closes the one that they come from.
+// splitStreams separates the streams of a listener into those for an agent and those of commands.
+// Closing the agent's listener closes the original one.
 func splitStreams(l net.Listener) (agent, commands net.Listener) {
 	ended := make(chan struct{})
 	a := &branch{Listener: l, conns: make(chan net.Conn), ended: ended}
@@ -28,12 +27,12 @@ func splitStreams(l net.Listener) (agent, commands net.Listener) {
 	return a, c
 }
 
-// sort hands a stream on by its first bytes.
+// sort dispatches a stream by its first bytes.
 func sort(conn net.Conn, agent, commands *branch) {
 	s := &stream{Conn: conn, from: bufio.NewReader(conn)}
 	to := commands
 	if first, err := s.from.Peek(len(preface)); err != nil {
-		conn.Close() // it ended before it said what it is
+		conn.Close() // the stream ended before its header
 		return
 	} else if string(first) == preface {
 		to = agent
@@ -45,14 +44,14 @@ func sort(conn net.Conn, agent, commands *branch) {
 	}
 }
 
-// branch is a listener that gets some of the streams of another.
+// branch is a listener that receives some of another listener's streams.
 type branch struct {
 	net.Listener
 	conns chan net.Conn
 	ended chan struct{}
 }
 
-// Accept is of [net.Listener].
+// Accept implements [net.Listener].
 func (b *branch) Accept() (net.Conn, error) {
 	select {
 	case c := <-b.conns:

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestApart hands each stream to who it is for, whole, and ends both listeners
-// with the one that streams come from.
+// TestApart dispatches each stream to its listener, unchanged, and closes both listeners with the
+// original one.
 func TestApart(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -45,7 +45,7 @@ func TestApart(t *testing.T) {
 		"PRI * HTTP/2.0\r\n\r\n":   "agent PRI * HTTP/2.0\r\n\r\n",
 		"{\"part\":\"control\"}\n": "commands {\"part\":\"control\"}\n",
 	} {
-		// One that says nothing holds up nobody.
+		// A silent stream does not block others.
 		silent, err := net.Dial("tcp", l.Addr().String())
 		if err != nil {
 			t.Fatal(err)

@@ -8,12 +8,11 @@ import (
 	"net"
 )
 
-// A stream begins with one line of JSON, its header. The first stream of a
-// channel is a greeting. Each of the others is a part of a command: one for
-// requests and answers, on which lines of JSON follow, and one for each of its
-// standard streams, whose bytes follow. None can hold up another.
+// A stream begins with a header: one line of JSON. The first stream of a channel is a greeting.
+// Every other stream is part of a command: one for requests and answers, as lines of JSON, and one
+// for each of its standard streams, as raw bytes. No stream can block another.
 
-// part says what a stream is.
+// part is the kind of a stream.
 type part string
 
 const (
@@ -24,7 +23,7 @@ const (
 	stderr   part = "stderr"
 )
 
-// header is the line that a stream begins with.
+// header is the first line of a stream.
 type header struct {
 	Part    part
 	Command string `json:",omitempty"` // joins the streams of one command
@@ -35,8 +34,8 @@ type start struct {
 	Args, Env []string
 	Dir       string
 	TTY       *Size
-	Parts     []part // the standard streams that there are
-	Joined    bool   // errors go where output does
+	Parts     []part // the standard streams in use
+	Joined    bool   // stderr goes to stdout
 }
 
 // request is one of those that follow.
@@ -45,20 +44,20 @@ type request struct {
 	Resize *Size `json:",omitempty"`
 }
 
-// answer is the only one on a control stream.
+// answer is the only answer on a control stream.
 type answer struct {
 	Exit   int
-	Failed string `json:",omitempty"` // the command could not be started
+	Failed string `json:",omitempty"` // why the command could not be started
 }
 
-// Hello is what a guest tells of itself.
+// Hello is the guest's greeting.
 type Hello struct {
-	Release string // of its kernel
-	Clock   string // the clock source
+	Release string // kernel release
+	Clock   string // clock source
 	Uptime  float64
 }
 
-// stream is one whose header was read.
+// stream is a stream whose header was read.
 type stream struct {
 	net.Conn
 	from *bufio.Reader
@@ -66,7 +65,7 @@ type stream struct {
 
 func (s *stream) Read(b []byte) (int, error) { return s.from.Read(b) }
 
-// maxLine bounds a line of JSON, bytes: an environment can be long.
+// maxLine is the maximum length of a line of JSON, bytes; an environment can be long.
 const maxLine = 4 << 20
 
 // readLine reads one line of JSON.

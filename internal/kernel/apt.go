@@ -19,12 +19,12 @@ import (
 // meta is Debian's package that depends on the newest generic kernel.
 const meta = "linux-image-amd64"
 
-// apt is the machine's package manager, with lists, caches and state in a folder
-// of its own: it neither reads nor writes which packages the machine has.
+// apt is the host's package manager, with lists, caches and state in a folder of its own: it
+// neither reads nor changes the set of installed packages.
 type apt struct{ folder string }
 
-// setUp writes the configuration: suites, and folders for what it keeps. That of
-// the machine is read before, so that its proxies hold; its hooks do not.
+// setUp writes the configuration: suites, and folders for its state. The host's configuration is
+// read first, so that its proxies apply; its hooks do not.
 func (a apt) setUp(where archives, keys string, suites []string) error {
 	var sources, config strings.Builder
 	for _, suite := range suites {
@@ -39,14 +39,14 @@ func (a apt) setUp(where archives, keys string, suites []string) error {
 		{"Dir::State::status", a.file("status")}, {"Dir::Cache", a.file("cache")}, {"Dir::Log", a.file("log")},
 		{"APT::Architecture", "amd64"}, {"APT::Sandbox::User", ""}, {"Acquire::Languages", "none"},
 		{"Acquire::Retries", "2"}, {"Acquire::http::Timeout", "30"}, {"Acquire::https::Timeout", "30"},
-		// Whatever the machine allows: nothing without a signature that holds.
+		// Whatever the host's configuration allows: nothing without a valid signature.
 		{"APT::Get::AllowUnauthenticated", "false"}, {"Acquire::AllowInsecureRepositories", "false"},
 		{"Acquire::AllowWeakRepositories", "false"}, {"Acquire::AllowDowngradeToInsecureRepositories", "false"},
 	} {
 		fmt.Fprintf(&config, "%s %q;\n", option[0], option[1])
 	}
 	config.WriteString("#clear APT::Architectures;\n#clear APT::Update;\n#clear DPkg;\n")
-	config.WriteString("APT::Update::Error-Mode \"any\";\n") // else a mirror that is not there is no error
+	config.WriteString("APT::Update::Error-Mode \"any\";\n") // otherwise an unreachable mirror is no error
 	for _, d := range []string{"state", "lists/partial", "cache/archives/partial", "log"} {
 		if err := os.MkdirAll(a.file(d), 0o755); err != nil {
 			return err
@@ -62,16 +62,16 @@ func (a apt) setUp(where archives, keys string, suites []string) error {
 
 func (a apt) file(name string) string { return filepath.Join(a.folder, name) }
 
-// run runs one of its programs in its folder, and gives what it printed.
+// run runs one of the package manager's programs in its folder, and returns its output.
 func (a apt) run(ctx context.Context, program string, args ...string) (string, error) {
 	return run(ctx, a.folder, program, append([]string{"-q", "-q", "-c", a.file("config")}, args...)...)
 }
 
-// stopGrace is how long a program has to end when it was interrupted.
+// stopGrace is how long an interrupted program has to exit.
 const stopGrace = 5 * time.Second
 
-// run runs a program in a folder and gives what it printed. The error says what
-// it complained about.
+// run runs a program in a folder and returns its output. The error contains the program's own
+// complaint.
 func run(ctx context.Context, folder, program string, args ...string) (string, error) {
 	var out, said bytes.Buffer
 	cmd := exec.CommandContext(ctx, program, args...)
@@ -92,14 +92,14 @@ func run(ctx context.Context, folder, program string, args ...string) (string, e
 	return out.String(), nil
 }
 
-// withoutConfig is an environment that names no configuration to apt: that of a
-// person could undo what keeps its state apart from the machine's.
+// withoutConfig returns the environment without the variables that name a configuration for apt: a
+// user's configuration could undo the separation from the host's state.
 func withoutConfig(env []string) []string {
 	return slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, "APT_CONFIG=") })
 }
 
-// complaints makes a sentence of what a program wrote to its standard error:
-// apt's errors where it marks some so, and of many the first.
+// complaints makes a sentence of a program's standard error: lines that apt marks as errors, if
+// there are any, and the first of many.
 func complaints(text string) string {
 	var errs, all []string
 	for line := range strings.Lines(text) {
@@ -125,10 +125,10 @@ type deb struct {
 
 func (d deb) String() string { return d.name + " " + d.version }
 
-// release is the kernel's, by the package's name.
+// release returns the kernel release in the package's name.
 func (d deb) release() string { return strings.TrimPrefix(d.name, "linux-image-") }
 
-// newest gives the newest kernel of a series among the lists.
+// newest returns the newest kernel package of a series in the lists.
 func (a apt) newest(ctx context.Context, programs tools, series string) (deb, error) {
 	shown, err := a.run(ctx, programs.cache, "show", meta)
 	if err != nil {
@@ -149,8 +149,8 @@ func (a apt) newest(ctx context.Context, programs tools, series string) (deb, er
 	return deb{}, fmt.Errorf("the lists have no package %s %s", name, version)
 }
 
-// pick finds in the versions of the meta package which package the newest kernel
-// of a series is in.
+// pick finds the package with the newest kernel of a series, among the versions of the meta
+// package.
 func pick(shown, series string) (name, version string, err error) {
 	for _, s := range stanzas(shown) {
 		// "linux-image-6.1.0-56-amd64 (= 6.1.192-2)"
@@ -167,8 +167,8 @@ func pick(shown, series string) (name, version string, err error) {
 	return name, version, nil
 }
 
-// download fetches a package, with its signature checked, and gives its file.
-// tell gets the number of bytes that are here, a few times a second.
+// download fetches a package, with its signature checked, and returns its file. tell receives the
+// number of bytes so far, a few times a second.
 func (a apt) download(ctx context.Context, programs tools, d deb, tell func(have int64)) (string, error) {
 	done := make(chan error, 1)
 	go func() {
@@ -198,11 +198,11 @@ func (a apt) download(ctx context.Context, programs tools, d deb, tell func(have
 
 const tellEvery = 500 * time.Millisecond
 
-// debs are the packages that are here, or on their way.
+// debs returns the packages that are complete, or in progress.
 func (a apt) debs() []string {
 	var all []string
 	for _, pattern := range []string{"*.deb", "cache/archives/partial/*.deb"} {
-		files, _ := sanitize.Files(a.file(""), pattern) // errs only on a bad pattern
+		files, _ := sanitize.Files(a.file(""), pattern) // fails only on a bad pattern
 		all = append(all, files...)
 	}
 	return all

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// hostile is a configuration that lets apt take whatever it finds.
+// hostile is a configuration that lets apt accept anything.
 const hostile = `APT::Get::AllowUnauthenticated "true";
 APT::Get::Force-Yes "true";
 Acquire::AllowInsecureRepositories "true";
@@ -17,8 +17,7 @@ Acquire::AllowWeakRepositories "true";
 Acquire::AllowDowngradeToInsecureRepositories "true";
 `
 
-// unsigned makes an archive with a kernel in it that nobody signed, and gives
-// what fetches from it.
+// unsigned makes an unsigned archive with a kernel, and returns the apt that fetches from it.
 func unsigned(t *testing.T) fetcher {
 	t.Helper()
 	f := fetcher{FetchRequest: FetchRequest{Series: "6.1"}}
@@ -61,7 +60,7 @@ func unsigned(t *testing.T) fetcher {
 	return f
 }
 
-// What nobody signed is refused, whatever the environment and the machine say.
+// Unsigned packages are refused, whatever the environment and the host's configuration say.
 func TestUnsignedArchive(t *testing.T) {
 	f := unsigned(t)
 	config := filepath.Join(t.TempDir(), "apt.conf")
@@ -79,7 +78,7 @@ func TestUnsignedArchive(t *testing.T) {
 		}
 	})
 
-	// A configuration of the machine is read where APT_CONFIG is: before ours.
+	// apt reads the file in APT_CONFIG before ours.
 	for _, c := range []struct {
 		name    string
 		after   []string

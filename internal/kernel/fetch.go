@@ -18,21 +18,20 @@ import (
 // FetchRequest says which kernel to fetch.
 type FetchRequest struct {
 	Series string // one of Known
-	Mirror string // address of a mirror of Debian; empty: where the machine's packages come from
-	Newer  bool   // look for a newer one although one of the series is kept
+	Mirror string // URL of a Debian mirror; empty: the host's package sources
+	Newer  bool   // look for a newer one even if one of the series is stored
 }
 
-// ProgressFunc is told what goes on. Of a step that moves bytes, it is told several
-// times with the same text; of others total is 0.
+// ProgressFunc receives progress. For a step that moves bytes, it is called several times with the
+// same text; for other steps total is 0.
 type ProgressFunc func(step string, have, total int64)
 
 // tools are the programs of the package manager.
 type tools struct{ get, cache, deb, depmod string }
 
-// Fetch fetches Debian's kernel of a series into the store, with its signature
-// checked. fresh tells whether it was not there before. When ctx ends before
-// that, or the process is killed, the store is as it was: what is half done does
-// not count, and the next Fetch removes it. Errors are for users.
+// Fetch fetches Debian's kernel of a series into the store, with its signature checked. fresh
+// reports whether it was not there before. If ctx ends, or the process is killed, the store stays
+// unchanged: incomplete files do not count, and the next Fetch removes them. Errors are for users.
 func Fetch(ctx context.Context, w FetchRequest, say ProgressFunc) (k Kernel, fresh bool, err error) {
 	what := "cannot fetch kernel " + w.Series
 	if _, ok := suites[w.Series]; !ok {
@@ -55,9 +54,9 @@ func Fetch(ctx context.Context, w FetchRequest, say ProgressFunc) (k Kernel, fre
 	return k, fresh, inParts(what, s, err)
 }
 
-// newest gives the newest kernel of a series in the store.
+// newest returns the newest kernel of a series in the store.
 func (s store) newest(series string) (newest Kernel, ok bool) {
-	kept, _ := s.list() // one that cannot be read is found out when it is written to
+	kept, _ := s.list() // writing reports an unreadable store
 	for _, k := range kept {
 		if k.Series() == series && compareReleases(k.Release, newest.Release) > 0 {
 			newest, ok = k, true
@@ -66,7 +65,7 @@ func (s store) newest(series string) (newest Kernel, ok bool) {
 	return newest, ok
 }
 
-// fetcher knows all that fetching takes.
+// fetcher holds what a fetch needs.
 type fetcher struct {
 	FetchRequest
 	archives archives
@@ -74,7 +73,7 @@ type fetcher struct {
 	programs tools
 }
 
-// prepare refuses whatever can be refused before the network is asked.
+// prepare checks everything that can be checked without the network.
 func prepare(ctx context.Context, what string, w FetchRequest) (f fetcher, err error) {
 	f.FetchRequest = w
 	if runtime.GOARCH != "amd64" {
@@ -110,11 +109,11 @@ func prepare(ctx context.Context, what string, w FetchRequest) (f fetcher, err e
 }
 
 const (
-	lockFile   = ".lock"   // held while something is fetched into the store
-	unfinished = ".fetch-" // begins the names of folders that are not done
+	lockFile   = ".lock"   // held during a fetch into the store
+	unfinished = ".fetch-" // name prefix of incomplete folders
 )
 
-// fetch does the work: lists, package, image and modules, and at last the name.
+// fetch does the work: lists, package, image and modules, and finally the name.
 func (f fetcher) fetch(ctx context.Context, s store, say ProgressFunc) (k Kernel, fresh bool, err error) {
 	unlock, err := s.lock()
 	if err != nil {
@@ -138,13 +137,13 @@ func (f fetcher) fetch(ctx context.Context, s store, say ProgressFunc) (k Kernel
 	}
 	d, err := a.newest(ctx, f.programs, f.Series)
 	if err != nil && lists != nil {
-		return k, false, lists // there is none because the lists are not there
+		return k, false, lists // there is none because the lists are missing
 	}
 	if err != nil {
 		return k, false, err
 	}
 	if lists != nil {
-		// One suite could not be read, and another has a kernel.
+		// One suite could not be read, but another one has a kernel.
 		say(fmt.Sprintf("(a newer one may be in a suite that cannot be read: %v)", lists), 0, 0)
 	}
 	if k, ok := s.kernel(d.release()); ok && k.Source == d.String() {
@@ -168,7 +167,7 @@ func (f fetcher) fetch(ctx context.Context, s store, say ProgressFunc) (k Kernel
 	return k, true, nil
 }
 
-// build unpacks a package to what a kernel's folder in the store holds.
+// build unpacks a package into the layout of a kernel's folder in the store.
 func (f fetcher) build(ctx context.Context, file string, d deb, done string) error {
 	if err := unpack(ctx, f.programs, file, d.release(), done); err != nil {
 		return err
@@ -182,8 +181,8 @@ func (f fetcher) build(ctx context.Context, file string, d deb, done string) err
 	return os.WriteFile(filepath.Join(done, sourceFile), []byte(d.String()+"\n"), 0o644)
 }
 
-// put gives a folder its name in the store. An older one of that name goes the
-// way of what is not done.
+// put moves a folder to its final name in the store. An existing one of that name becomes
+// incomplete and is removed.
 func (s store) put(done, release, folder string) error {
 	to := filepath.Join(string(s), release)
 	if err := os.Rename(to, filepath.Join(folder, "old")); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -192,11 +191,11 @@ func (s store) put(done, release, folder string) error {
 	return os.Rename(done, to)
 }
 
-// errOthers says that something is fetched already.
+// errOthers means that another process is fetching.
 var errOthers = errors.New("another process is fetching a kernel")
 
-// lock makes the store, lets nobody else fetch into it until unlock is called
-// or the process ends, and removes what killed ones left.
+// lock creates the store, locks it until unlock is called or the process ends, and removes what
+// killed processes left.
 func (s store) lock() (unlock func(), err error) {
 	if err := os.MkdirAll(string(s), 0o755); err != nil {
 		return nil, err
@@ -212,7 +211,7 @@ func (s store) lock() (unlock func(), err error) {
 		}
 		return nil, fmt.Errorf("lock %s: %w", s, err)
 	}
-	left, _ := sanitize.Files(string(s), unfinished+"*") // errs only on a bad pattern
+	left, _ := sanitize.Files(string(s), unfinished+"*") // fails only on a bad pattern
 	for _, folder := range left {
 		if err := os.RemoveAll(folder); err != nil {
 			f.Close()
@@ -222,7 +221,7 @@ func (s store) lock() (unlock func(), err error) {
 	return func() { f.Close() }, nil
 }
 
-// inParts says for a user why fetching failed.
+// inParts converts an error of fetching to one for users.
 func inParts(what string, s store, err error) error {
 	switch {
 	case errors.Is(err, errOthers):
@@ -230,31 +229,30 @@ func inParts(what string, s store, err error) error {
 	case errors.Is(err, os.ErrPermission):
 		return verr.Wrap(verr.Permission, what, err, "name a folder that you may write to in "+StoreVariable)
 	case errors.Is(err, syscall.ENOSPC):
-		return verr.Wrap(verr.Failed, what, err, fmt.Sprintf("make room of about 600 MB on the disk of %s, or name a folder on another one in %s", s, StoreVariable))
+		return verr.Wrap(verr.Failed, what, err, fmt.Sprintf("free about 600 MB on the disk of %s, or name a folder on another disk in %s", s, StoreVariable))
 	}
 	return verr.Wrap(verr.Failed, what, err,
-		"see whether this machine reaches the archive (apt-get update), or name another one with --mirror")
+		"check that this host reaches the archive (apt-get update), or name another one with --mirror")
 }
 
-// Remove removes a kernel from the store, called by its full release. The error
-// is one for users.
+// Remove removes a kernel from the store, by its full release. The error is for users.
 func Remove(release string) error {
 	what := "cannot remove kernel " + release
 	s := stores()[0]
 	if _, ok := s.kernel(release); !ok {
 		for _, other := range stores()[1:] {
 			if _, ok := other.kernel(release); ok {
-				return verr.New(verr.Permission, what, "it is root's, in "+string(other), "run it as root: sudo venturi kernel rm "+release)
+				return verr.New(verr.Permission, what, "it belongs to root, in "+string(other), "run it as root: sudo venturi kernel rm "+release)
 			}
 		}
-		return verr.New(verr.Usage, what, "there is none of that release in "+string(s), "see which there are with: venturi kernel ls")
+		return verr.New(verr.Usage, what, string(s)+" has no kernel of that release", "list them with: venturi kernel ls")
 	}
 	unlock, err := s.lock()
 	if err != nil {
 		return inParts(what, s, err)
 	}
 	defer unlock()
-	// It stops to count before the first of its files goes.
+	// Renaming invalidates it before the first of its files goes.
 	gone := filepath.Join(string(s), unfinished+release)
 	if err := os.Rename(filepath.Join(string(s), release), gone); err != nil {
 		return inParts(what, s, err)

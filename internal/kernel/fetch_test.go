@@ -133,7 +133,7 @@ func TestFetchRefuses(t *testing.T) {
 	}
 }
 
-// A package of ours, with the folders of Debian's, becomes a kernel of the store.
+// A handmade package with the folders of Debian's becomes a kernel of the store.
 func TestBuild(t *testing.T) {
 	const release = "6.1.0-1-amd64"
 	f := fetcher{}
@@ -184,14 +184,14 @@ func TestBuild(t *testing.T) {
 		}
 	}
 
-	// One that is broken leaves nothing that counts.
+	// A broken package leaves no kernel.
 	if err := os.Truncate(file, 400); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.build(t.Context(), file, d, filepath.Join(work, "broken")); err == nil {
 		t.Error("a package that is cut off is unpacked without an error")
 	}
-	// Neither does one that is interrupted.
+	// Neither does an interrupted fetch.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := f.build(ctx, file, d, filepath.Join(work, "stopped")); err != context.Canceled {

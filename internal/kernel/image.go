@@ -15,16 +15,16 @@ import (
 
 // Fields of the header of an x86 boot image (Documentation/arch/x86/boot.rst).
 const (
-	headerSize  = 0x8000 // the release stands within the first 32 KiB
+	headerSize  = 0x8000 // the release is within the first 32 KiB
 	magicAt     = 0x202
 	magic       = "HdrS"
-	releaseAt   = 0x20e // a 16-bit offset, less 0x200, of a text that begins with the release
+	releaseAt   = 0x20e // 16-bit offset, less 0x200, of a text that begins with the release
 	setupOffset = 0x200
 )
 
-var errNoImage = errors.New("the file is no bzImage: its header lacks the mark " + magic)
+var errNoImage = errors.New("the file is not a bzImage: its header lacks the magic " + magic)
 
-// open gives the kernel of a bzImage in a file, for a user.
+// open returns the kernel of a bzImage file that a user named.
 func open(file string) (Kernel, error) {
 	what := "cannot use kernel " + file
 	release, err := releaseIn(file)
@@ -32,7 +32,7 @@ func open(file string) (Kernel, error) {
 	case errors.Is(err, os.ErrNotExist):
 		return Kernel{}, verr.Wrap(verr.Usage, what, err, `name the file of a bzImage (vmlinuz), or a version such as 6.1`)
 	case errors.Is(err, os.ErrPermission):
-		return Kernel{}, verr.Wrap(verr.Permission, what, err, "let yourself read it, or run as root")
+		return Kernel{}, verr.Wrap(verr.Permission, what, err, "make it readable for this user, or run as root")
 	case err != nil:
 		return Kernel{}, verr.Wrap(verr.Usage, what, err, `name the file that boots: arch/x86/boot/bzImage, or vmlinuz-RELEASE; not the ELF file vmlinux`)
 	}
@@ -50,7 +50,7 @@ func open(file string) (Kernel, error) {
 	return k, nil
 }
 
-// releaseIn reads from its header which release a bzImage is of.
+// releaseIn reads the release from the header of a bzImage.
 func releaseIn(file string) (string, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -58,7 +58,7 @@ func releaseIn(file string) (string, error) {
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err == nil && info.IsDir() {
-		return "", errors.New("it is a folder")
+		return "", errors.New("it is a directory")
 	}
 	header := make([]byte, headerSize)
 	n, err := io.ReadFull(f, header)
@@ -76,7 +76,7 @@ func releaseIn(file string) (string, error) {
 	text, _, _ := bytes.Cut(header[at+setupOffset:], []byte{0})
 	release, _, _ := strings.Cut(string(text), " ")
 	if seriesOf(release) == "" || strings.Contains(release, "/") {
-		return "", fmt.Errorf("the bzImage calls its release %q, which is none", release)
+		return "", fmt.Errorf("the bzImage calls its release %q, which is not a release", release)
 	}
 	return release, nil
 }

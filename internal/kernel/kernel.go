@@ -1,7 +1,6 @@
-// Package kernel keeps Linux kernels to run under: Debian's packages, fetched
-// by the machine's own package manager and unpacked into a store of ours, never
-// installed; or any bzImage with its modules. It knows where a kernel is and
-// which files a module takes. Starting one is package vm's.
+// Package kernel manages Linux kernels to run under: Debian's packages, fetched by the host's own
+// package manager and unpacked into a store of ours, never installed; or any bzImage with its
+// modules. It knows where a kernel is and which files a module needs. Package vm starts them.
 package kernel
 
 import (
@@ -13,16 +12,16 @@ import (
 
 // Kernel is one kernel to run under.
 type Kernel struct {
-	Release string // as uname -r says it: "6.1.0-56-amd64"
-	Image   string // file that boots: a bzImage, or the ELF file out of one
-	Modules string // folder .../lib/modules/RELEASE; empty: none was found
-	Source  string // where it comes from: "linux-image-6.1.0-56-amd64 6.1.192-2", or "a file"
+	Release string // as in uname -r: "6.1.0-56-amd64"
+	Image   string // file to boot: a bzImage, or the ELF file extracted from one
+	Modules string // folder .../lib/modules/RELEASE; empty: not found
+	Source  string // origin: "linux-image-6.1.0-56-amd64 6.1.192-2", or "a file"
 }
 
-// Series is the part of the release by which people call a kernel: "6.1".
+// Series is the first two numbers of the release: "6.1".
 func (k Kernel) Series() string { return seriesOf(k.Release) }
 
-// seriesOf gives the first two numbers of a release; empty: it has no such.
+// seriesOf returns the first two numbers of a release, or "" if it has none.
 func seriesOf(release string) string {
 	major, rest, _ := strings.Cut(release, ".")
 	minor := rest[:len(rest)-len(strings.TrimLeft(rest, digits))]
@@ -34,10 +33,9 @@ func seriesOf(release string) string {
 
 const digits = "0123456789"
 
-// Find gives the kernel that a user means: by its series ("6.1": the newest one
-// kept), by its full release, or by the file of a bzImage, whose modules are
-// looked for beside it. A file in the working folder whose name could be that of
-// a kernel is meant only with a slash: "./6.1". The error is one for users.
+// Find returns the kernel that a user named: by series ("6.1": the newest stored one), by full
+// release, or by the file of a bzImage, whose modules it looks for beside the file. A file in the
+// working folder that is named like a version takes a slash: "./6.1". The error is for users.
 func Find(spec string) (Kernel, error) {
 	if strings.Contains(spec, "/") || seriesOf(spec) == "" && isFile(spec) {
 		return open(spec)
@@ -54,7 +52,7 @@ func Find(spec string) (Kernel, error) {
 	return Kernel{}, notKept(spec, kept)
 }
 
-// List gives the kernels that are kept, the newest first.
+// List returns the stored kernels, the newest first.
 func List() ([]Kernel, error) {
 	var all []Kernel
 	for _, store := range stores() {
@@ -63,7 +61,7 @@ func List() ([]Kernel, error) {
 			return nil, err
 		}
 		for _, k := range kept {
-			// The user's own comes before the machine's.
+			// The user's store comes before the host's.
 			if !slices.ContainsFunc(all, func(known Kernel) bool { return known.Release == k.Release }) {
 				all = append(all, k)
 			}
@@ -73,11 +71,11 @@ func List() ([]Kernel, error) {
 	return all, nil
 }
 
-// compareReleases orders releases as people read them: numbers as numbers.
+// compareReleases orders releases by their numbers.
 func compareReleases(a, b string) int {
 	for a != "" && b != "" {
 		na, nb := leading(a, true), leading(b, true)
-		// No leading zeros stand in releases: the longer number is the greater.
+		// Releases have no leading zeros: the longer number is the greater.
 		if c := cmp.Or(cmp.Compare(len(na), len(nb)), cmp.Compare(na, nb)); c != 0 {
 			return c
 		}
@@ -91,7 +89,7 @@ func compareReleases(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// leading gives the digits that a text begins with, or all before the first.
+// leading returns the digits that a text begins with, or everything before the first digit.
 func leading(text string, number bool) string {
 	for i := range len(text) {
 		if strings.Contains(digits, text[i:i+1]) != number {
@@ -106,7 +104,7 @@ func (k Kernel) ModuleDirs() []string {
 	folder, release := filepath.Dir(k.Image), k.Release
 	return []string{
 		filepath.Join(folder, "..", "lib", "modules", release), // a package: boot/vmlinuz-RELEASE
-		filepath.Join(folder, "lib", "modules", release),       // what "make modules_install INSTALL_MOD_PATH=." leaves
-		filepath.Join("/lib/modules", release),                 // the machine's own kernel
+		filepath.Join(folder, "lib", "modules", release),       // made by "make modules_install INSTALL_MOD_PATH=."
+		filepath.Join("/lib/modules", release),                 // the host's own kernel
 	}
 }

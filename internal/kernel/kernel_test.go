@@ -26,7 +26,7 @@ func put(t *testing.T, folder string, files map[string]string) {
 	}
 }
 
-// image is the header of a bzImage of a release.
+// image returns the header of a bzImage of a release.
 func image(release string) string {
 	b := make([]byte, 4096)
 	copy(b[magicAt:], magic)
@@ -71,7 +71,7 @@ func TestFindAmongKept(t *testing.T) {
 	}
 }
 
-// A file does not come before the kernel that it is called like.
+// A stored kernel comes before a file of the same name.
 func TestFindBesideFiles(t *testing.T) {
 	keep(t, "6.1.0-9-amd64")
 	t.Chdir(t.TempDir())

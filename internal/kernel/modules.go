@@ -19,17 +19,15 @@ import (
 // Module is a file to load into a kernel.
 type Module struct {
 	Name string // as the kernel lists it: "vhost_net"
-	// Optional: nothing is lost if the kernel refuses it. Of several that do the
-	// same, such as a checksum in plain code and in instructions that not every
-	// CPU has, one is enough.
+	// Optional: the kernel may refuse it. Of several modules with the same purpose, such as a
+	// checksum in plain code and one with CPU instructions, one is enough.
 	Optional bool
 	Open     func() ([]byte, error) // reads and decompresses it
 }
 
-// Load gives the files of modules and of all that these depend on, in the order
-// in which to load them. Those that are built into the kernel are left out. Of
-// a kernel without a folder of modules, everything must be built in: nothing is
-// to be loaded. Error: the kernel has no such module.
+// Load returns the files of modules and of their dependencies, in load order, without those that
+// are built into the kernel. If a kernel has no folder of modules, it assumes that all are built
+// in. It fails if the kernel has no such module.
 func (k Kernel) Load(modules ...string) ([]Module, error) {
 	if k.Modules == "" {
 		return nil, nil
@@ -49,12 +47,11 @@ func (k Kernel) Load(modules ...string) ([]Module, error) {
 	return l.order, nil
 }
 
-// tables are what depmod wrote down of a folder of modules. Modules are called
-// by their names, with the file beside.
+// tables are depmod's tables of a folder of modules. Keys are module names.
 type tables struct {
-	files   map[string]string   // name -> file, from the folder
-	needs   map[string][]string // name -> names of what must be loaded before
-	wants   map[string][]string // name -> names or aliases of what should be
+	files   map[string]string   // name -> file, relative to the folder
+	needs   map[string][]string // name -> names of hard dependencies
+	wants   map[string][]string // name -> names or aliases of soft dependencies
 	aliases map[string][]string // alias without a pattern -> names
 	builtin map[string]bool
 }
@@ -79,7 +76,7 @@ func readTables(folder string) (*tables, error) {
 			return nil, fmt.Errorf("%w (the program depmod writes it)", err)
 		}
 		lines := bufio.NewScanner(bytes.NewReader(text))
-		lines.Buffer(nil, len(text)+1) // dependencies of one module may fill a long line
+		lines.Buffer(nil, len(text)+1) // the dependencies of one module may fill a long line
 		for lines.Scan() {
 			if words := strings.Fields(lines.Text()); len(words) > 0 {
 				table.line(words)
@@ -92,7 +89,7 @@ func readTables(folder string) (*tables, error) {
 	return t, nil
 }
 
-// dependency reads a line of modules.dep: "kernel/net/a.ko.xz: kernel/lib/b.ko.xz".
+// dependency parses a line of modules.dep: "kernel/net/a.ko.xz: kernel/lib/b.ko.xz".
 func (t *tables) dependency(words []string) {
 	file := strings.TrimSuffix(words[0], ":")
 	name := moduleName(file)
@@ -102,7 +99,7 @@ func (t *tables) dependency(words []string) {
 	}
 }
 
-// soft reads a line of modules.softdep: "softdep libcrc32c pre: crc32c post: x".
+// soft parses a line of modules.softdep: "softdep libcrc32c pre: crc32c post: x".
 func (t *tables) soft(words []string) {
 	before := false
 	for i, w := range words {
@@ -117,7 +114,7 @@ func (t *tables) soft(words []string) {
 	}
 }
 
-// alias reads a line of modules.alias: "alias crc32c crc32c_intel".
+// alias parses a line of modules.alias: "alias crc32c crc32c_intel".
 func (t *tables) alias(words []string) {
 	if len(words) == 3 && words[0] == "alias" && !strings.ContainsAny(words[1], "*?[") {
 		called := moduleName(words[1])
@@ -125,13 +122,13 @@ func (t *tables) alias(words []string) {
 	}
 }
 
-// moduleName is how the kernel calls the module of a file.
+// moduleName returns the kernel's name of the module in a file.
 func moduleName(file string) string {
 	name, _, _ := strings.Cut(filepath.Base(file), ".ko")
 	return strings.ReplaceAll(name, "-", "_")
 }
 
-// loading puts modules in order, each once and behind what it depends on.
+// loading collects modules in load order, each once and after its dependencies.
 type loading struct {
 	*tables
 	folder string
@@ -164,7 +161,7 @@ func (l *loading) add(name string, optional bool) {
 	l.order = append(l.order, Module{name, optional, func() ([]byte, error) { return readModule(path) }})
 }
 
-// readModule reads the file of a module, and decompresses it.
+// readModule reads and decompresses a module's file.
 func readModule(file string) ([]byte, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -182,7 +179,7 @@ func readModule(file string) ([]byte, error) {
 	return data, nil
 }
 
-// decompress reads through the compression that the end of a name tells.
+// decompress returns a reader for the compression in the file's extension.
 func decompress(ext string, r io.Reader) (io.Reader, error) {
 	switch ext {
 	case ".xz":

@@ -12,7 +12,7 @@ import (
 	"github.com/ulikunitz/xz"
 )
 
-// compressed gives a text as a file with such an ending holds it.
+// compressed returns the contents of a file with this extension.
 func compressed(t *testing.T, ext, text string) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -40,7 +40,7 @@ func compressed(t *testing.T, ext, text string) string {
 	return b.String()
 }
 
-// modules makes the folder of a kernel whose tables are as depmod writes them.
+// modules makes a folder of modules with tables as depmod writes them.
 func modules(t *testing.T) Kernel {
 	t.Helper()
 	folder := t.TempDir()

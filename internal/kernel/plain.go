@@ -13,22 +13,22 @@ import (
 
 // More fields of the header of an x86 boot image.
 const (
-	setupSectorsAt  = 0x1f1 // how many sectors of setup code lie behind the first
+	setupSectorsAt  = 0x1f1 // number of sectors of setup code after the first
 	payloadOffsetAt = 0x248 // of the compressed kernel, from the end of the setup code
 	payloadLengthAt = 0x24c
 	payloadEnd      = 0x250
 	sector          = 512
-	lengthSize      = 4  // of what follows the payload: how long it is when decompressed
+	lengthSize      = 4  // after the payload: its decompressed size
 	noteXenPVH      = 18 // XEN_ELFNOTE_PHYS32_ENTRY
 )
 
-// compressions are those of a kernel within its image, by how each begins. What
-// they are called is the ending of such a file.
+// compressions are the compressions of a kernel in its image, by magic number. The name is the file
+// extension.
 var compressions = map[string]string{"\xfd7zXZ\x00": ".xz", "\x28\xb5\x2f\xfd": ".zst", "\x1f\x8b": ".gz"}
 
-// addPlain writes the kernel that is compressed within a folder's image beside
-// it. An emulated CPU takes seconds to decompress it, each time it boots. A kernel
-// that cannot be started so, or is compressed in another way, stays as it is.
+// addPlain decompresses the kernel of a folder's image to a file beside it, because an emulated CPU
+// would spend seconds on that at each boot. It skips kernels that cannot be started so, and unknown
+// compressions.
 func addPlain(folder, release string) error {
 	image, err := os.ReadFile(filepath.Join(folder, "boot", "vmlinuz-"+release))
 	if err != nil {
@@ -50,8 +50,8 @@ func plainFile(folder, release string) string {
 
 var errNotPlain = errors.New("the kernel cannot be started without its image")
 
-// plain takes the kernel out of a bzImage: an ELF file that starts in 32-bit mode
-// by itself (PVH, Documentation of Xen: x86/hvm). Else the error is errNotPlain.
+// plain extracts the kernel from a bzImage: an ELF file with a 32-bit entry point (PVH,
+// Documentation of Xen: x86/hvm). Otherwise the error is errNotPlain.
 func plain(image []byte) ([]byte, error) {
 	if len(image) < payloadEnd || string(image[magicAt:magicAt+len(magic)]) != magic {
 		return nil, errNoImage
@@ -66,7 +66,7 @@ func plain(image []byte) ([]byte, error) {
 		if !bytes.HasPrefix(payload, []byte(begins)) {
 			continue
 		}
-		if ending != ".gz" { // which ends with the length by itself
+		if ending != ".gz" { // gzip's own trailer includes the size
 			payload = payload[:len(payload)-lengthSize]
 		}
 		r, err := decompress(ending, bytes.NewReader(payload))
@@ -85,7 +85,7 @@ func plain(image []byte) ([]byte, error) {
 	return nil, errNotPlain
 }
 
-// startsItself tells whether an ELF file says where to enter it in 32-bit mode.
+// startsItself reports whether an ELF file has a 32-bit entry point.
 func startsItself(kernel []byte) bool {
 	f, err := elf.NewFile(bytes.NewReader(kernel))
 	if err != nil {
@@ -113,5 +113,5 @@ func startsItself(kernel []byte) bool {
 	return false
 }
 
-// round4 is a length with its padding to four bytes.
+// round4 rounds a length up to a multiple of four bytes.
 func round4(n uint32) uint64 { return (uint64(n) + 3) &^ 3 }

@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// Default is the series that is fetched when none is named.
+// Default is the series to fetch when none is named.
 const Default = "6.1"
 
-// suites are the series that can be fetched, and the suites of Debian that have
-// packages of them, wherever the newest one is.
+// suites are the series that can be fetched, with the Debian suites that may have the newest
+// package of each.
 var suites = map[string][]string{
 	"5.10": {"bullseye", "bullseye-security"},
 	"6.1":  {"bookworm", "bookworm-security"},

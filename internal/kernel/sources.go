@@ -15,13 +15,13 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// Archives are where the machine gets Debian's packages from.
+// archives are the Debian archives that the host's packages come from.
 type archives struct {
 	main     string // URI of the archive
-	security string // of the one with security updates; empty: not known
+	security string // URI of the archive with security updates; empty: unknown
 }
 
-// forSuite returns the archive of a suite; empty: none.
+// forSuite returns the archive of a suite; empty means none.
 func (a archives) forSuite(suite string) string {
 	if strings.HasSuffix(suite, "-security") {
 		return a.security
@@ -29,11 +29,11 @@ func (a archives) forSuite(suite string) string {
 	return a.main
 }
 
-// fromMirror gives the archives of a mirror that a user named.
+// fromMirror returns the archives of a mirror that a user named.
 func fromMirror(mirror string) (archives, error) {
 	u, err := url.Parse(mirror)
 	if err == nil && (u.Scheme == "" || strings.ContainsAny(mirror, " \t\n[]")) {
-		err = errors.New("it is no address")
+		err = errors.New("it is not an address")
 	}
 	if err != nil {
 		return archives{}, verr.New(verr.Usage, "cannot fetch from mirror "+mirror, err.Error(),
@@ -42,8 +42,8 @@ func fromMirror(mirror string) (archives, error) {
 	return archives{main: mirror, security: securityBeside(mirror)}, nil
 }
 
-// securityBeside is where a mirror has the security updates, if it has the
-// folders that mirrors have.
+// securityBeside returns the URI of a mirror's security updates, if the mirror uses the usual
+// layout.
 func securityBeside(mirror string) string {
 	if above, ok := strings.CutSuffix(strings.TrimSuffix(mirror, "/"), "/debian"); ok {
 		return above + "/debian-security"
@@ -51,13 +51,13 @@ func securityBeside(mirror string) string {
 	return ""
 }
 
-// fromMachine asks the machine's own package manager which archives it gets packages
-// from. Tests have options that lead it to another folder.
+// fromMachine asks the host's package manager for its archives. Tests pass options that point it to
+// another folder.
 func fromMachine(ctx context.Context, program string, options ...string) (archives, error) {
 	const what = "cannot fetch a kernel"
 	var a archives
-	// Release information has the origin of an archive, but leaves out archives whose lists
-	// nobody has fetched yet. Most are known by their address, so that comes first.
+	// Release information includes the origin of an archive, but omits archives whose lists were
+	// never fetched. Most archives are known by URI, so try that first.
 	for _, origins := range []bool{false, true} {
 		args := append([]string{"-q", "-q", "-o", fmt.Sprintf("APT::Get::IndexTargets::ReleaseInfo=%v", origins)}, options...)
 		shown, err := run(ctx, "/", program, append(args, "indextargets", "Created-By: Packages")...)
@@ -90,12 +90,12 @@ func fromMachine(ctx context.Context, program string, options ...string) (archiv
 	return a, nil
 }
 
-// Suites of Debian. Others who package for Debian call their suites alike, so a source is
-// also known by its address or its origin.
+// Suites of Debian. Other distributions use the same names, so a source must also match by URI or
+// origin.
 var debianSuite = regexp.MustCompile(`^(bullseye|bookworm|trixie|forky|oldoldstable|oldstable|stable|testing|unstable|sid)(-updates|-backports|-security|/updates)?$`)
 
-// archiveOf tells which archive of Debian a target of "apt-get indextargets" is from:
-// main, security, or none.
+// archiveOf returns which Debian archive a target of "apt-get indextargets" belongs to: main,
+// security, or none.
 func archiveOf(target map[string]string) string {
 	uri, suite := target["repo-uri"], target["release"]
 	last := strings.TrimSuffix(path.Base(strings.TrimSuffix(uri, "/")), ".list") // mirror+file:/etc/apt/mirrors/debian.list
@@ -109,8 +109,8 @@ func archiveOf(target map[string]string) string {
 	return "main"
 }
 
-// stanzas reads blocks of "Key: value" lines between empty ones. Keys are in
-// lower case; lines that begin with a space go on with the value above.
+// stanzas parses blocks of "Key: value" lines, separated by empty lines. Keys are converted to
+// lower case. A line that begins with a space continues the value above.
 func stanzas(text string) []map[string]string {
 	var all []map[string]string
 	current, key := map[string]string{}, ""
@@ -133,13 +133,13 @@ func stanzas(text string) []map[string]string {
 	return all
 }
 
-// The keys that Debian signs its archives with, of package debian-archive-keyring.
+// The keys that sign Debian's archives, in package debian-archive-keyring.
 var keyrings = []string{
 	"usr/share/keyrings/debian-archive-keyring.pgp",
 	"usr/share/keyrings/debian-archive-keyring.gpg",
 }
 
-// keyring gives the file of the keys, below root ("/").
+// keyring returns the file of the keys, below root ("/").
 func keyring(root string) (string, error) {
 	for _, file := range keyrings {
 		file = filepath.Join(root, file)

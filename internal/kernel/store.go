@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// StoreVariable names the folder of the store, in place of the usual one.
+	// StoreVariable is the environment variable that replaces the default store.
 	StoreVariable = "VENTURI_KERNELS"
 	machineStore  = store("/var/lib/venturi/kernels")
 )
@@ -31,7 +31,7 @@ type store string
 
 const sourceFile = "source"
 
-// stores are where kernels are looked for. The first is where they are put.
+// stores are the folders to search for kernels. New ones go to the first.
 func stores() []store {
 	if named := os.Getenv(StoreVariable); named != "" {
 		return []store{store(named)}
@@ -50,7 +50,7 @@ func userStore() store {
 	return store(filepath.Join(data, "venturi", "kernels"))
 }
 
-// list gives the kernels in a store; none when there is no such folder.
+// list returns the kernels in a store; none if the folder does not exist.
 func (s store) list() ([]Kernel, error) {
 	entries, err := os.ReadDir(string(s))
 	if errors.Is(err, os.ErrNotExist) {
@@ -69,7 +69,7 @@ func (s store) list() ([]Kernel, error) {
 	return kept, nil
 }
 
-// kernel gives the kernel that a folder of the store holds.
+// kernel returns the kernel in a folder of the store.
 func (s store) kernel(release string) (Kernel, bool) {
 	if strings.HasPrefix(release, ".") || seriesOf(release) == "" {
 		return Kernel{}, false
@@ -86,7 +86,7 @@ func (s store) kernel(release string) (Kernel, bool) {
 	if _, err := os.Stat(modules); err == nil {
 		k.Modules = modules
 	}
-	source, _ := os.ReadFile(filepath.Join(folder, sourceFile)) // a kernel put there by hand has none
+	source, _ := os.ReadFile(filepath.Join(folder, sourceFile)) // a kernel that was put there by hand has none
 	k.Source = strings.TrimSpace(string(source))
 	return k, true
 }
@@ -96,7 +96,7 @@ func isFile(file string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// notKept is the error of a kernel that is not in the store.
+// notKept is the error for a kernel that is not in the store.
 func notKept(spec string, kept []Kernel) error {
 	what := "cannot use kernel " + spec
 	if seriesOf(spec) == "" {
@@ -110,7 +110,7 @@ func notKept(spec string, kept []Kernel) error {
 	return verr.New(verr.Missing, what, "it is not kept on this machine", do)
 }
 
-// choices are what may be named in place of a kernel that is not there.
+// choices lists alternatives for a kernel that is not there.
 func choices(kept []Kernel) []string {
 	all := FetchableSeries()
 	for _, k := range kept {
@@ -121,8 +121,7 @@ func choices(kept []Kernel) []string {
 	return all
 }
 
-// StoredSize returns how many bytes a kernel of the store takes, and since when it has
-// been there.
+// StoredSize returns the size of a stored kernel in bytes, and when it was stored.
 func (k Kernel) StoredSize() (bytes int64, since time.Time, err error) {
 	folder := filepath.Dir(filepath.Dir(k.Image))
 	err = filepath.WalkDir(folder, func(_ string, d fs.DirEntry, err error) error {
@@ -136,11 +135,11 @@ func (k Kernel) StoredSize() (bytes int64, since time.Time, err error) {
 		return err
 	})
 	if err != nil {
-		return 0, since, fmt.Errorf("look at kernel %s: %w", k.Release, err)
+		return 0, since, fmt.Errorf("stat kernel %s: %w", k.Release, err)
 	}
 	info, err := os.Stat(folder)
 	if err != nil {
-		return 0, since, fmt.Errorf("look at kernel %s: %w", k.Release, err)
+		return 0, since, fmt.Errorf("stat kernel %s: %w", k.Release, err)
 	}
 	return bytes, info.ModTime(), nil
 }

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// useless is what of a kernel's modules no virtual machine has the hardware for.
+// useless matches modules for hardware that no virtual machine has.
 var useless = []string{
 	"sound", "drivers/gpu", "drivers/media", "drivers/staging", "drivers/net/wireless", "drivers/iio",
 	"drivers/isdn", "drivers/bluetooth", "drivers/hwmon", "drivers/platform", "drivers/usb", "drivers/hid",
@@ -22,8 +22,8 @@ var useless = []string{
 	"net/bluetooth", "net/wireless", "net/mac80211",
 }
 
-// unpack puts what a virtual machine can use of a kernel's package below a
-// folder: its image, its configuration and its modules.
+// unpack extracts what a virtual machine needs from a kernel package: the image, its configuration
+// and its modules.
 func unpack(ctx context.Context, programs tools, file, release, folder string) error {
 	var said bytes.Buffer
 	ctx, cancel := context.WithCancel(ctx)
@@ -56,12 +56,12 @@ func unpack(ctx context.Context, programs tools, file, release, folder string) e
 	return nil
 }
 
-// extract writes the files of a package that are wanted below a folder.
+// extract writes the wanted files of a package below a folder.
 func extract(r io.Reader, release, folder string) error {
 	for files := tar.NewReader(r); ; {
 		h, err := files.Next()
 		if err == io.EOF {
-			// The rest is padding, but who writes it must be rid of it.
+			// Drain the padding, or the writer would block.
 			_, err = io.Copy(io.Discard, r)
 			return err
 		}
@@ -70,7 +70,7 @@ func extract(r io.Reader, release, folder string) error {
 		}
 		name := wanted(h.Name, release)
 		if name == "" || h.Typeflag != tar.TypeReg {
-			continue // links lead to where the headers would be
+			continue // the links lead to kernel headers, which are absent
 		}
 		if err := write(filepath.Join(folder, name), files); err != nil {
 			return err
@@ -78,8 +78,7 @@ func extract(r io.Reader, release, folder string) error {
 	}
 }
 
-// wanted gives the place in the store of a package's file; empty: it is not
-// for the store.
+// wanted returns the path in the store for a package's file; empty means that it is not stored.
 func wanted(name, release string) string {
 	name = strings.TrimPrefix(path.Clean("/"+name), "/")
 	if name == "boot/vmlinuz-"+release || name == "boot/config-"+release {

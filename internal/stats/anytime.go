@@ -5,24 +5,24 @@ import (
 	"slices"
 )
 
-// stakes are the shares of its capital that a bettor risks on a series. The
-// capitals of all are averaged, so that no one of them must be right.
+// stakes are the shares of its capital that a bettor risks on a series. All of their capitals are
+// averaged, so that no single stake must be right.
 var stakes = []float64{0.5, 0.95}
 
-// anytime is an interval that holds however often it is looked at, and whatever is
+// anytime returns an interval that holds however often it is looked at, and whatever is
 // concluded from a look: a confidence sequence.
 //
-// It is the set of ratios that a game of bets has not refuted. Against a ratio
-// stands one who bets, before each series, that it comes out higher, and one who
-// bets that it comes out lower. Under the ratio, a series is as likely above as
-// below by the same amount, since the order of the arms is drawn and both have
-// sockets of their own; so no bettor gains in the mean, and by Ville's
-// inequality the chance that their capital ever grows by 1/alpha is alpha. It is
-// the e-test that rests on nothing but a random order (arXiv 2512.04366), with a
-// series as the unit: within one, the sockets alone make a difference that no
-// number of rounds averages out. It takes seven series to refute anything at 95 %.
+// It is the set of ratios that a betting game has not refuted. Against each ratio plays one
+// bettor who bets, before each series, that it comes out higher, and one who bets that it comes
+// out lower. Under the ratio, a series is as likely above as below it by the same amount, because
+// the order of the arms is random and both have their own sockets. So no bettor gains on average,
+// and by Ville's inequality the chance that their capital ever grows by 1/alpha is alpha. This is
+// the e-test that assumes nothing but a random order (arXiv 2512.04366), with a series as the
+// unit: within one, the sockets alone make a difference that no number of rounds averages out.
+// It takes seven series to refute anything at 95 %.
 func anytime(logs []float64, d Design) Ratio {
-	// The median, as the bets are on the side of a series more than on its distance.
+	// The estimate is the median, because the bets depend on the sign of a series more than on its
+	// distance.
 	r := Ratio{Value: exp(Median(logs)), Level: d.Confidence, Series: len(logs), P: min(1, 1/capital(logs, 0))}
 	lo, hi, ok := unrefuted(logs, 1/d.Alpha())
 	if !ok {
@@ -30,20 +30,20 @@ func anytime(logs []float64, d Design) Ratio {
 		return r
 	}
 	r.Lo, r.Hi = min(exp(lo), r.Value), max(exp(hi), r.Value)
-	// The interval is what could be told apart from 1, were it around 1.
+	// Detectable is what the interval would exclude if it were centred at 1.
 	r.Detectable = expm1((hi - lo) / 2)
 	return r
 }
 
-// capital is what the bettors own of one coin, on average, after all series. Each
-// risks the more, the further a series is from the ratio, measured by how far
-// the ones before were: what is hardly off says little.
+// capital is the mean capital of all bettors after all series. A bettor risks more the
+// further a series is from the ratio, relative to the ones before: a small deviation carries little
+// information.
 func capital(logs []float64, ratio float64) float64 {
 	up, down := make([]float64, len(stakes)), make([]float64, len(stakes))
 	for i := range stakes {
 		up[i], down[i] = 1, 1
 	}
-	before := make([]float64, 0, len(logs)) // how far they were off, ascending
+	before := make([]float64, 0, len(logs)) // absolute deviations so far, ascending
 	for _, x := range logs {
 		off := x - ratio
 		weight := 1.0
@@ -70,15 +70,15 @@ func capital(logs []float64, ratio float64) float64 {
 	return sum / float64(2*len(stakes))
 }
 
-// grid is how finely the ends of an interval are searched for at first, and halvings
-// how often a step is halved then.
+// grid is the number of steps of the first search for the ends of an interval, and halvings how
+// often a step is halved afterwards.
 const (
 	grid     = 64
 	halvings = 12
 )
 
-// unrefuted is the least and the greatest logarithm of a ratio against which the
-// capital has not grown so much; false: it has not against any.
+// unrefuted returns the smallest and largest log ratio against which the capital has stayed below a
+// limit; false means that there is none.
 func unrefuted(logs []float64, growth float64) (lo, hi float64, ok bool) {
 	least, greatest := slices.Min(logs), slices.Max(logs)
 	far := max(greatest-least, 1e-9) * 2
@@ -108,10 +108,9 @@ func unrefuted(logs []float64, growth float64) (lo, hi float64, ok bool) {
 	return lo, hi, okLo && okHi
 }
 
-// EBH turns e-values, 1/e each, into values to be held against alpha: those
-// below it are true but for a share of alpha, whatever depends on what
-// (Wang and Ramdas, 2022, the e-value form of Benjamini and Hochberg). The
-// order is kept.
+// EBH converts e-values, given as 1/e, to values to compare with alpha. Among those below alpha,
+// the expected share of false discoveries is at most alpha under any dependence (the e-value form
+// of Benjamini and Hochberg; Wang and Ramdas, 2022). The order is kept.
 func EBH(inverse []float64) []float64 {
 	order := ascending(inverse)
 	out := make([]float64, len(inverse))

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// seriesOf draws the medians of series of which each has sockets of its own.
+// seriesOf draws the medians of series, each with its own socket offset.
 func seriesOf(rng *rand.Rand, effect float64, n int, heavy bool) []float64 {
 	out := make([]float64, n)
 	for i := range out {
@@ -20,9 +20,8 @@ func seriesOf(rng *rand.Rand, effect float64, n int, heavy bool) []float64 {
 	return out
 }
 
-// Whoever looks after every series, and stops as soon as there is a difference,
-// is wrong in at most one run of twenty; a t interval looked at so is wrong far
-// more often.
+// A user who looks after every series, and stops at the first difference, is wrong in at most one
+// run of twenty. With a t interval, the same user is wrong far more often.
 func TestAnytimeHoldsAtEveryLook(t *testing.T) {
 	const runs, series = 2000, 40
 	for _, heavy := range []bool{false, true} {
@@ -51,7 +50,7 @@ func TestAnytimeHoldsAtEveryLook(t *testing.T) {
 	}
 }
 
-// What is there is found, after so many series in the median.
+// A real difference is found after a bounded number of series in the median.
 func TestAnytimeFinds(t *testing.T) {
 	for _, c := range []struct {
 		effect float64
@@ -77,7 +76,7 @@ func TestAnytimeFinds(t *testing.T) {
 	}
 }
 
-// The interval holds the truth at every look, and gets narrow enough to say same.
+// The interval covers the truth at every look, and becomes narrow enough for "same".
 func TestAnytimeInterval(t *testing.T) {
 	const runs, series = 200, 40
 	rng := rand.New(rand.NewPCG(7, 8))
@@ -128,7 +127,7 @@ func TestAnytimeOfFew(t *testing.T) {
 }
 
 func TestEBH(t *testing.T) {
-	// Four tests: 1/e of the k-th smallest is held against alpha k/4.
+	// Four tests: 1/e of the k-th smallest is compared with alpha k/4.
 	got := EBH([]float64{0.04, 0.005, 0.9, 0.02})
 	want := []float64{0.04 * 4 / 3, 0.02, 0.9, 0.04}
 	for i := range want {
@@ -137,7 +136,7 @@ func TestEBH(t *testing.T) {
 			break
 		}
 	}
-	// In the mean, at most alpha of what is called true is not.
+	// On average, at most a share alpha of the discoveries is false.
 	rng := rand.New(rand.NewPCG(9, 10))
 	share := 0.0
 	const families = 200

@@ -8,47 +8,45 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// ChangeDetector tells when a value that is measured again and again has moved. It looks
-// after every value, for as long as it runs, and a false alarm comes after
-// [ChangeDetector.Threshold] values at the earliest in the mean.
+// ChangeDetector detects a change in a value that is measured repeatedly. It tests after every
+// value, for as long as it runs. The mean number of values between false alarms is at least
+// [ChangeDetector.Threshold].
 //
-// It is an e-detector (Shin, Ramdas and Rinaldo, 2024): for each value it asks how much
-// somebody would own by now who had bet from there on that the values have moved, and
-// adds these capitals up, as Shiryaev and Roberts did. The bets are on ranks. As long as
-// nothing changes, each rank of a new value among all before it is as likely as any
-// other, so no bettor gains in the mean, whatever the distribution of the values is
-// (Vovk's conformal test martingales). Equal values get their places by lot, so that this
-// holds of them too. Neither a level, nor a spread, nor a shape has to be known.
+// It is an e-detector (Shin, Ramdas and Rinaldo, 2024). For each value it keeps the capital of a
+// bettor who started there and bets that the values have changed; the sum of all capitals is the
+// evidence, as in the Shiryaev-Roberts procedure. The bets are on ranks. Without a change, the rank
+// of a new value among all previous ones is uniform, so no bettor gains on average, whatever the
+// distribution (Vovk's conformal test martingales). Ties are broken at random, so that this holds
+// for equal values, too. The level, spread and shape of the distribution need not be known.
 type ChangeDetector struct {
-	// Threshold is the least mean number of values between false alarms, above 1.
+	// Threshold is the minimum mean number of values between false alarms, above 1.
 	Threshold float64
 
-	values []float64   // since the last change, in their order
-	sorted []float64   // the same, ascending
-	starts []*betStart // one for each of the last values: the bets that it was the first after a change
+	values []float64   // since the last change, in order of arrival
+	sorted []float64   // the same values, ascending
+	starts []*betStart // one for each of the latest values: bets that it is the first after a change
 }
 
-// mostStarts is how many bets a detector keeps. Without an older one it owns less, so no
-// false alarm comes sooner. The values are all kept: among some of them, a rank would
-// depend on the ranks before it.
+// mostStarts is the maximum number of bets that a detector keeps. Dropping an older one lowers the
+// evidence, so no false alarm comes sooner. All values are kept, because ranks among a part of them
+// would depend on previous ranks.
 const mostStarts = 2000
 
-// Shift is a change that was found.
+// Shift is a detected change.
 type Shift struct {
-	Since         int     // how many values ago it came: 1 is the last one
+	Since         int     // number of values since the change: 1 is the latest
 	Before, After float64 // medians
 }
 
-// betOverlaps are the shares of the values before a change that those after it are
-// expected to lie among: none where the two do not meet at all.
+// betOverlaps are bets on how much the values after a change overlap those before: the share of the
+// earlier values among which the new ones are expected. Zero means no overlap.
 var betOverlaps = []float64{0, 0.1, 0.3}
 
-// betReserve is the share of a capital that is bet on no direction, so that one
-// outlier does not ruin it.
+// betReserve is the share of a capital that is not bet, so that one outlier does not ruin a bettor.
 const betReserve = 0.1
 
-// betStart is the capitals of those who bet from one value on, by overlap: that
-// what follows is higher, and that it is lower.
+// betStart holds the capitals of the bettors who started at one value, by overlap: bets on higher
+// values, and bets on lower ones.
 type betStart struct{ up, down [3]float64 }
 
 // capital is the mean of all.
@@ -60,9 +58,8 @@ func (b *betStart) capital() float64 {
 	return sum / float64(2*len(b.up))
 }
 
-// Add takes the next value, and returns the change that it proves, if it does. The
-// detector then begins anew: what was normal before does not count any more. A value
-// that is not a number is left out.
+// Add adds a value, and returns the change that it proves, if any. After a change the detector
+// starts anew, because the old values are no longer the norm. NaN is ignored.
 func (d *ChangeDetector) Add(value float64) (Shift, bool) {
 	if math.IsNaN(value) || math.IsInf(value, 0) {
 		return Shift{}, false
@@ -85,8 +82,8 @@ func (d *ChangeDetector) Add(value float64) (Shift, bool) {
 	return d.shift(), true
 }
 
-// place is where a value belongs among those before it. Among equal ones, it is drawn: the
-// same for the same values.
+// place returns the rank of a value among the previous ones. Ties are broken at random, with a seed
+// from the values, so that a replay gives the same result.
 func (d *ChangeDetector) place(value float64) int {
 	at, tied := slices.BinarySearch(d.sorted, value)
 	if !tied {
@@ -100,22 +97,22 @@ func (d *ChangeDetector) place(value float64) int {
 	return at + lot.IntN(equal+1)
 }
 
-// first is the index of the value that the i-th start bets from.
+// first is the index of the value at which the i-th bet started.
 func (d *ChangeDetector) first(i int) int { return len(d.values) - len(d.starts) + i }
 
-// bet settles the bets that the values from index j on are others, on a value that
-// is at place at of n.
+// bet settles the bets that the values changed at index j, for a new value with rank at among n.
 func (b *betStart) bet(at, j, n int) {
 	for i, overlap := range betOverlaps {
-		// The values since the change are expected at one end, among some of those before.
+		// The values after the change are expected at one end, overlapping some of the earlier
+		// ones.
 		expected := n - j + int(overlap*float64(j))
 		b.up[i] *= payoff(n-1-at < expected, expected, n)
 		b.down[i] *= payoff(at < expected, expected, n)
 	}
 }
 
-// payoff is what a unit becomes that was spread over the expected of n places, but for
-// the reserve. Its mean is 1 where all places are as likely.
+// payoff is the return on a bet of 1 that is spread evenly over the expected ranks of n, except for
+// the reserve. Its mean is 1 if all ranks are equally likely.
 func payoff(hit bool, expected, n int) float64 {
 	if expected >= n {
 		return 1
@@ -126,7 +123,8 @@ func payoff(hit bool, expected, n int) float64 {
 	return betReserve + (1-betReserve)*float64(n)/float64(expected)
 }
 
-// Evidence is the sum of all capitals. At [ChangeDetector.Threshold] it is a change.
+// Evidence is the sum of all capitals. A change is detected when it reaches
+// [ChangeDetector.Threshold].
 func (d *ChangeDetector) Evidence() float64 {
 	sum := 0.0
 	for _, b := range d.starts {
@@ -135,11 +133,11 @@ func (d *ChangeDetector) Evidence() float64 {
 	return sum
 }
 
-// plausible is the share of the greatest capital that a start must have to be the change.
+// plausible is the minimum capital of a candidate start, as a share of the largest.
 const plausible = 0.05
 
-// shift is the change: of the starts that much was earned with, the one that parts the
-// values best. The detector begins anew.
+// shift returns the change: among the starts with a large capital, the one that separates the
+// values best. It then resets the detector.
 func (d *ChangeDetector) shift() Shift {
 	most := 0.0
 	for _, b := range d.starts {
@@ -158,7 +156,7 @@ func (d *ChangeDetector) shift() Shift {
 	return s
 }
 
-// separation is how much of the variation of values is explained by a step at index j.
+// separation returns how much of the variance a step at index j explains.
 func separation(values []float64, j int) float64 {
 	before, after := stat.Mean(values[:j], nil), stat.Mean(values[j:], nil)
 	n, k := float64(len(values)), float64(j)

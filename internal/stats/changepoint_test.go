@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// levels are ways in which the log ratio of a path differs from run to run.
+// levels are models of how a path's log ratio varies between runs.
 var levels = map[string]func(*rand.Rand) float64{
 	"normal":        normal,
 	"heavy tails":   heavy,
@@ -14,7 +14,7 @@ var levels = map[string]func(*rand.Rand) float64{
 	"skewed":        func(r *rand.Rand) float64 { return 0.02 * r.ExpFloat64() },
 }
 
-// runLength is how many values it takes to an alarm, at most so many.
+// runLength counts the values up to an alarm, or up to a limit.
 func runLength(r *rand.Rand, threshold float64, most int, value func(n int) float64) int {
 	d := ChangeDetector{Threshold: threshold}
 	for n := range most {
@@ -25,13 +25,12 @@ func runLength(r *rand.Rand, threshold float64, most int, value func(n int) floa
 	return most
 }
 
-// The mean number of values to a false alarm is at least the threshold, whatever the
-// distribution is.
+// The mean number of values to a false alarm is at least the threshold, for every distribution.
 func TestChangeFalseAlarms(t *testing.T) {
 	const threshold, runs = 100, 300
-	series := map[string]func(*rand.Rand) func() float64{ // another in each run
+	series := map[string]func(*rand.Rand) func() float64{ // a new stream for each run
 		"constant": func(r *rand.Rand) func() float64 {
-			value := normal(r) // equal values are drawn lots by their value
+			value := normal(r) // ties are broken with a seed from the values
 			return func() float64 { return value }
 		},
 		"three levels": func(r *rand.Rand) func() float64 {
@@ -46,7 +45,7 @@ func TestChangeFalseAlarms(t *testing.T) {
 		r := rand.New(rand.NewPCG(1, 7))
 		sum := 0
 		for range runs {
-			// A run without an alarm counts as its length: less than it would have lasted.
+			// A run without an alarm counts with its length, which underestimates it.
 			next := begin(r)
 			sum += runLength(r, threshold, 10*threshold, func(int) float64 { return next() })
 		}
@@ -58,11 +57,11 @@ func TestChangeFalseAlarms(t *testing.T) {
 	}
 }
 
-// A change is found soon, and its time and size are told.
+// A change is detected soon, with its time and size.
 func TestChangeFound(t *testing.T) {
-	const threshold, runs = 8000, 100 // a false alarm in a thousand runs, of eight ratios
+	const threshold, runs = 8000, 100 // for eight ratios, one false alarm in a thousand runs
 	for _, c := range []struct {
-		before, most int // runs before the change, and how many may pass in the median
+		before, most int // runs before the change, and the maximum median delay
 		effect       float64
 	}{
 		{20, 7, 0.10},
@@ -106,8 +105,7 @@ func TestChangeFound(t *testing.T) {
 	}
 }
 
-// The detector tells when the change came, begins anew after it, and takes nothing that
-// is no number.
+// The detector reports the time of a change, starts anew after it, and ignores NaN.
 func TestChangeBeginsAnew(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 7))
 	d := ChangeDetector{Threshold: 1000}
@@ -134,7 +132,8 @@ func TestChangeBeginsAnew(t *testing.T) {
 	}
 }
 
-// A detector that has run for long keeps no more bets, and still finds a change and its time.
+// A detector that has run for long keeps a bounded number of bets, and still finds a change and its
+// time.
 func TestChangeAfterLong(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 7))
 	d := ChangeDetector{Threshold: 1e7}
@@ -160,7 +159,7 @@ func TestChangeAfterLong(t *testing.T) {
 	t.Error("a change was not found")
 }
 
-// No bettor gains in the mean: all places of a value are as likely.
+// No bettor gains on average if all ranks are equally likely.
 func TestBetsAreFair(t *testing.T) {
 	for n := 1; n < 40; n++ {
 		for expected := 1; expected <= n; expected++ {

@@ -8,7 +8,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Median gives the median of x, which it leaves as it is; NaN for none.
+// Median returns the median of x without modifying it; NaN if x is empty.
 func Median(x []float64) float64 {
 	if len(x) == 0 {
 		return math.NaN()
@@ -26,10 +26,9 @@ func medianSorted(s []float64) float64 {
 	return s[n/2-1]/2 + s[n/2]/2
 }
 
-// MedianInterval is the exact order-statistic interval of the median of the
-// distribution that x was drawn from: it assumes nothing but independence. Its
-// coverage is at least level. It is false when there are too few values for
-// that level: 6 are the least for 0.95.
+// MedianInterval returns the exact order-statistic interval of the median of the distribution that
+// x was drawn from. It assumes only independence. Its coverage is at least level. It returns false
+// if there are too few values for that level: 0.95 takes at least 6.
 func MedianInterval(x []float64, level float64) (lo, hi float64, ok bool) {
 	n := len(x)
 	if n == 0 {
@@ -46,8 +45,7 @@ func MedianInterval(x []float64, level float64) (lo, hi float64, ok bool) {
 	return s[k-1], s[n-k], true
 }
 
-// SignTest is the exact two-sided p-value of "the median is 0". Zeros say
-// nothing and are left out.
+// SignTest returns the exact two-sided p-value of "the median is 0". Zeros are ignored.
 func SignTest(x []float64) float64 {
 	below, above := 0, 0
 	for _, v := range x {
@@ -66,8 +64,8 @@ func SignTest(x []float64) float64 {
 	return min(1, 2*b.CDF(float64(min(below, above))))
 }
 
-// GeoMean is the geometric mean of x, which must be above 0: the mean to use
-// for ratios. NaN for none.
+// GeoMean returns the geometric mean of x, which is the right mean for ratios. All values must be
+// above 0. NaN if x is empty.
 func GeoMean(x []float64) float64 {
 	sum := 0.0
 	for _, v := range x {
@@ -76,10 +74,9 @@ func GeoMean(x []float64) float64 {
 	return math.Exp(sum / float64(len(x)))
 }
 
-// Lag1 is the autocorrelation at lag 1 of values taken one after the other, in
-// groups that do not touch; 0 when it cannot be computed. It is near 0 when
-// neighbours have nothing to do with each other. When it is high the noise is
-// slow, longer slices would not average it out, and only interleaving helps.
+// Lag1 returns the autocorrelation at lag 1 of consecutive values, in separate groups; 0 if it
+// cannot be computed. Independent values give about 0. A high value means slow noise, which longer
+// slices would not average out; only interleaving helps.
 func Lag1(groups [][]float64) float64 {
 	sum, n := 0.0, 0
 	for _, g := range groups {

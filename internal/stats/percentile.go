@@ -8,14 +8,14 @@ import (
 	"sort"
 )
 
-// Bucket is one counter of a histogram: Count values that are Value, within
-// the histogram's resolution.
+// Bucket is one counter of a histogram: Count values equal Value, within the histogram's
+// resolution.
 type Bucket struct{ Value, Count int64 }
 
-// Histogram is buckets in ascending order of value, empty ones left out.
+// Histogram is a list of buckets in ascending order of value, without empty ones.
 type Histogram []Bucket
 
-// Total counts the values.
+// Total returns the number of values.
 func (h Histogram) Total() int64 {
 	n := int64(0)
 	for _, b := range h {
@@ -24,7 +24,8 @@ func (h Histogram) Total() int64 {
 	return n
 }
 
-// Quantile is the value that a share of all values is at most; 0 of an empty one.
+// Quantile returns the value that a share of all values does not exceed; 0 if the histogram is
+// empty.
 func (h Histogram) Quantile(q float64) float64 {
 	rank, seen := max(1, int64(math.Ceil(q*float64(h.Total())-1e-9))), int64(0)
 	for _, b := range h {
@@ -35,7 +36,7 @@ func (h Histogram) Quantile(q float64) float64 {
 	return 0
 }
 
-// Merge adds histograms up.
+// Merge returns the sum of histograms.
 func Merge(hs []Histogram) Histogram {
 	counts := map[int64]int64{}
 	for _, h := range hs {
@@ -52,36 +53,34 @@ func Merge(hs []Histogram) Histogram {
 	return out
 }
 
-// Percentile is a percentile of merged histograms with its interval. Units are
-// the histogram's.
+// Percentile is a percentile of merged histograms with its interval. Units are the histogram's.
 type Percentile struct {
 	Q     float64 `json:"q"` // 0.99
 	Value float64 `json:"value"`
-	Lo    float64 `json:"lo"` // Lo and Hi are 0 when there are too few slices
+	Lo    float64 `json:"lo"` // Lo and Hi are 0 if there are too few slices
 	Hi    float64 `json:"hi"`
 }
 
-// MinSamples is how many values a percentile takes: ten beyond it, so 1000 for
-// p99 and 10,000 for p99.9.
+// MinSamples returns how many values a percentile needs: ten beyond it, so 1000 for p99 and 10,000
+// for p99.9.
 func MinSamples(q float64) int64 { return int64(math.Round(10 / (1 - q))) }
 
-// Bootstrap says how an interval is resampled.
+// Bootstrap configures the resampling of an interval.
 type Bootstrap struct {
 	Resamples int
 	Seed      uint64
 	Level     float64
 }
 
-// minBlocks is how many slices it takes to resample them.
+// minBlocks is the minimum number of slices to resample.
 const minBlocks = 8
 
-// Percentiles gives percentiles of all slices merged, those that have enough
-// samples. Percentiles of slices are never averaged: a mean of p99s is not a
-// p99. The interval is from a circular block bootstrap over the slices, which
-// must come in the order of time: neighbouring slices share the state of the
-// machine, so blocks of sqrt(n) of them are drawn. On a machine that drifts the
-// interval is still somewhat narrow (a 90 % one holds the truth in 80 to 90 %),
-// which is why no verdict hangs on it.
+// Percentiles returns percentiles of all slices merged, if there are enough samples. Percentiles of
+// slices are never averaged, because a mean of p99s is not a p99. The interval comes from a
+// circular block bootstrap over the slices, which must be in time order: neighbouring slices share
+// the state of the machine, so blocks of sqrt(n) slices are drawn. On a machine that drifts, the
+// interval is somewhat narrow (a 90 % one covers the truth in 80 to 90 %), so no verdict depends on
+// it.
 func Percentiles(slicesInOrder []Histogram, qs []float64, b Bootstrap) []Percentile {
 	grid, sparse, total := index(slicesInOrder)
 	var out []Percentile
@@ -129,13 +128,13 @@ func Percentiles(slicesInOrder []Histogram, qs []float64, b Bootstrap) []Percent
 	return out
 }
 
-// bucket is one bucket of the histogram of a slice: its index in the grid, and its count.
+// bucket is one bucket of a slice's histogram: its index in the grid, and its count.
 type bucket struct {
 	index int32
 	n     int64
 }
 
-// index puts all slices on one grid of values.
+// index maps all slices to one grid of values.
 func index(hs []Histogram) (grid []int64, sparse [][]bucket, total int64) {
 	seen := map[int64]bool{}
 	for _, h := range hs {
@@ -163,8 +162,8 @@ func index(hs []Histogram) (grid []int64, sparse [][]bucket, total int64) {
 	return grid, sparse, total
 }
 
-// quantiles merges the slices, each as often as its weight says, and reads the
-// percentiles off; sums is scratch space.
+// quantiles merges the slices, each as often as its weight says, and returns the percentiles. sums
+// is scratch space.
 func quantiles(grid []int64, sparse [][]bucket, weights, sums []int64, ps []Percentile) []float64 {
 	clear(sums)
 	total := int64(0)

@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// maxRank bounds the exact signed-rank distribution: beyond so many values its
-// table is large and the exact answer buys nothing.
+// maxRank bounds the exact signed-rank distribution: for more values its table is large and the
+// exact answer gains nothing.
 const maxRank = 100
 
-// SignedRank is the exact two-sided p-value of Wilcoxon's signed-rank test of
-// "x is symmetric around 0". Zeros are left out, ties get the mean of their
-// ranks and stay exact. NaN for more than 100 values.
+// SignedRank returns the exact two-sided p-value of Wilcoxon's signed-rank test of "x is symmetric
+// around 0". Zeros are ignored. Ties get the mean of their ranks and stay exact. NaN for more than
+// 100 values.
 func SignedRank(x []float64) float64 {
 	v := BySize(x)
 	n := len(v)
@@ -48,8 +48,7 @@ func SignedRank(x []float64) float64 {
 	return min(1, 2*tail)
 }
 
-// BySize gives the values that are not 0, in the order of their sizes without
-// signs.
+// BySize returns the values that are not 0, sorted by absolute value.
 func BySize(x []float64) []float64 {
 	v := slices.DeleteFunc(slices.Clone(x), func(d float64) bool { return d == 0 })
 	slices.SortFunc(v, func(a, b float64) int {
@@ -64,8 +63,8 @@ func BySize(x []float64) []float64 {
 	return v
 }
 
-// RankDistribution gives P(W = w) for the sum W of those ranks that have a
-// plus sign, when each sign is a fair coin. Ranks are not negative.
+// RankDistribution returns P(W = w) for the sum W of the ranks with a plus sign, when each sign is
+// a fair coin. Ranks must not be negative.
 func RankDistribution(ranks []int) []float64 {
 	total := 0
 	for _, r := range ranks {
@@ -84,10 +83,9 @@ func RankDistribution(ranks []int) []float64 {
 	return p
 }
 
-// HodgesLehmann is the median of all pairwise means of x, with the interval
-// that belongs to the exact signed-rank test. ok is false when there are too
-// few values for an interval of that level (6 are the least for 0.95) or more
-// than 100; the estimate is still given.
+// HodgesLehmann returns the median of all pairwise means of x, with the interval that corresponds
+// to the exact signed-rank test. ok is false if there are too few values for an interval of that
+// level (0.95 takes at least 6) or more than 100; the estimate is returned in any case.
 func HodgesLehmann(x []float64, level float64) (est, lo, hi float64, ok bool) {
 	n := len(x)
 	if n == 0 || n > maxRank {

@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// noise is a way in which slices differ, in log units.
+// noise is a model of how slices vary, in log units.
 type noise struct {
 	name   string
-	slice  func(*rand.Rand) float64 // each slice on its own
-	slow   float64                  // drift of the machine that all slices see
+	slice  func(*rand.Rand) float64 // independent for each slice
+	slow   float64                  // drift of the machine, common to all arms
 	phi    float64                  // its autocorrelation from one slice to the next
 	socket float64                  // offset of an arm in a series
 }
@@ -42,9 +42,8 @@ var noises = []noise{
 	{name: "autocorrelated and spoiled", slice: spoiled, slow: 0.3, phi: 0.97, socket: 0.01},
 }
 
-// sample gives log-ratios of an arm to its baseline, by series, as the real
-// thing comes by them: in each round four arms run in random order while the
-// machine drifts from slice to slice.
+// sample generates log-ratios of an arm to its baseline, by series, like a real run: in each round
+// four arms run in random order while the machine drifts from slice to slice.
 func (n noise) sample(r *rand.Rand, series, rounds int, effect float64) [][]float64 {
 	out := make([][]float64, series)
 	drift := n.slow * r.NormFloat64()
@@ -67,7 +66,7 @@ const sims = 1500
 
 var design = Design{Confidence: 0.95}
 
-// share counts how often f holds.
+// share returns how often f holds.
 func share(n int, f func(r *rand.Rand) bool) float64 {
 	r := rand.New(rand.NewPCG(1, 2))
 	hits := 0
@@ -79,8 +78,7 @@ func share(n int, f func(r *rand.Rand) bool) float64 {
 	return float64(hits) / float64(n)
 }
 
-// The interval must hold the truth as often as it says. Too often is allowed
-// where tails are heavy: it then errs to the wide side.
+// The interval must cover the truth as often as it claims. Overcoverage is allowed for heavy tails.
 func TestCoverage(t *testing.T) {
 	for _, n := range noises {
 		for _, series := range []int{3, 6} {
@@ -96,8 +94,8 @@ func TestCoverage(t *testing.T) {
 	}
 }
 
-// Two identical arms must not be told apart: with a margin of nearly 0 there
-// is no "same" to hide behind.
+// Two identical arms must not be told apart. The margin is nearly 0, so that "same" cannot hide a
+// difference.
 func TestFalseAlarms(t *testing.T) {
 	for _, n := range noises {
 		alarm := share(sims, func(r *rand.Rand) bool {
@@ -124,8 +122,8 @@ func judgeOne(arm, copy [][]float64, margin float64) Judgement {
 	return Judge(est, est.P, Criterion{Margin: margin, LowerIsBetter: true, Alpha: 0.05, Floor: &floor})
 }
 
-// A difference of 3 % must be seen with a margin of 1 % where the machine
-// allows it, and a difference of 0 must be called the same.
+// A difference of 3 % must be detected with a margin of 1 % where the noise allows it, and a
+// difference of 0 must be called "same".
 func TestPower(t *testing.T) {
 	n := noises[0]
 	slower := share(1000, func(r *rand.Rand) bool {
@@ -143,7 +141,7 @@ func TestPower(t *testing.T) {
 	}
 }
 
-// What is promised to be detectable must be detected with that chance.
+// Detectable must be detected with the stated probability.
 func TestDetectable(t *testing.T) {
 	n := noises[1]
 	promised := 0.0
@@ -162,8 +160,8 @@ func TestDetectable(t *testing.T) {
 	}
 }
 
-// A run that stops at the first look at which its interval is narrow, or
-// different from 1, must not cry wolf more often than one that does not.
+// A run that stops at the first look at which its interval is narrow, or excludes 1, must not raise
+// more false alarms than one that runs to its end.
 func TestEarlyStop(t *testing.T) {
 	looks := Looks(12)
 	d := Design{Confidence: 0.95, Looks: len(looks)}
@@ -171,7 +169,7 @@ func TestEarlyStop(t *testing.T) {
 		alarm := share(sims, func(r *rand.Rand) bool {
 			data := n.sample(r, 12, 12, 0)
 			for _, at := range looks {
-				// The worst that a user can do: stop as soon as it looks different.
+				// The worst case: stop as soon as there seems to be a difference.
 				if est, _ := FromRounds(data[:at], d); est.Excludes1() {
 					return true
 				}
@@ -185,7 +183,7 @@ func TestEarlyStop(t *testing.T) {
 	}
 }
 
-// Over a table of twelve comparisons the chance of any false alarm stays.
+// A table of twelve comparisons keeps the probability of any false alarm.
 func TestHolmFamily(t *testing.T) {
 	alarm := share(1500, func(r *rand.Rand) bool {
 		ps := make([]float64, 12)
@@ -206,7 +204,7 @@ func TestHolmFamily(t *testing.T) {
 	}
 }
 
-// The second opinion must rarely contradict where there is nothing odd.
+// The second opinion must rarely contradict on ordinary data.
 func TestCrossRarelyDisagrees(t *testing.T) {
 	odd := share(sims, func(r *rand.Rand) bool {
 		est, _ := FromRounds(noises[0].sample(r, 6, 12, 0.01), design)
@@ -217,8 +215,8 @@ func TestCrossRarelyDisagrees(t *testing.T) {
 	}
 }
 
-// The interval of a percentile must hold the true one about as often as it
-// says, though the slices drift together.
+// The interval of a percentile must cover the truth about as often as it claims, although the
+// slices drift together.
 func TestPercentileCoverage(t *testing.T) {
 	const level, shift = 0.9, 0.02
 	got := share(100, func(r *rand.Rand) bool {

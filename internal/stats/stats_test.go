@@ -19,7 +19,7 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-// The ranks are those of any table of order-statistic intervals.
+// The ranks match any table of order-statistic intervals.
 func TestMedianInterval(t *testing.T) {
 	for _, tc := range []struct {
 		n     int
@@ -95,8 +95,7 @@ func TestSignedRankIsExact(t *testing.T) {
 	}
 }
 
-// The interval and the test answer the same question: 0 is outside of the
-// interval exactly when the test rejects.
+// Interval and test are consistent: the interval excludes 0 exactly if the test rejects.
 func TestHodgesLehmannAgreesWithTest(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 1))
 	for range 300 {
@@ -117,7 +116,7 @@ func TestHodgesLehmannAgreesWithTest(t *testing.T) {
 	}
 }
 
-// Student's interval against numbers from a textbook: mean 0, sd 1, n 6.
+// Student's interval matches textbook numbers: mean 0, sd 1, n 6.
 func TestStudent(t *testing.T) {
 	x := []float64{-1.25, -0.75, -0.25, 0.25, 0.75, 1.25}
 	var series [][]float64
@@ -267,8 +266,7 @@ func histogramOf(counts map[int64]int64) Histogram {
 	return h
 }
 
-// A merged percentile is that of all values, which an average of the slices'
-// percentiles is not.
+// A merged percentile is that of all values, unlike an average of the slices' percentiles.
 func TestPercentilesMerge(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 8))
 	var all []int64

@@ -6,12 +6,12 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Quotient is the ratio of two ratios that were measured apart, such as before and
+// Quotient returns the ratio of two ratios that were measured separately, such as before and
 // after a change: b to a. Each is given by the log-ratios of the rounds of its
-// series. It is false when one of the two has no series.
+// series. It returns false if one of the two has no series.
 //
 // The interval is Welch's, over the estimates of the series: the two may differ
-// in noise and in number of series. Where a run stopped when it knew, the
+// in noise and in number of series. If a run stopped as soon as it was decided, the
 // interval is the union bound of both anytime intervals, which is wider.
 func Quotient(a, b [][]float64, d Design) (Ratio, bool) {
 	before, after := medians(a), medians(b)
@@ -38,8 +38,8 @@ func Quotient(a, b [][]float64, d Design) (Ratio, bool) {
 	return r, true
 }
 
-// unionBound has an interval that holds if those of both ratios do, each at half
-// of the chance to miss.
+// unionBound returns an interval that holds if those of both ratios do, each at half of the error
+// probability.
 func unionBound(r *Ratio, before, after []float64, d Design) {
 	lo, hi, ok := unionInterval(before, after, d.Alpha())
 	if r.Open = !ok; r.Open {
@@ -47,16 +47,16 @@ func unionBound(r *Ratio, before, after []float64, d Design) {
 	}
 	r.Lo, r.Hi = min(lo, r.Value), max(hi, r.Value)
 	r.Detectable = math.Sqrt(r.Hi/r.Lo) - 1
-	// The p-value is the least chance to miss at which 1 is still left out.
+	// The p-value is the smallest error probability at which 1 is still excluded.
 	for alpha := d.Alpha(); alpha > leastP; alpha /= 2 {
 		if lo, hi, ok := unionInterval(before, after, alpha); !ok || lo <= 1 && hi >= 1 {
 			break
 		}
-		r.P = alpha * (1 - 1e-9) // it is left out, so the p-value is below
+		r.P = alpha * (1 - 1e-9) // 1 is excluded, so the p-value is below
 	}
 }
 
-// leastP is how small a p-value of a union bound is searched for.
+// leastP is the smallest p-value that the search for a union bound tries.
 const leastP = 1e-4
 
 func unionInterval(before, after []float64, alpha float64) (lo, hi float64, ok bool) {
@@ -86,7 +86,7 @@ func welch(r *Ratio, before, after []float64) {
 	r.Detectable = expm1((factor + t.Quantile(power)) * se)
 }
 
-// medians are the estimates of the series that have rounds.
+// medians returns the estimates of the series that have rounds.
 func medians(series [][]float64) (out []float64) {
 	for _, s := range series {
 		if len(s) > 0 {
@@ -110,7 +110,7 @@ func mean(x []float64) (m float64) {
 	return m
 }
 
-// squaredError is the square of the standard error of the mean.
+// squaredError returns the squared standard error of the mean.
 func squaredError(x []float64) float64 {
 	m, ss := mean(x), 0.0
 	for _, v := range x {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// roundsOf are series of rounds around an effect.
+// roundsOf generates series of rounds around an effect.
 func roundsOf(rng *rand.Rand, effect, noise float64, series int) [][]float64 {
 	out := make([][]float64, series)
 	for i := range out {
@@ -18,8 +18,8 @@ func roundsOf(rng *rand.Rand, effect, noise float64, series int) [][]float64 {
 	return out
 }
 
-// Two records of one path hold 1 in 19 of 20 pairs, whatever the noise of each, and a
-// difference of 5 % is found.
+// Two records of one path cover 1 in 19 of 20 pairs, whatever the noise of each, and a difference
+// of 5 % is found.
 func TestQuotientCoverage(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	for _, anytime := range []bool{false, true} {

@@ -9,8 +9,8 @@ import (
 // Verdict is the answer for one row.
 type Verdict string
 
-// The verdicts. None is for rows that are not judged: the baseline, every row of
-// a cell whose noise floor failed, and one of an emulated machine beside a real.
+// The verdicts. None is for rows without one: the baseline, every row of a cell whose noise floor
+// failed, and a comparison of an emulated machine with a real one.
 const (
 	NotJudged  Verdict = ""
 	Equivalent Verdict = "same"
@@ -25,35 +25,32 @@ type Reason string
 // The reasons.
 const (
 	NoReason   Reason = ""
-	TooWide    Reason = "interval"       // the interval holds 1 and is not inside the margin
+	TooWide    Reason = "interval"       // the interval includes 1 and exceeds the margin
 	TooFew     Reason = "too few rounds" // there is no interval, or none over series
-	BelowHolm  Reason = "holm"           // real on its own, not among so many comparisons
-	BelowNoise Reason = "noise floor"    // smaller than what two identical arms may show
-	BadFloor   Reason = "too noisy"      // two identical arms differ: nothing is judged
-	Blank      Reason = "no figures"     // of too many slices; for who knows of slices to say, Judge does not
-	Emulated   Reason = "emulated"       // one of the two on a CPU of software: nothing is judged; as Blank, not for Judge to say
+	BelowHolm  Reason = "holm"           // significant alone, but not among so many comparisons
+	BelowNoise Reason = "noise floor"    // below what two identical arms can show
+	BadFloor   Reason = "too noisy"      // two identical arms differ: there are no verdicts
+	Blank      Reason = "no figures"     // too many slices without figures; set by the caller, not by Judge
+	Emulated   Reason = "emulated"       // one of the two on an emulated CPU: no verdict; set by the caller, like Blank
 )
 
-// FloorLevel is how sure the interval of the baseline's copy must be that the
-// two differ before a whole cell is thrown away. It is stricter than a
-// verdict, because at 95 % one sound cell in twenty would go; a copy that
-// looks different only at 95 % still raises the floor.
+// FloorLevel is the confidence at which the baseline's copy must differ before a whole cell is
+// rejected. It is stricter than that of a verdict, because 95 % would reject one sound cell in
+// twenty. A copy that differs only at 95 % still raises the floor.
 const FloorLevel = 0.99
 
-// Floor is what two identical arms show: the resolution of the machine. Its
-// size is how far apart they seem, but at least half the width of their
-// interval. (The far end of that interval would count the same noise twice,
-// here and in the row's own interval: in simulations it misses one real
-// difference in ten that this one sees, to lower a rate of false alarms that is
-// below 3 % already.)
+// Floor is what two identical arms show: the resolution of the machine. Its size is their apparent
+// difference, but at least half the width of its interval. (The far end of that interval would
+// count the same noise twice, here and in the row's own interval: in simulations it misses one real
+// difference in ten that this one sees, to lower a rate of false alarms that is below 3 % already.)
 type Floor struct {
 	Ratio   Ratio   `json:"ratio"`   // copy to baseline
-	Size    float64 `json:"size"`    // relative: a difference below it is not claimed
+	Size    float64 `json:"size"`    // relative: smaller differences are not claimed
 	Invalid bool    `json:"invalid"` // the copy differs from its baseline
 }
 
-// NewFloor judges the copy of a baseline from the same log-ratios that
-// [FromRounds] takes. It is false when there is no estimate.
+// NewFloor estimates the floor from the log-ratios of a baseline's copy, in the form that
+// [FromRounds] takes. It returns false if there is no estimate.
 func NewFloor(series [][]float64, d Design, margin float64) (Floor, bool) {
 	r, ok := FromRounds(series, d)
 	if !ok {
@@ -70,7 +67,7 @@ func NewFloor(series [][]float64, d Design, margin float64) (Floor, bool) {
 	return f, true
 }
 
-// Criterion is what a row is judged by.
+// Criterion is what decides a row's verdict.
 type Criterion struct {
 	Margin        float64 // relative
 	LowerIsBetter bool
@@ -82,12 +79,12 @@ type Criterion struct {
 type Judgement struct {
 	Verdict Verdict `json:"verdict"`
 	Reason  Reason  `json:"reason,omitempty"`
-	// Detectable is the smallest relative difference that could have been
-	// claimed here: the row's own, or the noise floor if that is larger.
+	// Detectable is the smallest relative difference that could have been claimed: the row's own,
+	// or the noise floor if that is larger.
 	Detectable float64 `json:"detectable"`
 }
 
-// Judge gives the verdict for r; adjusted is its p-value after [Holm].
+// Judge returns the verdict for r; adjusted is its p-value after [Holm].
 func Judge(r Ratio, adjusted float64, rule Criterion) Judgement {
 	j := Judgement{Verdict: CannotTell, Detectable: r.Detectable}
 	if rule.Floor != nil {
@@ -118,9 +115,8 @@ func insideMargin(r Ratio, margin float64) bool {
 	return !r.Open && r.Lo >= 1-margin && r.Hi <= 1+margin
 }
 
-// Holm gives the p-values of a family of tests, corrected so that the chance
-// of even one false alarm among them is what a single test would have. The
-// order is kept.
+// Holm returns the p-values of a family of tests, corrected so that the probability of any false
+// alarm among them is that of a single test. The order is kept.
 func Holm(p []float64) []float64 {
 	order := ascending(p)
 	out := make([]float64, len(p))
@@ -132,7 +128,7 @@ func Holm(p []float64) []float64 {
 	return out
 }
 
-// ascending lists the indices of values, that of the least first.
+// ascending lists the indices of values in ascending order of value.
 func ascending(values []float64) []int {
 	order := make([]int, len(values))
 	for i := range order {
@@ -142,9 +138,9 @@ func ascending(values []float64) []int {
 	return order
 }
 
-// Looks gives the numbers of series after which a run of at most maxSeries may
-// stop early; the last is maxSeries itself. They are few, since each costs
-// width, and none comes before an interval over series is worth its name.
+// Looks returns the numbers of series after which a run of at most maxSeries may stop early; the
+// last is maxSeries itself. They are few, because each costs width, and none comes before an
+// interval over series is meaningful.
 func Looks(maxSeries int) []int {
 	switch {
 	case maxSeries < 6:

@@ -18,31 +18,31 @@ import (
 
 const (
 	kvmDevice   = "/dev/kvm"
-	probeLimit  = 10 * time.Second // for a machine on KVM to get to its first process
+	probeLimit  = 10 * time.Second // for a machine on KVM to reach its first process
 	probeMemory = 512              // MiB
-	// noHolds is how long it is believed that KVM is not usable: the reason may
-	// have been another machine's, or a moment's.
+	// noHolds is how long a negative answer about KVM stays valid: the reason may have been another
+	// virtual machine, or temporary.
 	noHolds = 10 * time.Minute
 )
 
-// kvmCache keeps the answer about KVM for the life of this process.
+// kvmCache caches the answer about KVM for this process.
 var kvmCache struct {
 	sync.Mutex
 	answers map[string]answer
 }
 
-// answer is whether KVM is usable.
+// answer says whether KVM is usable.
 type answer struct {
 	Usable bool
-	Reason string    // why not; empty: this machine has none
-	Asked  time.Time // when it was found out
+	Reason string    // why not; empty: there is no KVM here
+	Asked  time.Time // time of the probe
 }
 
-// holds tells whether an answer still does: a "no" may pass.
+// holds reports whether an answer is still valid; a negative one expires.
 func (a answer) holds() bool { return a.Usable || time.Since(a.Asked).Abs() < noHolds }
 
-// choose says what the machine runs on, and why not on KVM where there is one
-// and nobody said so.
+// choose selects the acceleration. The second result says why it is not KVM, if KVM exists and the
+// user made no choice.
 func (c Config) choose(ctx context.Context, program string) (Accel, string, error) {
 	if c.Accel == TCG {
 		return TCG, "", nil
@@ -59,13 +59,13 @@ func (c Config) choose(ctx context.Context, program string) (Accel, string, erro
 		if a.Reason != "" {
 			why = fmt.Errorf("KVM is not usable: %s", a.Reason)
 		}
-		return "", "", c.cannotStart(verr.Missing, why, "run it emulated, without asking for KVM")
+		return "", "", c.cannotStart(verr.Missing, why, "run it emulated: do not request KVM")
 	}
 	return TCG, a.Reason, nil
 }
 
-// kvm finds out whether KVM is usable, for each kernel and qemu. That it is holds
-// until this machine boots again, that it is not for a while.
+// kvm finds out whether KVM is usable, per kernel and qemu. A positive answer is valid until the
+// host reboots, a negative one expires.
 func (c Config) kvm(ctx context.Context, program string) (answer, error) {
 	f, err := os.OpenFile(kvmDevice, os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
@@ -99,14 +99,13 @@ func (c Config) kvm(ctx context.Context, program string) (answer, error) {
 	return a, nil
 }
 
-// stuck is why a machine that qemu runs does not get to its first process.
+// stuck says why a machine that qemu runs does not reach its first process.
 type stuck string
 
 func (s stuck) Error() string { return string(s) }
 
-// probe starts a small machine on KVM. kept tells whether the answer is one of
-// KVM: what fails before that, such as qemu itself, fails fast and may not fail
-// again. The error is the end of ctx.
+// probe starts a small machine on KVM. kept reports whether the answer is about KVM itself: other
+// failures, such as of qemu, are quick to repeat and may be temporary. The error is the end of ctx.
 func (c Config) probe(ctx context.Context, program string) (a answer, kept bool, err error) {
 	small := Config{
 		Kernel: c.Kernel, Program: c.Program, Name: "probe", CPUs: 1, Memory: probeMemory,
@@ -123,7 +122,7 @@ func (c Config) probe(ctx context.Context, program string) (a answer, kept bool,
 	return answer{Reason: strings.TrimSuffix(why, ":"), Asked: time.Now()}, errors.As(err, new(stuck)), nil
 }
 
-// reason is the middle part of an error for users.
+// reason returns the middle part of an error for users.
 func reason(err error) string {
 	if e := new(verr.Error); errors.As(err, &e) {
 		return e.Reason
@@ -131,12 +130,11 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// probeKey is of all on which the answer depends: this boot, the kernel's file
-// and that of qemu.
+// probeKey identifies what the answer depends on: this boot, the kernel's file and qemu's.
 func probeKey(k kernel.Kernel, program string) (string, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return "", fmt.Errorf("read the boot's name: %w", err)
+		return "", fmt.Errorf("read the boot id: %w", err)
 	}
 	key := strings.TrimSpace(string(boot)) + " " + k.Release
 	for _, file := range []string{k.Image, program} {
@@ -149,8 +147,8 @@ func probeKey(k kernel.Kernel, program string) (string, error) {
 	return key, nil
 }
 
-// memoryFolder is where answers are kept for other processes, by root only: who
-// could write there could have any guest run slowly. It is empty after a boot.
+// memoryFolder keeps answers for other processes. Only root may write there, because a false answer
+// would slow down every guest. A reboot clears it.
 const memoryFolder = "/run/venturi"
 
 func answerFile(key string) string {
@@ -158,7 +156,7 @@ func answerFile(key string) string {
 	return filepath.Join(memoryFolder, fmt.Sprintf("kvm-%x.json", sum[:8]))
 }
 
-// recall reads a kept answer that holds. One that cannot be read is as good as none.
+// recall reads a stored answer that is valid. It ignores one that it cannot read.
 func recall(key string) (answer, bool) {
 	var a answer
 	if os.Geteuid() != 0 {
@@ -168,7 +166,7 @@ func recall(key string) (answer, bool) {
 	return a, err == nil && json.Unmarshal(text, &a) == nil && a.holds()
 }
 
-// remember keeps an answer. Whoever cannot must ask again next time.
+// remember stores an answer. If that fails, the next process probes again.
 func remember(key string, a answer) {
 	text, err := json.Marshal(a)
 	if err != nil || os.Geteuid() != 0 || os.MkdirAll(memoryFolder, 0o700) != nil {

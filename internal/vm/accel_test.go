@@ -10,7 +10,7 @@ import (
 	"github.com/venturi-net/venturi/internal/kernel"
 )
 
-// That KVM is usable holds for ever, that it is not only for a while.
+// A positive answer about KVM is valid for ever, a negative one expires.
 func TestAnswersHold(t *testing.T) {
 	for _, c := range []struct {
 		usable bool
@@ -28,7 +28,7 @@ func TestAnswersHold(t *testing.T) {
 	}
 }
 
-// Other processes read what holds, and nothing else.
+// Other processes read only valid answers.
 func TestAnswersAreKept(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root keeps answers")
@@ -50,7 +50,7 @@ func TestAnswersAreKept(t *testing.T) {
 	}
 }
 
-// A qemu that fails says nothing of KVM: the next machine asks again.
+// A failure of qemu is no answer about KVM: the next machine probes again.
 func TestFailuresOfQemuAreNotKept(t *testing.T) {
 	k, err := kernel.Find(kernel.Default)
 	if err != nil {

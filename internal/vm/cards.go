@@ -6,7 +6,7 @@ import (
 	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
-// Models are all that there are.
+// Models are all models.
 var Models = []Model{Virtio, E1000E, VMXNet3}
 
 func (m Model) String() string {
@@ -16,12 +16,12 @@ func (m Model) String() string {
 	return string(m)
 }
 
-// cardQueues are the pairs of queues of a card that has several.
+// cardQueues is the number of queue pairs of a multi-queue card.
 const cardQueues = 4
 
-// Cards makes the host's side of network cards that are joined to nothing, for
-// trying what their drivers do: a guest with these NICs must be started in the
-// namespace, which goes with the guest once it is closed. It takes privileges.
+// Cards makes the host's side of network cards that are connected to nothing, to test their
+// drivers. A guest with these NICs must be started in the namespace, which is removed after the
+// guest is closed. It takes privileges.
 func Cards(models []Model) (nics []NIC, in *netcfg.Namespace, err error) {
 	in, err = netcfg.NewAnonymous()
 	if err != nil {

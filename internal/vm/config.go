@@ -21,15 +21,14 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// What a machine gets when nobody says, MiB. Most is touched by few: qemu takes
-// memory from this machine only as the guest uses it.
+// Default memory, MiB. Few guests touch most of it, and qemu allocates it only when the guest does.
 const (
 	labMemory   = 4096
 	agentMemory = 1024
 )
 
-// Limits where nobody gives others. An emulated machine is ten times as slow, and
-// where others want the processors too, it stands still for longer than one on KVM.
+// Default limits. An emulated machine is ten times as slow, and on a busy host it stands still for
+// longer than one on KVM.
 const (
 	startLimit           = 3 * time.Minute
 	silenceLimit         = 45 * time.Second
@@ -37,10 +36,10 @@ const (
 	emulatedSilenceLimit = 4 * time.Minute
 )
 
-// LongestStart is how long a machine without a StartLimit may take to start, at most.
+// LongestStart is the start limit of a machine without a StartLimit.
 const LongestStart = emulatedStartLimit
 
-// ReadConfig reads a Config that was kept as JSON.
+// ReadConfig reads a Config from a JSON file.
 func ReadConfig(file string) (Config, error) {
 	var c Config
 	text, err := os.ReadFile(file)
@@ -53,7 +52,7 @@ func ReadConfig(file string) (Config, error) {
 	return c, nil
 }
 
-// Write keeps a Config as JSON in a file that only this user may read.
+// Write writes a Config as JSON to a file that only this user may read.
 func (c Config) Write(file string) error {
 	text, err := json.Marshal(c)
 	if err != nil {
@@ -65,7 +64,7 @@ func (c Config) Write(file string) error {
 	return nil
 }
 
-// withDefaults fills in what was left open.
+// withDefaults fills in empty fields.
 func (c Config) withDefaults() (Config, error) {
 	if c.Name == "" {
 		name, err := os.Hostname()
@@ -84,14 +83,14 @@ func (c Config) withDefaults() (Config, error) {
 		}
 		var have unix.Sysinfo_t
 		if err := unix.Sysinfo(&have); err != nil {
-			return c, fmt.Errorf("read how much memory there is: %w", err)
+			return c, fmt.Errorf("read the size of the memory: %w", err)
 		}
 		c.Memory = min(c.Memory, int(have.Totalram*uint64(have.Unit)>>20)/2)
 	}
 	return c, nil
 }
 
-// withLimits fills in the limits that were left open, for a kind of acceleration.
+// withLimits fills in empty limits, for a kind of acceleration.
 func (c Config) withLimits(accel Accel) Config {
 	start, silence := startLimit, silenceLimit
 	if accel == TCG {
@@ -101,19 +100,19 @@ func (c Config) withLimits(accel Accel) Config {
 	return c
 }
 
-// check refuses what makes no sense, before anything is started.
+// check refuses invalid configurations before anything is started.
 func (c Config) check() error {
 	if len(c.Program) == 0 {
-		return errors.New("no program is named that the guest should run")
+		return errors.New("the config names no program to run in the guest")
 	}
 	if c.CPUs < 0 || c.Memory < 0 || c.StartLimit < 0 || c.SilenceLimit < 0 {
 		return errors.New("its CPUs, memory and times cannot be negative")
 	}
 	if !slices.Contains([]Accel{Auto, KVM, TCG}, c.Accel) {
-		return fmt.Errorf("%q is none of %q and %q", c.Accel, KVM, TCG)
+		return fmt.Errorf("acceleration %q is neither %q nor %q", c.Accel, KVM, TCG)
 	}
 	if len(c.Writable) > 0 && !c.Root {
-		return errors.New("folders can be written only in a guest with this machine's file system")
+		return errors.New("writable folders take a guest with this host's file system (Root)")
 	}
 	for _, folder := range c.Writable {
 		if info, err := os.Stat(folder); err != nil || !info.IsDir() || !filepath.IsAbs(folder) {
@@ -122,7 +121,7 @@ func (c Config) check() error {
 	}
 	for _, w := range c.Program[1:] {
 		if strings.ContainsAny(w, " \"\n") {
-			return fmt.Errorf("the argument %q cannot be handed to a kernel", w)
+			return fmt.Errorf("the kernel's command line cannot carry the argument %q", w)
 		}
 	}
 	for _, n := range c.NICs {
@@ -130,13 +129,13 @@ func (c Config) check() error {
 			return fmt.Errorf("network card on %s: %w", n.Tap, err)
 		}
 		if n.Tap == "" || n.MTU < 0 || n.Queues < 0 {
-			return fmt.Errorf("network card %s: it needs a tap, and no negative numbers", n.MAC)
+			return fmt.Errorf("network card %s: it needs a tap, and its numbers cannot be negative", n.MAC)
 		}
 		if !slices.Contains([]Model{Virtio, E1000E, VMXNet3}, n.Model) {
 			return fmt.Errorf("network card %s: there is no model %q", n.MAC, n.Model)
 		}
 		if n.Model != Virtio && (n.MTU > 0 || n.Queues > 1 || n.Vhost || n.Hash) {
-			return fmt.Errorf("network card %s: an %s has one queue, and nothing to choose", n.MAC, n.Model)
+			return fmt.Errorf("network card %s: model %s has one queue and no options", n.MAC, n.Model)
 		}
 		for _, o := range n.Neighbours {
 			if _, err := net.ParseMAC(o.MAC); err != nil {
@@ -147,8 +146,8 @@ func (c Config) check() error {
 	return nil
 }
 
-// checkTaps sees that the taps are there: qemu would make one that is not, and
-// the guest would be joined to nothing.
+// checkTaps checks that the taps exist. qemu would create a missing one, and the guest would be
+// connected to nothing.
 func (c Config) checkTaps() error {
 	if len(c.NICs) == 0 {
 		return nil
@@ -168,14 +167,14 @@ func (c Config) checkTaps() error {
 		}
 		for _, n := range c.NICs {
 			if !there[n.Tap] {
-				return fmt.Errorf("there is no device %s for its card", n.Tap)
+				return fmt.Errorf("the tap device %s of its card does not exist", n.Tap)
 			}
 		}
 		return nil
 	})
 }
 
-// modules are those of the kernel that the guest loads at boot.
+// modules are the kernel modules that the guest loads at boot.
 func (c Config) modules() ([]kernel.Module, error) {
 	names := []string{"virtio_pci", "virtio_console"}
 	if c.Root {
@@ -195,7 +194,7 @@ func (n NIC) module() string {
 	return string(n.Model)
 }
 
-// forGuest is what the guest's first process is told.
+// forGuest returns the configuration of the guest's first process.
 func (c Config) forGuest() guest.Config {
 	g := guest.Config{
 		Hostname: c.Name, Release: c.Kernel.Release, Root: c.Root, HasKmod: c.Root && c.Kernel.Modules != "",
@@ -215,7 +214,7 @@ func (c Config) describe() string {
 	return "the virtual machine with kernel " + c.Kernel.Release
 }
 
-// cannotStart makes the error of a machine that did not come up.
+// cannotStart returns the error of a machine that did not start.
 func (c Config) cannotStart(code int, err error, do string) error {
 	return verr.Wrap(code, "cannot start "+c.describe(), err, do)
 }

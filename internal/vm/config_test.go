@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// An emulated machine may be slow, and who gives limits has them.
+// An emulated machine may be slow, and explicit limits win.
 func TestLimits(t *testing.T) {
 	kvm, tcg := Config{}.withLimits(KVM), Config{}.withLimits(TCG)
 	if tcg.StartLimit <= kvm.StartLimit || tcg.SilenceLimit <= kvm.SilenceLimit || kvm.StartLimit == 0 || kvm.SilenceLimit == 0 {

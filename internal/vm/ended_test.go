@@ -10,8 +10,8 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// A kernel whose modules were not found cannot be heard, and the error says
-// where they belong, not which port was missing.
+// If a kernel's modules are missing, the guest has no channel. The error says where the modules
+// belong, not which port is missing.
 func TestEndedWithoutModules(t *testing.T) {
 	k := kernel.Kernel{Release: "6.1.0-1-amd64", Image: "/k/bzImage"}
 	console := []string{guest.FailurePrefix + guest.NoChannel + " 0 virtio-serial ports is named venturi"}

@@ -26,12 +26,12 @@ func settings(name, value string) []netcfg.Sysctl {
 	return []netcfg.Sysctl{{Name: name, Value: value}}
 }
 
-// runner is a guest, near or behind a socket.
+// runner is a guest, local or behind a socket.
 type runner interface {
 	Run(context.Context, vm.Command) (int, error)
 }
 
-// sh runs a script in a guest and gives what it wrote.
+// sh runs a script in a guest and returns its output.
 func sh(t *testing.T, g runner, script string) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -62,8 +62,8 @@ func start(t *testing.T, c vm.Config) *vm.Guest {
 	return g
 }
 
-// A machine with this one's files: what it sees, what it may write, and how it
-// is told when its kernel panics. One boot serves for all of it.
+// A guest with this host's files: what it sees, what it may write, and the error after a kernel
+// panic. One boot for all of it.
 func TestMachineOnThisMachinesFiles(t *testing.T) {
 	c := config(t)
 	// A folder whose name qemu and the kernel could misread.
@@ -85,7 +85,7 @@ func TestMachineOnThisMachinesFiles(t *testing.T) {
 		{"test -c /dev/net/tun && test -d /dev/pts && test -d /dev/shm && echo x > /dev/stdout", "x"},
 		{"ulimit -n; ulimit -l", "1024\nunlimited"},
 		{"stat -fc %T / /run /sys/fs/cgroup /sys/fs/bpf", "overlayfs\ntmpfs\ncgroup2fs\nbpf_fs"},
-		// The kernel finds modules by itself, and modprobe does.
+		// The kernel loads modules on demand, and modprobe works.
 		{"ip link add g0 type geneve id 7 remote 127.0.0.1 && modprobe vxlan && ip -br link show g0 | wc -l", "1"},
 		{"unshare -n true && mkdir -p /run/netns && ip netns add some && ip netns list", "some"},
 	} {
@@ -95,11 +95,11 @@ func TestMachineOnThisMachinesFiles(t *testing.T) {
 	}
 	var seconds int64
 	_, err := fmt.Sscan(sh(t, g, "date +%s"), &seconds)
-	if off := time.Since(time.Unix(seconds, 0)); err != nil || off.Abs() > 10*time.Minute { // an emulated clock runs wrong on a busy machine; a wrong zone is worse
+	if off := time.Since(time.Unix(seconds, 0)); err != nil || off.Abs() > 10*time.Minute { // an emulated clock drifts on a busy host; a wrong time zone is worse
 		t.Errorf("the clock is off by %v, %v", off, err)
 	}
 
-	// What is orphaned is waited for.
+	// Orphans are reaped.
 	sh(t, g, "(sleep 0.2 &) ; sleep 1; ! ps -e -o stat= | grep -q Z")
 
 	// Only the writable folder changes, at once, and keeps owners.
@@ -166,8 +166,7 @@ func TestMachineThatHangs(t *testing.T) {
 	refused(t, ended(t, g), verr.Failed, "hangs", "10s")
 }
 
-// Another process holds the machine. It dies with its qemu, and before that with
-// the machine.
+// Another process holds the machine. The machine ends with that process, and with qemu.
 func TestMachineHeldByAnother(t *testing.T) {
 	c := config(t)
 	c.Name, c.Root = unique(t), true

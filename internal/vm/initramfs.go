@@ -18,9 +18,8 @@ import (
 	"github.com/venturi-net/venturi/internal/kernel"
 )
 
-// initramfs makes the guest's first file system in memory that has no name. It
-// is not compressed: to expand it would take an emulated CPU longer than to
-// read it.
+// initramfs writes the guest's initramfs to an anonymous file in memory. It is not compressed,
+// because an emulated CPU expands it more slowly than it reads it.
 func initramfs(program string, c guest.Config, modules []kernel.Module) (*os.File, error) {
 	fd, err := unix.MemfdCreate("venturi-initramfs", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -38,7 +37,7 @@ func initramfs(program string, c guest.Config, modules []kernel.Module) (*os.Fil
 	return f, nil
 }
 
-// archive writes files, and the folders that they are in before them.
+// archive writes files, each after the folders that it is in.
 type archive struct {
 	*cpio.Writer
 	folders map[string]bool
@@ -127,11 +126,11 @@ func parentDirs(name string) []string {
 	return append(parentDirs(folder), folder)
 }
 
-// libraryFolders are where the loader finds libraries without being told.
+// libraryFolders are the loader's default library folders.
 var libraryFolders = []string{"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"}
 
-// librariesOf gives the loader and the libraries of a program: none of one as
-// we build it, the C library's of one that `go install` or `go test` built.
+// librariesOf returns the loader and the libraries of a program: none for a static build such as
+// ours, the C library's for one by `go install` or `go test`.
 func librariesOf(program string) ([]string, error) {
 	f, err := elf.Open(program)
 	if err != nil {
@@ -170,5 +169,5 @@ func findLibrary(name string) (string, error) {
 			return file, nil
 		}
 	}
-	return "", fmt.Errorf("find library %s: it is in none of %s", name, strings.Join(libraryFolders, ", "))
+	return "", fmt.Errorf("find library %s: not found in %s", name, strings.Join(libraryFolders, ", "))
 }

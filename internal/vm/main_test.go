@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 	testenv.Main(m, testenv.Roles{"hold": hold, "wait": wait})
 }
 
-// hold is `venturi guest`, for the config args[1] and the socket args[2].
+// hold is `venturi guest`, with the config args[1] and the socket args[2].
 func hold(args []string) int {
 	if err := vm.Hold(context.Background(), vm.HoldOptions{Config: args[1], Socket: args[2], Stdin: os.Stdin}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -28,7 +28,7 @@ func hold(args []string) int {
 	return 0
 }
 
-// wait is a command that goes on.
+// wait is a command that runs on.
 func wait([]string) int {
 	fmt.Println("ready")
 	time.Sleep(time.Minute)

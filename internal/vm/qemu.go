@@ -11,13 +11,13 @@ import (
 	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
-// qemu is the program that plays the machine.
+// qemu is the emulator's program.
 var qemu = feature.Program{Name: "qemu-system-x86_64", Package: "qemu-system-x86"}
 
-// Needs are what starting a machine takes, but for a kernel.
+// Needs are the programs that starting a machine takes.
 func Needs() []feature.Need { return []feature.Need{qemu} }
 
-// Version gives the version of qemu: "7.2.22".
+// Version returns the version of qemu: "7.2.22".
 func Version(ctx context.Context) (string, error) {
 	program, err := qemu.Find()
 	if err != nil {
@@ -37,19 +37,18 @@ func Version(ctx context.Context) (string, error) {
 	_, rest, _ := strings.Cut(out.String(), "version ")
 	words := strings.Fields(rest)
 	if child.Err() != nil || len(words) == 0 {
-		return "", fmt.Errorf("ask %s for its version: it says %q", program, out.String())
+		return "", fmt.Errorf("read the version of %s from %q", program, out.String())
 	}
 	return words[0], nil
 }
 
-// The descriptors that qemu inherits, as they are numbered there.
+// The descriptors that qemu inherits.
 const (
 	channelFD   = 3
 	initramfsFD = 4
 )
 
-// arguments are those of qemu for a machine with nothing in it but what is
-// named here.
+// arguments are qemu's arguments for a machine with no other devices than these.
 func (c Config) arguments(accel Accel) []string {
 	args := []string{
 		"-name", "venturi-" + escape(c.Name),
@@ -82,27 +81,26 @@ func (c Config) arguments(accel Accel) []string {
 	return args
 }
 
-// commandLine is the kernel's. It is quiet but for what goes wrong, and what
-// goes wrong ends the machine: a guest that hangs about after an oops would
-// only be noticed later.
+// commandLine is the kernel's command line. The kernel prints only errors, and an oops ends the
+// machine: a guest that hung after it would be noticed later.
 func (c Config) commandLine(accel Accel) string {
 	words := []string{
 		"console=ttyS0", "earlyprintk=ttyS0,115200", "quiet", "panic=-1", "oops=panic", "random.trust_cpu=on",
-		// These take time that a machine for minutes has no use for.
+		// These take time that a short-lived machine has no use for.
 		"nowatchdog", "audit=0",
 	}
 	if accel == TCG {
 		words = append(words,
-			// Checks of timers that fail when an emulated CPU stands still for a while.
+			// Timer checks that fail if an emulated CPU stands still for a while.
 			"no_timer_check", "tsc=reliable",
-			// An emulated CPU has nothing to hide, and pays dearly for hiding it.
+			// CPU mitigations protect nothing on an emulated CPU, and are expensive there.
 			"mitigations=off")
 	}
 	return strings.Join(append(append(append(words, "--"), c.Program[1:]...), guest.Role), " ")
 }
 
-// folder lends the guest a folder of this machine. Files that the guest makes
-// belong to whom the guest says, if this process may give them away.
+// folder shares a folder of this host with the guest. New files belong to the owner that the guest
+// sets, if this process may change owners.
 func folder(tag, path string, readOnly bool) []string {
 	share := fmt.Sprintf("local,id=%s,path=%s,security_model=none,multidevs=remap", tag, escape(path))
 	if readOnly {
@@ -116,8 +114,8 @@ func (n NIC) arguments(i int) []string {
 	card := fmt.Sprintf("%s,netdev=net%d,mac=%s", n.device(), i, n.MAC)
 	if n.Queues > 1 {
 		net += fmt.Sprintf(",queues=%d", n.Queues)
-		// A pair of queues has two interrupts; there is one for the settings, and
-		// one for the control queue.
+		// A pair of queues has two interrupts; one more is for the configuration, and one for the
+		// control queue.
 		card += fmt.Sprintf(",mq=on,vectors=%d", 2*n.Queues+2)
 	}
 	if n.Hash {
@@ -140,5 +138,5 @@ func (n NIC) device() string {
 	return string(n.Model)
 }
 
-// escape writes a value so that qemu does not take it for several.
+// escape escapes commas, which separate qemu's options.
 func escape(value string) string { return strings.ReplaceAll(value, ",", ",,") }

@@ -12,10 +12,9 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// Serve opens the guest to other processes: each connection to the unix socket
-// becomes a stream, until ctx or the guest ends; the socket is removed then. Its
-// folder must be private, and who connects root or this process' user. How the
-// guest ended is the error, for users.
+// Serve gives other processes access to the guest: each connection to the unix socket becomes a
+// stream, until ctx or the guest ends. Then the socket is removed. Its folder must be private; only
+// root and this process' user may connect. The error says how the guest ended, for users.
 func (g *Guest) Serve(ctx context.Context, socket string) error {
 	l, err := agent.Listen(socket)
 	if err != nil {
@@ -51,8 +50,8 @@ func (g *Guest) Serve(ctx context.Context, socket string) error {
 	return g.served(stopped, err)
 }
 
-// served tells how serving came to its end: err broke it off, which is no error
-// when it was told to end or the guest was closed.
+// served returns the result of serving: err is no error if it was told to end, or the guest was
+// closed.
 func (g *Guest) served(told bool, err error) error {
 	if g.session.IsClosed() {
 		err = g.callError(err)
@@ -65,11 +64,10 @@ func (g *Guest) served(told bool, err error) error {
 	if told {
 		return nil
 	}
-	return verr.Wrap(verr.Failed, "cannot let others reach "+g.config.describe()+" any more", err, "start it again")
+	return verr.Wrap(verr.Failed, "lost the socket of "+g.config.describe()+"", err, "start it again")
 }
 
-// join hands on between a connection and a stream until both directions have
-// ended, or ctx has.
+// join copies between a connection and a stream until both directions have ended, or ctx has.
 func join(ctx context.Context, outer, inner net.Conn) {
 	stop := context.AfterFunc(ctx, func() {
 		// A stream's Close ends one direction, and a guest that hangs leaves the other open.
@@ -87,47 +85,45 @@ func join(ctx context.Context, outer, inner net.Conn) {
 	if half, ok := outer.(interface{ CloseWrite() error }); ok && err == nil {
 		_ = half.CloseWrite()
 	} else {
-		outer.Close() // nobody reads any more
+		outer.Close() // the reader has gone
 	}
 	both.Wait()
 	outer.Close()
 }
 
-// RemoteGuest is a guest that another process holds, behind the socket of its
-// [Guest.Serve].
+// RemoteGuest is a guest that another process holds, behind the socket of its [Guest.Serve].
 type RemoteGuest struct{ Socket string }
 
-// Dial is as that of [Guest].
+// Dial is like [Guest.Dial].
 func (r RemoteGuest) Dial(ctx context.Context) (net.Conn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", r.Socket)
 	if err != nil {
-		return nil, verr.Wrap(verr.Failed, "cannot reach the virtual machine on "+r.Socket, err, "see whether the process that holds it still runs")
+		return nil, verr.Wrap(verr.Failed, "cannot reach the virtual machine on "+r.Socket, err, "check that the process that holds it still runs")
 	}
 	return conn, nil
 }
 
-// Run is as that of [Guest].
+// Run is like [Guest.Run].
 func (r RemoteGuest) Run(ctx context.Context, c Command) (exit int, err error) {
 	exit, err = guest.Run(ctx, r.Dial, c)
 	return exit, runError(c, err)
 }
 
-// HoldOptions say which machine to hold for others.
+// HoldOptions say which machine to hold for other processes.
 type HoldOptions struct {
 	Config string // file with a [Config] as JSON
 	Socket string // for [Guest.Serve]
-	// Stdin is the lifeline: the machine ends when it reaches its end. nil: it
-	// ends with ctx only.
+	// Stdin is the lifeline: the machine ends at its end of file. nil: it ends with ctx only.
 	Stdin io.Reader
 }
 
-// Hold starts a machine and serves it until ctx, the lifeline or the machine
-// ends. The error of the latter is one for users.
+// Hold starts a machine and serves it until ctx, the lifeline or the machine ends. If the machine
+// ended by itself, the error says why, for users.
 func Hold(ctx context.Context, o HoldOptions) error {
 	c, err := ReadConfig(o.Config)
 	if err != nil {
-		return verr.Wrap(verr.Usage, "cannot hold a virtual machine", err, "name a file that venturi wrote")
+		return verr.Wrap(verr.Usage, "cannot hold a virtual machine", err, "name a config file that venturi wrote")
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

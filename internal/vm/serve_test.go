@@ -12,8 +12,8 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// servedGuest serves a guest of which only a channel is there: it takes streams, and
-// neither reads nor closes them. One stream is open when it returns.
+// servedGuest serves a guest that consists of a channel only: it accepts streams, and neither reads
+// nor closes them. One stream is open when it returns.
 func servedGuest(t *testing.T, ctx context.Context) (g *Guest, ended chan error, socket string) {
 	t.Helper()
 	near, far := net.Pipe()
@@ -58,7 +58,7 @@ func wait(t *testing.T, ended chan error) error {
 	}
 }
 
-// Who holds a machine ends when told, also when streams hang in the guest.
+// The holder of a machine exits when told, also when streams hang in the guest.
 func TestServingEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	_, ended, _ := servedGuest(t, ctx)
@@ -68,11 +68,11 @@ func TestServingEnds(t *testing.T) {
 	}
 }
 
-// That nobody can reach the machine any more is an error.
+// An unreachable machine is an error.
 func TestServingBreaksOff(t *testing.T) {
 	g, ended, socket := servedGuest(t, t.Context())
 	g.session.Close()
-	if conn, err := net.Dial("unix", socket); err == nil { // else it has noticed already
+	if conn, err := net.Dial("unix", socket); err == nil { // otherwise it has noticed already
 		defer conn.Close()
 	}
 	if err := wait(t, ended); verr.Code(err) != verr.Failed {

@@ -16,8 +16,7 @@ import (
 	"github.com/venturi-net/venturi/internal/vm"
 )
 
-// config is that of a machine under a kernel that is kept. It is emulated, as
-// everywhere where there is no KVM.
+// config is a machine under a stored kernel. It is emulated, as on any host without KVM.
 func config(t *testing.T) vm.Config {
 	t.Helper()
 	testenv.Root(t)
@@ -43,7 +42,7 @@ func skipIfMissing(t *testing.T, what string) {
 	t.Skip(what)
 }
 
-// refused checks that an error tells a person all three parts.
+// refused checks that an error has all three parts.
 func refused(t *testing.T, err error, code int, parts ...string) {
 	t.Helper()
 	if err == nil {
@@ -91,7 +90,7 @@ func TestMachineThatCannotStart(t *testing.T) {
 		{"no folder", func(c *vm.Config) { c.Root, c.Writable = true, []string{"/no/such/folder"} }, verr.Usage, []string{"/no/such/folder"}},
 		{"console cannot be written", func(c *vm.Config) { c.Console = "/no/such/folder/console" }, verr.Failed, []string{"/no/such/folder"}},
 		{"unknown acceleration", func(c *vm.Config) { c.Accel = "warp" }, verr.Usage, []string{"warp"}},
-		// It is before its first process for longer than that, as one that hangs there is for ever.
+		// A start limit that the machine exceeds ends it, as it would a machine that hangs.
 		{"hangs", func(c *vm.Config) { c.StartLimit = 700 * time.Millisecond }, verr.Failed, []string{"first process within 700ms", "console"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -118,7 +117,7 @@ func TestMachineThatCannotStart(t *testing.T) {
 	})
 }
 
-// What the first process cannot do ends the machine, with the reason.
+// A failure of the first process ends the machine, with the reason.
 func TestFirstProcessGivesUp(t *testing.T) {
 	c := config(t)
 	c.Settings = settings("no.such.setting", "1")

@@ -18,50 +18,48 @@ import (
 // Accel is what runs the machine's instructions.
 type Accel string
 
-// The kinds of it. KVM is used by Auto only when a small machine under the same
-// kernel got to its first process with it: the device file proves nothing.
+// Kinds of acceleration. Auto uses KVM only if a small machine under the same kernel has reached
+// its first process with it: the device file alone proves nothing.
 const (
 	Auto Accel = ""
 	KVM  Accel = "kvm"
 	TCG  Accel = "tcg" // emulation: ten times slower or more
 )
 
-// Config says which machine to start. It can be kept as JSON, for
-// `venturi guest`, but for In.
+// Config says which machine to start. It can be stored as JSON, for `venturi guest`, except for In.
 type Config struct {
 	Kernel kernel.Kernel
-	// Program starts this very program; Program[0] becomes the guest's first
-	// process. The rest, if any, are its first arguments.
+	// Program starts this very program; Program[0] becomes the guest's first process. The rest, if
+	// any, are its first arguments.
 	Program []string
-	Name    string // of the guest, as its hostname; empty: this machine's
+	Name    string // hostname of the guest; empty: this host's
 	Accel   Accel
-	CPUs    int // zero: as many as this machine has
-	Memory  int // MiB; zero: what suffices for a lab, or for an agent
-	// Root puts this machine's file system underneath: it can be read, and what
-	// is written goes to memory and is gone with the guest.
+	CPUs    int // zero: as many as this host has
+	Memory  int // MiB; zero: enough for a lab, or for an agent
+	// Root mounts this host's file system as the guest's root. Writes go to memory and are gone
+	// with the guest.
 	Root bool
-	// Writable are folders of this machine that the guest may write, seen at
-	// the same paths; for Root only.
+	// Writable are folders of this host that the guest may write, at the same paths; with Root
+	// only.
 	Writable []string
-	// Modules of the kernel to load at boot beyond those that booting takes.
-	// With Root the guest's kernel loads others when it needs them.
+	// Modules are kernel modules to load at boot, besides those that booting takes. With Root the
+	// guest's kernel loads others on demand.
 	Modules []string
-	NICs    []NIC // they are eth0, eth1, ... in the guest
+	NICs    []NIC // eth0, eth1, ... in the guest
 	// Settings are sysctls of the guest, set before anything else runs there.
 	Settings []netcfg.Sysctl
-	// Agent makes the guest serve package agent, as the machine of this name, to
-	// those who speak to one; to all others it runs commands. Empty: it runs
-	// commands only.
+	// Agent makes the guest serve package agent, as the machine of this name, to agent clients;
+	// other clients run commands. Empty: it only runs commands.
 	Agent   string
-	Console string // file that gets the console's output; empty: none
-	// In is where qemu is started, and where the taps are; nil: here.
+	Console string // file for the console's output; empty: none
+	// In is the namespace of qemu and of the taps; nil: the current one.
 	In *netcfg.Namespace `json:"-"`
 
-	StartLimit   time.Duration // how long it may take to start; zero: 3 minutes, 10 emulated
-	SilenceLimit time.Duration // after how long without an answer it counts as hung; zero: 45 seconds, 4 minutes emulated
+	StartLimit   time.Duration // for starting; zero: 3 minutes, 10 emulated
+	SilenceLimit time.Duration // without an answer, it counts as hung; zero: 45 seconds, 4 minutes emulated
 }
 
-// Model is what card qemu plays.
+// Model is the card that qemu emulates.
 type Model string
 
 // Models. Only Virtio has several queues, a Vhost, and an MTU of its own.
@@ -71,27 +69,27 @@ const (
 	VMXNet3 Model = "vmxnet3"
 )
 
-// NIC is a card of the guest.
+// NIC is a network card of the guest.
 type NIC struct {
 	Model      Model
-	Tap        string // name of the tap device that its other end is; it must be there
+	Tap        string // name of the tap device at the host's end; it must exist
 	MAC        string
 	MTU        int  // bytes; zero: 1500
-	Queues     int  // pairs of queues; zero: one. The tap must be a multi-queue one for more
+	Queues     int  // queue pairs; zero: one. More take a multi-queue tap
 	Vhost      bool // the host's kernel moves the packets, not qemu
-	Hash       bool // the card shares packets out among its queues as the guest says
+	Hash       bool // the guest configures how the card spreads packets over its queues
 	Addr       netip.Prefix
-	Neighbours []Neighbour // entries that never expire, so that nobody asks
+	Neighbours []Neighbour // permanent entries, so that no ARP is sent
 }
 
-// Neighbour is one of them.
+// Neighbour is a permanent entry of the neighbour table.
 type Neighbour = guest.Neighbour
 
-// Command is what to run in a guest.
+// Command is a command to run in a guest.
 type Command = guest.Command
 
-// Size is that of a terminal.
+// Size is the size of a terminal.
 type Size = guest.Size
 
-// Dialer opens one more stream to a guest; Guest.Dial is one.
+// Dialer opens another stream to a guest; Guest.Dial is one.
 type Dialer = guest.Dialer

@@ -33,12 +33,12 @@ func (s *state) update(change func()) {
 // The metrics of a service, beside those of its last run.
 var (
 	runsDesc      = prometheus.NewDesc("venturi_watch_runs_total", "Runs since the service began, by their outcome.", []string{"outcome"}, nil)
-	intervalDesc  = prometheus.NewDesc("venturi_watch_interval_seconds", "Time from the start of one run to that of the next.", nil, nil)
-	thresholdDesc = prometheus.NewDesc("venturi_watch_change_threshold", "Evidence at which a ratio has moved.", nil, nil)
-	evidenceDesc  = prometheus.NewDesc("venturi_watch_change_evidence", "Evidence that the ratio has moved since its last change.", []string{"path", "cell"}, nil)
-	changesDesc   = prometheus.NewDesc("venturi_watch_changes_total", "Changes of the ratio that were found.", []string{"path", "cell"}, nil)
+	intervalDesc  = prometheus.NewDesc("venturi_watch_interval_seconds", "Time from the start of one run to the start of the next.", nil, nil)
+	thresholdDesc = prometheus.NewDesc("venturi_watch_change_threshold", "Evidence at which a ratio counts as changed.", nil, nil)
+	evidenceDesc  = prometheus.NewDesc("venturi_watch_change_evidence", "Evidence that the ratio has changed since its last detected change.", []string{"path", "cell"}, nil)
+	changesDesc   = prometheus.NewDesc("venturi_watch_changes_total", "Detected changes of the ratio.", []string{"path", "cell"}, nil)
 	changedDesc   = prometheus.NewDesc("venturi_watch_last_change_ratio", "The ratio after its last change, divided by the one before.", []string{"path", "cell"}, nil)
-	changeAtDesc  = prometheus.NewDesc("venturi_watch_last_change_timestamp_seconds", "When the first run after the last change of the ratio began.", []string{"path", "cell"}, nil)
+	changeAtDesc  = prometheus.NewDesc("venturi_watch_last_change_timestamp_seconds", "Start of the first run after the last change of the ratio.", []string{"path", "cell"}, nil)
 )
 
 // Describe is [prometheus.Collector.Describe]. It sends nothing: what there is depends on

@@ -1,5 +1,5 @@
-// Package watch repeats a comparison, keeps the ratios of all runs, tells when one of
-// them has moved, and serves them as metrics.
+// Package watch repeats a comparison, keeps the ratios of all runs, detects when one of
+// them changes, and serves them as metrics.
 package watch
 
 import (
@@ -55,7 +55,7 @@ type watchedRatio struct {
 	last     Change // zero: none yet
 }
 
-// Change is a ratio that has moved.
+// Change is a detected change of a ratio.
 type Change struct {
 	Since         time.Time // the first run after it
 	Before, After float64   // medians of the ratio
@@ -168,7 +168,7 @@ func (s *Service) take(run RunRatios, aloud bool) {
 		w.changes++
 		w.last = Change{Since: s.history.startOf(key, shift.Since), Before: math.Exp(shift.Before), After: math.Exp(shift.After)}
 		if aloud {
-			s.log("CHANGED: %s in %s: its ratio moved from %.3f to %.3f (%+.1f %%), first seen in the run of %s",
+			s.log("CHANGED: %s in %s: its ratio changed from %.3f to %.3f (%+.1f %%), first seen in the run of %s",
 				key.Path, key.Cell, w.last.Before, w.last.After, 100*(w.last.After/w.last.Before-1), w.last.Since.UTC().Format("2006-01-02 15:04:05 UTC"))
 		}
 	}

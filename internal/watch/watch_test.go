@@ -56,12 +56,12 @@ func TestPlantedChange(t *testing.T) {
 		t.Fatalf("%+v after:\n%s", w, log.String())
 	}
 	if got := w.last.After / w.last.Before; got < 1.08 || got > 1.12 {
-		t.Errorf("it moved by a factor of %.3f, planted were 1.1", got)
+		t.Errorf("it changed by a factor of %.3f, want 1.1", got)
 	}
 	if got := w.last.Since.Sub(time.Date(2026, 1, 2, changeAt, 0, 0, 0, time.UTC)).Abs(); got > time.Hour {
-		t.Errorf("it moved %s away from where it was planted", got)
+		t.Errorf("the change is %s off the planted one", got)
 	}
-	if !strings.Contains(log.String(), "CHANGED: vxlan in "+key.Cell+": its ratio moved from 1.3") {
+	if !strings.Contains(log.String(), "CHANGED: vxlan in "+key.Cell+": its ratio changed from 1.3") {
 		t.Errorf("the log has no change:\n%s", log.String())
 	}
 	log.Reset()

@@ -5,7 +5,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Allowlist lists all rows.
+// Allowlist lists everything that is proven to treat all packets of a flow alike.
 func Allowlist() []allowlist.Row {
 	rows := []allowlist.Row{
 		{Kind: "expression of nftables", Names: allowlist.Keys(provenExpressions), Test: "TestRulings"},
@@ -34,18 +34,18 @@ var (
 	provenAttributes = []*allowlist.Attrs{&provenRule, &provenSet, &provenElement}
 )
 
-// provenExpressions are those of rules by which all packets of a flow are judged alike,
-// each with how many attributes it has that are known: their numbers begin at 1. Some
-// are looked at more closely, see [rulingReader.expression].
+// provenExpressions are the rule expressions that treat all packets of a flow alike, each with its
+// number of known attributes, which are numbered from 1. Some are examined further, see
+// [exprEvaluator.expression].
 var provenExpressions = map[string]uint16{
 	"immediate": 2, "bitwise": 7, "byteorder": 5, "cmp": 3, "range": 4, "lookup": 5, "payload": 8, "exthdr": 7, "meta": 3, "ct": 4, "counter": 3, "log": 6, "last": 3,
 	"fib": 3, "rt": 2, "hash": 7, "xfrm": 4, "reject": 2, "notrack": 0, "flow_offload": 1, "nat": 7, "masq": 3, "redir": 3, "osf": 3, "objref": 2, "match": 3, "target": 3,
 }
 
-// provenElementExpressions are those of sets and their elements that decide nothing.
+// provenElementExpressions are expressions of sets and their elements that decide nothing.
 var provenElementExpressions = allowlist.NameSet("counter", "last")
 
-// What all packets of an established flow share.
+// Keys that are equal for all packets of an established flow.
 var (
 	provenMeta = map[int]string{
 		unix.NFT_META_PROTOCOL: "protocol", unix.NFT_META_MARK: "mark", unix.NFT_META_IIF: "iif", unix.NFT_META_OIF: "oif", unix.NFT_META_IIFNAME: "iifname", unix.NFT_META_OIFNAME: "oifname",
@@ -62,11 +62,11 @@ var (
 	}
 	provenTrackWrites = map[int]string{unix.NFT_CT_MARK: "mark", unix.NFT_CT_SECMARK: "secmark", unix.NFT_CT_LABELS: "label", unix.NFT_CT_ZONE: "zone", unix.NFT_CT_EVENTMASK: "event"}
 	provenRoute       = map[int]string{unix.NFT_RT_CLASSID: "classid", unix.NFT_RT_NEXTHOP4: "nexthop", unix.NFT_RT_NEXTHOP6: "nexthop6", rtXfrm: "ipsec"}
-	// provenObjects are those named ones that decide nothing.
+	// provenObjects are the named objects that decide nothing.
 	provenObjects = map[int]string{unix.NFT_OBJECT_COUNTER: "counter", unix.NFT_OBJECT_CT_HELPER: "ct helper", unix.NFT_OBJECT_CT_TIMEOUT: "ct timeout", unix.NFT_OBJECT_SECMARK: "secmark", unix.NFT_OBJECT_CT_EXPECT: "ct expectation"}
 )
 
-// Extensions of iptables, each with its latest revision that is known.
+// Extensions of iptables, each with its latest known revision.
 var (
 	provenMatches = map[string]int{
 		"comment": 0, "conntrack": 3, "state": 0, "tcp": 0, "udp": 0, "udplite": 0, "sctp": 0, "dccp": 0, "icmp": 0, "icmp6": 0, "ah": 0, "esp": 0, "multiport": 1,

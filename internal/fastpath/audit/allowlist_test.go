@@ -28,7 +28,7 @@ func nestedAttr(kind int, parts ...*nl.RtAttr) *nl.RtAttr {
 	return a
 }
 
-// expression is an element of a rule's list, as the kernel gives it.
+// expression is an expression in a rule's list, as the kernel encodes it.
 func expression(name string, data ...*nl.RtAttr) *nl.RtAttr {
 	parts := []*nl.RtAttr{text(unix.NFTA_EXPR_NAME, name)}
 	if len(data) > 0 {
@@ -37,7 +37,7 @@ func expression(name string, data ...*nl.RtAttr) *nl.RtAttr {
 	return nestedAttr(unix.NFTA_LIST_ELEM, parts...)
 }
 
-// filterMessage is one of the packet filter of IPv4.
+// filterMessage is a message of the packet filter for IPv4.
 func filterMessage(attrs ...*nl.RtAttr) []byte {
 	m := []byte{unix.NFPROTO_IPV4, 0, 0, 0}
 	for _, a := range attrs {
@@ -46,8 +46,8 @@ func filterMessage(attrs ...*nl.RtAttr) []byte {
 	return m
 }
 
-// What a rule has that nobody has proven to judge all packets of a flow alike is
-// refused by its name, wherever in the rule it is.
+// A part of a rule that is not proven to treat all packets of a flow alike is refused by name,
+// wherever it is in the rule.
 func TestUnprovenRules(t *testing.T) {
 	meta := func(key uint32) *nl.RtAttr {
 		return expression("meta", number(unix.NFTA_META_KEY, key), number(unix.NFTA_META_DREG, 1))
@@ -89,7 +89,7 @@ func TestUnprovenRules(t *testing.T) {
 		for _, name := range p.Names {
 			got, err := audit.RuleOf(filterMessage(nestedAttr(unix.NFTA_RULE_EXPRESSIONS, expression(name, number(unseen, 1)))))
 			if errors.Is(err, unix.EPERM) && os.Geteuid() != 0 {
-				continue // its set is looked up in the kernel, which only root may
+				continue // looking up its set in the kernel takes root
 			}
 			if err != nil || got == "" {
 				t.Errorf("%s with an attribute that nobody knows: fickle %q, %v", name, got, err)
@@ -98,7 +98,7 @@ func TestUnprovenRules(t *testing.T) {
 	}
 }
 
-// So it is with sets, and with each of their elements.
+// The same holds for sets and their elements.
 func TestUnprovenSets(t *testing.T) {
 	limit := expression("limit", number(1, 1))
 	counter := expression("counter")
@@ -134,8 +134,8 @@ func TestUnprovenSets(t *testing.T) {
 	}
 }
 
-// What is found in a set says nothing of the next packet where the set counts, or where
-// packets change it, whichever those are.
+// A set lookup does not hold for the next packet if the set counts, or if packets of any kind
+// change the set.
 func TestRulingsOfSets(t *testing.T) {
 	n := testenv.Netns(t)
 	for _, c := range []struct{ more, rules, later, fickle string }{
@@ -152,7 +152,7 @@ func TestRulingsOfSets(t *testing.T) {
 		{"set bad { type ipv4_addr; }\nset good { type ipv4_addr; }\nchain own { type filter hook input priority 0; }", "ip saddr @bad drop", "own add @good { ip saddr }", ""},
 	} {
 		input := "flush ruleset\ntable ip t {\n" + c.more + "\nchain first {\ntype filter hook forward priority 5\n" + c.rules + "\n}\n}\n"
-		// A rule that is made with a set says for it that it will change.
+		// If the rule is created together with the set, the kernel marks the set as dynamic.
 		later := ""
 		if c.later != "" {
 			later = "add rule ip t " + c.later
@@ -173,7 +173,7 @@ func TestRulingsOfSets(t *testing.T) {
 
 const fed = "ip t first: elements of set bad come and go by themselves"
 
-// A rule that gives packets marks is found, because those that are carried have none.
+// A rule that sets marks is found, because packets of the fast path have none.
 func TestRulingsWriteMarks(t *testing.T) {
 	n := testenv.Netns(t)
 	for _, c := range []struct {

@@ -1,9 +1,9 @@
 package audit
 
-// Direction of a device, as the machine sees it.
+// Direction is a direction of a device, as the host sees it.
 type Direction uint8
 
-// In is where packets come in by the device, Out where they are sent by it.
+// Ingress is where packets arrive by the device, Egress where they are sent by it.
 const (
 	Ingress Direction = 1 << iota
 	Egress

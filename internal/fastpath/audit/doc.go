@@ -1,3 +1,3 @@
-// Package audit finds out whether what a host's packet filter says of one packet of a flow holds
-// for the next one, too. Only then may the fast path carry that flow past the filter.
+// Package audit decides whether a host's packet filter treats every packet of an established flow
+// alike. Only then may the fast path carry that flow past the filter.
 package audit

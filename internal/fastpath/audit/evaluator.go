@@ -12,26 +12,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ruleEffect is what a rule means to the packets of an established flow.
+// ruleEffect is what a rule does to the packets of an established flow.
 type ruleEffect struct {
-	perPacket      string   // what makes it judge them by more than what all of them share
-	replyDependent string   // by what it tells packets of before the first answer from those of after; of [rulings.unreplied] ones
-	neverMatches   bool     // it is for none of them
-	alwaysMatches  bool     // it is for all of them
-	setsMark       bool     // it gives packets marks
-	tunnelOnly     bool     // it is for packets to a tunnel's port
-	verdict        string   // as of [RuleSummary]
-	targets        []string // chains that it may lead to
+	perPacket      string   // what makes it treat them differently
+	replyDependent string   // what distinguishes packets before the first reply from later ones; only with [chainWalker.unreplied]
+	neverMatches   bool     // matches none of them
+	alwaysMatches  bool     // matches all of them
+	setsMark       bool     // sets packet marks
+	tunnelOnly     bool     // matches only packets to a tunnel's port
+	verdict        string   // see [RuleSummary]
+	targets        []string // chains that it may jump to
 }
 
-// Names of what is known to differ between packets of one flow, or to change while it
-// goes on. All else that is not [Allowlist] is refused by its number.
+// Names of fields that are known to differ between packets of one flow, or to change during it.
+// Everything else that is not in [Allowlist] is refused by number.
 var (
 	perPacketMeta = map[int]string{unix.NFT_META_LEN: "meta length", unix.NFT_META_CPU: "meta cpu", unix.NFT_META_PRANDOM: "meta random",
 		unix.NFT_META_PRIORITY: "meta priority", metaTime: "meta time", metaTime + 1: "meta day", metaTime + 2: "meta hour"}
-	// Marks and labels of a connection can be changed from outside while it goes on.
+	// Marks and labels of a connection can be changed from outside during the flow.
 	perPacketCT = map[int]string{unix.NFT_CT_MARK: "ct mark", unix.NFT_CT_LABELS: "ct label", unix.NFT_CT_EXPIRATION: "ct expiration", unix.NFT_CT_PKTS: "ct packets", unix.NFT_CT_BYTES: "ct bytes", unix.NFT_CT_AVGPKT: "ct avgpkt"}
-	// replyCT tells an answer from what is answered, or whether there was one.
+	// replyCT distinguishes replies from requests, or connections with a reply from those without.
 	replyCT = map[int]string{unix.NFT_CT_STATUS: "ct status", unix.NFT_CT_DIRECTION: "ct direction"}
 )
 
@@ -45,37 +45,37 @@ const (
 	trackDirection = 1 << 12
 
 	stateRelated   = 1 << 2 // as stateNew
-	statusLasting  = 0x21bb // IPS_*: those that a connection has from its first answer on, or never
+	statusLasting  = 0x21bb // IPS_*: bits that a connection has from its first reply on, or never
 	stateUntracked = 1 << 6
 )
 
-// loadedField is what of a packet was read last, and will be compared.
+// loadedField is the packet field that was loaded last, for a later comparison.
 type loadedField uint8
 
 const (
 	otherField loadedField = iota
 	trackState
 	trackStatusBits
-	etherType // meta protocol, or of the frame
+	etherType // meta protocol, or that of the frame
 	netProtocol
 	transport
 	targetPort
 )
 
-// exprEvaluator goes through the expressions of a rule.
+// exprEvaluator evaluates the expressions of a rule in order.
 type exprEvaluator struct {
 	*chainWalker
 	ruleEffect
 	chain    chainName
 	loaded   loadedField
-	register int // register that it was read into
+	register int // register that it was loaded into
 	mask     uint32
-	tcp      bool         // it is for nothing but TCP
-	field    *fieldValues // what was read last, if that is such
-	pending  bool         // nothing has been done with it
+	tcp      bool         // the rule matches only TCP
+	field    *fieldValues // the loaded field, if it is one that may differ
+	pending  bool         // loaded, but not used yet
 }
 
-// read reads a rule.
+// read evaluates a rule.
 func (r *chainWalker) read(c chainName, message []byte) (ruleEffect, error) {
 	attrs, _, err := nft.FilterAttrs(message)
 	if err != nil {
@@ -104,15 +104,15 @@ func (r *exprEvaluator) expression(name string, data nlmsg.Map) error {
 	}
 	from, reads := sourceOf(name, data)
 	if reads && from != r.register {
-		r.forgetLoaded() // what is read now is of before
+		r.forgetLoaded() // this expression reads the field that was loaded before
 	}
 	if !reads {
 		if r.pending {
-			r.perPacket = r.field.name // it goes into something larger
+			r.perPacket = r.field.name // it becomes part of a larger value
 		}
 		r.field, r.pending = nil, false
 		if r.loaded == trackState {
-			r.dependsOnReply("ct state") // so does that
+			r.dependsOnReply("ct state") // so does the state
 		}
 	}
 	if r.loaded == trackStatusBits && name != "bitwise" {
@@ -150,7 +150,7 @@ func (r *exprEvaluator) expression(name string, data nlmsg.Map) error {
 			r.compareField(value, op)
 		case op == unix.NFT_CMP_EQ || op == unix.NFT_CMP_NEQ:
 			r.compare(value, op == unix.NFT_CMP_EQ)
-		default: // which is greater
+		default: // greater or less
 			if r.loaded == trackState {
 				r.dependsOnReply("ct state")
 			}
@@ -171,7 +171,8 @@ func (r *exprEvaluator) expression(name string, data nlmsg.Map) error {
 		}
 	case "exthdr":
 		r.loaded, r.alwaysMatches = otherField, false
-		// Of IP, carried packets have no options; a tunnel's have none of TCP.
+		// IPv4 packets of the fast path have no options, and packets of a tunnel have no TCP
+		// options.
 		switch option := data.BigEndian32(unix.NFTA_EXTHDR_OP) == unix.NFT_EXTHDR_OP_TCPOPT; {
 		case option && r.chain.outer:
 		case !data.Has(unix.NFTA_EXTHDR_DREG):
@@ -187,7 +188,7 @@ func (r *exprEvaluator) expression(name string, data nlmsg.Map) error {
 	return nil
 }
 
-// forgetLoaded notes that something is compared that was read before what was read last.
+// forgetLoaded records a comparison with a field that is not the one loaded last.
 func (r *exprEvaluator) forgetLoaded() {
 	if r.field != nil {
 		r.perPacket = r.field.name
@@ -201,7 +202,7 @@ func (r *exprEvaluator) forgetLoaded() {
 	r.loaded, r.field, r.pending, r.alwaysMatches = otherField, nil, false, false
 }
 
-// bitwise notes what becomes of what was read.
+// bitwise records what a bitwise operation does to the loaded field.
 func (r *exprEvaluator) bitwise(data nlmsg.Map) {
 	if r.field != nil {
 		r.maskField(data)
@@ -222,7 +223,8 @@ func (r *exprEvaluator) bitwise(data nlmsg.Map) {
 	r.loaded, r.alwaysMatches = otherField, false
 }
 
-// dependsOnReply notes that the rule may tell packets of before the first answer from others.
+// dependsOnReply records that the rule may distinguish packets before the first reply from later
+// ones.
 func (r *exprEvaluator) dependsOnReply(by string) {
 	if r.unreplied {
 		r.replyDependent = by
@@ -272,9 +274,9 @@ func (r *exprEvaluator) ct(data nlmsg.Map) {
 	}
 }
 
-// Of IPv4, TCP and UDP headers, what all packets of a flow have in common, or of which
-// is known what carried packets have there; that of IPv6 is not looked at by rules for
-// IPv4.
+// payload evaluates a load of header bytes. It knows the fields of IPv4, TCP and UDP that are equal
+// for all packets of a flow, or whose values in packets of the fast path are known. Rules for IPv4
+// do not read IPv6 headers.
 func (r *exprEvaluator) payload(data nlmsg.Map) {
 	at, size := data.BigEndian32(unix.NFTA_PAYLOAD_OFFSET), data.BigEndian32(unix.NFTA_PAYLOAD_LEN)
 	if data.Has(unix.NFTA_PAYLOAD_SREG) {
@@ -315,7 +317,7 @@ func (r *exprEvaluator) payload(data nlmsg.Map) {
 	}
 }
 
-// compare judges whom a comparison lets pass.
+// compare decides which packets a comparison matches.
 func (r *exprEvaluator) compare(value []byte, equal bool) {
 	last := r.loaded
 	r.loaded = otherField
@@ -354,9 +356,9 @@ func (r *exprEvaluator) compare(value []byte, equal bool) {
 	}
 }
 
-// states are those that packets may be in. Of a tunnel's, nobody answers one: what
-// comes back has other ports. So each is taken for the first of a connection, unless
-// they happen to have the same ports, or are not tracked.
+// states are the connection states that packets may have. Packets of a tunnel get no replies,
+// because packets in the other direction use other ports. So each counts as the first of its
+// connection, unless both ports happen to be equal, or the connection is not tracked.
 func (r *exprEvaluator) states() []uint32 {
 	if r.chain.outer {
 		return []uint32{nft.StateNew, nft.StateEstablished, stateUntracked}
@@ -367,8 +369,8 @@ func (r *exprEvaluator) states() []uint32 {
 	return []uint32{nft.StateEstablished}
 }
 
-// matchStates judges a rule that lets packets pass in some states of their connections. Of
-// one that is yet to be answered, they may be in several by and by.
+// matchStates evaluates a rule that matches some connection states. A connection without a reply
+// may pass through several of them.
 func (r *exprEvaluator) matchStates(passes func(state uint32) bool) {
 	if r.unreplied && !r.chain.outer {
 		if some, all := matchCounts([]uint32{nft.StateNew, stateRelated, nft.StateEstablished}, passes); some && !all {

@@ -8,11 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fieldValues is a part of a header that may differ between packets of one flow though all
-// of them are carried.
+// fieldValues is a header field that may differ between packets of one flow on the fast path.
 type fieldValues struct {
 	name   string
-	values [][]byte // that it may have in them
+	values [][]byte // that the field may have
 }
 
 const (
@@ -24,8 +23,8 @@ const (
 	acknowledges = 0x10
 )
 
-// carriedFlags are those of TCP: with SYN, FIN or RST, or without ACK, nothing is
-// carried.
+// carriedFlags are the TCP flags of packets on the fast path: packets with SYN, FIN or RST, or
+// without ACK, are left to the kernel.
 func carriedFlags() *fieldValues {
 	v := &fieldValues{name: "tcp flags"}
 	for flags := range 1 << 8 {
@@ -36,19 +35,19 @@ func carriedFlags() *fieldValues {
 	return v
 }
 
-// carriedFragment is where fragments are told apart, in its first bytes: none is
-// carried, and the others may be cut on their way or not.
+// carriedFragment is the fragment field of IPv4, in its first bytes: fragments are left to the
+// kernel, and DF may be set or not.
 func carriedFragment(size int) *fieldValues {
 	whole, uncut := []byte{0, 0}, []byte{0x40, 0}
 	return &fieldValues{"ip frag-off", [][]byte{whole[:size], uncut[:size]}}
 }
 
-// fits tells whether the keys of a set are such parts, and nothing more.
+// fits reports whether the keys of a set consist of exactly this field.
 func (v *fieldValues) fits(list []element) bool {
 	return !slices.ContainsFunc(list, func(e element) bool { return len(e.key) != 0 && len(e.key) != len(v.values[0]) })
 }
 
-// matchField judges a rule that lets packets pass by such a part.
+// matchField evaluates a rule that matches this field.
 func (r *exprEvaluator) matchField(v *fieldValues, passes func(value []byte) bool) {
 	some, all := matchCounts(v.values, passes)
 	r.neverMatches = r.neverMatches || !some
@@ -57,7 +56,7 @@ func (r *exprEvaluator) matchField(v *fieldValues, passes func(value []byte) boo
 	}
 }
 
-// matchCounts tells whether some pass, and whether all do.
+// matchCounts reports whether some packets match, and whether all do.
 func matchCounts[T any](of []T, passes func(T) bool) (some, all bool) {
 	n := 0
 	for _, one := range of {
@@ -68,7 +67,7 @@ func matchCounts[T any](of []T, passes func(T) bool) (some, all bool) {
 	return n > 0, n == len(of)
 }
 
-// maskField notes what becomes of such a part that a mask is laid on.
+// maskField records that a mask is applied to the field.
 func (r *exprEvaluator) maskField(data nlmsg.Map) {
 	mask, xor := data.DataValue(unix.NFTA_BITWISE_MASK), data.DataValue(unix.NFTA_BITWISE_XOR)
 	v := fieldValues{name: r.field.name}
@@ -88,7 +87,7 @@ func (r *exprEvaluator) maskField(data nlmsg.Map) {
 
 const bitwiseOp = 6 // NFTA_BITWISE_OP; 0: with a mask
 
-// compareField judges a comparison of such a part. Which is greater, nobody asks.
+// compareField evaluates a comparison of the field. It supports only equality.
 func (r *exprEvaluator) compareField(value []byte, op int) {
 	r.pending = false
 	if len(value) != len(r.field.values[0]) || op != unix.NFT_CMP_EQ && op != unix.NFT_CMP_NEQ {
@@ -98,7 +97,7 @@ func (r *exprEvaluator) compareField(value []byte, op int) {
 	r.matchField(r.field, func(is []byte) bool { return bytes.Equal(is, value) == (op == unix.NFT_CMP_EQ) })
 }
 
-// matchTCP judges a match of TCP of iptables: struct xt_tcp.
+// matchTCP evaluates iptables' tcp match: struct xt_tcp.
 func (r *exprEvaluator) matchTCP(info []byte) {
 	const option, mask, want, inverted, size = 8, 9, 10, 11, 12
 	const flagsInverted = 1 << 2
@@ -112,8 +111,8 @@ func (r *exprEvaluator) matchTCP(info []byte) {
 	}
 }
 
-// restoresMark tells whether a target CONNMARK gives packets the mark of their
-// connection: struct xt_connmark_tginfo1, and 2, which shifts it, too.
+// restoresMark reports whether a CONNMARK target copies the connection's mark to packets: struct
+// xt_connmark_tginfo1, or 2, which can also shift it.
 func restoresMark(revision int, info []byte) bool {
 	const restore = 2
 	at := map[bool]int{false: 12, true: 14}[revision >= 2]

@@ -14,44 +14,44 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HookPoller tells which functions of the kernel packets meet at netfilter's hooks, in the
-// namespace that it was opened in. It keeps its socket: to close one of netfilter's
-// waits for whoever is changing rules.
+// HookPoller lists the kernel functions at netfilter's hooks, in the namespace in which it was
+// opened. It keeps its socket open, because closing a netfilter socket waits for any rule change in
+// progress.
 type HookPoller struct {
 	conn        *netlink.Conn
 	unsupported bool
 	polls       int
-	unknown     map[hookPoint]string // what is foreign there, as of the last look; empty: nothing
+	unknown     map[hookPoint]string // foreign functions, as of the last poll; empty means none
 }
 
-// harmlessFunctions are functions that carry out what is judged elsewhere, or that treat all
-// packets alike of a flow that is established and not translated.
+// harmlessFunctions apply what is audited elsewhere, or treat all packets alike of a flow that is
+// established and not translated.
 var harmlessFunctions = allowlist.NameSet(
-	// Rules, see [AuditRuleset].
+	// Rules, see [Ruleset].
 	"nft_do_chain_ipv4", "nft_do_chain_inet", "nft_do_chain_bridge", "nf_route_table_hook4", "nf_route_table_inet",
-	// Tracking and translation of connections, and IPVS, which translates its own.
+	// Connection tracking and translation, and IPVS, which translates its own connections.
 	"ipv4_conntrack_defrag", "ipv4_conntrack_in", "ipv4_conntrack_local", "nf_confirm",
 	"nf_ct_bridge_pre", "nf_ct_bridge_in", "nf_ct_bridge_post",
 	"nf_nat_ipv4_pre_routing", "nf_nat_ipv4_local_in", "nf_nat_ipv4_local_fn", "nf_nat_ipv4_out",
 	"ip_vs_in_hook", "ip_vs_out_hook", "ip_vs_forward_icmp",
-	// Packets of bridges meet the rules for IPv4, those of ipvlan go by their addresses.
+	// Bridged packets meet the rules for IPv4; packets of ipvlan are demultiplexed by address.
 	"br_nf_pre_routing", "br_nf_local_in", "br_nf_post_routing", "ip_sabotage_in", "ipvlan_nf_input",
-	// Labels that devices and connections have.
+	// Security labels of devices and connections.
 	"selinux_ip_forward", "selinux_ip_output", "selinux_ip_postroute", "smack_ip_output", "apparmor_ip_postroute",
-	// Where one has just gone.
+	// A function that was just removed.
 	"accept_all",
 )
 
-// hookPoint is a hook of a family. Its number is that of its name in [filterHooks].
+// hookPoint is a hook of a family. It indexes the names in [filterHooks].
 type hookPoint struct {
 	family  byte
 	number  uint32
-	tunnels bool // it concerns tunnels' packets alone
+	tunnels bool // concerns tunnel packets only
 }
 
 var hookPoints = []hookPoint{
 	{unix.NFPROTO_IPV4, 0, false}, {unix.NFPROTO_IPV4, 1, true}, {unix.NFPROTO_IPV4, 2, false}, {unix.NFPROTO_IPV4, 3, true}, {unix.NFPROTO_IPV4, 4, false},
-	// Pods' packets go by bridges to the machine, and from it.
+	// Packets of pods pass bridges on their way to and from the host.
 	{unix.NFPROTO_BRIDGE, 0, false}, {unix.NFPROTO_BRIDGE, 1, false}, {unix.NFPROTO_BRIDGE, 3, false}, {unix.NFPROTO_BRIDGE, 4, false},
 }
 
@@ -62,12 +62,12 @@ const (
 	hookModule   = 5                          // NFNLA_HOOK_MODULE_NAME
 )
 
-// hooksPerPoll is at how many hooks it is looked at once, in turns: to list one takes
-// some 30 us, and 4 for each function there, whose name the kernel searches for. So 20
-// looks a second take 0.3 % of a core.
+// hooksPerPoll is how many hooks one poll lists, in turn. To list a hook takes about 30 us, plus 4
+// us for each function there, whose name the kernel looks up. So 20 polls a second take 0.3 % of a
+// core.
 const hooksPerPoll = 3
 
-// OpenHookPoller opens that of the calling thread's namespace.
+// OpenHookPoller opens a poller of the calling thread's namespace.
 func OpenHookPoller() (*HookPoller, error) {
 	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
 	if err != nil {
@@ -76,14 +76,13 @@ func OpenHookPoller() (*HookPoller, error) {
 	return &HookPoller{conn: conn, unknown: map[hookPoint]string{}}, nil
 }
 
-// Close ends it.
+// Close closes the poller's socket.
 func (h *HookPoller) Close() error { return h.conn.Close() }
 
-// UnknownFunction names a function that packets of TCP and UDP meet which are forwarded, and of
-// which it is not known that it is harmless; empty: there is none. With tunnels, those
-// count too that tunnels' packets meet, and with bridges those at bridges. At each hook
-// it is looked by the third call. This kernel may not tell. It takes privileges over the
-// namespace.
+// UnknownFunction names a function that forwarded TCP and UDP packets meet and that is not known to
+// be harmless; empty means none. With tunnels, it includes hooks of tunnel packets; with bridges,
+// hooks of bridges. It takes up to three calls to poll every hook. A kernel without this interface
+// returns none. It takes privileges over the namespace.
 func (h *HookPoller) UnknownFunction(tunnels, bridges bool) (function string, told bool, err error) {
 	var points []hookPoint
 	for _, p := range hookPoints {
@@ -114,7 +113,7 @@ func (h *HookPoller) unknownAt(p hookPoint) (function string, err error) {
 		Data:   append([]byte{p.family, unix.NFNETLINK_V0, 0, 0}, number...),
 	})
 	if errors.Is(err, unix.EINVAL) {
-		h.unsupported = true // nor is it asked again: the kernel looks for a module each time
+		h.unsupported = true // do not ask again: the kernel tries to load a module each time
 		return "", nil
 	}
 	if err != nil {
@@ -126,7 +125,7 @@ func (h *HookPoller) unknownAt(p hookPoint) (function string, err error) {
 			return "", fmt.Errorf("parse a hook of netfilter: %w", err)
 		}
 		data := nlmsg.ByNumber(attrs)
-		name, _, _ := strings.Cut(data.Text(hookFunction), ".") // compilers append to it
+		name, _, _ := strings.Cut(data.Text(hookFunction), ".") // compilers append suffixes
 		if harmlessFunctions[name] {
 			continue
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-// hooks opens those of a namespace, where this kernel tells of them.
+// hooks opens a poller of a namespace, and skips the test if this kernel does not list hooks.
 func hooks(t *testing.T, n *netcfg.Namespace) *audit.HookPoller {
 	t.Helper()
 	var h *audit.HookPoller
@@ -29,7 +29,7 @@ func hooks(t *testing.T, n *netcfg.Namespace) *audit.HookPoller {
 	return h
 }
 
-// manyHooks are rules of all kinds that have the kernel call something for packets.
+// manyHooks are rules of all kinds that register kernel functions at hooks.
 const manyHooks = `
 table inet t {
 	chain in { type filter hook prerouting priority 0; ct state invalid drop; }
@@ -51,8 +51,8 @@ table bridge t {
 	chain out { type filter hook postrouting priority 0; ct state established accept; }
 }`
 
-// What the kernel calls for packets because of rules is no news; a program is, where
-// packets meet it that are asked for.
+// Functions that rules register are known. A program is unknown, if it is at a hook that the poll
+// covers.
 func TestHooks(t *testing.T) {
 	n := testenv.Netns(t)
 	h := hooks(t, n)
@@ -96,7 +96,7 @@ func TestHooks(t *testing.T) {
 	}
 }
 
-// netfilterProgram attaches a program that lets everything pass.
+// netfilterProgram attaches a program that accepts every packet.
 func netfilterProgram(t *testing.T, n *netcfg.Namespace, family link.NetfilterProtocolFamily, hook link.NetfilterInetHook) (remove func()) {
 	t.Helper()
 	const accept = 1 // NF_ACCEPT

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// IPsec tells whether the calling thread's namespace has policies of IPsec that are
-// not a single socket's: by them, the kernel encrypts packets behind all rules, or
-// wants that they came encrypted.
+// IPsec reports whether the calling thread's namespace has IPsec policies other than those of
+// single sockets. Such policies make the kernel encrypt packets after all rules, or require that
+// they arrive encrypted.
 func IPsec() (bool, error) {
 	policies, err := nlmsg.Dump(func() ([]netlink.XfrmPolicy, error) { return netlink.XfrmPolicyList(netlink.FAMILY_V4) })
 	if errors.Is(err, unix.EPROTONOSUPPORT) {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lookup judges whom a set lets pass, and where a map of verdicts leads them.
+// lookup decides which packets a set matches, and which chains a verdict map leads to.
 func (r *exprEvaluator) lookup(data nlmsg.Map) error {
 	name := data.Text(unix.NFTA_LOOKUP_SET)
 	of, err := r.sets.read(r.chain, name)
@@ -29,7 +29,7 @@ func (r *exprEvaluator) lookup(data nlmsg.Map) error {
 	}
 	list := of.elements
 	if last == trackState && slices.ContainsFunc(list, func(e element) bool { return len(e.key) != 0 && len(e.key) != 4 }) {
-		r.dependsOnReply("ct state") // it is a part of what is looked for
+		r.dependsOnReply("ct state") // the key contains the state
 		last, r.alwaysMatches = otherField, false
 	}
 	s := setSearch{list: list, inverted: max(0, data.BigEndian32(unix.NFTA_LOOKUP_FLAGS))&1 != 0}
@@ -68,17 +68,17 @@ func (r *exprEvaluator) lookup(data nlmsg.Map) error {
 	return nil
 }
 
-// setSearch is one in the elements of a set, for several packets.
+// setSearch is a lookup in the elements of a set, for several packets.
 type setSearch struct {
 	list     []element
-	inverted bool // who is not found passes
+	inverted bool // a packet without an element matches
 	hits     []int
 }
 
-// matches tells whether a packet passes.
+// matches reports whether a packet matches.
 func (s *setSearch) matches(is func(e element) bool) bool {
 	i := slices.IndexFunc(s.list, is)
-	if i < 0 { // one without a key is for all others
+	if i < 0 { // the catch-all element
 		i = slices.IndexFunc(s.list, func(e element) bool { return len(e.key) == 0 })
 	}
 	if i >= 0 && !slices.Contains(s.hits, i) {
@@ -87,7 +87,7 @@ func (s *setSearch) matches(is func(e element) bool) bool {
 	return i >= 0 != s.inverted
 }
 
-// hitElements are the elements that were, for whatever packet.
+// hitElements are the elements that any packet matched.
 func (s *setSearch) hitElements() (list []element) {
 	for _, i := range s.hits {
 		list = append(list, s.list[i])

@@ -14,25 +14,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RulesetAudit is what somebody must know of the packet filter of a namespace who lets
-// the packets of an established flow pass it by, once it has judged some of them.
+// RulesetAudit says whether packets of an established flow may bypass the packet filter of a
+// namespace once it has seen some of them.
 type RulesetAudit struct {
-	// PerPacket names a rule that may judge the next packet of an established flow
-	// otherwise, or does more to it than to let it pass; empty: there is none.
+	// PerPacket names a rule that may treat the next packet of an established flow differently, or
+	// does more than accept it. Empty means none.
 	PerPacket string
-	// PerPacketUnreplied says why packets must not pass the filter by of a connection that has
-	// seen no answer yet: a rule may judge them otherwise once there is one, or judges
-	// each of them by itself; empty: they may, if there is nothing Fickle.
+	// PerPacketUnreplied says why packets of a connection without a reply must not bypass the
+	// filter: a rule may treat them differently after a reply, or treats each of them separately.
+	// Empty means that they may, if PerPacket is empty as well.
 	PerPacketUnreplied string
-	// MarkChain names the chain of a rule that gives packets marks, which those that are
-	// carried do not have; empty: there is none.
+	// MarkChain names the chain of a rule that sets packet marks, which packets of the fast path do
+	// not have. Empty means none.
 	MarkChain string
-	// DeviceChains are the sides on which chains stand at devices themselves, by their
-	// names; one that ends in * stands for all names that begin so.
+	// DeviceChains are the directions in which netdev chains are attached, by device name. A name
+	// that ends in * is a prefix.
 	DeviceChains map[string]Direction
 }
 
-// DirectionsAt gives the sides on which chains stand at a device.
+// DirectionsAt returns the directions in which chains are attached to a device.
 func (r RulesetAudit) DirectionsAt(device string) (sides Direction) {
 	for name, s := range r.DeviceChains {
 		prefix, all := strings.CutSuffix(name, "*")
@@ -43,10 +43,10 @@ func (r RulesetAudit) DirectionsAt(device string) (sides Direction) {
 	return sides
 }
 
-// Ruleset reads the rules that IPv4 packets of TCP and UDP meet which are
-// forwarded in the calling thread's namespace; with a port, those too that tunnels
-// with that UDP port meet. Chains that translate addresses see the first packet of
-// a connection only, and are not looked at. It takes privileges over the namespace.
+// Ruleset audits the rules that forwarded TCP and UDP packets over IPv4 meet in the calling
+// thread's namespace. With a port, it includes the rules that packets of tunnels with that UDP port
+// meet. It skips chains that translate addresses, because only the first packet of a connection
+// meets them. It takes privileges over the namespace.
 func Ruleset(port uint16) (RulesetAudit, error) {
 	chains, err := nft.DumpFilter(unix.NFT_MSG_GETCHAIN)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) {
@@ -84,8 +84,8 @@ func Ruleset(port uint16) (RulesetAudit, error) {
 		}
 	}
 	r := chainWalker{port: port, sets: newSetReader()}
-	// Where something is not tracked, it is in no state: then the rules are read
-	// once more, as such packets meet them.
+	// An untracked packet has no state. If some packets are untracked, audit the rules once more
+	// for those.
 	for range 2 {
 		r.walked = map[chainName]bool{}
 		for _, c := range begins {
@@ -103,13 +103,13 @@ func Ruleset(port uint16) (RulesetAudit, error) {
 	return is, err
 }
 
-// auditUnreplied goes through chains as packets do that nobody has answered yet: to
-// connection tracking each is the first of its connection, until one is.
+// auditUnreplied walks the chains as packets of a connection without a reply do: to connection
+// tracking, each is the first of its connection until one is answered.
 func auditUnreplied(port uint16, begins []chainName, sets *setReader) (why string, err error) {
 	r := chainWalker{port: port, unreplied: true, walked: map[chainName]bool{}, sets: sets}
 	for _, c := range begins {
 		if c.outer {
-			continue // nobody answers those, and they are judged as such anyway
+			continue // tunnel packets get no reply, and are audited as such anyway
 		}
 		if _, err := r.walk(c); err != nil {
 			return "", err
@@ -118,7 +118,7 @@ func auditUnreplied(port uint16, begins []chainName, sets *setReader) (why strin
 	return r.finding, nil
 }
 
-// chainDevices reads at which devices a chain stands.
+// chainDevices returns the devices that a chain is attached to.
 func chainDevices(message []byte) (names []string, side Direction, err error) {
 	attrs, _, err := nft.FilterAttrs(message)
 	if err != nil {
@@ -165,22 +165,23 @@ const (
 
 type chainName struct {
 	family, table, chain string
-	outer                bool // what meets it are packets of a tunnel, not of pods
+	outer                bool // tunnel packets meet it, not pods' packets
 }
 
-// chainWalker walks through chains as the packets of established flows do.
+// chainWalker walks through chains as packets of established flows do.
 type chainWalker struct {
 	port      uint16
-	stateless bool               // connections are not tracked, or some are not
-	unreplied bool               // their packets are those of before the first answer
-	untracked bool               // that was found
-	finding   string             // what is fickle
-	markChain string             // where a rule gives packets marks
-	walked    map[chainName]bool // whether all packets end there
+	stateless bool               // some or all connections are not tracked
+	unreplied bool               // audit packets before the first reply
+	untracked bool               // a notrack rule was found
+	finding   string             // why packets are treated differently
+	markChain string             // chain of a rule that sets marks
+	walked    map[chainName]bool // whether all packets end in the chain
 	sets      *setReader
 }
 
-// walk goes through a chain and all that it jumps to. ends: no packet leaves it.
+// walk goes through a chain and every chain that it jumps to. ends means that no packet leaves the
+// chain.
 func (r *chainWalker) walk(c chainName) (ends bool, err error) {
 	if ends, known := r.walked[c]; known {
 		return ends, nil
@@ -225,14 +226,13 @@ func (r *chainWalker) walk(c chainName) (ends bool, err error) {
 	return false, nil
 }
 
-// dumpChain dumps the rules of a chain; one that is gone has none.
+// dumpChain dumps the rules of a chain. A chain that is gone has none.
 func dumpChain(c chainName) ([][]byte, error) {
 	text := func(number int, value string) *nl.RtAttr { return nl.NewRtAttr(number, nl.ZeroTerminated(value)) }
 	return askFilter(unix.NFT_MSG_GETRULE, c.family, text(unix.NFTA_RULE_TABLE, c.table), text(unix.NFTA_RULE_CHAIN, c.chain))
 }
 
-// askFilter dumps what a message asks for, and asks again when something changed
-// meanwhile.
+// askFilter dumps what a message requests, and repeats the dump if the rules changed meanwhile.
 func askFilter(message int, family string, attrs ...*nl.RtAttr) ([][]byte, error) {
 	number := byte(unix.AF_UNSPEC)
 	for n, name := range nft.FamilyNames {
@@ -254,7 +254,7 @@ func askFilter(message int, family string, attrs ...*nl.RtAttr) ([][]byte, error
 	return found, err
 }
 
-// verdictOf reads a verdict, and the chain that it leads to.
+// verdictOf returns a verdict, and the chain that it jumps to.
 func verdictOf(nested []byte) (verdict, to string, known bool) {
 	parts, err := nl.ParseRouteAttr(nested)
 	if err != nil {

@@ -22,8 +22,7 @@ func auditRuleset(t *testing.T, n *netcfg.Namespace, port uint16) (r audit.Rules
 	return r
 }
 
-// Rules that judge all packets of an established flow alike are told from those
-// that do not.
+// Rules that treat all packets of an established flow alike are told from those that do not.
 func TestRulings(t *testing.T) {
 	n := testenv.Netns(t)
 	const tunnel = 4789
@@ -64,7 +63,7 @@ func TestRulings(t *testing.T) {
 		{"forward", "tcp option timestamp exists drop", "ip t first: tcp option"},
 		{"forward", "tcp flags syn tcp option maxseg size 1-500 drop", ""},
 		{"output", "tcp option timestamp exists drop", ""},
-		// Flags of TCP that carried packets may have or not, and those that none has.
+		// TCP flags that packets of the fast path may have or not, and flags that none of them has.
 		{"forward", "tcp flags & psh == psh drop", "ip t first: tcp flags"},
 		{"forward", "tcp flags psh drop", "ip t first: tcp flags"},
 		{"forward", "tcp flags & urg == 0 accept", "ip t first: tcp flags"},
@@ -97,7 +96,7 @@ func TestRulings(t *testing.T) {
 		{"forward", "ip saddr @still drop", ""},
 		{"forward", "ip saddr 192.0.2.1 jump other", "ip t other: limit"},
 		{"forward", "tcp dport vmap { 80 : accept, 81 : jump other }", "ip t other: limit"},
-		// Not for the packets of established flows of TCP and UDP.
+		// Rules that no packet of an established TCP or UDP flow matches.
 		{"forward", "ct state new limit rate 10/second accept", ""},
 		{"forward", "ct state new jump other", ""},
 		{"forward", "ct state invalid limit rate 10/second log", ""},
@@ -117,7 +116,7 @@ func TestRulings(t *testing.T) {
 		{"forward", "accept; limit rate 10/second accept", ""},
 		{"prerouting", "notrack; ct state established accept; limit rate 10/second accept", "ip t first: limit"},
 		{"prerouting", "udp dport 4789 notrack; ct state established accept; udp dport 80 limit rate 10/second accept", ""},
-		// Of the machine's own packets, those of tunnels count.
+		// Of the host's own packets, only those of tunnels count.
 		{"input", "tcp dport 22 limit rate 10/second accept", ""},
 		{"input", "udp dport 53 limit rate 10/second accept", ""},
 		{"input", "udp dport 4789 limit rate 10/second accept", "ip t first: limit"},
@@ -125,7 +124,7 @@ func TestRulings(t *testing.T) {
 		{"input", "udp dport 4789 accept; limit rate 10/second accept", ""},
 		{"input", "udp dport != 4790 accept; limit rate 10/second accept", "ip t first: limit"},
 		{"input", "udp dport & 0xff00 == 0x1200 accept; limit rate 10/second accept", "ip t first: limit"},
-		// Nobody answers packets of a tunnel from the ports that they are for.
+		// Packets to a tunnel's port get no reply from that port.
 		{"input", "ct state new limit rate 10/second accept", "ip t first: limit"},
 		{"input", "ct state untracked limit rate 10/second accept", "ip t first: limit"},
 		{"input", "ct state established accept; limit rate 10/second accept", "ip t first: limit"},
@@ -157,7 +156,7 @@ func TestRulings(t *testing.T) {
 	}
 }
 
-// So are those of iptables, which come wrapped.
+// The same holds for rules of iptables, which nftables wraps.
 func TestRulingsOfIPTables(t *testing.T) {
 	n := testenv.Netns(t)
 	testenv.InNetns(t, n.Path(), func() error { return netlink.IpsetCreate("ours", "hash:ip", netlink.IpsetCreateOptions{}) })
@@ -204,7 +203,7 @@ func TestRulingsOfIPTables(t *testing.T) {
 	}
 }
 
-// Chains that stand at devices are found, on their sides.
+// Chains that are attached to devices are found, with their directions.
 func TestRulingsAtDevices(t *testing.T) {
 	n := testenv.Netns(t)
 	for _, name := range []string{"d0", "d1"} {
@@ -220,8 +219,8 @@ func TestRulingsAtDevices(t *testing.T) {
 	}
 }
 
-// kubeProxy are rules as kube-proxy writes them for nftables, with two endpoints of a
-// Service that keeps a client to one of them.
+// kubeProxy are rules as kube-proxy writes them for nftables, with two endpoints of a Service with
+// session affinity.
 const kubeProxy = `table ip kube-proxy {
 	set cluster-ips { type ipv4_addr; elements = { 10.96.0.10 }; }
 	set affinity { type ipv4_addr; flags dynamic,timeout; timeout 3h; }
@@ -247,8 +246,8 @@ const kubeProxy = `table ip kube-proxy {
 	chain nat-postrouting { type nat hook postrouting priority 100; meta mark & 0x4000 == 0 return; meta mark set mark and 0xffffbfff; masquerade random; }
 }`
 
-// How connections are dealt out to the endpoints of Services is nothing that packets
-// of established flows meet.
+// Packets of established flows do not meet the rules that balance connections over the endpoints of
+// Services.
 func TestRulingsOfKubeProxy(t *testing.T) {
 	n := testenv.Netns(t)
 	err := testenv.Load(t, n, kubeProxy, "nft", "-f", "-")
@@ -258,9 +257,9 @@ func TestRulingsOfKubeProxy(t *testing.T) {
 	}
 }
 
-// Of kube-proxy in its IPVS mode, the rules that translate do not count. Those that let
-// in what is for the machine match sets, too, and packets of a tunnel are for the
-// machine; and where Services restrict who may come, so do those for what is forwarded.
+// Of kube-proxy in IPVS mode, the rules that translate do not count. The rules that accept packets
+// to the host use ipsets, and packets of a tunnel are packets to the host. If Services restrict
+// their sources, rules for forwarded packets use ipsets, too.
 func TestRulingsOfIPVS(t *testing.T) {
 	n := testenv.Netns(t)
 	testenv.InNetns(t, n.Path(), func() (err error) {

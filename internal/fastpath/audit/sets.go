@@ -13,9 +13,9 @@ import (
 // setReader reads sets of nftables, each once.
 type setReader struct {
 	cache   map[setName]*filterSet
-	heads   map[setName][]byte // messages of sets, by their names
-	asked   map[[2]string]bool // of which families and tables
-	dynamic map[setName]bool   // by rules, without a word; nil: not read yet
+	heads   map[setName][]byte // messages about sets, by name
+	asked   map[[2]string]bool // families and tables that were listed
+	dynamic map[setName]bool   // sets that rules update without notification; nil: not read yet
 }
 
 type setName struct{ family, table, set string }
@@ -23,11 +23,11 @@ type setName struct{ family, table, set string }
 // filterSet is a set of nftables.
 type filterSet struct {
 	flags     uint32
-	perPacket string // why what is found in it says nothing of the next packet; "": it does
+	perPacket string // why a lookup does not hold for the next packet; "" means that it does
 	elements  []element
 }
 
-// element is one of a set: its key, and what it says is to be done.
+// element is an element of a set: its key, and its verdict or data.
 type element struct {
 	key         []byte
 	verdict, to string
@@ -37,8 +37,8 @@ func newSetReader() *setReader {
 	return &setReader{cache: map[setName]*filterSet{}, heads: map[setName][]byte{}, asked: map[[2]string]bool{}}
 }
 
-// setFlagsProven are those of sets whose elements change by a word of somebody's alone:
-// anonymous, constant, of intervals, maps, of concatenations, with expressions.
+// setFlagsProven are the flags of sets whose elements only a user changes: anonymous, constant,
+// interval, map, concatenation, with expressions.
 const setFlagsProven = unix.NFT_SET_ANONYMOUS | unix.NFT_SET_CONSTANT | unix.NFT_SET_INTERVAL | unix.NFT_SET_MAP | setConcat | setExpressions
 
 const (
@@ -50,8 +50,7 @@ const (
 	elemExpressionList = 11 // NFTA_SET_ELEM_EXPRESSIONS
 )
 
-// read reads a set of the table of a chain. One that has gone since is empty, and of
-// that there is news to come.
+// read reads a set of a chain's table. A set that is gone is empty; a notification of that follows.
 func (r *setReader) read(c chainName, name string) (*filterSet, error) {
 	at := setName{c.family, c.table, name}
 	if s := r.cache[at]; s != nil {
@@ -82,7 +81,7 @@ func (r *setReader) read(c chainName, name string) (*filterSet, error) {
 	return s, s.readElements(c, name)
 }
 
-// listSets notes the sets of a chain's table.
+// listSets lists the sets of a chain's table.
 func (r *setReader) listSets(c chainName) error {
 	table := [2]string{c.family, c.table}
 	if r.asked[table] {
@@ -103,7 +102,7 @@ func (r *setReader) listSets(c chainName) error {
 	return nil
 }
 
-// auditHead judges what a set says of itself.
+// auditHead audits the properties of a set.
 func (s *filterSet) auditHead(name string, attrs nlmsg.Attrs) {
 	data := nlmsg.ByNumber(attrs)
 	s.flags = uint32(max(0, data.BigEndian32(unix.NFTA_SET_FLAGS)))
@@ -122,8 +121,7 @@ func (s *filterSet) auditHead(name string, attrs nlmsg.Attrs) {
 	}
 }
 
-// expressionOfSet names what a set, or an element of it, does to packets that decides
-// something; "": nothing.
+// expressionOfSet names an expression of a set or an element that decides something; "" means none.
 func expressionOfSet(one, list []byte) string {
 	all := [][]byte{}
 	if one != nil {
@@ -201,8 +199,8 @@ func readElement(message []byte) (e element, fickle string, err error) {
 	return e, fickle, nil
 }
 
-// readDynamicSets notes the sets that rules change, whatever packets meet those: the kernel tells
-// nobody of elements that a packet adds, takes out or makes anew.
+// readDynamicSets finds the sets that any rule updates. The kernel sends no notification when a
+// packet adds, deletes or refreshes an element.
 func (r *setReader) readDynamicSets() error {
 	if r.dynamic != nil {
 		return nil

@@ -7,8 +7,8 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-// Rules that may judge a packet otherwise once its connection has seen an answer are
-// found, and those that judge each packet of before it by itself.
+// Rules that may treat a packet differently after the first reply are found, and so are those that
+// treat each packet before it separately.
 func TestRulingsOfUnreplied(t *testing.T) {
 	n := testenv.Netns(t)
 	for _, c := range []struct{ hook, rules, why string }{
@@ -39,7 +39,7 @@ func TestRulingsOfUnreplied(t *testing.T) {
 		{"forward", "ct direction original accept", "ip t first: ct direction"},
 		{"forward", "limit rate 10/second accept", "ip t first: limit"},
 		{"forward", "jump other", "ip t other: limit"},
-		// Of the machine's own packets, none of a pod is.
+		// Rules for the host's own packets do not concern pods.
 		{"input", "ct state established accept; drop", ""},
 		{"output", "ct state new limit rate 10/second accept", ""},
 	} {
@@ -55,7 +55,7 @@ func TestRulingsOfUnreplied(t *testing.T) {
 	}
 }
 
-// iptables says the same in its own words.
+// The same holds for iptables.
 func TestRulingsOfUnrepliedOfIPTables(t *testing.T) {
 	n := testenv.Netns(t)
 	for rule, why := range map[string]string{

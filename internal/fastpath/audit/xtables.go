@@ -73,8 +73,8 @@ func (r *exprEvaluator) match(data nlmsg.Map) {
 	r.alwaysMatches = false
 }
 
-// statusOf gives the bits of a connection's status that a match asks for, which stand
-// behind those of its state: they are bytes in the first revision.
+// statusOf returns the bits of a connection's status that a match tests, which follow those of the
+// state. In the first revision they are bytes.
 func statusOf(info []byte, revision int) uint16 {
 	switch at := nft.ConntrackState + 2; {
 	case revision <= 1:
@@ -85,7 +85,7 @@ func statusOf(info []byte, revision int) uint16 {
 	return ^uint16(0)
 }
 
-// unprovenExpression says of which expression it is not known how it judges packets.
+// unprovenExpression names an expression that is not proven to treat all packets of a flow alike.
 func unprovenExpression(name string, data nlmsg.Map) string {
 	known, proven := provenExpressions[name]
 	if !proven {
@@ -99,13 +99,13 @@ func unprovenExpression(name string, data nlmsg.Map) string {
 	return ""
 }
 
-// sourceOf gives the register that an expression reads which compares.
+// sourceOf returns the register that a comparing expression reads.
 func sourceOf(name string, data nlmsg.Map) (register int, ok bool) {
 	number, ok := map[string]uint16{"bitwise": unix.NFTA_BITWISE_SREG, "cmp": unix.NFTA_CMP_SREG, "lookup": unix.NFTA_LOOKUP_SREG}[name]
 	return data.BigEndian32(number), ok
 }
 
-// targetOf gives the register that an expression reads something into.
+// targetOf returns the register that an expression writes.
 func targetOf(name string, data nlmsg.Map) (register int, ok bool) {
 	number := map[string]uint16{"bitwise": unix.NFTA_BITWISE_DREG, "byteorder": unix.NFTA_BYTEORDER_DREG, "payload": unix.NFTA_PAYLOAD_DREG, "exthdr": unix.NFTA_EXTHDR_DREG, "meta": unix.NFTA_META_DREG,
 		"ct": unix.NFTA_CT_DREG, "fib": unix.NFTA_FIB_DREG, "rt": unix.NFTA_RT_DREG, "hash": unix.NFTA_HASH_DREG, "xfrm": 1, "osf": 1}[name]

@@ -2,7 +2,8 @@ package topology
 
 import "github.com/venturi-net/venturi/internal/fastpath/allowlist"
 
-// Allowlist lists what is proven of routes, neighbours, tunnels and traffic control.
+// Allowlist lists the attributes and kinds of routes, neighbours, tunnels and traffic control that
+// are proven safe.
 func Allowlist() []allowlist.Row {
 	rows := []allowlist.Row{
 		{Kind: "selector of a policy rule", Names: allowlist.Names(flowInvariantSelectors), Test: "TestFickleRoutes"},
@@ -32,18 +33,20 @@ var (
 	topologyAttributes = []*allowlist.Attrs{&provenRoutes, &provenMetrics, &provenNexthop, &provenNeighbour, &provenPort, &provenTunnel, &provenVXLAN, &provenBridge, &provenBridgePort, &provenNetkit, &provenVeth}
 )
 
-// provenQueues are the queueing disciplines of the wire that look at nothing but what
-// carried packets have, too; true: at marks, if it has filters.
+// provenQueues are the queueing disciplines that are safe on the wire: they read only fields that
+// packets of the fast path have as well. The value is true if filters of the discipline can also
+// read packet marks.
 var provenQueues = map[string]bool{
 	"noqueue": false, "pfifo_fast": false, "pfifo": false, "bfifo": false, "mq": false, "fq": false, "codel": false, "pie": false, "clsact": false, "ingress": false,
 	"fq_codel": true, "fq_pie": true, "sfq": true, "tbf": true, "netem": true, "red": true, "htb": true, "hfsc": true, "drr": true, "cake": true,
 }
 
-// provenFilters are the kinds of tc filters where the wire sends that look at nothing but
-// what carried packets have, too, and at marks.
+// provenFilters are the kinds of tc egress filters that are safe on the wire: they read only packet
+// marks and fields that packets of the fast path have as well.
 var provenFilters = allowlist.NameSet("u32", "flower", "matchall", "fw", "bpf")
 
-// provenActions are the actions of those filters that treat carried packets as others. Not
-// among them are ct, connmark and ctinfo, which read the conntrack entry of a packet, which
-// carried packets lack, and mirred: nobody has read what is where it sends packets.
+// provenActions are the actions of those filters that treat packets of the fast path like any
+// others. The table excludes ct, connmark and ctinfo, because they read a packet's conntrack entry,
+// which packets of the fast path lack. It excludes mirred, because the device that it redirects to
+// is not audited.
 var provenActions = allowlist.NameSet("gact", "police", "vlan", "pedit", "csum", "nat", "skbedit", "sample", "tunnel_key", "mpls", "gate", "simple", "bpf")

@@ -10,7 +10,7 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-// Each row of what is proven names a test that there is.
+// Each row of the allowlist names an existing test.
 func TestProofs(t *testing.T) {
 	out, err := exec.Command("grep", "-rhoE", "^func Test[A-Za-z0-9]+", "--include=*_test.go", "..").Output()
 	testenv.Must(t, err)

@@ -14,12 +14,12 @@ const (
 	bpfLinkNextID = 31
 )
 
-// BPFObjectIDs follows whether programs of BPF and links of them come on this machine, in
-// whatever namespace. Their numbers go up.
+// BPFObjectIDs detects new BPF programs and links anywhere on this host, in any namespace. The
+// kernel assigns their ids in ascending order.
 type BPFObjectIDs struct{ program, link uint32 }
 
-// HasNew tells whether some have come since the last look. It tells of none where it may
-// not look at them.
+// HasNew reports whether programs or links were created since the last poll. Without the privilege
+// to list them, it reports false.
 func (o *BPFObjectIDs) HasNew() bool {
 	programs, links := advance(bpfProgNextID, &o.program), advance(bpfLinkNextID, &o.link)
 	return programs || links
@@ -35,8 +35,8 @@ func advance(command uintptr, last *uint32) (is bool) {
 	}
 }
 
-// ProgramsRevision tells how often programs have come and gone at a point of a device,
-// since the first came.
+// ProgramsRevision returns the revision of an attach point of a device: a counter of the programs
+// attached and detached there.
 func ProgramsRevision(device int, attach uint32) (revision uint64, err error) {
 	attr := struct {
 		device, attach, flags, attachFlags uint32

@@ -12,8 +12,7 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-// A program that comes is seen on the whole machine, and where it is attached the
-// number of changes is another one.
+// A new program is detected host-wide, and raises the revision of its attach point.
 func TestBPFObjects(t *testing.T) {
 	testenv.Root(t)
 	if !kernel.HasTCX() {

@@ -1,3 +1,3 @@
-// Package topology follows how a host's network brings packets to its pods and to other hosts:
-// devices, neighbours, routes and tunnels, what traffic control does to them, and every change of these.
+// Package topology follows how a host's network delivers packets to its pods and to other hosts:
+// devices, neighbours, routes, tunnels and traffic control, and every change to them.
 package topology

@@ -1,10 +1,11 @@
 package topology
 
-// What tests look at from outside: not every kernel and tool knows all of it.
+// Parsers for tests with handmade messages, because not every kernel and tool supports all
+// attributes.
 
 var FickleSelector = perPacketSelector
 
-// RouteOf, NexthopOf and NeighbourOf give what is not proven in the message of one.
+// RouteOf, NexthopOf and NeighbourOf return the unproven attribute in a message.
 func RouteOf(message []byte) (why string, devices []int, err error) {
 	m, err := readRouteMessage(message)
 	return m.reason, m.devices, err
@@ -20,19 +21,19 @@ func NeighbourOf(message []byte) (why, name, value string, err error) {
 	return e.unknownAttr, neighbourKey(&e), neighbourFingerprint(&e), err
 }
 
-// OuterOf gives why the outer headers of a tunnel are not the same for all packets.
+// OuterOf returns why the outer headers of a tunnel differ between packets.
 func OuterOf(attributes []byte) (why string, err error) {
 	_, why, err = parseVXLANHeader(attributes)
 	return why, err
 }
 
-// LinkOf gives what is not proven in the message of a device.
+// LinkOf returns the unproven attribute in a message about a device.
 func LinkOf(message []byte) (reason string, err error) {
 	_, reason, err = auditLink(message)
 	return reason, err
 }
 
-// FilterOf gives the kind of a filter, and an action of it that is not proven.
+// FilterOf returns the kind of a filter, and an unproven action of it.
 func FilterOf(message []byte) (kind, action string) {
 	f := readFilter(message)
 	return f.kind, f.action

@@ -11,8 +11,8 @@ import (
 	"github.com/venturi-net/venturi/internal/nlmsg"
 )
 
-// Attributes of devices that treat all packets of a flow alike. Those that are absent, such as
-// the backup port of a port, are refused, as are those that a later kernel adds.
+// Device attributes that treat all packets of a flow alike. Attributes outside these tables are
+// refused: known ones, such as a bridge port's backup port, and those that a later kernel adds.
 var (
 	provenBridge = allowlist.Attrs{Object: "a bridge", Names: allowlist.NamesFrom(1, "forward delay", "hello time", "max age", "ageing time", "stp state", "priority", "vlan filtering", "vlan protocol",
 		"group fwd mask", "root id", "bridge id", "root port", "root path cost", "topology change", "topology change detected", "hello timer", "tcn timer", "topology change timer", "gc timer",
@@ -28,8 +28,7 @@ var (
 	provenVeth   = allowlist.Attrs{Object: "a veth device", Names: allowlist.NamesFrom(1, "peer info"), Test: "TestUnprovenLinks"}
 
 	// Boolean options of a bridge, by bit: no_ll_learn, mcast_vlan_snooping,
-	// mdb_offload_fail_notification and fdb_local_vlan_0. The bit of mst_enable is not
-	// among them.
+	// mdb_offload_fail_notification and fdb_local_vlan_0. The bit of mst_enable is excluded.
 	provenBridgeOptions uint32 = 1<<0 | 1<<1 | 1<<3 | 1<<4
 
 	deviceKindAttrs = map[string]*allowlist.Attrs{"bridge": &provenBridge, kindNetkit: &provenNetkit, "veth": &provenVeth}
@@ -40,7 +39,7 @@ const (
 	portForwarding    = 3  // BR_STATE_FORWARDING
 )
 
-// auditLinks finds what is not proven of devices, and of ports of bridges.
+// auditLinks finds unproven attributes of devices and of bridge ports.
 func (r *reader) auditLinks() error {
 	const withoutCounters = 1 << 3 // RTEXT_FILTER_SKIP_STATS
 	found, err := nlmsg.Dump(func() ([][]byte, error) {
@@ -65,7 +64,7 @@ func (r *reader) auditLinks() error {
 	return nil
 }
 
-// auditLink names what is not proven of a device, in the kernel's message; "": nothing.
+// auditLink names an unproven attribute in the kernel's message about a device; "" means none.
 func auditLink(message []byte) (index int, reason string, err error) {
 	if len(message) < unix.SizeofIfInfomsg {
 		return 0, "", fmt.Errorf("message of %d bytes is too short", len(message))

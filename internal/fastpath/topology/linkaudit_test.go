@@ -10,7 +10,7 @@ import (
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 )
 
-// An attribute of a bridge, a port, a netkit or veth device that is not known is named.
+// An unknown attribute of a bridge, a bridge port, a netkit or a veth device is named.
 func TestUnprovenLinks(t *testing.T) {
 	link := func(kind string, data []byte, slave string, slaveData []byte) []byte {
 		info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
@@ -52,7 +52,7 @@ func TestUnprovenLinks(t *testing.T) {
 	}
 }
 
-// Of the actions of a filter, those are named that may treat carried packets otherwise.
+// A filter's actions that may treat packets of the fast path differently are named.
 func TestFilterActions(t *testing.T) {
 	filter := func(kind string, attribute int, actions ...string) []byte {
 		list := nl.NewRtAttr(attribute, nil)

@@ -7,15 +7,16 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// BridgeNeighbour is a neighbour on a bridge, and who asks for it.
+// BridgeNeighbour is a neighbour on a bridge, and the bridge's own MAC, which ARP probes are sent
+// from.
 type BridgeNeighbour struct {
 	Neighbour
 	MAC       net.HardwareAddr
 	BridgeMAC net.HardwareAddr // of the bridge
 }
 
-// missingFDB are the neighbours on the bridges of pods of which those do not know behind
-// which port they are: they have sent nothing yet, or not for long.
+// missingFDB returns the neighbours on the pods' bridges that have no FDB entry: they have not sent
+// anything yet, or not recently.
 func (r *reader) missingFDB(pods []string) (found []BridgeNeighbour) {
 	bridges := map[int]net.HardwareAddr{}
 	for _, name := range pods {

@@ -13,18 +13,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Neighbour is an IPv4 address on the link of a device.
+// Neighbour is an IPv4 address on a device's link.
 type Neighbour struct {
 	Device int // index
 	Addr   netip.Addr
 }
 
-// ndmState is where the state is in a struct ndmsg.
+// ndmState is the offset of the state in struct ndmsg.
 const ndmState = 8
 
-// StaleNeighbours are those of the calling thread's namespace that the kernel would
-// send to, and ask again whether they are there as soon as it did. Where they change
-// all the time, some may be missing.
+// StaleNeighbours returns the stale neighbours of the calling thread's namespace: the kernel still
+// sends to them, and then verifies that they are reachable. If the table keeps changing during the
+// dump, some may be missing.
 func StaleNeighbours() (map[Neighbour]bool, error) {
 	all, err := nlmsg.Dump(func() ([][]byte, error) {
 		req := nl.NewNetlinkRequest(unix.RTM_GETNEIGH, unix.NLM_F_DUMP)
@@ -37,7 +37,7 @@ func StaleNeighbours() (map[Neighbour]bool, error) {
 	stale := map[Neighbour]bool{}
 	for _, m := range all {
 		if len(m) < unix.SizeofNdMsg || binary.NativeEndian.Uint16(m[ndmState:])&unix.NUD_STALE == 0 {
-			continue // most are not: what else they are is not read
+			continue // continue // most neighbours are not stale; skip parsing them
 		}
 		if n, err := netlink.NeighDeserialize(m); err == nil {
 			stale[Neighbour{n.LinkIndex, nlmsg.ToAddr(n.IP)}] = true
@@ -49,18 +49,18 @@ func StaleNeighbours() (map[Neighbour]bool, error) {
 // neighbourEntry is a neighbour, or a forwarding entry of a bridge or a tunnel.
 type neighbourEntry struct {
 	netlink.Neigh
-	unknownAttr string // attribute of which it is not known what it does; "": it has none
-	stableRest  string // what is told of it, but for what passes by itself
+	unknownAttr string // an attribute that is not proven; "" means none
+	stableRest  string // all other stable attributes, as a fingerprint
 }
 
-// What is told of an entry, and passes by itself: when it was used and asked for. Its
-// name and its state are looked at by themselves.
+// volatileNeighbourAttrs change without effect on packets: cache times and probe counts. The key
+// and the state of an entry are compared separately.
 var volatileNeighbourAttrs = map[uint16]bool{unix.NDA_DST: true, unix.NDA_LLADDR: true, unix.NDA_CACHEINFO: true, unix.NDA_PROBES: true}
 
 const (
 	ndmSize          = 12   // struct ndmsg
-	ndmFlags         = 10   // where in it the flags are
-	ndmVolatileFlags = 0x21 // NTF_USE, NTF_OFFLOADED: how it came, and who knows it, too
+	ndmFlags         = 10   // offset of the flags in it
+	ndmVolatileFlags = 0x21 // NTF_USE, NTF_OFFLOADED: origin and offload state
 )
 
 func readNeighbour(message []byte) (e neighbourEntry, err error) {
@@ -83,7 +83,7 @@ func readNeighbour(message []byte) (e neighbourEntry, err error) {
 	case e.Family == familyBridge:
 		proven = &provenTunnel
 	}
-	// The kernel gives them in no certain order.
+	// The kernel does not guarantee an order of attributes.
 	slices.SortStableFunc(attrs, func(a, b nlmsg.Attr) int {
 		return int(nlmsg.Number(a.Attr.Type)) - int(nlmsg.Number(b.Attr.Type))
 	})

@@ -10,12 +10,12 @@ import (
 
 const kindNetkit = "netkit"
 
-// unsupportedReason says why packets of a pod must not be carried past its link, of whose other end
-// is known what [ownEnd] tells; "": they may.
+// unsupportedReason says why the fast path must not bypass a pod's link; "" means that it may. The
+// caller passes what [ownEnd] returns for the peer device.
 //
-// On a netkit pair a program decides whatever it decides, so that one that drops what
-// no program lets through would drop nothing any more. And the marks that a pod sets
-// must not reach rules: they would be the packet's and not the flow's.
+// A program on a netkit pair may decide anything. If the pair's policy drops packets that no program
+// accepts, a bypass would let them through. Marks that a pod sets must not reach rules either: they
+// belong to a packet, not to the flow.
 func unsupportedReason(l, own netlink.Link) string {
 	nk, ok := l.(*netlink.Netkit)
 	switch {
@@ -33,16 +33,15 @@ func unsupportedReason(l, own netlink.Link) string {
 	return ""
 }
 
-// isL3 tells whether a device carries IP packets without MACs: what is in front of
-// them is all zeros, both ways.
+// isL3 reports whether a device carries IP packets without MACs: the Ethernet header is all zeros
+// in both directions.
 func isL3(l netlink.Link) bool {
 	nk, ok := l.(*netlink.Netkit)
 	return ok && nk.Mode == netlink.NETKIT_MODE_L3
 }
 
-// podBehindL3 finds the pod behind such a device: the one address that is routed to
-// it. A neighbour that somebody has entered would be sent to by its MAC, which is not
-// the pod's.
+// podBehindL3 finds the pod behind such a device: the one address that is routed to it. A static
+// neighbour entry is no proof, because the kernel would use its MAC, which is not the pod's.
 func (r *reader) podBehindL3(l netlink.Link) (LocalPod, bool) {
 	a := l.Attrs()
 	none := make(net.HardwareAddr, macLen)

@@ -7,16 +7,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PodEnd is a pod's own end of a veth, in the namespace of the pod.
+// PodEnd is the pod's end of a veth pair, in the namespace of the pod.
 type PodEnd struct {
-	NSID   int // number that the machine's namespace has for the pod's
-	Index  int // of the device, there
+	NSID   int // nsid of the pod's namespace, as the host's namespace knows it
+	Index  int // ifindex in the pod's namespace
 	MTU    int // bytes
 	HasXDP bool
 }
 
-// readPodEnd reads the other end of a veth, in another namespace; nil: it has gone since,
-// and of that there is news to come.
+// readPodEnd reads the other end of a veth, in another namespace. It returns nil if the device is
+// gone; a notification of that follows.
 func readPodEnd(by sockets, space, index int) netlink.Link {
 	message, err := readLink(by, index, nl.NewRtAttr(unix.IFLA_TARGET_NETNSID, nl.Uint32Attr(uint32(space))))
 	if err != nil {
@@ -29,16 +29,16 @@ func readPodEnd(by sockets, space, index int) netlink.Link {
 	return own
 }
 
-// hasXDP tells whether a pod's own end of its link has an XDP program: it is for what
-// the machine's end sends, and that is skipped. One at the machine's end runs ahead of
-// everything else.
+// hasXDP reports whether the pod's end of its link has an XDP program. That program would see
+// packets from the host's end, and the fast path bypasses it. A program at the host's end runs
+// before everything else and is not affected.
 func hasXDP(own netlink.Link) bool {
 	return own != nil && own.Attrs().Xdp != nil && own.Attrs().Xdp.Attached
 }
 
-// podMTU is the size of the largest IP packet that reaches a pod as it came. What is
-// larger, the machine cuts where it routes it, or says that it is too large; its bridge
-// drops it, or cuts it where it filters; and the pod's own end of a veth drops it.
+// podMTU returns the size of the largest IP packet that reaches a pod unfragmented. The host
+// fragments larger packets where it routes them, or reports them as too large. A bridge drops them,
+// or fragments them if it filters. The pod's end of a veth drops them.
 func (r *reader) podMTU(p LocalPod) int {
 	size := min(r.byIndex[p.Device].Attrs().MTU, r.byIndex[p.NeighDevice].Attrs().MTU)
 	for _, route := range r.allRoutes {

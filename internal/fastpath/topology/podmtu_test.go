@@ -8,11 +8,11 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-// What a pod takes whole is what the narrowest takes on the way there, up to its own
-// end of its link, of which the machine hears nothing.
+// The MTU to a pod is the smallest on the way, up to the pod's own end of its link, whose changes
+// send no notification to the host.
 func TestPodSize(t *testing.T) {
 	for name, c := range map[string]struct {
-		outside, inside string // commands on the machine, and in the pod
+		outside, inside string // commands on the host, and in the pod
 		want            int
 	}{
 		"the bridge and the link": {want: 1450},

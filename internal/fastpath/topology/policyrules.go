@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// flowInvariantSelectors are what policy rules may go by that all packets of an established
-// flow have in common, and what a rule says of itself. Marks are among them: the rules
-// that give them are judged for themselves, see [Ruleset].
+// flowInvariantSelectors are the selectors of policy rules that are equal for all packets of an
+// established flow, and attributes that describe the rule itself. Marks are among them because
+// [Ruleset] audits the rules that set marks.
 var flowInvariantSelectors = map[uint16]bool{
 	unix.FRA_DST: true, unix.FRA_SRC: true, unix.FRA_IIFNAME: true, unix.FRA_OIFNAME: true, unix.FRA_L3MDEV: true,
 	unix.FRA_FWMARK: true, unix.FRA_FWMASK: true, unix.FRA_UID_RANGE: true,
@@ -25,7 +25,7 @@ const (
 	fraDSCP     = 25 // FRA_DSCP
 	fraPortMask = 28 // FRA_SPORT_MASK; FRA_DPORT_MASK follows
 
-	// struct fib_rule_hdr: its size, and offsets in it.
+	// Size of struct fib_rule_hdr, and offsets in it.
 	sizeofRule = 12
 	ruleTOS    = 3
 	ruleAction = 7
@@ -35,11 +35,11 @@ const (
 	provenRuleFlags = 1 | 2 | 4 | 8 | 0x10 | 0x10000
 )
 
-// provenRuleActions are the actions of policy rules, FR_ACT_*, that treat all packets of a
-// flow alike.
+// provenRuleActions are the actions of policy rules, FR_ACT_*, that treat all packets of a flow
+// alike.
 var provenRuleActions = map[byte]string{1: "table", 2: "goto", 3: "nop", 6: "blackhole", 7: "unreachable", 8: "prohibit"}
 
-// auditPolicyRules looks at the policy rules of the namespace: a packet may meet any.
+// auditPolicyRules audits all policy rules of the namespace, because a packet may meet any of them.
 func (r *reader) auditPolicyRules() error {
 	rules, err := nlmsg.Dump(func() ([][]byte, error) {
 		req := nl.NewNetlinkRequest(unix.RTM_GETRULE, unix.NLM_F_DUMP)
@@ -64,8 +64,8 @@ func (r *reader) auditPolicyRules() error {
 	return nil
 }
 
-// perPacketSelector says by what a policy rule goes that packets of one flow need not have
-// in common; "": nothing.
+// perPacketSelector names a selector of a policy rule that may differ between packets of one flow;
+// "" means none.
 func perPacketSelector(message []byte) (by string, number uint32, err error) {
 	if len(message) < sizeofRule {
 		return "", 0, fmt.Errorf("message of %d bytes is too short", len(message))

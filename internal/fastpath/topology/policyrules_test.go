@@ -10,8 +10,7 @@ import (
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 )
 
-// Routes and policy rules that tell packets of one flow apart are found, in whatever
-// table they are.
+// Routes and policy rules that treat packets of one flow differently are found, in any table.
 func TestFickleRoutes(t *testing.T) {
 	for _, c := range []struct{ name, more, fickle string }{
 		{"none", "", ""},
@@ -39,7 +38,7 @@ func TestFickleRoutes(t *testing.T) {
 	}
 }
 
-// What a policy rule may go by that this kernel's tools cannot say is found, too.
+// Selectors that the installed ip command cannot write are found, too.
 func TestFickleSelectors(t *testing.T) {
 	for _, c := range []struct {
 		tos   byte
@@ -67,7 +66,7 @@ func TestFickleSelectors(t *testing.T) {
 	}
 }
 
-// An action or a flag of a policy rule that is not known is refused with its number.
+// An unknown action or flag of a policy rule is refused by number.
 func TestUnprovenRuleActions(t *testing.T) {
 	for _, c := range []struct {
 		action byte

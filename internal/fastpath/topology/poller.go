@@ -13,13 +13,12 @@ import (
 	"strings"
 )
 
-// polledSysctls are those of a namespace that decide what becomes of packets, and of
-// whose changes the kernel tells nobody.
+// polledSysctls are the sysctls of a namespace that affect packets and whose changes send no
+// notification.
 var polledSysctls = []string{"bridge/bridge-nf-call-iptables", "bridge/bridge-nf-filter-vlan-tagged", "ipv4/ip_default_ttl", "ipv4/ip_forward_use_pmtu"}
 
-// Poller is what of a namespace changes and the kernel tells nobody. It is for those who
-// look all the time: files and sockets stay open, because to open one takes several
-// times as long as to ask it.
+// Poller polls state of a namespace whose changes send no notification. It polls often, so it keeps
+// its files and sockets open: opening one costs several times as much as reading it.
 type Poller struct {
 	Hooks   *audit.HookPoller
 	sysctls []procFile
@@ -27,7 +26,7 @@ type Poller struct {
 	querier *rtnlQuerier
 }
 
-// OpenPoller opens that of the calling thread's namespace.
+// OpenPoller opens a poller of the calling thread's namespace.
 func OpenPoller() (*Poller, error) {
 	s := &Poller{legacy: procFile{path: nft.LegacyTablesFile}}
 	for _, name := range polledSysctls {
@@ -48,7 +47,7 @@ func (s *Poller) dial() (err error) {
 	return err
 }
 
-// Close ends it.
+// Close closes the poller's files and sockets.
 func (s *Poller) Close() {
 	for i := range s.sysctls {
 		s.sysctls[i].close()
@@ -62,8 +61,7 @@ func (s *Poller) Close() {
 	}
 }
 
-// Sysctls reads those that decide what becomes of packets; one that there is not is
-// empty.
+// Sysctls reads the sysctls that affect packets. A sysctl that does not exist is empty.
 func (s *Poller) Sysctls() []string {
 	values := make([]string, len(s.sysctls))
 	for i := range s.sysctls {
@@ -72,7 +70,7 @@ func (s *Poller) Sysctls() []string {
 	return values
 }
 
-// LegacyTables lists the tables of legacy iptables for IPv4 that there are, by name.
+// LegacyTables lists the loaded tables of legacy iptables for IPv4, by name.
 func (s *Poller) LegacyTables() ([]string, error) {
 	names, err := s.legacy.read()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -81,19 +79,19 @@ func (s *Poller) LegacyTables() ([]string, error) {
 	return strings.Fields(names), nil
 }
 
-// MTUsChanged tells whether packets to some pods and peers may be of another size than
-// [Read] had found, or pods have an XDP program now: what a route learns of the
-// network beyond it is no news, nor is what a pod does to its own device.
+// MTUsChanged reports whether the MTU to a pod or a peer differs from what [Read] found, or a pod
+// has an XDP program now. No notification is sent when a route learns a path MTU or a pod changes
+// its own device.
 func (s *Poller) MTUsChanged(pods []LocalPod, peers []NextHop) bool {
 	return slices.ContainsFunc(pods, func(p LocalPod) bool {
 		if p.PodEnd == (PodEnd{}) {
 			return false
 		}
 		mtu, xdp, err := s.querier.device(p.PodEnd.NSID, p.PodEnd.Index)
-		return err == nil && (mtu != p.PodEnd.MTU || xdp != p.PodEnd.HasXDP) // of one that has gone there is news to come
+		return err == nil && (mtu != p.PodEnd.MTU || xdp != p.PodEnd.HasXDP) // a removed device sends a notification
 	}) || slices.ContainsFunc(peers, func(p NextHop) bool {
 		if p.Encap == nil {
-			return false // what the network beyond can take is the pods' own business
+			return false // the pods themselves handle the path MTU beyond the peer
 		}
 		from, _ := netip.AddrFromSlice(p.Encap.BoundAddr.To4())
 		mtu, err := s.querier.routeMTU(p.Encap.Remote, from, p.Encap.LowerDevice)
@@ -101,12 +99,12 @@ func (s *Poller) MTUsChanged(pods []LocalPod, peers []NextHop) bool {
 	})
 }
 
-// procFile is a file of the kernel's that is read again and again. It is opened when it
-// is read first, and again if what it was of has gone: a module comes and goes.
+// procFile is a file in /proc that is read repeatedly. It is opened on first use, and again if what
+// it describes was gone, as when a module is reloaded.
 type procFile struct {
 	path string
 	file *os.File
-	text [256]byte // as it was read last: of what is looked at all the time, nothing is longer
+	text [256]byte // the last content; no polled file is longer
 }
 
 func (f *procFile) read() (text string, err error) {

@@ -23,7 +23,7 @@ func TestLegacyBridgeTables(t *testing.T) {
 	}
 }
 
-// Settings that change without a word are seen to change.
+// Changes of settings that send no notification are detected.
 func TestSilentSettings(t *testing.T) {
 	n := testenv.Netns(t)
 	testenv.InNetns(t, n.Path(), func() error {

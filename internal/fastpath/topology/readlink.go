@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sockets are those that requests to the kernel go by; nil: by one of their own, each.
+// sockets are the netlink sockets for requests; nil opens one for each request.
 type sockets map[int]*nl.SocketHandle
 
-// readLink gives what the kernel tells of a device of the calling thread's namespace,
-// by its index; attributes say what is to be told, or of which namespace else.
+// readLink returns the kernel's message about a device of the calling thread's namespace, by
+// ifindex. The attributes select what is returned, or the namespace to ask about instead.
 func readLink(by sockets, index int, how ...*nl.RtAttr) (message []byte, err error) {
 	req := nl.NewNetlinkRequest(unix.RTM_GETLINK, 0)
 	req.Sockets = by

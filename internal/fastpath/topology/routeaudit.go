@@ -12,17 +12,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// routeMessage is what of a route decides whether packets of one flow go alike.
+// routeMessage is what decides whether a route treats all packets of a flow alike.
 type routeMessage struct {
 	to      netip.Prefix
 	table   uint32
-	reason  string // they may not; "": they do
-	devices []int  // that it leads to
-	object  uint32 // next hop object that it goes by; 0: none
+	reason  string // why it may not; "" means that it does
+	devices []int  // ifindexes that it leads to
+	object  uint32 // id of its next hop object; 0 means none
 }
 
 const (
-	rtDestinationBits = 1 // where in struct rtmsg these are
+	rtDestinationBits = 1 // offsets in struct rtmsg
 	rtSourceBits      = 2
 	rtTable           = 4
 	rtType            = 7
@@ -33,7 +33,7 @@ const (
 	nexthopMember = 8 // struct nexthop_grp
 )
 
-// Names of what routes and next hops are refused for.
+// Reasons to refuse routes and next hops.
 var (
 	routeReasons   = map[uint16]string{unix.RTA_MULTIPATH: "several next hops", unix.RTA_ENCAP: "an encapsulation", unix.RTA_ENCAP_TYPE: "an encapsulation", unix.RTA_VIA: "a next hop of another family"}
 	nexthopReasons = map[uint16]string{unix.NHA_GROUP: "several next hops", unix.NHA_ENCAP: "an encapsulation", unix.NHA_ENCAP_TYPE: "an encapsulation"}
@@ -74,7 +74,8 @@ func readRouteMessage(message []byte) (m routeMessage, err error) {
 	return m, nil
 }
 
-// devicesOfHops are those of several next hops: each begins with a struct rtnexthop.
+// devicesOfHops returns the devices of a multipath route: each next hop begins with a struct
+// rtnexthop.
 func devicesOfHops(list []byte) (devices []int) {
 	for len(list) >= unix.SizeofRtNexthop {
 		size := int(binary.NativeEndian.Uint16(list))
@@ -87,7 +88,7 @@ func devicesOfHops(list []byte) (devices []int) {
 	return devices
 }
 
-// nexthopMessage is what of a next hop object decides that.
+// nexthopMessage is the same for a next hop object.
 type nexthopMessage struct {
 	id, device uint32
 	members    []uint32
@@ -113,8 +114,8 @@ func readNexthop(message []byte) (m nexthopMessage, err error) {
 	return m, nil
 }
 
-// auditRoutes finds the devices by which routes lead that may send the next packet of a
-// flow otherwise than those before, or do more to it.
+// auditRoutes finds the devices whose routes may send the next packet of a flow elsewhere, or do
+// more to it.
 func (r *reader) auditRoutes() error {
 	r.uncertainDevices = map[int]string{}
 	var nexthops map[uint32]nexthopMessage
@@ -140,11 +141,11 @@ func (r *reader) auditRoutes() error {
 	return nil
 }
 
-// applyNexthop judges a route by the object that it goes by, too.
+// applyNexthop applies the audit of a next hop object to a route that uses it.
 func (m *routeMessage) applyNexthop(nexthops map[uint32]nexthopMessage) {
 	object, ok := nexthops[m.object]
 	if !ok {
-		return // it has gone since, and of that there is news to come
+		return // the object is gone; a notification of that follows
 	}
 	m.reason = cmp.Or(object.reason, m.reason)
 	for _, id := range append(object.members, object.id) {
@@ -155,7 +156,7 @@ func (m *routeMessage) applyNexthop(nexthops map[uint32]nexthopMessage) {
 	}
 }
 
-// markUncertain refuses the devices that a route leads to; where none is known, everything.
+// markUncertain refuses the devices that a route leads to, or all devices if it names none.
 func (r *reader) markUncertain(m routeMessage) {
 	if m.reason == "" {
 		return
@@ -185,15 +186,14 @@ func readNexthops() (map[uint32]nexthopMessage, error) {
 	return all, nil
 }
 
-// nexthopRequest is a struct nhmsg that asks for all.
+// nexthopRequest is a struct nhmsg that requests all next hops.
 type nexthopRequest struct{}
 
 func (*nexthopRequest) Len() int { return nexthopSize }
 
 func (*nexthopRequest) Serialize() []byte { return make([]byte, nexthopSize) }
 
-// dumpFamily lists what a message asks for; where a kernel has no such things, there are
-// none.
+// dumpFamily dumps what a message requests. A kernel without this kind of object returns none.
 func dumpFamily(message int, answer uint16, data nl.NetlinkRequestData) ([][]byte, error) {
 	found, err := nlmsg.Dump(func() ([][]byte, error) {
 		req := nl.NewNetlinkRequest(message, unix.NLM_F_DUMP)

@@ -13,7 +13,7 @@ import (
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 )
 
-// nativeAttr is a number as the kernel's route messages have them.
+// nativeAttr is an attribute with a number in native byte order.
 func nativeAttr(kind int, value uint32) *nl.RtAttr { return nl.NewRtAttr(kind, nl.Uint32Attr(value)) }
 
 func message(header []byte, attrs ...*nl.RtAttr) []byte {
@@ -24,8 +24,8 @@ func message(header []byte, attrs ...*nl.RtAttr) []byte {
 	return m
 }
 
-// What a route or a next hop has of which nobody knows that it treats all packets of a
-// flow alike is refused by its name.
+// An attribute of a route or next hop that is not proven to treat all packets of a flow alike is
+// refused by name.
 func TestUnprovenRoutes(t *testing.T) {
 	route := make([]byte, unix.SizeofRtMsg)
 	route[0], route[7] = unix.AF_INET, unix.RTN_UNICAST
@@ -75,8 +75,8 @@ func TestUnprovenRoutes(t *testing.T) {
 	}
 }
 
-// So it is with neighbours and forwarding entries; and what matters of these is among
-// what they are compared by.
+// The same holds for neighbours and forwarding entries. Their relevant attributes are part of the
+// fingerprint.
 func TestUnprovenNeighbours(t *testing.T) {
 	entry := func(family byte, attrs ...*nl.RtAttr) []byte {
 		head := make([]byte, 12)
@@ -111,7 +111,7 @@ func TestUnprovenNeighbours(t *testing.T) {
 	}
 }
 
-// So it is with a tunnel's device.
+// The same holds for tunnel devices.
 func TestUnprovenTunnels(t *testing.T) {
 	flag := func(number int, value byte) *nl.RtAttr { return nl.NewRtAttr(number, []byte{value}) }
 	for want, attr := range map[string]*nl.RtAttr{
@@ -127,8 +127,7 @@ func TestUnprovenTunnels(t *testing.T) {
 	}
 }
 
-// What routes and entries have that is not proven leaves out who they lead to, and no
-// others.
+// An unproven route or entry excludes the next hops that it leads to, and no others.
 func TestUnprovenWays(t *testing.T) {
 	for _, c := range []struct {
 		name, more  string

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readRoutes reads the routes of all tables: which of them a packet meets is up to
-// policy rules, and what those go by.
+// readRoutes reads the routes of all tables. Policy rules select the table, and can do so by
+// anything.
 func (r *reader) readRoutes() (err error) {
 	all := &netlink.Route{Table: unix.RT_TABLE_UNSPEC}
 	r.allRoutes, err = nlmsg.Dump(func() ([]netlink.Route, error) {
@@ -32,8 +32,8 @@ func (r *reader) readRoutes() (err error) {
 	return r.auditPolicyRules()
 }
 
-// leastRouteMTU is that of the routes by a device, and by a next hop if one is given,
-// that has the smallest, of whatever table; at most that of the device.
+// leastRouteMTU returns the smallest MTU of all routes over a device, in any table, but at most the
+// device's own MTU. If a next hop is given, only its routes count.
 func (r *reader) leastRouteMTU(device int, hop net.IP, least int) int {
 	for _, route := range r.allRoutes {
 		if route.MTU > 0 && mayUse(route, device, hop) {
@@ -43,8 +43,8 @@ func (r *reader) leastRouteMTU(device int, hop net.IP, least int) int {
 	return least
 }
 
-// mayUse tells whether packets may take a route by a device, and by a next hop if one
-// is given. One that says nothing of either goes by an object, which may be anything.
+// mayUse reports whether a route can lead over a device, and over a next hop if one is given. A
+// route without either uses a next hop object, which may be anything.
 func mayUse(route netlink.Route, device int, hop net.IP) bool {
 	by := func(index int, gateway net.IP) bool {
 		return index == device && (hop == nil || gateway == nil || hop.Equal(gateway))

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// What is larger than any route to the peers takes is left to the network, whatever
-// table the route is in, and however it names its next hop.
+// Packets that exceed the MTU of any route to the peers are left to the kernel, whatever table the
+// route is in and however it names its next hop.
 func TestRoutesMTU(t *testing.T) {
 	for _, c := range []struct {
 		name, more string
@@ -28,7 +28,7 @@ func TestRoutesMTU(t *testing.T) {
 	}
 }
 
-// So it is with routes to a pod.
+// The same holds for routes to a pod.
 func TestRoutesMTUOfPod(t *testing.T) {
 	m, _ := machineAndPod(t, strings.ReplaceAll(overlay, "OPTIONS", "")+"ip rule add to 10.0.1.2 lookup 100; ip route add 10.0.1.2 dev br0 mtu 1100 table 100")
 	if ways := topologyOf(t, m); len(ways.Pods) != 1 || ways.Pods[0].MTU != 1100 {

@@ -12,13 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rtnlFilter judges what the kernel tells of devices, addresses, neighbours and
-// routes. Much is told again that has not changed: when a timer of a bridge ends, a
-// neighbour is confirmed, or an address gets a new lease. So it keeps what was told
-// last, by the names of things.
+// rtnlFilter decides which rtnetlink messages about devices, addresses, neighbours and routes are
+// changes. The kernel repeats many messages without a change: when a bridge timer expires, a
+// neighbour is confirmed, or an address lease is renewed. So the filter keeps the last state of
+// each object.
 type rtnlFilter struct {
 	neighbours map[string]string
-	devices    map[string]string // what rules and bridges go by
+	devices    map[string]string // attributes that rules and bridges match
 	addresses  map[string]string
 }
 
@@ -26,7 +26,7 @@ func newRtnlFilter() *rtnlFilter {
 	return &rtnlFilter{map[string]string{}, map[string]string{}, map[string]string{}}
 }
 
-// resync begins anew with what there is. What cannot be read is not known.
+// resync reloads the state from the kernel. Objects that cannot be read count as unknown.
 func (n *rtnlFilter) resync() {
 	clear(n.neighbours)
 	clear(n.devices)
@@ -38,7 +38,7 @@ func (n *rtnlFilter) resync() {
 		}
 	}
 	for _, family := range []int{unix.AF_UNSPEC, familyBridge} {
-		// Of VLANs, a bridge tells as it does in its news.
+		// Requests VLANs of a bridge in the same form as in notifications.
 		vlans := nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(bridgeVLANs))
 		for _, m := range dumpRoute(unix.RTM_GETLINK, nl.NewIfInfomsg(family), vlans) {
 			if d, ok := readDevice(m); ok {
@@ -55,7 +55,7 @@ func (n *rtnlFilter) resync() {
 
 const bridgeVLANs = 1 << 2 // RTEXT_FILTER_BRVLAN_COMPRESSED
 
-// dumpRoute lists what a message asks for; what cannot be read is left out.
+// dumpRoute dumps what a message requests, and skips what it cannot parse.
 func dumpRoute(message int, data ...nl.NetlinkRequestData) [][]byte {
 	found, _ := nlmsg.Dump(func() ([][]byte, error) {
 		req := nl.NewNetlinkRequest(message, unix.NLM_F_DUMP)
@@ -90,9 +90,9 @@ func (n *rtnlFilter) changes(m netlink.Message) Changes {
 	return 0
 }
 
-// neighbourKey names a neighbour or forwarding entry. A MAC is behind one port of a bridge at
-// a time, or one place of a tunnel, and there is no word of the place before; but what
-// goes to all goes to many.
+// neighbourKey identifies a neighbour or forwarding entry. A MAC is behind one bridge port or one
+// tunnel destination at a time, and no notification names the previous one. The all-zeros MAC is
+// the exception: it has many destinations.
 func neighbourKey(e *neighbourEntry) string {
 	switch {
 	case e.Family == familyBridge && e.MasterIndex != 0:
@@ -105,8 +105,8 @@ func neighbourKey(e *neighbourEntry) string {
 	return fmt.Sprint(e.Family, e.LinkIndex, e.IP)
 }
 
-// neighbourFingerprint gives what matters of one; of a neighbour that the kernel does not send to,
-// nothing does.
+// neighbourFingerprint returns the fingerprint of an entry. It is empty for a neighbour that the
+// kernel does not send to.
 func neighbourFingerprint(e *neighbourEntry) string {
 	switch {
 	case e.Family == familyBridge:
@@ -117,8 +117,8 @@ func neighbourFingerprint(e *neighbourEntry) string {
 	return ""
 }
 
-// dedup notes what is told of a thing, or that it is gone, and gives what was told of it
-// before; again: that is the same.
+// dedup stores the latest fingerprint of an object, or its removal, and returns the previous one.
+// again means that nothing changed.
 func dedup(all map[string]string, name, is string, gone bool) (was string, again bool) {
 	was, known := all[name]
 	if gone {
@@ -129,9 +129,9 @@ func dedup(all map[string]string, name, is string, gone bool) (was string, again
 	return was, known && was == is
 }
 
-// neighbourEvent judges news of one. Where an IPv4 neighbour that packets may have gone to
-// is another one now, or gone, they go elsewhere or nowhere from now on, though no
-// route has changed. One that is new takes nothing from what went another way.
+// neighbourEvent classifies a message about a neighbour. If an IPv4 neighbour in use changes or
+// disappears, its packets go elsewhere or nowhere, though no route changed. A new neighbour affects
+// no existing flow.
 func (n *rtnlFilter) neighbourEvent(m netlink.Message) Event {
 	e, err := readNeighbour(m.Data)
 	if err != nil {
@@ -147,9 +147,9 @@ func (n *rtnlFilter) neighbourEvent(m netlink.Message) Event {
 	return Event{Changes: TopologyChanged}
 }
 
-// deviceChanges judges news of one. What a bridge or its port lets pass is among their
-// settings, and rules know devices by their names, groups and masters. Any other that
-// is new takes nothing from what went another way.
+// deviceChanges classifies a message about a device. Attributes of a bridge or its ports decide
+// what they forward; rules match devices by name, group and master. Any other new device affects no
+// existing flow.
 func (n *rtnlFilter) deviceChanges(m netlink.Message) Changes {
 	d, ok := readDevice(m.Data)
 	if !ok {
@@ -168,15 +168,14 @@ func (n *rtnlFilter) deviceChanges(m netlink.Message) Changes {
 	return 0
 }
 
-// deviceFingerprint is what was told of a device.
+// deviceFingerprint is the fingerprint of a device.
 type deviceFingerprint struct {
-	key         string // not that of the device: what else is told of it has another
+	key         string // bridge ports have a key of their own
 	fingerprint string
-	bridged     bool // it is a bridge, or a port of one
+	bridged     bool // is a bridge or a bridge port
 }
 
-// What is told of a bridge and of a port, and passes by itself: times until something
-// ends, and how much was learned.
+// Volatile attributes of a bridge and of a port: timers, and counts of learned entries.
 var (
 	volatileBridgeAttrs = map[uint16]bool{unix.IFLA_BR_HELLO_TIMER: true, unix.IFLA_BR_TCN_TIMER: true,
 		unix.IFLA_BR_TOPOLOGY_CHANGE_TIMER: true, unix.IFLA_BR_GC_TIMER: true, unix.IFLA_BR_FDB_N_LEARNED: true}
@@ -184,13 +183,13 @@ var (
 		unix.IFLA_BRPORT_HOLD_TIMER: true, unix.IFLA_BRPORT_MCAST_EHT_HOSTS_CNT: true, unix.IFLA_BRPORT_MCAST_N_GROUPS: true}
 )
 
-// separateAttrs is looked at by itself, and what the flags of a device say, too.
+// separateAttrs are compared separately, and so are the device flags.
 var separateAttrs = map[uint16]bool{unix.IFLA_PROTINFO: true, unix.IFLA_OPERSTATE: true}
 
-// listenerFlags are flags of a device on which somebody listens: packets go as before.
+// listenerFlags are device flags that a packet capture sets; packets are not affected.
 const listenerFlags = unix.IFF_PROMISC | unix.IFF_ALLMULTI
 
-// readDevice reads a message of a device, or of a port as its bridge tells of it.
+// readDevice parses a message about a device, or about a bridge port.
 func readDevice(message []byte) (d deviceFingerprint, ok bool) {
 	if len(message) < unix.SizeofIfInfomsg {
 		return d, false
@@ -225,8 +224,8 @@ func readDevice(message []byte) (d deviceFingerprint, ok bool) {
 	return d, true
 }
 
-// stableNestedAttrs gives what is within an attribute, but for what passes. What cannot be read
-// is as it is.
+// stableNestedAttrs returns a nested attribute without its volatile members. It returns the bytes
+// unchanged if they cannot be parsed.
 func stableNestedAttrs(value []byte, passes map[uint16]bool) string {
 	attrs, err := nl.ParseRouteAttr(value)
 	if err != nil {
@@ -245,7 +244,7 @@ func stableAttrs(attrs nlmsg.Attrs, passes map[uint16]bool) string {
 	return is.String()
 }
 
-// addressChanges judges news of one: how long it is lent for is no change.
+// addressChanges classifies a message about an address. A new lease time is no change.
 func (n *rtnlFilter) addressChanges(m netlink.Message) Changes {
 	name, is, ok := readAddress(m.Data)
 	if !ok {
@@ -257,7 +256,7 @@ func (n *rtnlFilter) addressChanges(m netlink.Message) Changes {
 	return RulesChanged | TopologyChanged
 }
 
-// volatileAddressAttrs are the times of its lease.
+// volatileAddressAttrs are the lease times of an address.
 var volatileAddressAttrs = map[uint16]bool{unix.IFA_CACHEINFO: true}
 
 func readAddress(message []byte) (name, is string, ok bool) {

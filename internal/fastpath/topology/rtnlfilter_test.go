@@ -9,8 +9,8 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-// What is said again is no change of rules, and what has changed is, also right after
-// that.
+// Repeated notifications are not reported as changes; real changes are, also right after a
+// repetition.
 func TestWatchOfWhatIsSaidAgain(t *testing.T) {
 	n := testenv.Netns(t)
 	testenv.Must(t, n.AddBridge("br0", nil, 1500))
@@ -39,7 +39,7 @@ func TestWatchOfWhatIsSaidAgain(t *testing.T) {
 		{"ip neigh replace 192.0.2.2 lladdr 02:00:00:00:00:01 dev a0 nud reachable", "ip neigh del 192.0.2.2 dev a0", forget},
 	} {
 		quiet(news)
-		// So many times that none of it can be taken for the last two.
+		// Repeat five times, so that a report of a repetition exceeds the two expected changes.
 		testenv.Shell(t, n.Path(), "for i in 1 2 3 4 5; do "+c.again+"; done; ip rule add pref 100 lookup main; ip rule del pref 100")
 		if got := ofRules(t, news, 2); got != 2 {
 			t.Errorf("%s: %d changes of rules were told, of another 2", c.again, got)
@@ -50,8 +50,8 @@ func TestWatchOfWhatIsSaidAgain(t *testing.T) {
 	}
 }
 
-// A MAC that comes back to a port where it was before is told of, and so is each other
-// change of a forwarding entry.
+// A MAC that moves back to a previous port is reported, and so is every other change of a
+// forwarding entry.
 func TestWatchOfMoves(t *testing.T) {
 	n := testenv.Netns(t)
 	testenv.Must(t, n.AddBridge("br0", nil, 1500))
@@ -82,7 +82,7 @@ func TestWatchOfMoves(t *testing.T) {
 	}
 }
 
-// ofRules waits for so many changes of rules, and until there are no more.
+// ofRules waits for at least so many rule changes, and then until no more arrive.
 func ofRules(t *testing.T, news <-chan topology.Changes, least int) (got int) {
 	t.Helper()
 	end := time.After(eventTimeout)

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rtnlQuerier asks the kernel about single devices and routes, again and again: by one socket
-// and in memory of its own. The library takes 64 KB for each answer.
+// rtnlQuerier queries single devices and routes repeatedly, over one socket and with its own
+// buffers. The netlink library allocates 64 KB for each reply.
 type rtnlQuerier struct {
 	fd      int
 	seq     uint32
@@ -29,8 +29,8 @@ func openRtnlQuerier() (*rtnlQuerier, error) {
 
 func (p *rtnlQuerier) close() { unix.Close(p.fd) }
 
-// device gives the MTU of a device in the namespace that has a number here, and tells
-// whether it has an XDP program.
+// device returns the MTU of a device in another namespace, by nsid, and whether it has an XDP
+// program.
 func (p *rtnlQuerier) device(space, index int) (mtu int, xdp bool, err error) {
 	const withoutCounters = 1 << 3 // RTEXT_FILTER_SKIP_STATS
 	p.startRequest(unix.RTM_GETLINK, nl.NewIfInfomsg(unix.AF_UNSPEC).Serialize())
@@ -56,8 +56,8 @@ func (p *rtnlQuerier) device(space, index int) (mtu int, xdp bool, err error) {
 	return mtu, xdp, nil
 }
 
-// routeMTU gives the MTU that the route to an address has, or has learned; 0: none. The
-// source may be no address, and the device 0.
+// routeMTU returns the MTU of the route to an address, configured or learned; 0 means none. The
+// source may be the zero address, and the device 0.
 func (p *rtnlQuerier) routeMTU(to, from netip.Addr, device int) (mtu int, err error) {
 	m := nl.RtMsg{}
 	m.Family, m.Dst_len = unix.AF_INET, 32
@@ -89,10 +89,10 @@ func (p *rtnlQuerier) routeMTU(to, from netip.Addr, device int) (mtu int, err er
 	return mtu, nil
 }
 
-// startRequest begins a question, which add adds attributes of 32 bits to.
+// startRequest begins a request; add appends attributes of 32 bits.
 func (p *rtnlQuerier) startRequest(kind uint16, header []byte) {
 	p.seq++
-	q := binary.NativeEndian.AppendUint32(p.request[:0], 0) // the length is not known yet
+	q := binary.NativeEndian.AppendUint32(p.request[:0], 0) // the length is filled in later
 	q = binary.NativeEndian.AppendUint16(q, kind)
 	q = binary.NativeEndian.AppendUint16(q, unix.NLM_F_REQUEST)
 	q = binary.NativeEndian.AppendUint32(q, p.seq)
@@ -106,8 +106,8 @@ func (p *rtnlQuerier) addUint32(kind uint16, value uint32) {
 	p.request = binary.NativeEndian.AppendUint32(p.request, value)
 }
 
-// roundTrip sends the question, and gives the attributes of the answer, behind its headers.
-// They hold until the next question.
+// roundTrip sends the request and returns the attributes of the reply, without its headers. They
+// are valid until the next request.
 func (p *rtnlQuerier) roundTrip(header int) (attrs []byte, err error) {
 	binary.NativeEndian.PutUint32(p.request, uint32(len(p.request)))
 	if err := unix.Sendto(p.fd, p.request, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
@@ -120,7 +120,7 @@ func (p *rtnlQuerier) roundTrip(header int) (attrs []byte, err error) {
 		}
 		m := p.reply[:n]
 		if n < unix.SizeofNlMsghdr || binary.NativeEndian.Uint32(m[8:]) != p.seq {
-			continue // to an earlier question
+			continue // a reply to an earlier request
 		}
 		kind, body := binary.NativeEndian.Uint16(m[4:]), m[unix.SizeofNlMsghdr:]
 		switch {

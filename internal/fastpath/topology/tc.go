@@ -16,21 +16,20 @@ import (
 	"github.com/venturi-net/venturi/internal/nlmsg"
 )
 
-// TCState is what traffic control does to the packets of a device.
+// TCState is what traffic control does to a device's packets.
 type TCState struct {
 	Name           string
-	Qdisc          string          // kind of the queueing discipline, if it does more than let packets wait: "htb"
-	ForeignFilters audit.Direction // where packets meet filters of ingress or clsact that are no fast path's
-	IngressQdisc   bool            // its filters are those of ingress, which leaves no place for clsact
-	Netkit         bool            // it is one of a netkit pair, which runs programs of its own
-	// Of the wire, and of what it stands on: what may go by the marks of packets that
-	// are sent, and what is not proven to go by nothing that those which are carried
-	// lack; empty: nothing.
+	Qdisc          string          // kind of the qdisc, if it does more than queue packets: "htb"
+	ForeignFilters audit.Direction // directions with ingress or clsact filters of others
+	IngressQdisc   bool            // has an ingress qdisc, so clsact cannot be added
+	Netkit         bool            // is a device of a netkit pair, which runs programs of its own
+	// Of the wire and its lower devices: what may read the marks of sent packets, and what may read
+	// anything else that packets of the fast path lack. Empty means nothing.
 	MarkReader, UnknownReader string
 }
 
-// plainQdiscs are the queueing disciplines that do nothing to packets while the device
-// takes them, and a device that is no hardware always does.
+// plainQdiscs do nothing to packets as long as the device accepts them, and a virtual device always
+// does.
 var plainQdiscs = map[string]bool{"noqueue": true, "pfifo_fast": true, "pfifo": true, "bfifo": true, "mq": true}
 
 // Parents of the filters of clsact and ingress: TC_H_CLSACT, and TC_H_MIN_INGRESS and
@@ -41,7 +40,7 @@ const (
 	parentEgress  = 0xfffffff3
 )
 
-// tcStates reads what traffic control does at devices.
+// tcStates reads the traffic control state of devices.
 func (r *reader) tcStates(devices, wires map[int]bool) (map[int]TCState, error) {
 	queues, err := nlmsg.Dump(func() ([]netlink.Qdisc, error) { return r.h.QdiscList(nil) })
 	if err != nil {
@@ -59,7 +58,7 @@ func (r *reader) tcStates(devices, wires map[int]bool) (map[int]TCState, error) 
 		switch {
 		case !ok || plainQdiscs[q.Type()]:
 			continue
-		case a.Parent == parentClsact: // "ingress" stands there, too
+		case a.Parent == parentClsact: // the ingress qdisc has this parent, too
 			way.IngressQdisc = q.Type() == "ingress"
 			if way.ForeignFilters, err = foreignDirections(a.LinkIndex); err != nil {
 				return nil, err
@@ -82,8 +81,8 @@ func (r *reader) tcStates(devices, wires map[int]bool) (map[int]TCState, error) 
 	return ways, nil
 }
 
-// packetReaders finds what of a wire, and of the devices that it stands on, looks at more of a
-// packet that is sent than what is in it.
+// packetReaders finds what reads more of a sent packet than its contents, on a wire and its lower
+// devices.
 func (r *reader) packetReaders(wire string, queues []netlink.Qdisc) (byMarks, unproven string, err error) {
 	var links []netlink.Link
 	for _, l := range r.byIndex {
@@ -127,7 +126,7 @@ func (r *reader) packetReaders(wire string, queues []netlink.Qdisc) (byMarks, un
 	return byMarks, unproven, nil
 }
 
-// filterKinds gives the kinds of filters at a place of a device that are no fast path's.
+// filterKinds returns the kinds of foreign filters at a parent of a device.
 func filterKinds(device int, parent uint32) (kinds []filterKind, err error) {
 	found, err := dumpFilters(device, parent)
 	for _, answer := range found {
@@ -139,13 +138,13 @@ func filterKinds(device int, parent uint32) (kinds []filterKind, err error) {
 	return kinds, err
 }
 
-// filterKind is the kind of a filter, and an action of it that is not proven; "": none.
+// filterKind is the kind of a filter, and an unproven action of it; "" means none.
 type filterKind struct{ kind, action string }
 
-// actionAttrs are the attributes that hold the actions of the kinds of filters.
+// actionAttrs are the attributes that hold the actions, by filter kind.
 var actionAttrs = map[string]uint16{"u32": 7, "flower": 3, "matchall": 2, "fw": 4, "bpf": 1}
 
-// readFilter reads a filter, or the head of some.
+// readFilter parses a filter, or the head of a filter chain.
 func readFilter(answer []byte) filterKind {
 	const unreadable = "that cannot be read"
 	attrs, err := nl.ParseRouteAttrAsMap(answer[nl.SizeofTcMsg:])
@@ -169,7 +168,7 @@ func readFilter(answer []byte) filterKind {
 	return f
 }
 
-// actionKind reads the kind of an action.
+// actionKind returns the kind of an action.
 func actionKind(action []byte) (kind string) {
 	const actKind = 1 // TCA_ACT_KIND
 	nlmsg.EachAttr(action, func(number uint16, value []byte) {
@@ -180,8 +179,8 @@ func actionKind(action []byte) (kind string) {
 	return kind
 }
 
-// dumpFilters lists filters at a place of a device, and heads of such. If that has gone
-// since, there are none, and of that there is news to come.
+// dumpFilters lists filters and chain heads at a parent of a device. A device that is gone has
+// none; a notification of that follows.
 func dumpFilters(device int, parent uint32) ([][]byte, error) {
 	found, err := nlmsg.Dump(func() ([][]byte, error) {
 		req := nl.NewNetlinkRequest(unix.RTM_GETTFILTER, unix.NLM_F_DUMP)
@@ -197,11 +196,10 @@ func dumpFilters(device int, parent uint32) ([][]byte, error) {
 	return found, nil
 }
 
-// OwnFilterPrefix begins the names of tc filters that are the programs of a fast path.
+// OwnFilterPrefix is the name prefix of tc filters that the fast path attaches.
 const OwnFilterPrefix = "venturi "
 
-// foreignDirections tells on which sides a device with clsact or ingress has filters of
-// others.
+// foreignDirections returns the directions in which a device has foreign clsact or ingress filters.
 func foreignDirections(device int) (sides audit.Direction, err error) {
 	for parent, side := range map[uint32]audit.Direction{parentIngress: audit.Ingress, parentEgress: audit.Egress} {
 		found, err := dumpFilters(device, parent)
@@ -215,8 +213,8 @@ func foreignDirections(device int) (sides audit.Direction, err error) {
 	return sides, nil
 }
 
-// foreignFilter tells of an answer of the kernel, a filter or the head of some, whether
-// it is one of others. A head of programs judges nothing by itself.
+// foreignFilter reports whether a message describes a filter of others. The head of a chain of BPF
+// filters does not count, because it does nothing by itself.
 func foreignFilter(answer []byte) bool {
 	attrs, err := nl.ParseRouteAttrAsMap(answer[nl.SizeofTcMsg:])
 	if err != nil || nl.BytesToString(attrs[nl.TCA_KIND].Value) != "bpf" {

@@ -13,74 +13,72 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Topology is how the network of a namespace brings packets to its pods, and to other
-// machines, as far as the kernel's tables tell.
+// Topology describes how a namespace delivers packets to its pods and to other hosts, as read from
+// the kernel's tables.
 type Topology struct {
 	Pods     []LocalPod
 	NextHops []NextHop
-	TC       map[int]TCState // by index: those that packets of pods and peers pass
+	TC       map[int]TCState // by ifindex: devices on the way to pods and peers
 	Refusals []Refusal
-	// PodsWithXDP are the own ends of pods that are left out for the XDP programs there.
+	// PodsWithXDP are pods that are excluded because the pod's end has an XDP program.
 	PodsWithXDP []LocalPod
-	// PerPacket names a route or policy rule that goes by more than what all packets of
-	// an established flow share, so that the next one may go elsewhere; empty: there
-	// is none.
+	// PerPacket names a route or policy rule that may treat packets of an established flow
+	// differently, so that the next one may go elsewhere. Empty means none.
 	PerPacket string
-	// MissingFDB are neighbours that may be pods, and of which their bridge does not know
-	// where they are.
+	// MissingFDB are neighbours that may be pods but have no FDB entry on their bridge.
 	MissingFDB []BridgeNeighbour
 }
 
-// Refusal is a way that packets could take, and that is left out.
+// Refusal is a pod or next hop that is excluded, and why.
 type Refusal struct {
 	Device string `json:"device"`
 	Reason string `json:"why"`
 }
 
-// LocalPod leads to a pod of this machine.
+// LocalPod describes the way to a pod of this host.
 type LocalPod struct {
-	Device      int    // index of the machine's end of the pod's link
-	NeighDevice int    // index of the device whose neighbour the pod is: that, or the bridge whose port it is
-	MTU         int    // of the largest IP packet that reaches it whole, bytes
-	PodEnd      PodEnd // zero: it makes no difference, or is gone
+	Device      int    // ifindex of the host's end of the pod's link
+	NeighDevice int    // ifindex of the device with the pod's neighbour entry: Device, or its bridge
+	MTU         int    // largest IP packet that arrives unfragmented, bytes
+	PodEnd      PodEnd // zero if it is gone, or need not be checked
 	Addr        netip.Addr
 	MAC         net.HardwareAddr // of the pod
-	Gateway     net.HardwareAddr // that the pod sees packets come from
+	Gateway     net.HardwareAddr // source MAC of the packets that the pod receives
 }
 
-// NextHop leads to a next hop outside.
+// NextHop describes the way to a next hop outside of this host.
 type NextHop struct {
-	Device         int              // index of the device that the network sends by: a tunnel, or the wire
-	MAC            net.HardwareAddr // of the next hop, as that device addresses it
-	MTU            int              // of the largest IP packet that goes there whole, bytes
-	RouteMTU       int              // that the route to the tunnel's other end has, or has learned, bytes; 0: none
-	WireDevice     int              // index of the device on the wire
+	Device         int              // ifindex of the sending device: a tunnel, or the wire
+	MAC            net.HardwareAddr // of the next hop, on that device
+	MTU            int              // largest IP packet that arrives unfragmented, bytes
+	RouteMTU       int              // of the route to the tunnel's peer, configured or learned, bytes; 0: none
+	WireDevice     int              // ifindex of the device on the wire
 	SrcMAC, DstMAC net.HardwareAddr // on the wire
 	Addr           netip.Addr       // of the next hop on the wire
-	Encap          *Encap           // nil: there is none
+	Encap          *Encap           // nil: no tunnel
 }
 
-// Encap is what a tunnel puts around packets.
+// Encap is the encapsulation that a tunnel adds.
 type Encap struct {
 	Local, Remote netip.Addr
 	MAC           net.HardwareAddr // of the tunnel's device
 	VNI, Port     int
 	DSCP, TTL     int
 	DontFragment  bool
-	LowerDevice   int    // index of the device that it is bound to; 0: none
-	BoundAddr     net.IP // that it is bound to; nil: none
+	LowerDevice   int    // ifindex of the device that it is bound to; 0: none
+	BoundAddr     net.IP // local address that it is bound to; nil: none
 }
 
-// DeviceNames names the devices that [Read] looks at.
+// DeviceNames names the devices that [Read] examines.
 type DeviceNames struct {
 	Wire    string
-	Tunnels []string // vxlan devices; none: the wire itself leads to the peers
-	Pods    []string // the machine's ends of pods' links
+	Tunnels []string // vxlan devices; empty: peers are directly on the wire
+	Pods    []string // the host's ends of the pods' links
 }
 
-// Read reads the ways of the calling thread's namespace. A device that is not
-// there, and a pod or a peer of which too little is known, are left out. The error
-// wraps [ErrInterrupted] if that is all that is wrong.
+// Read reads the topology of the calling thread's namespace. It skips devices that do not exist,
+// and pods and peers that are not fully known. If interrupted dumps are the only problem, the error
+// wraps [ErrInterrupted].
 func Read(of DeviceNames) (Topology, error) {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -120,7 +118,7 @@ func Read(of DeviceNames) (Topology, error) {
 	return w, err
 }
 
-// reader holds the tables, read once.
+// reader holds the tables, which are read once.
 type reader struct {
 	h                *netlink.Handle
 	byIndex          map[int]netlink.Link
@@ -130,10 +128,10 @@ type reader struct {
 	mainRoutes       []netlink.Route // of the main table
 	allRoutes        []netlink.Route // of all tables
 	refused          []Refusal
-	withXDP          []LocalPod     // as of [Ways]
-	perPacket        string         // as of [Ways]
-	linkReasons      map[int]string // what is not proven of a device, by its index
-	uncertainDevices map[int]string // why packets by a device, of its index, may go otherwise than those before
+	withXDP          []LocalPod     // see [Topology]
+	perPacket        string         // see [Topology]
+	linkReasons      map[int]string // by ifindex: an unproven attribute of the device
+	uncertainDevices map[int]string // by ifindex: why the device's routes may treat packets of a flow differently
 }
 
 func (r *reader) refuse(l netlink.Link, why string) {
@@ -162,13 +160,12 @@ func (r *reader) read() error {
 
 const familyBridge = 7 // AF_BRIDGE
 
-// pod finds the one address that is behind a pod's link: of a port of a bridge,
-// what the bridge's neighbour is whose MAC lives there; of any other, what is
-// routed to it.
+// pod finds the single address behind a pod's link. For a bridge port, that is the bridge's
+// neighbour with a MAC behind this port; for any other device, the address that is routed to it.
 func (r *reader) pod(name string) (LocalPod, bool) {
 	l, ok := r.byName[name]
 	if !ok || l.Type() != "veth" && l.Type() != kindNetkit || l.Attrs().NetNsID < 0 || l.Attrs().Flags&net.FlagUp == 0 {
-		return LocalPod{}, false // its other end must be in another namespace
+		return LocalPod{}, false // the peer must be in another namespace
 	}
 	a := l.Attrs()
 	var own netlink.Link
@@ -227,10 +224,10 @@ func (r *reader) pod(name string) (LocalPod, bool) {
 
 const macLen = 6
 
-// isUsableState tells whether the kernel sends to a neighbour in such a state.
+// isUsableState reports whether the kernel sends to a neighbour in this state.
 func isUsableState(state int) bool { return state&(netlink.NUD_FAILED|netlink.NUD_INCOMPLETE) == 0 }
 
-// hasFDBEntry tells whether a bridge has a MAC behind a port.
+// hasFDBEntry reports whether a bridge has an FDB entry for a MAC behind a port.
 func (r *reader) hasFDBEntry(mac net.HardwareAddr, port int) bool {
 	for _, n := range r.fdb {
 		if n.LinkIndex == port && n.MasterIndex != 0 && n.HardwareAddr.String() == mac.String() {
@@ -240,8 +237,8 @@ func (r *reader) hasFDBEntry(mac net.HardwareAddr, port int) bool {
 	return false
 }
 
-// unknownFDBAttr says what a bridge has of a MAC behind a port of which it is not known what
-// it does; "": nothing.
+// unknownFDBAttr names an unproven attribute of the FDB entry of a MAC behind a port; "" means
+// none.
 func (r *reader) unknownFDBAttr(mac net.HardwareAddr, port int) (why string) {
 	for _, n := range r.fdb {
 		if n.LinkIndex == port && n.MasterIndex != 0 && bytes.Equal(n.HardwareAddr, mac) {
@@ -251,8 +248,7 @@ func (r *reader) unknownFDBAttr(mac net.HardwareAddr, port int) (why string) {
 	return why
 }
 
-// unsupportedBridgeReason says why packets of its ports must not be carried past a device; "": they
-// may.
+// unsupportedBridgeReason says why the fast path must not bypass a bridge; "" means that it may.
 func unsupportedBridgeReason(l netlink.Link) string {
 	b, ok := l.(*netlink.Bridge)
 	switch {
@@ -264,8 +260,8 @@ func unsupportedBridgeReason(l netlink.Link) string {
 	return ""
 }
 
-// hasHostRoute tells whether the most special route to an address leads to a device,
-// without a next hop.
+// hasHostRoute reports whether the most specific route to an address leads to a device, without a
+// gateway.
 func (r *reader) hasHostRoute(addr netip.Addr, device int) bool {
 	for _, route := range r.mainRoutes {
 		if route.LinkIndex == device && route.Gw == nil && nlmsg.ToPrefix(route.Dst) == netip.PrefixFrom(addr, addr.BitLen()) {
@@ -275,7 +271,7 @@ func (r *reader) hasHostRoute(addr netip.Addr, device int) bool {
 	return false
 }
 
-// wireNextHops gives the neighbours on a wire.
+// wireNextHops returns the neighbours on a wire.
 func (r *reader) wireNextHops(name string) (peers []NextHop) {
 	l, ok := r.byName[name]
 	if !ok || l.Attrs().Flags&net.FlagUp == 0 {
@@ -299,7 +295,7 @@ func (r *reader) wireNextHops(name string) (peers []NextHop) {
 	return peers
 }
 
-// tunnelNextHops gives what is behind a tunnel's device.
+// tunnelNextHops returns the next hops behind a tunnel device.
 func (r *reader) tunnelNextHops(name string) (peers []NextHop, err error) {
 	l, ok := r.byName[name]
 	tunnel, isTunnel := l.(*netlink.Vxlan)
@@ -352,6 +348,6 @@ func (r *reader) tunnelNextHops(name string) (peers []NextHop, err error) {
 }
 
 const (
-	zeroMAC       = "00:00:00:00:00:00" // of a forwarding entry: to all
+	zeroMAC       = "00:00:00:00:00:00" // in a forwarding entry: flood
 	vxlanOverhead = 50                  // IPv4, UDP, VXLAN and Ethernet
 )

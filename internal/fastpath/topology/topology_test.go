@@ -11,8 +11,7 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-// overlay is a machine that has a pod on a bridge, and a tunnel to another over a
-// wire.
+// overlay is a host with a pod on a bridge, and a tunnel to another host over a wire.
 const overlay = `
 ip link set w0 up
 ip addr add 192.0.2.1/24 dev w0
@@ -28,12 +27,12 @@ ip link set v0 up
 bridge fdb append 02:00:00:00:03:02 dev v0 dst 192.0.2.2
 `
 
-// The kernel's tables are read as its packets go.
+// Read describes the way that packets actually take.
 func TestReadWays(t *testing.T) {
 	const none = 0
 	for _, c := range []struct {
 		name, options, more string
-		pods, size          int // 0: there is no peer
+		pods, size          int // 0: no peer
 		df                  bool
 		refused             string
 	}{
@@ -69,7 +68,7 @@ func TestReadWays(t *testing.T) {
 	}
 }
 
-// machineAndPod makes a machine of a script, and the namespace of its pod.
+// machineAndPod makes a host from a script, and its pod's namespace.
 func machineAndPod(t *testing.T, script string) (m, pod string) {
 	t.Helper()
 	w, err := netcfg.Owned(testenv.Claim(t))
@@ -105,7 +104,7 @@ func refusals(w topology.Topology) string {
 	return strings.Join(all, "; ")
 }
 
-// hasOption runs a script in a namespace, and tells whether this kernel knows what it is about.
+// hasOption runs a script in a namespace, and reports whether this kernel supports what it uses.
 func hasOption(t *testing.T, namespace, script string) (is bool) {
 	t.Helper()
 	is = true
@@ -124,8 +123,8 @@ func hasOption(t *testing.T, namespace, script string) (is bool) {
 	return is
 }
 
-// What looks at more than what is in a packet is found where the wire sends, also on what
-// it stands on.
+// Qdiscs and filters that read more of a packet than its contents are found on the wire and on its
+// lower devices.
 func TestReadersOfWire(t *testing.T) {
 	const filter = " protocol ip prio 7 u32 match u32 0 0 flowid 1:1; "
 	for _, c := range []struct{ name, more, byMarks, unproven string }{

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// perPacketVXLAN are the attributes of a vxlan device by which outer headers differ
-// from packet to packet, or have more than others; some are flags, some a byte.
+// perPacketVXLAN are the attributes of a vxlan device that make outer headers differ between
+// packets, or that add to them. Some are flags, some are bytes.
 var perPacketVXLAN = []struct {
 	number uint16 // IFLA_VXLAN_*
 	value  uint8
@@ -27,10 +27,10 @@ var perPacketVXLAN = []struct {
 	{vxlanDF, 2, "df inherit"},
 }
 
-const vxlanDF = 29 // of which 1 is: always
+const vxlanDF = 29 // value 1 means always
 
-// readVXLANHeader reads how a vxlan device writes outer headers: whether they are never to be
-// fragmented, and why they are not the same for all packets to a peer; "": they are.
+// readVXLANHeader reads how a vxlan device writes outer headers: whether it sets DF, and why the
+// headers differ between packets to one peer; "" means that they do not.
 func readVXLANHeader(device int) (dontFragment bool, fickle string, err error) {
 	message, err := readLink(nil, device)
 	if err != nil {
@@ -47,7 +47,7 @@ func readVXLANHeader(device int) (dontFragment bool, fickle string, err error) {
 	return parseVXLANHeader(data)
 }
 
-// parseVXLANHeader reads that in the attributes of a vxlan device.
+// parseVXLANHeader does so from the attributes of the device.
 func parseVXLANHeader(data []byte) (dontFragment bool, fickle string, err error) {
 	attrs, err := nl.ParseRouteAttr(data)
 	if err != nil {

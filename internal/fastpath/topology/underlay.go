@@ -11,7 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// resolveUnderlay finds out how outer packets of a tunnel go out.
+// resolveUnderlay resolves the route and next hop of a tunnel's outer packets.
 func (r *reader) resolveUnderlay(p *NextHop, tunnel *netlink.Vxlan) bool {
 	if !p.Encap.Remote.Is4() {
 		return false
@@ -19,7 +19,7 @@ func (r *reader) resolveUnderlay(p *NextHop, tunnel *netlink.Vxlan) bool {
 	o := &netlink.RouteGetOptions{OifIndex: tunnel.VtepDevIndex, SrcAddr: tunnel.SrcAddr}
 	routes, err := r.h.RouteGetWithOptions(p.Encap.Remote.AsSlice(), o)
 	if err != nil || len(routes) != 1 {
-		return false // there is no way now
+		return false // there is no route at present
 	}
 	route := routes[0]
 	wire, ok := r.byIndex[route.LinkIndex]
@@ -54,7 +54,7 @@ func (r *reader) resolveUnderlay(p *NextHop, tunnel *netlink.Vxlan) bool {
 	return false
 }
 
-// defaultTTL is that of packets that the machine sends, in this namespace.
+// defaultTTL returns the default TTL of this namespace.
 func defaultTTL() (int, error) {
 	text, err := os.ReadFile("/proc/sys/net/ipv4/ip_default_ttl")
 	if err != nil {

@@ -12,28 +12,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Changes says what has changed in the network of a namespace.
+// Changes is a set of the kinds of changes in a namespace.
 type Changes uint8
 
-// What can change.
+// Kinds of changes.
 const (
-	RulesChanged    Changes = 1 << iota // how packets are judged: nftables, routes, policy rules, addresses, forwarding, IPsec, bridges
-	TopologyChanged                     // how they get there: devices and what stands at them, neighbours, forwarding entries
+	RulesChanged    Changes = 1 << iota // rules that packets meet: nftables, routes, policy rules, addresses, forwarding, IPsec, bridges
+	TopologyChanged                     // the way to pods and peers: devices, tc, neighbours, forwarding entries
 )
 
-// Event is what is told of a change.
+// Event is a notification of a change.
 type Event struct {
 	Changes
-	// Neighbour is the one that alone it is about: packets that do not go to it go as
-	// before. Zero: there is more to it.
+	// Neighbour is set if the change concerns only packets to this neighbour. Zero means that it
+	// concerns more.
 	Neighbour Neighbour
 }
 
-// Watch tells what changes in the calling thread's namespace from when it returns,
-// until ctx ends: it calls tell soon after each change, on one goroutine, and with
-// both where the kernel had to leave some out. Programs of BPF come and go without
-// such news. What is only said again, such as a neighbour that was confirmed, is no
-// change. The channel gets the error that ended it, if one did, and is closed.
+// Watch reports changes in the calling thread's namespace, from its return until ctx ends. It calls
+// tell soon after each change, on one goroutine, and with all kinds of changes if the kernel
+// dropped notifications. BPF programs come and go without notification. Repeated notifications,
+// such as of a confirmed neighbour, are not reported. The channel receives the error that ended the
+// watch, if any, and is closed.
 func Watch(ctx context.Context, tell func(Event)) (<-chan error, error) {
 	route, err := subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_IPV4_IFADDR,
 		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV4_NETCONF, unix.RTNLGRP_NEXTHOP, unix.RTNLGRP_TC)
@@ -47,7 +47,7 @@ func Watch(ctx context.Context, tell func(Event)) (<-chan error, error) {
 	}
 	ipsec, err := subscribe(unix.NETLINK_XFRM, nl.XFRMNLGRP_POLICY)
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
-		ipsec, err = nil, nil // nor has this kernel policies
+		ipsec, err = nil, nil // this kernel has no IPsec policies either
 	}
 	if err != nil {
 		route.Close()
@@ -99,9 +99,9 @@ func subscribe(family int, groups ...uint32) (*netlink.Conn, error) {
 	return c, nil
 }
 
-// receive hands on what is judged to be a change. When the kernel has left something
-// out, it goes on to do so until it has no more to hand out, and says that only once:
-// until then everything may have changed, and what was known is to be forgotten.
+// receive forwards notifications that are changes. After an overrun, the kernel keeps dropping
+// notifications until its queue is drained, and reports that only once. Until then anything may
+// have changed, so the stored state is discarded.
 func receive(ctx context.Context, c *netlink.Conn, judge func(netlink.Message) Event, forget func(), events chan<- Event, ended chan<- error) {
 	lost := false
 	for ctx.Err() == nil {
@@ -111,7 +111,7 @@ func receive(ctx context.Context, c *netlink.Conn, judge func(netlink.Message) E
 		case errors.Is(err, unix.ENOBUFS):
 			lost, err = true, nil
 		case lost && errors.Is(err, os.ErrDeadlineExceeded):
-			// Where this thread was held up, time is over before all was read.
+			// If this thread was delayed, the deadline can pass before the queue is drained.
 			if lost, err = hasPending(c); !lost && err == nil {
 				forget()
 				err = c.SetReadDeadline(time.Time{})
@@ -147,7 +147,7 @@ func receive(ctx context.Context, c *netlink.Conn, judge func(netlink.Message) E
 	}
 }
 
-// hasPending tells whether there is something to be received.
+// hasPending reports whether a notification is queued.
 func hasPending(c *netlink.Conn) (is bool, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -164,10 +164,10 @@ func hasPending(c *netlink.Conn) (is bool, err error) {
 	return !errors.Is(failed, unix.EAGAIN), err
 }
 
-// drainTimeout is how long nothing comes when there is no more.
+// drainTimeout is how long the socket must be silent to count as drained.
 const drainTimeout = 5 * time.Millisecond
 
-// nftEvent: each commit of rules ends with news of a generation.
+// nftEvent recognizes the end of an nftables transaction: each commit ends with a new generation.
 func nftEvent(m netlink.Message) (n Event) {
 	if m.Header.Type == netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWGEN) {
 		n.Changes = RulesChanged

@@ -24,7 +24,7 @@ const (
 
 var eventTimeout = host.ScaleTimeout(20 * time.Second)
 
-// watch watches a namespace until the test is over.
+// watch watches a namespace until the test ends.
 func watch(t *testing.T, n *netcfg.Namespace, tell func(topology.Changes)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -41,7 +41,7 @@ func watch(t *testing.T, n *netcfg.Namespace, tell func(topology.Changes)) {
 	})
 }
 
-// await waits until all of what is wanted has been told.
+// await waits until all wanted changes are reported.
 func await(t *testing.T, news <-chan topology.Changes, wanted topology.Changes) {
 	t.Helper()
 	end := time.After(eventTimeout)
@@ -55,7 +55,7 @@ func await(t *testing.T, news <-chan topology.Changes, wanted topology.Changes) 
 	}
 }
 
-// quiet waits until nothing has been told for a moment.
+// quiet waits until nothing is reported for a moment.
 func quiet(news <-chan topology.Changes) {
 	for {
 		select {
@@ -66,7 +66,7 @@ func quiet(news <-chan topology.Changes) {
 	}
 }
 
-// Each change of a machine's network is told of, as what it is.
+// Each change of a host's network is reported as the right kind.
 func TestWatch(t *testing.T) {
 	n := testenv.Netns(t)
 	testenv.Must(t, n.AddBridge("br0", nil, 1500))
@@ -108,8 +108,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// When more happens than the kernel keeps for who is slow to read, everything counts
-// as changed; and what was known before is not taken for what is known.
+// If more changes than the socket's buffer holds, everything counts as changed, and the stored
+// state is not trusted.
 func TestWatchOverrun(t *testing.T) {
 	n := testenv.Netns(t)
 	testenv.Must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: "a0"}, netcfg.VethEnd{In: n, Name: "b0"}, 1500))
@@ -137,13 +137,13 @@ func TestWatchOverrun(t *testing.T) {
 	}
 	neighbours(1, 0, 1)
 	await(t, news, ways)
-	neighbours(1, 1, 3000) // some hundreds have room
+	neighbours(1, 1, 3000) // the buffer holds a few hundred
 	neighbours(2, 0, 1)
 	close(held)
-	for range slow { // however long it takes to read what there was
+	for range slow { // however long the resync takes
 		await(t, news, rules|ways)
 	}
 	quiet(news)
-	neighbours(1, 0, 1) // as it was, before what was left out
+	neighbours(1, 0, 1) // the same state as before the overrun
 	await(t, news, ways)
 }

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// XDPProgram gives the number of the XDP program of a device of the calling thread's
-// namespace; 0: it has none, or is gone. Nobody is told when one comes that is
-// attached by a link of its own.
+// XDPProgram returns the id of the XDP program of a device of the calling thread's namespace; 0
+// means that it has none, or is gone. No notification is sent when a program is attached by a BPF
+// link.
 func XDPProgram(device int) (program uint32, err error) {
 	const withoutCounters = 1 << 3 // RTEXT_FILTER_SKIP_STATS
 	message, err := readLink(nil, device, nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(withoutCounters)))
