@@ -36,7 +36,8 @@ type apiServer struct {
 	jobs       map[string]*batchv1.Job // by namespace/name
 	pods       map[string]*corev1.Pod
 	services   map[string]*corev1.Service
-	spoil      func(*corev1.Pod) // what happens to a pod that was made
+	spoil      func(*corev1.Pod)  // what happens to a pod that was made
+	before     func(right string) // what happens before a call
 	execs      int
 	next       int
 }
@@ -44,7 +45,7 @@ type apiServer struct {
 func newAPIServer(t *testing.T) (*apiServer, *Client) {
 	t.Helper()
 	s := &apiServer{calls: map[string]bool{}, forbidden: map[string]bool{}, namespaces: map[string]*corev1.Namespace{},
-		jobs: map[string]*batchv1.Job{}, pods: map[string]*corev1.Pod{}, services: map[string]*corev1.Service{}, spoil: func(*corev1.Pod) {}}
+		jobs: map[string]*batchv1.Job{}, pods: map[string]*corev1.Pod{}, services: map[string]*corev1.Service{}, spoil: func(*corev1.Pod) {}, before: func(string) {}}
 	s.Server = httptest.NewServer(s)
 	t.Cleanup(s.Close)
 	c, err := newClient(&rest.Config{Host: s.URL})
@@ -115,6 +116,7 @@ func reply(w http.ResponseWriter, code int, body any) {
 
 func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := parseCall(r)
+	s.before(c.right())
 	s.mu.Lock()
 	s.calls[c.right()] = true
 	forbidden := s.forbidden[c.right()]
@@ -134,7 +136,7 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "create":
 		s.create(w, c, body, r.URL.Query().Has("dryRun"))
 	case "delete":
-		s.delete(w, c)
+		s.delete(w, c, body)
 	default:
 		s.read(w, c, r.URL.Query().Get("labelSelector"))
 	}
@@ -158,6 +160,11 @@ func (s *apiServer) create(w http.ResponseWriter, c apiCall, body []byte, dryRun
 		refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, "namespace "+c.namespace+" not found")
 		return
 	}
+	taken := c.resource == "namespaces" && s.namespaces[objectName(body)] != nil || c.resource == "jobs" && s.jobs[c.namespace+"/"+objectName(body)] != nil
+	if taken {
+		refuse(w, http.StatusConflict, metav1.StatusReasonAlreadyExists, c.resource+" \""+objectName(body)+"\" already exists")
+		return
+	}
 	s.next++
 	created := metav1.NewTime(time.Now())
 	uid := types.UID(fmt.Sprintf("0a1b2c3d-0000-0000-0000-%012d", s.next))
@@ -165,7 +172,7 @@ func (s *apiServer) create(w http.ResponseWriter, c apiCall, body []byte, dryRun
 	case "namespaces":
 		n := &corev1.Namespace{}
 		_ = json.Unmarshal(body, n)
-		n.CreationTimestamp = created
+		n.CreationTimestamp, n.UID = created, uid
 		s.namespaces[n.Name] = n
 		reply(w, http.StatusCreated, n)
 	case "jobs":
@@ -218,7 +225,26 @@ func (s *apiServer) run(p *corev1.Pod) {
 	s.pods[p.Namespace+"/"+p.Name] = p
 }
 
-func (s *apiServer) delete(w http.ResponseWriter, c apiCall) {
+func objectName(body []byte) string {
+	var o metav1.PartialObjectMetadata
+	_ = json.Unmarshal(body, &o)
+	return o.Name
+}
+
+func (s *apiServer) delete(w http.ResponseWriter, c apiCall, body []byte) {
+	var options metav1.DeleteOptions
+	_ = json.Unmarshal(body, &options)
+	var is types.UID
+	if n := s.namespaces[c.name]; c.resource == "namespaces" && n != nil {
+		is = n.UID
+	}
+	if j := s.jobs[c.namespace+"/"+c.name]; c.resource == "jobs" && j != nil {
+		is = j.UID
+	}
+	if options.Preconditions == nil || options.Preconditions.UID == nil || *options.Preconditions.UID != is {
+		refuse(w, http.StatusConflict, metav1.StatusReasonConflict, "it is not the object of this UID")
+		return
+	}
 	switch c.resource {
 	case "namespaces":
 		delete(s.namespaces, c.name)
@@ -277,7 +303,7 @@ func (s *apiServer) read(w http.ResponseWriter, c apiCall, selector string) {
 	}
 	items := []any{}
 	add := func(namespace string, labels map[string]string, object any) {
-		if namespace == c.namespace && selected(selector, labels) {
+		if (c.namespace == "" || namespace == c.namespace) && selected(selector, labels) {
 			items = append(items, object)
 		}
 	}

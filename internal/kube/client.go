@@ -127,7 +127,7 @@ func (c *Client) get(ctx context.Context, of resourceType, namespace, name strin
 	return c.failure("get", of, namespace, err)
 }
 
-// list reads all objects with a label.
+// list reads all objects with a label, in a namespace or, if it is empty, in all.
 func (c *Client) list(ctx context.Context, of resourceType, namespace, selector string, into runtime.Object) error {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
@@ -136,17 +136,18 @@ func (c *Client) list(ctx context.Context, of resourceType, namespace, selector 
 	return c.failure("list", of, namespace, err)
 }
 
-// remove deletes an object, and with it what it owns. One that is not there is no error.
-func (c *Client) remove(ctx context.Context, of resourceType, namespace, name string) error {
+// remove deletes an object, and with it what it owns. One that is not there is no error, nor
+// is another of the same name, which stays.
+func (c *Client) remove(ctx context.Context, of resourceType, object metav1.ObjectMeta) error {
 	propagation := metav1.DeletePropagationBackground
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	err := c.request(c.rest[of.group].Delete(), of, namespace).Name(name).
-		Body(&metav1.DeleteOptions{PropagationPolicy: &propagation}).Do(ctx).Error()
-	if apierrors.IsNotFound(err) {
+	err := c.request(c.rest[of.group].Delete(), of, object.Namespace).Name(object.Name).
+		Body(&metav1.DeleteOptions{PropagationPolicy: &propagation, Preconditions: &metav1.Preconditions{UID: &object.UID}}).Do(ctx).Error()
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}
-	return c.failure("delete", of, namespace, err)
+	return c.failure("delete", of, object.Namespace, err)
 }
 
 // failure tells a person what the server refused, or that it cannot be reached.

@@ -33,16 +33,14 @@ func (p *Placement) Close() error {
 func (p *Placement) remove() error {
 	ctx := context.Background()
 	r, c := p.run, p.client
-	if err := c.remove(ctx, jobs, r.namespace, r.name(r.firstRole())); err != nil {
+	found, err := c.find(ctx, r.Options.Namespace, r.selector())
+	if err != nil {
 		return err
 	}
-	if r.Options.Namespace == "" {
-		if err := c.remove(ctx, namespaces, "", r.namespace); err != nil {
-			return err
-		}
-		return c.waitGone(ctx, "", r.selector())
+	if _, err := c.removeFound(ctx, found); err != nil {
+		return err
 	}
-	return c.waitGone(ctx, r.namespace, r.selector())
+	return c.waitGone(ctx, r.Options.Namespace, r.selector())
 }
 
 // removalError tells what is there still.

@@ -58,6 +58,10 @@ type run struct {
 	owner     *metav1.OwnerReference
 }
 
+// claimName is the name of what only one run at a time can create: a Job in the namespace that
+// the user named, or a namespace of its own with such a Job in it.
+const claimName = manager + "-run"
+
 func (r *run) name(role string) string { return manager + "-" + r.id + "-" + role }
 
 // selector finds all that is of this run.
@@ -78,7 +82,7 @@ func (r *run) meta(role string) metav1.ObjectMeta {
 // namespaceObject is a namespace of our own, which allows what the level needs and no more.
 func (r *run) namespaceObject() *corev1.Namespace {
 	m := r.meta("namespace")
-	m.Name, m.Namespace = r.namespace, ""
+	m.Name, m.Namespace = claimName, ""
 	m.Labels[securityLabel] = r.Level.PodSecurity()
 	return &corev1.Namespace{ObjectMeta: m}
 }
@@ -87,7 +91,9 @@ func (r *run) namespaceObject() *corev1.Namespace {
 func (r *run) job(role string) *batchv1.Job {
 	template := r.pod(role)
 	template.Name, template.Namespace = "", ""
-	return &batchv1.Job{ObjectMeta: r.meta(role), Spec: batchv1.JobSpec{
+	m := r.meta(role)
+	m.Name = claimName
+	return &batchv1.Job{ObjectMeta: m, Spec: batchv1.JobSpec{
 		ActiveDeadlineSeconds: seconds(r.deadline), TTLSecondsAfterFinished: new(int32(ttl.Seconds())), BackoffLimit: new(int32(0)),
 		Template: corev1.PodTemplateSpec{ObjectMeta: template.ObjectMeta, Spec: template.Spec},
 	}}

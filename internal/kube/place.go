@@ -12,10 +12,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -70,15 +67,12 @@ type Placement struct {
 // error nothing is left. Errors are for people.
 func (c *Client) Place(ctx context.Context, q RunRequest) (p *Placement, err error) {
 	r := &run{Options: q.Options, id: fmt.Sprintf("%05x", rand.N(1<<20)), command: q.Command, deadline: q.Deadline, ports: q.Ports}
-	r.namespace = cmp.Or(q.Namespace, manager+"-"+r.id)
-	if err := c.checkRights(ctx, q.needs(r.namespace)); err != nil {
+	r.namespace = cmp.Or(q.Namespace, claimName)
+	if err := c.checkRights(ctx, q.needs()); err != nil {
 		return nil, err
 	}
 	named, err := c.namedPods(ctx, &r.Options)
 	if err != nil {
-		return nil, err
-	}
-	if err := c.sweep(ctx, q.Namespace, q.Wait, q.Say); err != nil {
 		return nil, err
 	}
 	p = &Placement{client: c, run: r}
@@ -88,8 +82,13 @@ func (c *Client) Place(ctx context.Context, q RunRequest) (p *Placement, err err
 		}
 	}()
 	roles := r.roles(q.Paths)
-	if err := p.create(ctx, roles); err != nil {
+	if err := p.claim(ctx, q.Wait, q.Say, roles[0]); err != nil {
 		return p, err
+	}
+	for _, role := range roles[1:] {
+		if err := c.create(ctx, pods, r.namespace, r.pod(role), &corev1.Pod{}, false); err != nil {
+			return p, err
+		}
 	}
 	made, err := p.createServices(ctx, q.Paths)
 	if err != nil {
@@ -157,52 +156,6 @@ func (c *Client) namedPods(ctx context.Context, o *Options) (map[string]TrafficE
 			"name pods on different nodes")
 	}
 	return ends, nil
-}
-
-// create makes the namespace, the Job, and the pods beside that of the Job.
-func (p *Placement) create(ctx context.Context, roles []string) error {
-	r, c := p.run, p.client
-	if r.Options.Namespace == "" {
-		err := c.create(ctx, namespaces, "", r.namespaceObject(), &corev1.Namespace{}, false)
-		p.created = !apierrors.IsAlreadyExists(err) // the answer may be lost, but a namesake is another run's
-		if err != nil {
-			return err
-		}
-	}
-	// A Job's pod that is not admitted shows as an event only. So ask first.
-	if err := c.admitted(ctx, r.namespace, r.pod(roles[0])); err != nil {
-		return err
-	}
-	var job batchv1.Job
-	err := c.create(ctx, jobs, r.namespace, r.job(roles[0]), &job, false)
-	p.created = p.created || !apierrors.IsAlreadyExists(err)
-	if err != nil {
-		return err
-	}
-	r.owner = &metav1.OwnerReference{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job", Name: job.Name, UID: job.UID}
-	for _, role := range roles[1:] {
-		if err := c.create(ctx, pods, r.namespace, r.pod(role), &corev1.Pod{}, false); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// admissionTries is how often a pod is tried: the controllers give a new namespace its service
-// account after it was made.
-const admissionTries = 40
-
-// admitted has the server judge a pod, and makes none.
-func (c *Client) admitted(ctx context.Context, namespace string, pod *corev1.Pod) error {
-	for try := 1; ; try++ {
-		err := c.create(ctx, pods, namespace, pod, &corev1.Pod{}, true)
-		if err == nil || try == admissionTries || !noServiceAccount(err) {
-			return err
-		}
-		if err := pause(ctx, 250*time.Millisecond); err != nil {
-			return err
-		}
-	}
 }
 
 // createServices makes those that the paths need.

@@ -68,7 +68,7 @@ func TestPlace(t *testing.T) {
 				if left := server.leftovers(); !slices.Equal(left, []string{"namespace lab"}) {
 					t.Errorf("left: %v", left)
 				}
-				checkCalls(t, server, q.needs(q.Namespace))
+				checkCalls(t, server, q.needs())
 			})
 		}
 	}
@@ -189,7 +189,7 @@ func TestNamedPods(t *testing.T) {
 // A right that is missing is named before anything is made; one that the server did not tell
 // of is named by the call, and nothing is left.
 func TestMissingRight(t *testing.T) {
-	for _, scope := range testRequest(Plain, "").needs("x") {
+	for _, scope := range testRequest(Plain, "").needs() {
 		for _, r := range scope.rights {
 			for _, verb := range r.verbs {
 				right := verb + " " + r.group + "/" + r.name
@@ -202,8 +202,8 @@ func TestMissingRight(t *testing.T) {
 				if len(server.leftovers()) > 0 {
 					t.Errorf("without %q there is %v", right, server.leftovers())
 				}
-				// Nothing is there to be listed in, or is removed only at the end; SPDY does without get.
-				if verb == "delete" || r.name == podsExec.name && verb == "get" || right == "list batch/jobs" {
+				// Nothing is removed before the end; SPDY does without get.
+				if verb == "delete" || r.name == podsExec.name && verb == "get" {
 					continue
 				}
 				server.unreviewed = true
@@ -315,7 +315,7 @@ func TestSweep(t *testing.T) {
 func TestRBAC(t *testing.T) {
 	for _, o := range []Options{{}, {Namespace: "lab"}, {Level: Node, Namespace: "lab", From: "a/b", To: "c/d"}, {Level: Node, From: "a/b", To: "c/d"}} {
 		text := o.RBAC("jane")
-		for _, scope := range o.needs(o.Namespace) {
+		for _, scope := range o.needs() {
 			for _, r := range scope.rights {
 				if !strings.Contains(text, fmt.Sprintf("resources: [%s]\n  verbs: [%s]", r.name, strings.Join(r.verbs, ", "))) {
 					t.Errorf("%+v: %s is not in\n%s", o, r.name, text)

@@ -39,12 +39,13 @@ type scopedRights struct {
 	rights    []right
 }
 
-// needs lists the rights that a run takes.
-func (o Options) needs(namespace string) (all []scopedRights) {
+// needs lists the rights that a run takes. Without a namespace of the user's it looks for other
+// runs in the whole cluster, and its own namespace is not there yet.
+func (o Options) needs() (all []scopedRights) {
 	if o.Namespace == "" {
 		all = append(all, scopedRights{"", namespaceRights})
 	}
-	all = append(all, scopedRights{namespace, runRights})
+	all = append(all, scopedRights{o.Namespace, runRights})
 	for _, pod := range []string{o.From, o.To} {
 		if in, _ := splitPod(pod); in != "" && !slices.ContainsFunc(all, func(s scopedRights) bool {
 			return s.namespace == in && s.rights[0].verbs[0] == "get"
@@ -116,8 +117,7 @@ func (o Options) RBAC(user string) string {
 		writeRole(&b, "ClusterRole", "", slices.Concat(namespaceRights, runRights, o.foreignRights()), user)
 		return b.String()
 	}
-	scopes := o.needs(namespace)
-	for i, scope := range scopes {
+	for i, scope := range o.needs() {
 		if i > 0 {
 			b.WriteString("---\n")
 		}

@@ -1,12 +1,16 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -23,26 +27,19 @@ type Leftovers struct {
 	jobs       []batchv1.Job
 }
 
-// find looks in one namespace, or where it is empty, in all that runs have made.
-func (c *Client) find(ctx context.Context, namespace string) (found Leftovers, err error) {
-	if namespace != "" {
-		var list batchv1.JobList
-		err := c.list(ctx, jobs, namespace, ownSelector, &list)
-		return Leftovers{jobs: list.Items}, err
-	}
-	var list corev1.NamespaceList
-	if err := c.list(ctx, namespaces, "", ownSelector, &list); err != nil {
-		return found, err
-	}
-	found.namespaces = list.Items
-	for _, n := range list.Items {
-		var inside batchv1.JobList
-		if err := c.list(ctx, jobs, n.Name, ownSelector, &inside); err != nil {
+// find looks for what has a label, in one namespace or, where it is empty, in all.
+func (c *Client) find(ctx context.Context, namespace, selector string) (found Leftovers, err error) {
+	if namespace == "" {
+		var list corev1.NamespaceList
+		if err := c.list(ctx, namespaces, "", selector, &list); err != nil {
 			return found, err
 		}
-		found.jobs = append(found.jobs, inside.Items...)
+		found.namespaces = list.Items
 	}
-	return found, nil
+	var list batchv1.JobList
+	err = c.list(ctx, jobs, namespace, selector, &list)
+	found.jobs = list.Items
+	return found, err
 }
 
 // live tells whether somebody may still speak to the agents of a job. One without a pod is
@@ -56,79 +53,99 @@ func live(j batchv1.Job) bool {
 	return j.DeletionTimestamp == nil
 }
 
-// sweep removes what dead runs have left, and refuses to disturb one that goes on, or waits for
-// its end.
+// sweep removes what dead runs have left, and waits until it is gone. It refuses to disturb a
+// run that goes on, or waits for its end.
 func (c *Client) sweep(ctx context.Context, namespace string, wait bool, say func(string, ...any)) error {
-	for said := false; ; said = true {
-		found, err := c.find(ctx, namespace)
+	deadline := time.Now().Add(removalLimit)
+	for said := ""; ; {
+		found, err := c.find(ctx, namespace, ownSelector)
 		if err != nil {
 			return err
 		}
 		busy, err := c.removeDead(ctx, found)
-		if err != nil || busy == nil {
+		text := "what dead runs left to go"
+		switch {
+		case err != nil:
 			return err
+		case busy != nil:
+			text = fmt.Sprintf("%s in namespace %s, which began %s ago", busy.Annotations[commandAnnotation], cmp.Or(busy.Namespace, busy.Name), time.Since(busy.CreationTimestamp.Time).Round(time.Second))
+			if !wait {
+				return verr.New(verr.Busy, "cannot measure in the cluster", "another run measures there: "+text,
+					"wait for its end, or give --wait; if it was killed, its pods end by themselves in half a minute")
+			}
+			deadline = time.Now().Add(removalLimit)
+		case len(found.jobs)+len(found.namespaces) == 0:
+			return nil
+		case time.Now().After(deadline):
+			return errStillThere(len(found.jobs) + len(found.namespaces))
 		}
-		text := fmt.Sprintf("%s in namespace %s, which began %s ago", busy.Annotations[commandAnnotation], busy.Namespace, time.Since(busy.CreationTimestamp.Time).Round(time.Second))
-		if !wait {
-			return verr.New(verr.Busy, "cannot measure in the cluster", "another run measures there: "+text,
-				"wait for its end, or give --wait; if it was killed, its pods end by themselves in half a minute")
-		}
-		if !said {
+		if kind, _, _ := strings.Cut(text, ","); said != kind {
+			said = kind
 			say("waiting for %s", text)
 		}
-		if err := pause(ctx, 2*time.Second); err != nil {
+		if err := pause(ctx, 500*time.Millisecond); err != nil {
 			return err
 		}
 	}
 }
 
-// removeDead removes what belongs to no run that goes on, and gives one that does.
-func (c *Client) removeDead(ctx context.Context, found Leftovers) (busy *batchv1.Job, err error) {
+// removeDead removes what belongs to no run that goes on, and gives one that does: its Job, or
+// its namespace where the Job is about to come.
+func (c *Client) removeDead(ctx context.Context, found Leftovers) (busy *metav1.ObjectMeta, err error) {
+	var dead Leftovers
 	used := map[string]bool{}
 	for _, j := range found.jobs {
 		if live(j) {
-			used[j.Namespace], busy = true, &j
+			used[j.Namespace], busy = true, &j.ObjectMeta
 			continue
 		}
-		if err := c.remove(ctx, jobs, j.Namespace, j.Name); err != nil {
-			return nil, err
-		}
+		dead.jobs = append(dead.jobs, j)
 	}
 	for _, n := range found.namespaces {
-		young := time.Since(n.CreationTimestamp.Time) < idleLimit // its job may be about to come
-		if used[n.Name] || n.DeletionTimestamp != nil || young {
-			continue
-		}
-		if err := c.remove(ctx, namespaces, "", n.Name); err != nil {
-			return nil, err
+		switch {
+		case used[n.Name] || n.DeletionTimestamp != nil:
+		case time.Since(n.CreationTimestamp.Time) < idleLimit && !slices.ContainsFunc(dead.jobs, func(j batchv1.Job) bool { return j.Namespace == n.Name }):
+			busy = cmp.Or(busy, &n.ObjectMeta)
+		default:
+			dead.namespaces = append(dead.namespaces, n)
 		}
 	}
-	return busy, nil
+	_, err = c.removeFound(ctx, dead)
+	return busy, err
 }
 
-// Cleanup removes all that runs have made, those that go on included, and waits until it is
-// gone. It gives what was there.
-func (c *Client) Cleanup(ctx context.Context, namespace string) (removed []string, err error) {
-	found, err := c.find(ctx, namespace)
-	if err != nil {
-		return nil, err
-	}
+// removeFound deletes what was found, and gives the names.
+func (c *Client) removeFound(ctx context.Context, found Leftovers) (removed []string, err error) {
 	for _, j := range found.jobs {
-		if err := c.remove(ctx, jobs, j.Namespace, j.Name); err != nil {
+		if err := c.remove(ctx, jobs, j.ObjectMeta); err != nil {
 			return removed, err
 		}
 		removed = append(removed, "job "+j.Namespace+"/"+j.Name)
 	}
 	for _, n := range found.namespaces {
-		if err := c.remove(ctx, namespaces, "", n.Name); err != nil {
+		if err := c.remove(ctx, namespaces, n.ObjectMeta); err != nil {
 			return removed, err
 		}
 		removed = append(removed, "namespace "+n.Name)
 	}
+	return removed, nil
+}
+
+// Cleanup removes all that runs have made, those that go on included, and waits until it is
+// gone. It gives what was there.
+func (c *Client) Cleanup(ctx context.Context, namespace string) (removed []string, err error) {
+	found, err := c.find(ctx, namespace, ownSelector)
+	if err != nil {
+		return nil, err
+	}
+	if removed, err = c.removeFound(ctx, found); err != nil {
+		return removed, err
+	}
 	return removed, c.waitGone(ctx, namespace, ownSelector)
 }
 
-// waitGone waits until no pod is left in a namespace, or no namespace if it is empty.
+// waitGone waits until no pod is left in a namespace or, if it is empty, neither a pod nor a
+// namespace.
 func (c *Client) waitGone(ctx context.Context, namespace, selector string) error {
 	deadline := time.Now().Add(removalLimit)
 	for {
@@ -137,8 +154,7 @@ func (c *Client) waitGone(ctx context.Context, namespace, selector string) error
 			return nil
 		}
 		if err == nil && time.Now().After(deadline) {
-			err = verr.New(verr.Failed, "cannot see the end of what was made in the cluster", fmt.Sprintf("%d objects are still there after %v", left, removalLimit),
-				"see `kubectl get namespaces,pods -A -l "+managedLabel+"="+manager+"`; a node that does not answer keeps its pods")
+			err = errStillThere(left)
 		}
 		if err != nil {
 			return err
@@ -149,15 +165,19 @@ func (c *Client) waitGone(ctx context.Context, namespace, selector string) error
 	}
 }
 
+func errStillThere(objects int) error {
+	return verr.New(verr.Failed, "cannot see the end of what was made in the cluster", fmt.Sprintf("%d objects are still there after %v", objects, removalLimit),
+		"see `kubectl get namespaces,jobs,pods -A -l "+Label+"`; a node that does not answer keeps its pods")
+}
+
 func (c *Client) count(ctx context.Context, namespace, selector string) (int, error) {
-	if namespace == "" {
-		var list corev1.NamespaceList
-		err := c.list(ctx, namespaces, "", selector, &list)
-		return len(list.Items), err
+	var podList corev1.PodList
+	if err := c.list(ctx, pods, namespace, selector, &podList); err != nil || namespace != "" {
+		return len(podList.Items), err
 	}
-	var list corev1.PodList
-	err := c.list(ctx, pods, namespace, selector, &list)
-	return len(list.Items), err
+	var list corev1.NamespaceList
+	err := c.list(ctx, namespaces, "", selector, &list)
+	return len(podList.Items) + len(list.Items), err
 }
 
 // pause waits, unless ctx ends.

@@ -1,0 +1,75 @@
+package kube
+
+import (
+	"context"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// claimTries is how often a run tries to create what only one run can have, where there is
+// something of that name and no run that has it.
+const claimTries = 5
+
+// claim removes what dead runs left, and creates the Job of this one. The API server creates
+// an object of one name only once: of two runs that start in the same instant one gets it.
+func (p *Placement) claim(ctx context.Context, wait bool, say func(string, ...any), role string) error {
+	for try := 1; ; try++ {
+		if err := p.client.sweep(ctx, p.run.Options.Namespace, wait, say); err != nil {
+			return err
+		}
+		err := p.createJob(ctx, role)
+		if p.created || !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+		if try == claimTries {
+			return verr.Wrap(verr.Failed, "cannot measure in the cluster", err, "remove what has this name and is of no run, or name another namespace with -n")
+		}
+		if err := pause(ctx, time.Second); err != nil {
+			return err
+		}
+	}
+}
+
+// createJob creates the Job and, unless the user named one, its namespace.
+func (p *Placement) createJob(ctx context.Context, role string) error {
+	r, c := p.run, p.client
+	if r.Options.Namespace == "" {
+		err := c.create(ctx, namespaces, "", r.namespaceObject(), &corev1.Namespace{}, false)
+		p.created = !apierrors.IsAlreadyExists(err) // the answer may be lost
+		if err != nil {
+			return err
+		}
+	}
+	// A Job's pod that is not admitted shows as an event only. So ask first.
+	if err := c.admitted(ctx, r.namespace, r.pod(role)); err != nil {
+		return err
+	}
+	var job batchv1.Job
+	err := c.create(ctx, jobs, r.namespace, r.job(role), &job, false)
+	p.created = p.created || !apierrors.IsAlreadyExists(err)
+	r.owner = &metav1.OwnerReference{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job", Name: job.Name, UID: job.UID}
+	return err
+}
+
+// admissionTries is how often a pod is tried: the controllers give a new namespace its service
+// account after it was made.
+const admissionTries = 40
+
+// admitted has the server judge a pod, and makes none.
+func (c *Client) admitted(ctx context.Context, namespace string, pod *corev1.Pod) error {
+	for try := 1; ; try++ {
+		err := c.create(ctx, pods, namespace, pod, &corev1.Pod{}, true)
+		if err == nil || try == admissionTries || !noServiceAccount(err) {
+			return err
+		}
+		if err := pause(ctx, 250*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
