@@ -2,33 +2,69 @@ package agent
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"syscall"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// lingerLook is how often a lingering process looks who is there.
-const lingerLook = time.Second
+// presenceFile is the file whose lock says that somebody is in a container: this program,
+// which every process of the container runs. A container has it for itself, and it can be
+// locked where nothing can be written.
+const presenceFile = "/proc/self/exe"
+
+// Occupy makes the process that lingers in this container wait for the end of this one.
+func Occupy() error {
+	_, err := lockPresence(presenceFile, syscall.LOCK_SH) // it stays open: the lock ends with the process
+	return verr.Wrap(verr.Failed, "cannot hold the container", err, "run the command again")
+}
 
 // Linger is the first process of a container whose agents are started in it by others. It
-// returns when there has been none for so long.
+// returns when none has been there for so long. The kernel tells it of the last one's end: it
+// sleeps while one is there, and does not disturb what that measures.
 func Linger(ctx context.Context, idle time.Duration) error {
-	tick := time.NewTicker(min(lingerLook, idle/4))
-	defer tick.Stop()
-	for last := time.Now(); time.Since(last) < idle; {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
+	ended := make(chan error, 1) // room for one that nobody waits for any more
+	go func() { ended <- linger(presenceFile, idle) }()
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-ended:
+		return verr.Wrap(verr.Failed, "cannot wait for the container's processes", err, "run the command again")
+	}
+}
+
+func linger(file string, idle time.Duration) error {
+	for {
+		time.Sleep(idle)
+		fd, err := lockPresence(file, syscall.LOCK_EX|syscall.LOCK_NB)
+		switch {
+		case err == nil:
+			return syscall.Close(fd)
+		case !errors.Is(err, syscall.EWOULDBLOCK):
+			return err
 		}
-		occupied, err := host.HasMountCompanions()
-		if err != nil {
-			return verr.Wrap(verr.Failed, "cannot watch the container's processes", err, "run the command again")
+		if fd, err = lockPresence(file, syscall.LOCK_EX); err != nil {
+			return err
 		}
-		if occupied {
-			last = time.Now()
+		if err := syscall.Close(fd); err != nil {
+			return fmt.Errorf("unlock %s: %w", file, err)
 		}
 	}
-	return nil
+}
+
+// lockPresence locks a file until the descriptor that it returns is closed.
+func lockPresence(file string, how int) (fd int, err error) {
+	if fd, err = syscall.Open(file, syscall.O_RDONLY|syscall.O_CLOEXEC, 0); err != nil {
+		return -1, fmt.Errorf("open %s: %w", file, err)
+	}
+	for err = error(syscall.EINTR); errors.Is(err, syscall.EINTR); {
+		err = syscall.Flock(fd, how)
+	}
+	if err != nil {
+		_ = syscall.Close(fd)
+		return -1, fmt.Errorf("lock %s: %w", file, err)
+	}
+	return fd, nil
 }

@@ -16,7 +16,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testenv.Main(m, testenv.Roles{"agent": playAgent, "endless": playEndless, "stranger": playStranger, "stdio": playStdio})
+	testenv.Main(m, testenv.Roles{
+		"agent": playAgent, "endless": playEndless, "stranger": playStranger, "stdio": playStdio,
+		"linger": playLinger, "occupant": playOccupant,
+	})
 }
 
 // playAgent is an agent in a process of its own, on the socket of its last argument.

@@ -41,6 +41,9 @@ func newAgent(env *Env) *cobra.Command {
 				o.Calls, o.Close = parts.Calls(), parts.Close
 				if unlocked {
 					o.Lock, o.Run, o.Calls, o.Close = nil, nil, nil, nil
+					if err := agent.Occupy(); err != nil {
+						return err
+					}
 				}
 				return agent.Stdio(cmd.Context(), env.Stdin, env.Stdout, folder, o)
 			}
