@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -148,7 +149,7 @@ type pauseObserver struct {
 // Pause is of [load.Pauser].
 func (p pauseObserver) Pause() { p.pulse.pause(p.ctx) }
 
-// Liveness keeps two agents and their controller sure of each other.
+// Liveness keeps agents and their controller sure of each other.
 type Liveness struct {
 	mu         sync.Mutex
 	idle       sync.Cond     // no call is under way
@@ -157,8 +158,8 @@ type Liveness struct {
 	limit      time.Duration // of the client's agent's silence while it runs
 	sliceLimit time.Duration // the limit from its first slice on
 	token      uint64        // of the series
-	pair       bool          // the two ends are of one measurement
-	ends       []*agentBeats // the client's agent first, the server's behind it
+	measuring  bool          // the ends are of one measurement
+	ends       []*agentBeats // the client's agent first, the servers' behind it
 	cancel     context.CancelFunc
 }
 
@@ -180,14 +181,15 @@ func (b *agentBeats) send(kind agentpb.Beat_Kind) error {
 	return b.stream.Send(&agentpb.Beat{Kind: kind})
 }
 
-// Watch begins to call both agents, the client's and the server's, about once a second. One
-// that does not answer is hung up on, so that calls to it fail. End it with Close.
-func Watch(ctx context.Context, client, server *Client) (*Liveness, error) {
-	l, err := WatchEach(ctx, client, server)
+// Watch begins to call the agents of a measurement, the client's and those of servers, about
+// once a second. One that does not answer is hung up on, so that calls to it fail. End it
+// with Close.
+func Watch(ctx context.Context, client *Client, servers ...*Client) (*Liveness, error) {
+	l, err := WatchEach(ctx, slices.Insert(slices.Clone(servers), 0, client)...)
 	if err == nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.pair, client.liveness = true, l
+		l.measuring, client.liveness = true, l
 	}
 	return l, err
 }
@@ -225,7 +227,10 @@ func (l *Liveness) begin(plan load.Plan) (end func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.running, l.token = true, plan.Token
-	patience := max(l.ends[0].client.patience, l.ends[1].client.patience)
+	patience := time.Duration(1)
+	for _, b := range l.ends {
+		patience = max(patience, b.client.patience)
+	}
 	l.sliceLimit = beatEvery + patience*sliceTime(plan)
 	l.limit = l.sliceLimit + patience*openingTime(plan)
 	for l.calls > 0 {
@@ -258,7 +263,8 @@ func (l *Liveness) callEvery(ctx context.Context) {
 		}
 		l.mu.Unlock()
 		if running && l.ends[0].silence() > limit { // a slice takes longer than any should: who is it?
-			l.callAll(ctx)
+			callAll(ctx, l.ends)
+			l.endIfLost()
 		}
 	}
 }
@@ -284,23 +290,33 @@ func (l *Liveness) callIdle(ctx context.Context) {
 	}
 }
 
-// callAll calls the agents, and waits for their answers.
-func (l *Liveness) callAll(ctx context.Context) {
+// callAll calls agents, and waits for their answers.
+func callAll(ctx context.Context, agents []*agentBeats) {
 	var wait sync.WaitGroup
-	for _, b := range l.ends {
+	for _, b := range agents {
 		wait.Go(func() { b.answers(ctx) })
 	}
 	wait.Wait()
-	l.endIfLost()
 }
 
-// endIfLost ends the series whose server's agent is lost.
+// endIfLost ends the series one of whose servers' agents is lost. What was measured of it is
+// there.
 func (l *Liveness) endIfLost() {
 	l.mu.Lock()
-	pair := l.pair
+	measuring, token := l.measuring, l.token
 	l.mu.Unlock()
-	if pair && l.ends[1].client.lost.Load() != nil {
-		l.stop()
+	if !measuring {
+		return
+	}
+	client := l.ends[0].client
+	for _, server := range l.ends[1:] {
+		if why := server.client.lost.Load(); why != nil {
+			client.lose(why)
+			go func() {
+				_, _ = client.api.Stop(l.ends[0].stream.Context(), &agentpb.StopRequest{Token: token, Abort: true}) // one that is over is no error
+			}()
+			return
+		}
 	}
 }
 
@@ -322,9 +338,8 @@ func (l *Liveness) listen(b *agentBeats) {
 			l.mu.Lock()
 			l.limit = l.sliceLimit
 			l.mu.Unlock()
-			if !l.ends[1].answers(b.stream.Context()) {
-				l.stop()
-			}
+			callAll(b.stream.Context(), l.ends[1:])
+			l.endIfLost()
 			_ = b.send(agentpb.Beat_GO) // an error shows in the series
 		}
 	}
@@ -334,20 +349,6 @@ func (b *agentBeats) markHeard() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.last = time.Now()
-}
-
-// stop ends the series whose servers are lost. What was measured of it is there.
-func (l *Liveness) stop() {
-	l.mu.Lock()
-	token := l.token
-	l.mu.Unlock()
-	client, server := l.ends[0].client, l.ends[1].client
-	if why := server.lost.Load(); why != nil {
-		client.lose(why)
-	}
-	go func() {
-		_, _ = client.api.Stop(l.ends[0].stream.Context(), &agentpb.StopRequest{Token: token, Abort: true}) // one that is over is no error
-	}()
 }
 
 // answers asks an agent whether it is there, and hangs up on one that does not say so.

@@ -152,22 +152,19 @@ func (c *Client) callError(err error) error {
 	return fromStatus(c.machine, err)
 }
 
-// Facts reads the machine, with the devices of some namespaces beside its own.
-// What could not be read is told in the warnings.
-func (c *Client) Facts(ctx context.Context, spaces []host.Named) (result.Facts, []result.Warning, error) {
+// Facts reads the machine, with the devices of some namespaces beside its own. missing says
+// what could not be read.
+func (c *Client) Facts(ctx context.Context, spaces []host.Named) (facts result.Facts, missing []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.patience*shortCall)
 	defer cancel()
 	reply, err := c.api.Facts(ctx, &agentpb.FactsRequest{Spaces: convert(spaces, spaceToPB)})
 	if err != nil {
 		return result.Facts{}, nil, c.callError(err)
 	}
-	var facts result.Facts
 	if err := json.Unmarshal(reply.GetFacts(), &facts); err != nil {
 		return result.Facts{}, nil, fmt.Errorf("decode facts of %s: %w", c.machine, err)
 	}
-	return facts, convert(reply.GetMissing(), func(text string) result.Warning {
-		return result.Warning{Code: "fact-missing", Text: c.machine + ": " + text}
-	}), nil
+	return facts, reply.GetMissing(), nil
 }
 
 // Serve opens the passive ends of a series, with these meters beside it, and
@@ -251,7 +248,7 @@ func (c *Client) Run(ctx context.Context, plan load.Plan, meters []string) ([]lo
 	}
 	lost := c.lost.Load()
 	switch {
-	case reply.GetStopped() && lost != nil:
+	case lost != nil: // of its arms, some may have failed before it was stopped
 		return slices, sums, lost
 	case reply.GetStopped() && ctx.Err() != nil:
 		return slices, sums, ctx.Err()

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -168,14 +170,7 @@ func TestLine(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer live.Close()
-			end := func(addr string) host.Endpoint {
-				return host.Endpoint{Machine: "m", Namespace: ns, Device: "lo", Addr: netip.MustParseAddr(addr), MTU: 65536}
-			}
-			p := load.Plan{
-				Token: 4711, Nonce: load.Nonce{1}, Load: "tcp_lat", Size: 64, Flows: 1, Slice: 300 * time.Millisecond, Head: time.Millisecond,
-				Arms:     []load.Arm{{Name: "a", Ends: []load.Pair{{From: end("127.0.0.1"), To: end("127.0.0.2")}}, ServerPort: 7000, ClientPort: 8000}},
-				Schedule: [][]int{{0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}}, ClientCPU: -1, ServerCPU: -1,
-			}
+			p := onePathPlan(ns, 12)
 			if shut, err := far.Serve(t.Context(), p, nil); err != nil || len(shut) > 0 {
 				t.Fatal(err, shut)
 			}
@@ -183,14 +178,14 @@ func TestLine(t *testing.T) {
 			if off := near.ClockOffset().Abs(); off > time.Second {
 				t.Errorf("two clocks that are one are %v apart", off)
 			}
-			slices, _, err := near.Run(t.Context(), p, nil)
-			if err != nil || len(slices) != len(p.Schedule) {
-				t.Fatalf("%d slices, %v", len(slices), err)
+			measured, _, err := near.Run(t.Context(), p, nil)
+			if err != nil || len(measured) != len(p.Schedule) {
+				t.Fatalf("%d slices, %v", len(measured), err)
 			}
 			if _, err := far.Finish(t.Context(), p.Token); err != nil {
 				t.Error(err)
 			}
-			for i, s := range slices {
+			for i, s := range measured {
 				from := s.Start.Add(near.ClockOffset()) // by the clock that all processes here share
 				to := from.Add(p.Slice)
 				for name, l := range map[string]*line{"client": nearLine, "server": farLine} {
@@ -204,5 +199,42 @@ func TestLine(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// onePathPlan is slices of 300 ms over loopback.
+func onePathPlan(ns string, rounds int) load.Plan {
+	end := func(addr string) host.Endpoint {
+		return host.Endpoint{Machine: "m", Namespace: ns, Device: "lo", Addr: netip.MustParseAddr(addr), MTU: 65536}
+	}
+	return load.Plan{
+		Token: 4711, Nonce: load.Nonce{1}, Load: "tcp_lat", Size: 64, Flows: 1, Slice: 300 * time.Millisecond, Head: time.Millisecond,
+		Arms:     []load.Arm{{Name: "a", Ends: []load.Pair{{From: end("127.0.0.1"), To: end("127.0.0.2")}}, ServerPort: 7000, ClientPort: 8000}},
+		Schedule: slices.Repeat([][]int{{0}}, rounds), ClientCPU: -1, ServerCPU: -1,
+	}
+}
+
+// TestServerSilent: whichever of several servers' agents goes silent, the series ends, what
+// was measured is there, and the error names the agent.
+func TestServerSilent(t *testing.T) {
+	for silent, name := range []string{"b", "c"} {
+		near, _ := spawnOnLine(t, "a", 0)
+		far, farLine := spawnOnLine(t, "b", 0)
+		third, thirdLine := spawnOnLine(t, "c", 0)
+		live, err := agent.Watch(t.Context(), near, far, third)
+		testenv.Must(t, err)
+		defer live.Close()
+		p := onePathPlan(space(t), 400)
+		if shut, err := far.Serve(t.Context(), p, nil); err != nil || len(shut) > 0 {
+			t.Fatal(err, shut)
+		}
+		const stall = 6 * time.Second
+		began := time.Now()
+		time.AfterFunc(time.Second, func() { []*line{farLine, thirdLine}[silent].stop(stall) })
+		part, _, err := near.Run(t.Context(), p, nil)
+		if err == nil || !strings.Contains(err.Error(), name) || len(part) == 0 || len(part) == len(p.Schedule) {
+			t.Errorf("without %s: %d slices, %v", name, len(part), err)
+		}
+		time.Sleep(time.Until(began.Add(time.Second + stall)))
 	}
 }

@@ -109,9 +109,13 @@ func (b *clusterTestbed) close() (err error) {
 var plainMeters = []string{"tcp", "udp", "links"}
 
 // deadline is when the pods of a run end, whoever is there to end them: far later than it
-// takes.
+// takes. A run with a budget ends after the series in which that is spent.
 func (r *Resolved) deadline() time.Duration {
-	return 10*time.Minute + 2*max(experiment.Duration(&r.plan, 1), r.plan.Budget)
+	length := experiment.Duration(&r.plan, 1)
+	if r.plan.Budget > 0 {
+		length = min(length, r.plan.Budget+length/time.Duration(r.plan.Series))
+	}
+	return 10*time.Minute + 2*length
 }
 
 // openCluster puts agents into the cluster, and finds the ends of every path.
@@ -192,7 +196,7 @@ func (b *clusterTestbed) connect(ctx context.Context) error {
 	}
 	err := g.Wait()
 	if err == nil {
-		b.live, err = agent.Watch(ctx, b.agents[0], b.agents[1])
+		b.live, err = agent.Watch(ctx, b.agents[0], b.agents[1:]...)
 	}
 	return err
 }

@@ -37,3 +37,12 @@ func TestStopWhenDecided(t *testing.T) {
 		}
 	}
 }
+
+// What runs in a cluster ends by itself soon after a run of that budget must have ended.
+func TestDeadline(t *testing.T) {
+	q := Request{Budget: time.Minute, UntilDecided: true}
+	r := resolve(t, q)
+	if d := r.deadline(); d < 12*time.Minute || d > 14*time.Minute {
+		t.Errorf("a run of a minute has a deadline of %v; its plan could take %v", d, experiment.Duration(r.Plan(), 1))
+	}
+}
