@@ -25,6 +25,7 @@ type Facts struct {
 	Versions       map[string]string `json:"versions,omitempty"` // venturi, go, and tools that took part
 	NetfilterRules int               `json:"netfilter_rules"`
 	WrappedRules   int               `json:"netfilter_rules_wrapped,omitempty"` // of these, such as call extensions of iptables
+	RulesHidden    bool              `json:"netfilter_rules_hidden,omitempty"`  // they could not be read: 0 says nothing
 	Conntrack      bool              `json:"conntrack"`                         // connection tracking active in the machine's namespace
 }
 

@@ -233,11 +233,13 @@ func (s *Session) preamble(ctx context.Context, r *Resolved, plan *result.Plan, 
 	if err := add(result.Line{Plan: plan}); err != nil {
 		return recordError(err)
 	}
+	var missing missingFacts
 	for _, m := range s.machines {
-		facts, warnings, err := m.agent.Facts(ctx, m.namespaces)
+		facts, unread, err := m.agent.Facts(ctx, m.namespaces)
 		if err != nil {
 			return err
 		}
+		missing.add(m.name, unread)
 		facts.Machine = m.name
 		if s.lab == nil {
 			facts.ClockAhead = m.agent.ClockOffset().Nanoseconds()
@@ -254,10 +256,10 @@ func (s *Session) preamble(ctx context.Context, r *Resolved, plan *result.Plan, 
 		if err := add(result.Line{Facts: &facts}); err != nil {
 			return recordError(err)
 		}
-		for _, w := range warnings {
-			if err := add(result.Line{Warning: &w}); err != nil {
-				return recordError(err)
-			}
+	}
+	for _, w := range missing.warnings() {
+		if err := add(result.Line{Warning: &w}); err != nil {
+			return recordError(err)
 		}
 	}
 	if plan.SharedCores && plan.ClientCPU == plan.ServerCPU {

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/klauspost/cpuid/v2"
+	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/result"
 )
@@ -77,13 +79,20 @@ func (r Reader) Facts(name string, spaces ...Named) (result.Facts, []error) {
 			return err
 		}))
 	}
-	note("read netfilter", Do(own, func() error {
+	err := Do(own, func() error {
 		n, err := r.netfilter()
 		f.NetfilterRules, f.WrappedRules, f.Conntrack = n.rules, n.wrapped, n.conntrack
 		return err
-	}))
+	})
+	if f.RulesHidden = err != nil; errors.Is(err, unix.EPERM) {
+		return f, append(problems, errRulesHidden)
+	}
+	note("read netfilter", err)
 	return f, problems
 }
+
+// errRulesHidden is what a process without rights over its network cannot have.
+var errRulesHidden = errors.New("nftables rules cannot be counted without CAP_NET_ADMIN")
 
 // inNetns runs fn in a namespace, or right here when the reader is on a fixture.
 func (r Reader) inNetns(path string, fn func() error) error {

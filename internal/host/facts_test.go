@@ -1,12 +1,17 @@
 package host_test
 
 import (
+	"fmt"
+	"runtime"
 	"slices"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/result"
 )
 
 func TestFactsOfFixture(t *testing.T) {
@@ -96,5 +101,29 @@ func TestFactsOfLab(t *testing.T) {
 		if kinds[device] != kind {
 			t.Errorf("%s is %q, want %s (devices: %v)", device, kinds[device], kind, kinds)
 		}
+	}
+}
+
+// Who has no rights over a network is told that, and not that it has no rules.
+func TestFactsWithoutRights(t *testing.T) {
+	var f result.Facts
+	var problems []error
+	var err error
+	done := make(chan bool)
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // the thread ends with what it has given up
+		none := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var sets [2]unix.CapUserData
+		if err = unix.Capset(&none, &sets[0]); err == nil {
+			f, problems = host.Reader{}.Facts("m1")
+		}
+	}()
+	<-done
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said := fmt.Sprint(problems); !f.RulesHidden || said != "[nftables rules cannot be counted without CAP_NET_ADMIN]" {
+		t.Errorf("hidden: %v; problems: %v", f.RulesHidden, said)
 	}
 }

@@ -158,6 +158,9 @@ func rulesFound(rec *result.Record) string {
 	words := []string{"the network as it was found"}
 	for _, f := range rec.Facts {
 		text := Plural(f.NetfilterRules, "netfilter rule", "netfilter rules")
+		if f.RulesHidden {
+			text = "an unknown number of netfilter rules"
+		}
 		if !rec.Plan.SharedCores {
 			text += " on " + sanitize.Text(f.Machine)
 		}

@@ -12,6 +12,11 @@ func TestRulesFound(t *testing.T) {
 	if got, want := services(rec), "the network as it was found, 7 netfilter rules on a, 1 netfilter rule on b"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
+	rec.Facts[0].RulesHidden = true
+	if got, want := services(rec), "the network as it was found, an unknown number of netfilter rules on a, 1 netfilter rule on b"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	rec.Facts[0].RulesHidden = false
 	rec.Plan.SharedCores, rec.Facts[1].NetfilterRules = true, 7
 	if got, want := services(rec), "the network as it was found, 7 netfilter rules"; got != want {
 		t.Errorf("%s, want %s", got, want)

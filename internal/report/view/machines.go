@@ -54,7 +54,9 @@ func differences(rec *result.Record) (out []string) {
 	differ("governor", a.Governor, b.Governor)
 	differ("congestion control", a.Congestion, b.Congestion)
 	differ("connection tracking", a.Conntrack, b.Conntrack)
-	differ("netfilter rules", a.NetfilterRules, b.NetfilterRules)
+	if !a.RulesHidden && !b.RulesHidden {
+		differ("netfilter rules", a.NetfilterRules, b.NetfilterRules)
+	}
 	if apart := time.Duration(a.ClockAhead - b.ClockAhead).Abs(); apart >= clocksApart {
 		out = append(out, fmt.Sprintf("clocks %s apart, which changes no figure", apart.Round(10*time.Millisecond)))
 	}
