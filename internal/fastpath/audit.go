@@ -51,26 +51,13 @@ const maxAuditRest = 50 * time.Millisecond
 // not be read, and the next audit is due when it fires.
 func (d *daemon) auditRules() (again <-chan time.Time, rest time.Duration, err error) {
 	begin := time.Now()
-	rules, err := audit.Ruleset(d.Port)
+	rules, reason, unread, err := readRules(d.Port)
 	rest = min(10*time.Since(begin), maxAuditRest)
 	if err != nil {
-		// Most likely they changed during the dump.
-		d.audit.perPacket = fmt.Sprintf("the packet filter cannot be read: %v", err)
-		return time.After(auditRetry), 0, d.updateGate()
-	}
-	ipsec, err := audit.IPsec()
-	switch {
-	case errors.Is(err, nlmsg.ErrInterrupted):
-		d.audit.perPacket = fmt.Sprintf("the IPsec policies cannot be read: %v", err)
-		return time.After(auditRetry), 0, d.updateGate()
-	case err != nil:
 		return nil, 0, err
-	case ipsec:
-		d.audit.perPacket = "there are IPsec policies, which carried packets would bypass"
-	case rules.PerPacket != "":
-		d.audit.perPacket = fmt.Sprintf("the verdict of a rule may differ between packets of a flow (%s)", rules.PerPacket)
-	default:
-		d.audit.perPacket = ""
+	}
+	if d.audit.perPacket = reason; unread {
+		return time.After(auditRetry), 0, d.updateGate()
 	}
 	if err := d.setNeedsReply(rules.PerPacketUnreplied); err != nil {
 		return nil, 0, err
@@ -80,6 +67,27 @@ func (d *daemon) auditRules() (again <-chan time.Time, rest time.Duration, err e
 		return nil, rest, d.resync() // which opens the gate afterwards
 	}
 	return nil, rest, d.updateGate()
+}
+
+// readRules reads the rules of the namespace, and says why their verdict on a packet may not
+// hold for the next packet of its flow; "": it holds. If unread, they could not be read, which
+// is the reason: most likely they changed meanwhile.
+func readRules(port uint16) (rules audit.RulesetAudit, reason string, unread bool, err error) {
+	if rules, err = audit.Ruleset(port); err != nil {
+		return rules, fmt.Sprintf("the packet filter cannot be read: %v", err), true, nil
+	}
+	ipsec, err := audit.IPsec()
+	switch {
+	case errors.Is(err, nlmsg.ErrInterrupted):
+		return rules, fmt.Sprintf("the IPsec policies cannot be read: %v", err), true, nil
+	case err != nil:
+		return rules, "", false, err
+	case ipsec:
+		reason = "there are IPsec policies, which carried packets would bypass"
+	case rules.PerPacket != "":
+		reason = fmt.Sprintf("the verdict of a rule may differ between packets of a flow (%s)", rules.PerPacket)
+	}
+	return rules, reason, false, nil
 }
 
 // setNeedsReply sets why flows must have a reply before they are carried; "": they need
@@ -167,12 +175,18 @@ func (d *daemon) hasBridgedPods() bool {
 // interruptedReason is why nothing is carried until the topology was read completely.
 const interruptedReason = "the network's tables changed while they were read"
 
-// updateGate revokes the lease if there is a reason to, and renews it when there is none.
-func (d *daemon) updateGate() error {
+// offReason says why nothing is carried; "": nothing is in the way.
+func (d *daemon) offReason() string {
 	off := cmp.Or(d.audit.unwatched, d.audit.perPacket, d.audit.interrupted)
 	if off == "" && d.topo.PerPacket != "" {
 		off = fmt.Sprintf("packets of one flow may take different routes (%s)", d.topo.PerPacket)
 	}
+	return off
+}
+
+// updateGate revokes the lease if there is a reason to, and renews it when there is none.
+func (d *daemon) updateGate() error {
+	off := d.offReason()
 	if off == d.audit.off {
 		return nil
 	}

@@ -11,6 +11,7 @@ func Allowlist() []allowlist.Row {
 		{Kind: "action of a filter of the wire", Names: allowlist.Keys(provenActions), Test: "TestFilterActions"},
 		{Kind: "queueing discipline of a pod", Names: allowlist.Keys(plainQdiscs), Test: "TestFastPathRefuses"},
 		{Kind: "queueing discipline of the wire", Names: allowlist.Keys(provenQueues), Test: "TestReadersOfWire"},
+		{Kind: "wire of a node that somebody else has wired", Names: allowlist.Keys(provenWires), Test: "TestUnprovenWires"},
 		{Kind: "filter of the wire, where it sends", Names: allowlist.Keys(provenFilters), Test: "TestReadersOfWire"},
 	}
 	for _, a := range topologyAttributes {

@@ -74,6 +74,9 @@ type DeviceNames struct {
 	Wire    string
 	Tunnels []string // vxlan devices; empty: peers are directly on the wire
 	Pods    []string // the host's ends of the pods' links
+	// Node is a host that somebody else has wired: every link to another namespace may lead
+	// to a pod, and a wire must be of a kind that is proven.
+	Node bool `json:",omitempty"`
 }
 
 // Read reads the topology of the calling thread's namespace. It skips devices that do not exist,
@@ -85,12 +88,13 @@ func Read(of DeviceNames) (Topology, error) {
 		return Topology{}, fmt.Errorf("open netlink: %w", err)
 	}
 	defer h.Close()
-	r := reader{h: h, byIndex: map[int]netlink.Link{}, byName: map[string]netlink.Link{}}
+	r := reader{h: h, node: of.Node, byIndex: map[int]netlink.Link{}, byName: map[string]netlink.Link{}}
 	if err := r.read(); err != nil {
 		return Topology{}, err
 	}
 	var w Topology
-	for _, name := range of.Pods {
+	pods := r.podLinks(of)
+	for _, name := range pods {
 		if pod, ok := r.pod(name); ok {
 			pod.MTU = r.podMTU(pod)
 			w.Pods = append(w.Pods, pod)
@@ -114,13 +118,14 @@ func Read(of DeviceNames) (Topology, error) {
 		devices[p.Device], devices[p.WireDevice], wires[p.WireDevice] = true, true, true
 	}
 	w.TC, err = r.tcStates(devices, wires)
-	w.Refusals, w.PodsWithXDP, w.PerPacket, w.MissingFDB = r.refused, r.withXDP, r.perPacket, r.missingFDB(of.Pods)
+	w.Refusals, w.PodsWithXDP, w.PerPacket, w.MissingFDB = r.refused, r.withXDP, r.perPacket, r.missingFDB(pods)
 	return w, err
 }
 
 // reader holds the tables, which are read once.
 type reader struct {
 	h                *netlink.Handle
+	node             bool // as of [DeviceNames]
 	byIndex          map[int]netlink.Link
 	byName           map[string]netlink.Link
 	arp              []neighbourEntry // IPv4
@@ -164,8 +169,8 @@ const familyBridge = 7 // AF_BRIDGE
 // neighbour with a MAC behind this port; for any other device, the address that is routed to it.
 func (r *reader) pod(name string) (LocalPod, bool) {
 	l, ok := r.byName[name]
-	if !ok || l.Type() != "veth" && l.Type() != kindNetkit || l.Attrs().NetNsID < 0 || l.Attrs().Flags&net.FlagUp == 0 {
-		return LocalPod{}, false // the peer must be in another namespace
+	if !ok || !IsPodLink(l) || l.Attrs().Flags&net.FlagUp == 0 {
+		return LocalPod{}, false
 	}
 	a := l.Attrs()
 	var own netlink.Link
@@ -278,7 +283,7 @@ func (r *reader) wireNextHops(name string) (peers []NextHop) {
 		return nil
 	}
 	a := l.Attrs()
-	if why := r.uncertainDevices[a.Index]; why != "" {
+	if why := cmp.Or(r.unprovenWire(l), r.uncertainDevices[a.Index]); why != "" {
 		r.refuse(l, why)
 		return nil
 	}

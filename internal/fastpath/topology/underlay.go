@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"os"
@@ -33,7 +34,7 @@ func (r *reader) resolveUnderlay(p *NextHop, tunnel *netlink.Vxlan) bool {
 	if !p.Encap.Local.IsValid() {
 		p.Encap.Local = nlmsg.ToAddr(route.Src)
 	}
-	if why := r.uncertainDevices[route.LinkIndex]; why != "" {
+	if why := cmp.Or(r.unprovenWire(wire), r.uncertainDevices[route.LinkIndex]); why != "" {
 		r.refuse(wire, why)
 		return false
 	}

@@ -1,0 +1,58 @@
+package display
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/fastpath/discover"
+	"github.com/venturi-net/venturi/internal/sanitize"
+)
+
+// PrintFastPathPlan prints what a fast path would carry on a node, and what not.
+func PrintFastPathPlan(out io.Writer, p *discover.Plan) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	switch p.Kind {
+	case fastpath.VXLAN:
+		sanitize.Fprintf(w, "to other nodes by %s: VXLAN (VNI %d, UDP port %d) over %s\n", p.Tunnel, p.VNI, p.Port, p.Wire)
+	case fastpath.Routed:
+		sanitize.Fprintf(w, "to other nodes by %s, with nothing around the packets\n", p.Wire)
+	}
+	if p.Off != "" {
+		sanitize.Fprintf(w, "nothing is carried: %s\n", p.Off)
+	}
+	if len(p.Pods) > 0 {
+		sanitize.Fprintf(w, "\nPOD\tADDRESS\tFLOWS\tWHY\n")
+	}
+	for _, pod := range p.Pods {
+		sanitize.Fprintf(w, "%s\t%s\t%s\t%s\n", pod.Device, cmp.Or(pod.Addr, "-"), string(pod.Outlook), pod.Reason)
+	}
+	if len(p.Peers) > 0 {
+		sanitize.Fprintf(w, "\nPEER\tROUTES\tFLOWS\tWHY\n")
+	}
+	for _, peer := range p.Peers {
+		routes := ""
+		if len(peer.Routes) > 0 {
+			routes = peer.Routes[0].String()
+		}
+		if more := len(peer.Routes) - 1; more > 0 {
+			routes += fmt.Sprintf(" and %d more", more)
+		}
+		sanitize.Fprintf(w, "%s\t%s\t%s\t%s\n", peer.Addr.String(), cmp.Or(routes, "-"), string(peer.Outlook), peer.Reason)
+	}
+	if len(p.LeftAlone) > 0 {
+		sanitize.Fprintf(w, "\nLEFT ALONE\tWHY\n")
+	}
+	for _, l := range p.LeftAlone {
+		sanitize.Fprintf(w, "%s\t%s\n", l.Device, l.Reason)
+	}
+	if p.CarriesAny() {
+		sanitize.Fprintf(w, "\nCarried packets do not pass the bridge, the tunnel device and the rules: counters and captures there do not see them.\n")
+	}
+	if p.CarriesAny() && p.Unreplied != "" {
+		sanitize.Fprintf(w, "UDP that nobody answers stays slow: %s\n", p.Unreplied)
+	}
+	return w.Flush()
+}

@@ -1,0 +1,395 @@
+package discover
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
+	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/nlmsg"
+)
+
+// node is the network of a namespace, read once.
+type node struct {
+	links      []netlink.Link // by index
+	byIndex    map[int]netlink.Link
+	routes     []route
+	neighbours []netlink.Neigh // IPv4
+	fdb        []netlink.Neigh
+	forwards   bool // IPv4
+}
+
+// route is one next hop of a route.
+type route struct {
+	dst    netip.Prefix
+	device int
+	via    netip.Addr // zero: the destination is on the link
+}
+
+func (r route) isDefault() bool { return r.dst.Bits() == 0 }
+
+const familyBridge = unix.AF_BRIDGE
+
+func readNode() (*node, error) {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("open netlink: %w", err)
+	}
+	defer h.Close()
+	n := &node{byIndex: map[int]netlink.Link{}}
+	if n.links, err = nlmsg.Dump(h.LinkList); err != nil {
+		return nil, fmt.Errorf("list devices: %w", err)
+	}
+	slices.SortFunc(n.links, func(a, b netlink.Link) int { return a.Attrs().Index - b.Attrs().Index })
+	for _, l := range n.links {
+		n.byIndex[l.Attrs().Index] = l
+	}
+	if n.neighbours, err = neighbours(h, unix.AF_INET); err != nil {
+		return nil, err
+	}
+	if n.fdb, err = neighbours(h, familyBridge); err != nil {
+		return nil, err
+	}
+	if err := n.readRoutes(h); err != nil {
+		return nil, err
+	}
+	forwards, err := host.Reader{}.Sysctl("net.ipv4.ip_forward")
+	n.forwards = forwards != "0"
+	return n, err
+}
+
+func neighbours(h *netlink.Handle, family int) ([]netlink.Neigh, error) {
+	all, err := nlmsg.Dump(func() ([]netlink.Neigh, error) { return h.NeighList(0, family) })
+	if err != nil {
+		return nil, fmt.Errorf("list neighbours: %w", err)
+	}
+	return all, nil
+}
+
+// readRoutes reads the routes to elsewhere of all tables.
+func (n *node) readRoutes(h *netlink.Handle) error {
+	all, err := nlmsg.Dump(func() ([]netlink.Route, error) {
+		return h.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
+	})
+	if err != nil {
+		return fmt.Errorf("list routes: %w", err)
+	}
+	for _, r := range all {
+		if r.Type != unix.RTN_UNICAST || r.Table == unix.RT_TABLE_LOCAL {
+			continue
+		}
+		dst := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+		if r.Dst != nil {
+			dst = nlmsg.ToPrefix(r.Dst)
+		}
+		for _, hop := range r.MultiPath {
+			n.routes = append(n.routes, route{dst, hop.LinkIndex, toAddr(hop.Gw)})
+		}
+		if r.LinkIndex != 0 {
+			n.routes = append(n.routes, route{dst, r.LinkIndex, toAddr(r.Gw)})
+		}
+	}
+	slices.SortFunc(n.routes, func(a, b route) int {
+		return cmp.Or(a.dst.Addr().Compare(b.dst.Addr()), a.dst.Bits()-b.dst.Bits(), a.device-b.device)
+	})
+	return nil
+}
+
+func toAddr(ip net.IP) netip.Addr {
+	if ip == nil {
+		return netip.Addr{}
+	}
+	return nlmsg.ToAddr(ip)
+}
+
+func (n *node) name(index int) string {
+	if l, ok := n.byIndex[index]; ok {
+		return l.Attrs().Name
+	}
+	return fmt.Sprint("device ", index)
+}
+
+func isUp(l netlink.Link) bool { return l.Attrs().Flags&net.FlagUp != 0 }
+
+// ports are the devices that belong to another.
+func (n *node) ports(master int) (ports []netlink.Link) {
+	for _, l := range n.links {
+		if l.Attrs().MasterIndex == master {
+			ports = append(ports, l)
+		}
+	}
+	return ports
+}
+
+// choose finds what the fast path would follow: the vxlan device with the most routes, or else
+// the device by which most next hops are reached.
+func (n *node) choose() *Plan {
+	p := &Plan{}
+	best := 0
+	for _, l := range n.links {
+		tunnel, ok := l.(*netlink.Vxlan)
+		if !ok || !isUp(l) || l.Attrs().MasterIndex != 0 {
+			continue
+		}
+		if routes := len(n.routesBy(l.Attrs().Index)); routes > best {
+			best = routes
+			p.Kind, p.Tunnel, p.VNI, p.Port = fastpath.VXLAN, tunnel.Name, tunnel.VxlanId, tunnel.Port
+			p.Wire = n.name(n.underlay(tunnel))
+		}
+	}
+	if p.Kind == "" {
+		if wire := n.wire(); wire != 0 {
+			p.Kind, p.Wire = fastpath.Routed, n.name(wire)
+		}
+	}
+	return p
+}
+
+// routesBy are the routes by a device that lead beyond its own link.
+func (n *node) routesBy(device int) (routes []route) {
+	for _, r := range n.routes {
+		if r.device == device && r.via.IsValid() {
+			routes = append(routes, r)
+		}
+	}
+	return routes
+}
+
+// underlay is the device that carries the packets of a tunnel.
+func (n *node) underlay(tunnel *netlink.Vxlan) int {
+	if tunnel.VtepDevIndex != 0 {
+		return tunnel.VtepDevIndex
+	}
+	for _, e := range n.fdb {
+		if e.LinkIndex == tunnel.Index && e.IP != nil {
+			if device := n.deviceTo(toAddr(e.IP)); device != 0 {
+				return device
+			}
+		}
+	}
+	return n.wire()
+}
+
+// deviceTo is the device of the most special route to an address; 0: there is none.
+func (n *node) deviceTo(addr netip.Addr) (device int) {
+	bits := -1
+	for _, r := range n.routes {
+		if r.dst.Contains(addr) && r.dst.Bits() > bits {
+			device, bits = r.device, r.dst.Bits()
+		}
+	}
+	return device
+}
+
+// wire is the device by which most next hops are reached, where a default route counts least;
+// 0: there is none.
+func (n *node) wire() (device int) {
+	best := 0
+	for _, l := range n.links {
+		index, score := l.Attrs().Index, 0
+		if !isUp(l) || n.leadsInside(l) || encapsulations[l.Type()] != "" {
+			continue
+		}
+		for _, r := range n.routesBy(index) {
+			if score += 2; r.isDefault() {
+				score--
+			}
+		}
+		if score > best {
+			device, best = index, score
+		}
+	}
+	return device
+}
+
+// leadsInside tells whether a device leads to pods alone: a bridge all of whose ports do, or a
+// link to a single address.
+func (n *node) leadsInside(l netlink.Link) bool {
+	if l.Type() == "bridge" {
+		ports := n.ports(l.Attrs().Index)
+		return len(ports) > 0 && !slices.ContainsFunc(ports, func(p netlink.Link) bool { return !topology.IsPodLink(p) })
+	}
+	return topology.IsPodLink(l) && (l.Attrs().MasterIndex != 0 || n.hasHostRoute(l.Attrs().Index))
+}
+
+// hasHostRoute tells whether a single address is routed to a device.
+func (n *node) hasHostRoute(device int) bool {
+	return slices.ContainsFunc(n.routes, func(r route) bool { return r.device == device && r.dst.IsSingleIP() && !r.via.IsValid() })
+}
+
+// obstacle says what of a node as a whole keeps everything slow; "": nothing.
+func (n *node) obstacle() string {
+	for _, l := range n.links {
+		for _, cni := range programmedCNIs {
+			if slices.ContainsFunc(cni.devices, func(prefix string) bool { return strings.HasPrefix(l.Attrs().Name, prefix) }) {
+				return fmt.Sprintf("%s forwards the packets of pods by BPF programs of its own (device %s)", cni.name, l.Attrs().Name)
+			}
+		}
+	}
+	if !n.forwards {
+		return "this node does not forward IPv4 packets (net.ipv4.ip_forward is 0)"
+	}
+	return ""
+}
+
+// programmedCNIs are networks of pods that are BPF programs themselves, by their devices.
+var programmedCNIs = []struct {
+	name    string
+	devices []string // prefixes of names
+}{
+	{"Cilium", []string{"cilium_"}},
+	{"Calico's eBPF mode", []string{"bpfin.cali", "bpfout.cali"}},
+}
+
+// encapsulations are the kinds of devices that put headers around packets, or leave the kernel.
+var encapsulations = map[string]string{
+	"ipip": "IPIP", "sit": "IPv6 in IPv4", "gre": "GRE", "gretap": "GRE", "ip6gre": "GRE over IPv6", "ip6gretap": "GRE over IPv6",
+	"ip6tnl": "a tunnel over IPv6", "geneve": "Geneve", "vxlan": "VXLAN", "wireguard": "WireGuard", "vti": "IPsec", "vti6": "IPsec", "xfrm": "IPsec",
+	"tuntap": "a program's tunnel", "ppp": "PPP", "bareudp": "UDP", "gtp": "GTP",
+}
+
+// leftAlone names the devices that packets of pods may take, and that the fast path does not
+// follow.
+func (n *node) leftAlone(p *Plan) []topology.Refusal {
+	left := []topology.Refusal{}
+	for _, l := range n.links {
+		if why := n.whyLeft(l, p); why != "" {
+			left = append(left, topology.Refusal{Device: l.Attrs().Name, Reason: why})
+		}
+	}
+	return left
+}
+
+func (n *node) whyLeft(l netlink.Link, p *Plan) string {
+	a := l.Attrs()
+	if a.Name == p.Wire || a.Name == p.Tunnel || a.Flags&net.FlagLoopback != 0 {
+		return ""
+	}
+	master, enslaved := n.byIndex[a.MasterIndex]
+	switch {
+	case l.Type() == "openvswitch":
+		return "is a switch of Open vSwitch: its flows decide where packets go, and the fast path does not know them"
+	case topology.IsPodLink(l) && n.isPod(l):
+		return "" // it is among the pods
+	case enslaved && l.Type() == "vxlan":
+		return fmt.Sprintf("is a port of %s: the fast path does not know Ethernet overlays, in which pods address each other's MACs", master.Attrs().Name)
+	case enslaved && slices.ContainsFunc(n.ports(a.MasterIndex), topology.IsPodLink):
+		return fmt.Sprintf("is a port of %s, of kind %s: what is behind it stays slow", master.Attrs().Name, l.Type())
+	}
+	var beyond, all []string
+	for _, r := range n.routes {
+		if r.device != a.Index {
+			continue
+		}
+		if all = append(all, r.dst.String()); r.via.IsValid() {
+			beyond = append(beyond, r.dst.String())
+		}
+	}
+	encapsulation := encapsulations[l.Type()]
+	switch {
+	case len(all) > 0 && encapsulation != "" && l.Type() != "vxlan":
+		return fmt.Sprintf("leads to %s by %s, which the fast path does not know", list(all), encapsulation)
+	case len(beyond) == 0:
+		return ""
+	case l.Type() == "vxlan":
+		return fmt.Sprintf("leads to %s: the fast path follows one tunnel, and that is %s", list(beyond), p.Tunnel)
+	case n.leadsInside(l):
+		return fmt.Sprintf("leads to %s through a pod, and the fast path carries to a pod only what is for the pod itself", list(beyond))
+	case p.Wire == "":
+		return fmt.Sprintf("leads to %s, and is no wire that the fast path can follow", list(beyond))
+	}
+	return fmt.Sprintf("leads to %s: the fast path follows one wire, and that is %s", list(beyond), p.Wire)
+}
+
+// list names some, and how many more there are.
+func list(names []string) string {
+	const most = 3
+	if len(names) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	}
+	return strings.Join(names, ", ")
+}
+
+// isPod tells whether a link to another namespace is to be listed as one to a pod: it is a port,
+// or a single address is routed to it, or nothing is. A link with a subnet is one between routers.
+func (n *node) isPod(l netlink.Link) bool {
+	a := l.Attrs()
+	if a.MasterIndex != 0 || n.hasHostRoute(a.Index) {
+		return true
+	}
+	return !slices.ContainsFunc(n.routes, func(r route) bool { return r.device == a.Index })
+}
+
+// pods judges each device that leads to a pod.
+func (n *node) pods(p *Plan, found topology.Topology) []PlannedPod {
+	pods := []PlannedPod{}
+	for _, l := range n.links {
+		a := l.Attrs()
+		if !topology.IsPodLink(l) || a.Name == p.Wire || !n.isPod(l) {
+			continue
+		}
+		pod := PlannedPod{Device: a.Name, Outlook: Carried}
+		if i := slices.IndexFunc(found.Pods, func(w topology.LocalPod) bool { return w.Device == a.Index }); i >= 0 {
+			pod.Addr = found.Pods[i].Addr.String()
+		} else {
+			pod.Outlook, pod.Reason = n.whyNoPod(l, found.Refusals)
+		}
+		pods = append(pods, pod)
+	}
+	return pods
+}
+
+// refusals joins what is said of a device.
+func refusals(device string, all []topology.Refusal) string {
+	var why []string
+	for _, r := range all {
+		if r.Device == device && !slices.Contains(why, r.Reason) {
+			why = append(why, r.Reason)
+		}
+	}
+	return strings.Join(why, "; ")
+}
+
+// whyNoPod says why the pod behind a device is not carried.
+func (n *node) whyNoPod(l netlink.Link, refused []topology.Refusal) (Outlook, string) {
+	a := l.Attrs()
+	if why := refusals(a.Name, refused); why != "" {
+		return Slow, why
+	}
+	addrs := n.addrsBehind(l)
+	switch {
+	case !isUp(l):
+		return Slow, "is down"
+	case len(addrs) > 1:
+		return Slow, fmt.Sprintf("leads to several addresses (%s), and the fast path knows pods of one", list(addrs))
+	case a.MasterIndex == 0 && !n.hasHostRoute(a.Index):
+		return Slow, "no route to a single address leads to it, and it is no port of a bridge"
+	}
+	return Waiting, "its address and MAC are not known yet: they are as soon as it sends something"
+}
+
+// addrsBehind are the IPv4 addresses that are known to be behind a device.
+func (n *node) addrsBehind(l netlink.Link) (addrs []string) {
+	a := l.Attrs()
+	on := cmp.Or(a.MasterIndex, a.Index)
+	for _, e := range n.neighbours {
+		if e.LinkIndex == on && len(e.HardwareAddr) > 0 && (on == a.Index || n.isBehind(e.HardwareAddr, a.Index)) {
+			addrs = append(addrs, toAddr(e.IP).String())
+		}
+	}
+	return addrs
+}
+
+// isBehind tells whether a bridge has a MAC behind a port.
+func (n *node) isBehind(mac net.HardwareAddr, port int) bool {
+	return slices.ContainsFunc(n.fdb, func(e netlink.Neigh) bool { return e.LinkIndex == port && bytes.Equal(e.HardwareAddr, mac) })
+}

@@ -1,0 +1,116 @@
+package discover
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
+)
+
+// peers judges each next hop to pods of other nodes.
+func (n *node) peers(p *Plan, found topology.Topology) []PlannedPeer {
+	i := slices.IndexFunc(n.links, func(l netlink.Link) bool { return l.Attrs().Name == p.outDevice() })
+	if i < 0 {
+		return []PlannedPeer{}
+	}
+	device := n.links[i].Attrs().Index
+	peers := []PlannedPeer{}
+	for _, hop := range n.nextHops(device) {
+		peer := PlannedPeer{Addr: hop, Outlook: Carried}
+		for _, r := range n.routesBy(device) {
+			if r.via == hop {
+				peer.Routes = append(peer.Routes, r.dst)
+			}
+		}
+		n.judgePeer(&peer, p, device, found)
+		peers = append(peers, peer)
+	}
+	return peers
+}
+
+// outDevice is the device that next hops are reached by: the tunnel, or the wire.
+func (p *Plan) outDevice() string {
+	if p.Tunnel != "" {
+		return p.Tunnel
+	}
+	return p.Wire
+}
+
+// nextHops are the gateways of the routes by a device. The default gateway counts only where
+// there is no other: what goes there mostly leaves the cluster.
+func (n *node) nextHops(device int) (hops []netip.Addr) {
+	var last []netip.Addr
+	for _, r := range n.routesBy(device) {
+		to := &hops
+		if r.isDefault() {
+			to = &last
+		}
+		if !slices.Contains(*to, r.via) {
+			*to = append(*to, r.via)
+		}
+	}
+	if len(hops) == 0 {
+		return last
+	}
+	return hops
+}
+
+// judgePeer finds the next hop in what would be carried, or says why it is not there.
+func (n *node) judgePeer(peer *PlannedPeer, p *Plan, device int, found topology.Topology) {
+	hop := peer.Addr
+	mac := n.macOf(hop, device)
+	if p.Tunnel != "" && mac != nil {
+		if remote := n.remoteOf(mac, device); remote.IsValid() {
+			peer.Addr = remote
+		}
+	}
+	if slices.ContainsFunc(found.NextHops, func(h topology.NextHop) bool { return h.Device == device && mac != nil && bytes.Equal(h.MAC, mac) }) {
+		return
+	}
+	for _, through := range []string{p.Tunnel, p.Wire} {
+		if why := refusals(through, found.Refusals); through != "" && why != "" {
+			peer.Outlook, peer.Reason = Slow, through+" "+why
+			return
+		}
+	}
+	peer.Outlook = Waiting
+	switch on := n.deviceTo(peer.Addr); {
+	case mac == nil:
+		peer.Reason = fmt.Sprintf("the MAC of next hop %v is not known yet: it is as soon as something is sent there", hop)
+	case p.Tunnel == "":
+		peer.Outlook, peer.Reason = Slow, fmt.Sprintf("next hop %v does not answer", hop)
+	case peer.Addr == hop:
+		peer.Reason = fmt.Sprintf("%s has no forwarding entry for %v yet", p.Tunnel, mac)
+	case !peer.Addr.Is4():
+		peer.Outlook, peer.Reason = Slow, "its outer address is of IPv6, which the fast path does not carry"
+	case on == 0:
+		peer.Outlook, peer.Reason = Slow, fmt.Sprintf("there is no route to %v", peer.Addr)
+	default:
+		peer.Reason = fmt.Sprintf("the MAC of %v on %s is not known yet: it is as soon as something is sent there", peer.Addr, n.name(on))
+	}
+}
+
+// remoteOf is the outer address of what is behind a tunnel; zero: the tunnel does not know it.
+func (n *node) remoteOf(mac net.HardwareAddr, tunnel int) netip.Addr {
+	for _, e := range n.fdb {
+		if e.LinkIndex == tunnel && e.IP != nil && bytes.Equal(e.HardwareAddr, mac) {
+			return toAddr(e.IP)
+		}
+	}
+	return netip.Addr{}
+}
+
+// macOf is the MAC of a neighbour; nil: it is not known, or does not answer.
+func (n *node) macOf(addr netip.Addr, device int) net.HardwareAddr {
+	for _, e := range n.neighbours {
+		if e.LinkIndex == device && toAddr(e.IP) == addr && len(e.HardwareAddr) > 0 {
+			return e.HardwareAddr
+		}
+	}
+	return nil
+}

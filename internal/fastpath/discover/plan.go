@@ -1,0 +1,114 @@
+package discover
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
+)
+
+// Plan is what a fast path would carry on a node, and what it would leave to the slow path.
+type Plan struct {
+	Kind   string `json:"kind,omitempty"`   // [fastpath.VXLAN] or [fastpath.Routed]; empty: nothing was found that it could follow
+	Wire   string `json:"wire,omitempty"`   // device that leads to other nodes
+	Tunnel string `json:"tunnel,omitempty"` // vxlan device
+	VNI    int    `json:"vni,omitempty"`
+	Port   int    `json:"port,omitempty"` // UDP port of the tunnel
+	// Off says why nothing is carried on this node; empty: nothing keeps everything slow.
+	Off string `json:"off,omitempty"`
+	// Unreplied says why one-way UDP is not carried; empty: it is.
+	Unreplied string        `json:"unreplied,omitempty"`
+	Pods      []PlannedPod  `json:"pods"`
+	Peers     []PlannedPeer `json:"peers"`
+	// LeftAlone are other devices of the node that packets of pods may take, which stay slow.
+	LeftAlone []topology.Refusal `json:"left"`
+}
+
+// Outlook is what becomes of the flows of a pod, or to a peer.
+type Outlook string
+
+// Outlooks.
+const (
+	Carried Outlook = "carried" // its established flows are carried
+	Waiting Outlook = "waiting" // they are carried as soon as the node knows enough of it
+	Slow    Outlook = "slow"    // they stay on the slow path
+)
+
+// PlannedPod is a device that leads to a pod of this node.
+type PlannedPod struct {
+	Device  string  `json:"device"`
+	Addr    string  `json:"addr,omitempty"` // empty: it is not known
+	Outlook Outlook `json:"outlook"`
+	Reason  string  `json:"why,omitempty"` // why it is not carried
+}
+
+// PlannedPeer is a next hop to pods of other nodes.
+type PlannedPeer struct {
+	Addr    netip.Addr     `json:"addr"` // on the wire
+	Routes  []netip.Prefix `json:"routes,omitempty"`
+	Outlook Outlook        `json:"outlook"`
+	Reason  string         `json:"why,omitempty"` // why it is not carried
+}
+
+// CarriesAny tells whether the flows of some pod to some peer are carried, or will be.
+func (p *Plan) CarriesAny() bool {
+	pod := func(pod PlannedPod) bool { return pod.Outlook != Slow }
+	peer := func(peer PlannedPeer) bool { return peer.Outlook != Slow }
+	return p.Off == "" && slices.ContainsFunc(p.Pods, pod) && slices.ContainsFunc(p.Peers, peer)
+}
+
+// CarriesAll tells whether nothing stays slow that the plan names.
+func (p *Plan) CarriesAll() bool {
+	pod := func(pod PlannedPod) bool { return pod.Outlook == Slow }
+	peer := func(peer PlannedPeer) bool { return peer.Outlook == Slow }
+	return p.CarriesAny() && len(p.LeftAlone) == 0 && !slices.ContainsFunc(p.Pods, pod) && !slices.ContainsFunc(p.Peers, peer)
+}
+
+// Config is what a daemon needs to carry what the plan says.
+func (p *Plan) Config() fastpath.Config {
+	c := fastpath.Config{Kind: p.Kind, Port: uint16(p.Port), Devices: topology.DeviceNames{Wire: p.Wire, Node: true}}
+	if p.Tunnel != "" {
+		c.Devices.Tunnels = []string{p.Tunnel}
+	}
+	return c
+}
+
+// Find makes the plan of the calling thread's network namespace.
+func Find() (*Plan, error) {
+	n, err := readNode()
+	if err != nil {
+		return nil, fmt.Errorf("read the network of this node: %w", err)
+	}
+	p := n.choose()
+	p.LeftAlone = n.leftAlone(p)
+	if p.Kind == "" {
+		n.refuseAll(p)
+		return p, nil
+	}
+	found, err := fastpath.Inspect(p.Config())
+	if err != nil {
+		return nil, fmt.Errorf("judge the network of this node: %w", err)
+	}
+	p.Off, p.Unreplied = found.Off, found.Unreplied
+	if why := n.obstacle(); why != "" {
+		p.Off = why
+	}
+	p.Pods, p.Peers = n.pods(p, found.Topology), n.peers(p, found.Topology)
+	return p, nil
+}
+
+// refuseAll fills in a plan that has nothing to follow.
+func (n *node) refuseAll(p *Plan) {
+	p.Off = "no route leads to pods of other nodes, neither by a vxlan device nor by a next hop on a wire"
+	if why := n.obstacle(); why != "" {
+		p.Off = why
+	}
+	p.Pods, p.Peers = []PlannedPod{}, []PlannedPeer{}
+	for _, l := range n.links {
+		if topology.IsPodLink(l) {
+			p.Pods = append(p.Pods, PlannedPod{Device: l.Attrs().Name, Outlook: Slow, Reason: "there is no peer that its packets could be carried to"})
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package fastpath
+
+import (
+	"errors"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
+	"github.com/venturi-net/venturi/internal/nlmsg"
+)
+
+// Inspection is what a daemon would do in a namespace as it is now.
+type Inspection struct {
+	Off       string            // why it would carry nothing; "": nothing is in the way
+	Unreplied string            // why UDP would be carried only after a reply; "": it needs none
+	Topology  topology.Topology // what it would carry; Refusals is what it would leave alone
+}
+
+// programNames are the names of the fast path's programs.
+var programNames = []string{"from_pod", "to_pod", "from_wire", "to_peer", "to_tunnel"}
+
+const (
+	inspections     = 5 // at most: what is read may change meanwhile
+	inspectionPause = 50 * time.Millisecond
+)
+
+// Inspect judges the calling thread's namespace as a daemon with a config would. It loads no
+// program, and changes nothing.
+func Inspect(c Config) (found Inspection, err error) {
+	d := newDaemon(&c)
+	d.programs.ownNames = programNames
+	if d.poller, err = topology.OpenPoller(); err != nil {
+		return found, err
+	}
+	defer d.poller.Close()
+	for range inspections {
+		var unread bool
+		found, unread, err = d.inspect()
+		if !unread && !errors.Is(err, nlmsg.ErrInterrupted) {
+			break
+		}
+		time.Sleep(inspectionPause)
+	}
+	return found, err
+}
+
+func (d *daemon) inspect() (found Inspection, unread bool, err error) {
+	if d.audit.rules, d.audit.perPacket, unread, err = readRules(d.Port); err != nil {
+		return found, unread, err
+	}
+	topo, err := d.readTopology(d.Devices)
+	if err != nil {
+		return found, unread, err
+	}
+	if d.topo, err = d.refuse(topo); err != nil {
+		return found, unread, err
+	}
+	if d.audit.unwatched, err = d.findUnwatched(); err != nil {
+		return found, unread, err
+	}
+	return Inspection{d.offReason(), d.audit.rules.PerPacketUnreplied, d.topo}, unread, nil
+}

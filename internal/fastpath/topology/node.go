@@ -1,0 +1,48 @@
+package topology
+
+import (
+	"slices"
+
+	"github.com/vishvananda/netlink"
+)
+
+// IsPodLink tells whether a device may lead to a pod: it is one end of a pair, and the
+// other end is in another namespace.
+func IsPodLink(l netlink.Link) bool {
+	return (l.Type() == "veth" || l.Type() == kindNetkit) && l.Attrs().NetNsID >= 0
+}
+
+// podLinks gives the devices that may lead to pods.
+func (r *reader) podLinks(of DeviceNames) []string {
+	if !of.Node {
+		return of.Pods
+	}
+	var names []string
+	for name, l := range r.byName {
+		if IsPodLink(l) && name != of.Wire {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// provenWires are the kinds of devices that a node's wire may be: "device" is hardware.
+var provenWires = map[string]bool{"device": true, "veth": true}
+
+// unprovenWire says why a device must not be the wire of a node; "": it may.
+func (r *reader) unprovenWire(l netlink.Link) string {
+	a := l.Attrs()
+	switch {
+	case !r.node:
+		return ""
+	case !provenWires[l.Type()]:
+		return "is of kind " + l.Type() + ", which is not proven as a wire"
+	case a.EncapType != "ether":
+		return "carries no Ethernet frames, but " + a.EncapType
+	}
+	if master, ok := r.byIndex[a.MasterIndex]; ok {
+		return "is a port of " + master.Attrs().Name + ", of kind " + master.Type() + ", which is not proven below a wire"
+	}
+	return ""
+}
