@@ -18,7 +18,7 @@ var Ping = &Tool{
 	Loads: []Load{
 		// Its reply shows a time only where the request has room for one.
 		{Name: "ping", Min: 16, Max: maxUDP, Size: 56, Metric: result.RoundTrip, Paced: true,
-			Meaning: "median round trip from when each request was sent, in steps of 1 us"},
+			Meaning: "median round trip from when each request was sent until the kernel has its reply, in steps of 1 us"},
 	},
 	client:     pingClient,
 	parse:      pingParse,
@@ -35,10 +35,14 @@ func pingClient(j Job) []string {
 		rate = pingRate
 	}
 	count := max(1, int(rate*j.Duration.Seconds()))
-	return []string{"-n", "-i", strconv.FormatFloat(1/rate, 'f', 6, 64),
+	args := []string{"-n", "-i", strconv.FormatFloat(1/rate, 'f', 6, 64),
 		"-c", strconv.Itoa(count), "-s", strconv.Itoa(j.Size),
 		// Replies that are lost would be awaited for ten seconds.
-		"-W", "1", j.To.Addr.String()}
+		"-W", "1"}
+	if j.InProgram {
+		args = append(args, "-U")
+	}
+	return append(args, j.To.Addr.String())
 }
 
 // pingParse reads the line of each reply, because the mean at the end is in whole
