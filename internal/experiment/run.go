@@ -327,8 +327,10 @@ func (r *Run) recordSlice(series int, cell result.Cell, arms []int, s load.Slice
 	}
 	if s.Err != nil {
 		slice.Failed = s.Err.Error()
-		if err := r.disableArm(cell, arm, s.Err); err != nil {
-			return err
+		if !r.disabled[armCell{cell.Name, arm}] {
+			if err := r.disableArm(cell, arm, s.Err); err != nil {
+				return err
+			}
 		}
 	}
 	return r.add(result.Line{Slice: &slice})
@@ -340,15 +342,31 @@ func (r *Run) disableArm(cell result.Cell, arm int, why error) error {
 	w := result.Warning{Code: "arm-failed", Arm: r.Plan.Arms[arm].Name, Cell: cell.Name,
 		Text: "left out of this cell from here: " + why.Error()}
 	r.disabled[armCell{cell.Name, arm}] = true
-	if r.DaemonExit != nil {
-		if ended := r.DaemonExit(arm); ended != nil {
-			w.Cell, w.Text = "", "left out from here: "+ended.Error()
-			for _, c := range r.Plan.Cells {
-				r.disabled[armCell{c.Name, arm}] = true
-			}
+	if ended := r.daemonExit(arm); ended != nil {
+		w.Cell, w.Text = "", "left out from here: "+ended.Error()
+		for _, c := range r.Plan.Cells {
+			r.disabled[armCell{c.Name, arm}] = true
 		}
 	}
 	return r.warn(w)
+}
+
+// exitDelays are the pauses before it is asked whether a process of an arm that failed has
+// exited: its sockets are gone a moment before.
+var exitDelays = []time.Duration{0, 200 * time.Millisecond, time.Second}
+
+// daemonExit tells which process of an arm that failed has exited; nil: none.
+func (r *Run) daemonExit(arm int) error {
+	if r.DaemonExit == nil {
+		return nil
+	}
+	for _, d := range exitDelays {
+		time.Sleep(d)
+		if ended := r.DaemonExit(arm); ended != nil {
+			return ended
+		}
+	}
+	return nil
 }
 
 func (r *Run) warn(w result.Warning) error { return r.add(result.Line{Warning: &w}) }

@@ -214,6 +214,28 @@ func TestArmLacksSomething(t *testing.T) {
 	}
 }
 
+// TestArmFailsBeforeItsProcessExits names the process although its socket was gone before.
+func TestArmFailsBeforeItsProcessExits(t *testing.T) {
+	a := &agents{t: t, served: map[uint64]bool{}, fail: "vxlan"}
+	r, rec := newRun(a, 3)
+	asked := 0
+	r.DaemonExit = func(arm int) error {
+		if r.Plan.Arms[arm].Name != "vxlan" || len(a.plans) == 0 {
+			return nil
+		}
+		if asked++; asked < 2 {
+			return nil
+		}
+		return errors.New("on m1 a virtual machine ended: killed")
+	}
+	if err := r.Do(t.Context(), rec); err != nil {
+		t.Fatal(err)
+	}
+	if len(rec.Warnings) != 1 || rec.Warnings[0].Cell != "" || rec.Warnings[0].Text != "left out from here: on m1 a virtual machine ended: killed" {
+		t.Errorf("warnings %+v", rec.Warnings)
+	}
+}
+
 // TestArmIsShut leaves an arm out whose server is not there, before it is run.
 func TestArmIsShut(t *testing.T) {
 	a := &agents{t: t, served: map[uint64]bool{}, shut: "vxlan"}
