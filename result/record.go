@@ -70,6 +70,9 @@ type Plan struct {
 	ServerCPU int              `json:"server_cpu"`
 }
 
+// OneHost tells that both machines were namespaces of one host.
+func (p *Plan) OneHost() bool { return p.SharedCores || len(p.Cores) > 0 }
+
 // Roles of an arm.
 const (
 	RoleBaseline = "baseline" // the arm that the others are compared with; exactly one

@@ -27,7 +27,7 @@ import (
 
 // Protocol is the version of agent.proto's meaning. It grows when an old
 // controller and a new agent would misunderstand each other.
-const Protocol = 4
+const Protocol = 5
 
 // maxMessage bounds a message, in bytes. A slice is about 1 KiB, a long series
 // tens of thousands of slices; gRPC's own limit of 4 MiB is too low for that.
@@ -49,6 +49,9 @@ type Options struct {
 	// Stdin is the lifeline: the agent ends when it reaches its end. nil is
 	// the same as Detach.
 	Stdin io.Reader
+	// Cores are those that its machine is confined to, of which alone it reads CPU time; none:
+	// the machine has all of the host's.
+	Cores []int
 	// Detach leaves the agent running when its controller dies.
 	Detach bool
 	// Lock makes sure that nobody else measures on the machine; nil: whoever started the
@@ -109,7 +112,7 @@ func Serve(ctx context.Context, l net.Listener, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s := newServer(o.Machine, o.Version, o.Engine.orLoad())
-	s.lock, s.run, s.calls = o.Lock, o.Run, o.Calls
+	s.lock, s.run, s.calls, s.cores = o.Lock, o.Run, o.Calls, o.Cores
 	s.abandon = func() {
 		s.mu.Lock()
 		s.abandoned = true

@@ -95,7 +95,7 @@ func dial(ctx context.Context, socket, target string, options ...grpc.DialOption
 	c.machine = v.GetMachine()
 	c.setClock(asked, v)
 	c.patience = max(time.Duration(v.GetPatience()), host.ScaleTimeout(1)) / host.ScaleTimeout(1)
-	c.cpus = convert(v.GetCpus(), func(cpu int64) int { return int(cpu) })
+	c.cpus = convert(v.GetCpus(), toInt)
 	return c, nil
 }
 

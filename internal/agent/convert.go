@@ -21,6 +21,7 @@ func planToPB(p load.Plan) (*agentpb.Plan, error) {
 		Token: p.Token, Load: p.Load, Size: int64(p.Size), Flows: int64(p.Flows), Batch: int64(p.Batch),
 		Slice: int64(p.Slice), Head: int64(p.Head), ClientCpu: int64(p.ClientCPU), ServerCpu: int64(p.ServerCPU),
 		Congestion: p.Congestion, Rate: p.Rate, Response: int64(p.Response), Nonce: p.Nonce[:],
+		Threads: int64(p.Threads), ClientCpus: convert(p.ClientCPUs, toInt64), ServerCpus: convert(p.ServerCPUs, toInt64),
 	}
 	if b := p.Background; b != nil {
 		out.Beside = &agentpb.Background{Load: b.Load, Size: int64(b.Size), Flows: int64(b.Flows), Rate: b.Rate,
@@ -64,6 +65,7 @@ func planFromPB(p *agentpb.Plan) (load.Plan, error) {
 		Slice: time.Duration(p.GetSlice()), Head: time.Duration(p.GetHead()),
 		ClientCPU: int(p.GetClientCpu()), ServerCPU: int(p.GetServerCpu()),
 		Congestion: p.GetCongestion(), Rate: p.GetRate(), Response: int(p.GetResponse()),
+		Threads: int(p.GetThreads()), ClientCPUs: convert(p.GetClientCpus(), toInt), ServerCPUs: convert(p.GetServerCpus(), toInt),
 	}
 	if n := copy(out.Nonce[:], p.GetNonce()); n != len(out.Nonce) || n != len(p.GetNonce()) {
 		return load.Plan{}, fmt.Errorf("the nonce has %d bytes, not %d", len(p.GetNonce()), len(out.Nonce))
@@ -233,6 +235,9 @@ func convert[A, B any](in []A, f func(A) B) []B {
 	}
 	return out
 }
+
+func toInt64(n int) int64 { return int64(n) }
+func toInt(n int64) int   { return int(n) }
 
 // failureToPB keeps the three parts of a [verr.Error], else the text.
 func failureToPB(err error) *agentpb.Failure {

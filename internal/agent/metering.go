@@ -33,7 +33,7 @@ var (
 // open opens the meters for this machine's side of a plan's arms. Without
 // meters the recorder does nothing.
 func (s *server) open(plan load.Plan, names []string, this side) (*meter.Recorder, error) {
-	rec, err := meter.NewRecorder(s.machine, names, meter.Setup{Arms: meterArms(plan, this)})
+	rec, err := meter.NewRecorder(s.machine, names, meter.Setup{Arms: meterArms(plan, this), Cores: s.cores})
 	if err != nil {
 		return nil, verr.Wrap(verr.Missing, "cannot meter on "+s.machine, err, "leave that meter out")
 	}

@@ -20,6 +20,7 @@ import (
 type server struct {
 	agentpb.UnimplementedAgentServer
 	machine, version string
+	cores            []int // see [Options]
 	engine           Engine
 
 	mu                 sync.Mutex
@@ -66,7 +67,7 @@ func (s *server) Version(context.Context, *agentpb.VersionRequest) (*agentpb.Ver
 		return nil, err
 	}
 	return &agentpb.VersionReply{Protocol: Protocol, Venturi: s.version, Machine: s.machine,
-		Now: time.Now().UnixNano(), Patience: int64(host.ScaleTimeout(1)), Cpus: convert(cpus, func(cpu int) int64 { return int64(cpu) })}, nil
+		Now: time.Now().UnixNano(), Patience: int64(host.ScaleTimeout(1)), Cpus: convert(cpus, toInt64)}, nil
 }
 
 func (s *server) Facts(_ context.Context, req *agentpb.FactsRequest) (*agentpb.FactsReply, error) {

@@ -55,7 +55,8 @@ func differences(before, after *result.Record) []Difference {
 	}
 	p, q := &before.Plan, &after.Plan
 	add(true, "wire", p.Wire, q.Wire)
-	add(true, "one machine for both ends", p.SharedCores, q.SharedCores)
+	add(true, "one machine for both ends", p.OneHost(), q.OneHost())
+	add(true, "cores of the machines", fmt.Sprint(p.Cores), fmt.Sprint(q.Cores))
 	add(false, "Services", p.Services, q.Services)
 	add(false, "Venturi", before.Header.Venturi, after.Header.Venturi)
 	for _, a := range p.Arms {

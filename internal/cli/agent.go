@@ -57,6 +57,7 @@ func newAgent(env *Env) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&o.Machine, "machine", "", "name of the machine")
 	cmd.Flags().StringVar(&o.Socket, "socket", "", "path of the unix socket to listen on; its folder must have mode 0700")
+	cmd.Flags().IntSliceVar(&o.Cores, "cores", nil, "cores that the machine is confined to")
 	cmd.Flags().BoolVar(&o.Detach, "detach", false, "go on when standard input ends")
 	cmd.Flags().BoolVar(&stdio, "stdio", false, "serve on standard input and output, until either ends")
 	cmd.Flags().StringVar(&watch, "watch", "", "when standard input ends, remove what is left of this lab")

@@ -133,6 +133,7 @@ own network namespaces, and removes those that a killed run left.`,
 	f.StringSliceVar(&q.Loads, "load", nil, "loads to measure (default "+strings.Join(load.Default, ",")+")")
 	f.StringVar(&q.Sizes, "sizes", "", "message sizes: 64, or 1,1K,64K, or 8:256K:*2 (inclusive; K=1024, k=1000); default: each load's own")
 	f.IntSliceVar(&q.Flows, "flows", []int{1}, "connections at a time; 1,8 measures both")
+	f.Var(number{&q.Threads, 1, compare.MaxFlows}, "threads", "deal the --flows out to this many threads at each end, in turn: 640 flows on 5 threads are\nwhat 5 processes of iperf3 with 128 streams each are (default: as the load does by itself)")
 	f.IntVar(&q.Batch, "batch", 0, "datagrams per system call, for udp_bw; 0: one")
 	f.Func("response", "`size` of the answers to requests, such as 16K, where it is not that of the requests (tcp_lat, udp_lat, tcp_rr, udp_rr, tcp_crr)", func(text string) error {
 		sizes, err := compare.ParseSizes(text)
@@ -157,6 +158,7 @@ own network namespaces, and removes those that a killed run left.`,
 	f.DurationVar(&q.Slice, "slice", 0, "how long a path is measured at a time (default 25ms for ping-pongs, 50ms for streams, 100ms or more for probe and ping)")
 	f.StringVar(&q.Baseline, "baseline", "", "compare with this `PATH`: one of those that are named, or one more (default: the host network;\nthe first path where all are attach or host)")
 	f.StringVar(&q.Wire, "wire", "", lab.WireHelp)
+	f.StringVar(&q.Cores, "cores", "", lab.CoresHelp)
 	f.Var(hostsFlag(&q.Hosts), "hosts", lab.HostsHelp)
 	f.Var(servicesFlag(&q.Services), "services", "give the machines kube-proxy's rules for this many Services")
 	f.StringSliceVar(&q.Tools, "with", nil, "run a real tool in turn with our loads on the host network, and print how far they agree: "+strings.Join(tool.Names(), ", "))

@@ -50,6 +50,7 @@ func labUp(env *Env) *cobra.Command {
 		o      = lab.Options{Keep: true}
 		u      kernelFlag
 		wire   string
+		cores  string
 		asJSON bool
 	)
 	cmd := &cobra.Command{
@@ -65,6 +66,7 @@ Paths:
   venturi lab up vxlan vxlan:port=4789        two overlays side by side
   venturi lab up --hosts 5 bgp:reflector=1    five machines, one reflects routes
   venturi lab up --wire tso=off,gro=on        cards without TSO
+  venturi lab up --cores "m1=0 m2=1"          each machine on a core of its own
   venturi lab up --name busy --services 1000  behind a node's packet filter
   venturi lab up --kernel 6.1 geneve          in a virtual machine, under another kernel`,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -72,6 +74,9 @@ Paths:
 				o.Paths = []string{"host", "routed", "vxlan"}
 			}
 			if o.Wire, err = lab.ParseWire(wire); err != nil {
+				return err
+			}
+			if o.Cores, err = lab.ParseCores(cores); err != nil {
 				return err
 			}
 			if o.Program, err = program(); err != nil {
@@ -99,6 +104,7 @@ Paths:
 	f := cmd.Flags()
 	f.StringVar(&o.Name, "name", lab.DefaultName, "name of the lab")
 	f.StringVar(&wire, "wire", "", lab.WireHelp)
+	f.StringVar(&cores, "cores", "", lab.CoresHelp)
 	f.Var(hostsFlag(&o.Hosts), "hosts", lab.HostsHelp)
 	f.Var(servicesFlag(&o.Services), "services", "give the machines' packet filter what kube-proxy writes for this many\nServices, with connection tracking on")
 	u.flags(f)

@@ -271,7 +271,7 @@ func reportStudy(env *Env, name string, args []string, partial bool, opt view.Op
 		if err != nil {
 			return err
 		}
-		if !rec.Plan.SharedCores {
+		if !rec.Plan.OneHost() {
 			s = s.OnMachines()
 		}
 		wire := s.Wires[0]

@@ -157,7 +157,7 @@ func (q Request) checkBeside(l load.Load, b *result.BackgroundLoad) error {
 		return verr.New(verr.Usage, fmt.Sprintf("cannot compare with --probe-core %s", b.Cores), "--probe-core takes same or other",
 			"choose same or other")
 	}
-	if len(q.Remote.Machines) > 0 {
+	if len(q.Remote.Machines) > 0 || q.Cores != "" {
 		return nil // their agents know
 	}
 	cpus, err := host.AllowedCPUs()

@@ -14,10 +14,13 @@ import (
 // CellSpec is one load with the sizes and numbers of flows that it runs at.
 type CellSpec struct {
 	Load  string
-	Sizes string  // see ParseSizes; empty: the load's own
-	Flows []int   // connections at a time; none: one
-	Rate  float64 // see load.CheckRate; 0: the load's own
-	Tool  string  // the real program that runs it in our place; empty: none does
+	Sizes string // see ParseSizes; empty: the load's own
+	Flows []int  // connections at a time; none: one
+	// Threads is how many threads of each end the flows are dealt out to; 0: see
+	// [load.Plan].
+	Threads int
+	Rate    float64 // see load.CheckRate; 0: the load's own
+	Tool    string  // the real program that runs it in our place; empty: none does
 	// Response is how many bytes the answers to requests have; 0: as many.
 	Response int
 
@@ -73,6 +76,9 @@ func (q Request) cells() ([]result.Cell, error) {
 			}
 			for _, flows := range spec.flows() {
 				if err := l.CheckFlows(flows); err != nil {
+					return nil, err
+				}
+				if err := l.CheckThreads(spec.Threads, flows, max(size, spec.Response)); err != nil {
 					return nil, err
 				}
 				if err := l.CheckRate(spec.Rate, size, flows); err != nil {
@@ -134,7 +140,7 @@ func (q Request) cell(l load.Load, size, flows int, spec CellSpec) result.Cell {
 	rate := spec.Rate
 	c := result.Cell{
 		Load: l.Name, Transport: l.Transport, Rate: cmp.Or(rate, l.Rate), Response: spec.Response,
-		Size: size, Flows: flows, Metric: l.MetricAt(rate, size), Head: l.Head, Background: spec.Background,
+		Size: size, Flows: flows, Threads: spec.Threads, Metric: l.MetricAt(rate, size), Head: l.Head, Background: spec.Background,
 	}
 	c.Slice = l.SliceAt(c.Rate, size, flows)
 	if q.Batch > 1 {

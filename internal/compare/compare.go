@@ -143,7 +143,7 @@ func (s *Session) Compare(ctx context.Context, r *Resolved, write func(result.Li
 		DaemonExit:    func(arm int) error { return s.testbed.daemonExit(strings.TrimSuffix(plan.Arms[arm].Name, copySuffix)) },
 		FinalWarnings: func() []result.Warning { return append(s.testbed.warnings(), s.strangers()...) },
 		ClientMeters:  clientMeters, ServerMeters: serverMeters, Congestion: own.Congestion,
-		OtherCPUs: other,
+		OtherCPUs: other, ThreadCPUs: [2][]int{s.machines[0].cores, s.machines[1].cores},
 	}
 	if plan.Precision > 0 || plan.UntilDecided {
 		run.StopRule = openCells
@@ -258,6 +258,11 @@ func (s *Session) preamble(ctx context.Context, r *Resolved, plan *result.Plan, 
 		}
 	}
 	for _, w := range missing.warnings() {
+		if err := add(result.Line{Warning: &w}); err != nil {
+			return recordError(err)
+		}
+	}
+	for _, w := range s.unconfined() {
 		if err := add(result.Line{Warning: &w}); err != nil {
 			return recordError(err)
 		}

@@ -28,6 +28,7 @@ type Request struct {
 	Loads      []string
 	Sizes      string                 // of all Loads; see ParseSizes; empty: each load's own
 	Flows      []int                  // of all Loads; none: one
+	Threads    int                    // that these are dealt out to, at each end; 0: see CellSpec
 	Cells      []CellSpec             // in place of Loads, Sizes, Flows and Rate, where loads differ in these
 	Rate       float64                // of all Loads, per second; 0: each load's own
 	Background *result.BackgroundLoad // what runs beside all Loads; nil: nothing
@@ -35,6 +36,7 @@ type Request struct {
 	Response   int                    // bytes of the answers to requests, of all Loads; 0: as many as the requests
 	Batch      int
 	Wire       string   // see lab.ParseWire
+	Cores      string   // of a lab's machines; see lab.ParseCores
 	Tools      []string // real tools to run beside the first path
 	Tool       []string // real tools that run every load once more, on every path
 	Series     int
@@ -73,13 +75,13 @@ type Request struct {
 const (
 	MaxSeries = 1000
 	MaxRounds = 10000 // a series
+	MaxFlows  = 1024
 )
 
 // Defaults of a run beside a real tool, which takes whole seconds.
 const (
 	toolSlice  = 2 * time.Second
 	toolSeries = 10
-	mostFlows  = 1024
 	mostEnds   = 8192 // flows times arms: each is a thread, of which a Go program has 10000, and has ports
 )
 
@@ -93,7 +95,7 @@ func (q Request) withDefaults() Request {
 	}
 	if len(q.Cells) == 0 {
 		for _, l := range q.Loads {
-			spec := CellSpec{Load: l, Sizes: q.Sizes, Flows: q.Flows, Rate: q.Rate, Response: q.Response, Background: q.Background}
+			spec := CellSpec{Load: l, Sizes: q.Sizes, Flows: q.Flows, Threads: q.Threads, Rate: q.Rate, Response: q.Response, Background: q.Background}
 			q.Cells = append(q.Cells, spec.points(q.Curve)...)
 		}
 	}
@@ -213,8 +215,8 @@ func (q Request) check() error {
 				return bad("flows", f, fmt.Sprintf("%d paths with as many flows each are more than %d threads", q.armCount(), mostEnds),
 					"choose fewer flows or fewer paths")
 			}
-			if f < 1 || f > mostFlows {
-				return bad("flows", f, fmt.Sprintf("a run has 1 to %d flows", mostFlows), "choose a number in that range")
+			if f < 1 || f > MaxFlows {
+				return bad("flows", f, fmt.Sprintf("a run has 1 to %d flows", MaxFlows), "choose a number in that range")
 			}
 		}
 	}

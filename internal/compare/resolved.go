@@ -72,6 +72,13 @@ func (q Request) Resolve() (*Resolved, error) {
 	if r.lab.Wire, err = lab.ParseWire(q.Wire); err != nil {
 		return nil, err
 	}
+	if r.lab.Cores, err = lab.ParseCores(q.Cores); err != nil {
+		return nil, err
+	}
+	if err := q.checkCores(r.lab.Cores); err != nil {
+		return nil, err
+	}
+	r.confine(r.lab.Cores)
 	if r.withoutLab = r.cluster == nil && q.foundHere(); r.withoutLab {
 		r.locations, err = q.locations(r.arms)
 	}

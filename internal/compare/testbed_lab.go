@@ -49,14 +49,14 @@ func openLab(ctx context.Context, r *Resolved, h Host) (s *Session, err error) {
 	if b.lab, err = lab.Up(ctx, r.labOptions(h)); err != nil {
 		return nil, err
 	}
-	s = &Session{host: h, testbed: b, lab: b.lab, wire: b.lab.Wire, sharedCores: true}
+	s = &Session{host: h, testbed: b, lab: b.lab, wire: b.lab.Wire, sharedCores: b.lab.Cores == nil}
 	s.machines[0].cpu, s.machines[1].cpu = r.plan.ClientCPU, r.plan.ServerCPU
 	for i := range s.machines {
 		m := b.lab.Machines[i]
 		if b.agents[i], err = agent.Dial(ctx, m.Socket); err != nil {
 			return nil, err
 		}
-		s.machines[i].name, s.machines[i].agent = m.Name, b.agents[i]
+		s.machines[i].name, s.machines[i].agent, s.machines[i].cores = m.Name, b.agents[i], b.lab.Cores[m.Name]
 		s.machines[i].namespaces = append(m.Namespaces()[1:], m.Attached...)
 	}
 	emulated, err := emulated(ctx, b.lab)

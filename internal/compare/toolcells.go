@@ -31,7 +31,7 @@ func (q Request) withTool() Request {
 			q.Cells = nil
 		}
 		for _, l := range dedup(loads) {
-			q.Cells = append(q.Cells, CellSpec{Load: l, Sizes: q.Sizes, Flows: q.Flows, Rate: q.Rate, Response: q.Response, Background: q.Background})
+			q.Cells = append(q.Cells, CellSpec{Load: l, Sizes: q.Sizes, Flows: q.Flows, Threads: q.Threads, Rate: q.Rate, Response: q.Response, Background: q.Background})
 		}
 	}
 	ours := q.Cells
@@ -83,6 +83,8 @@ func (q Request) toolCells(l load.Load, spec CellSpec) (cells []result.Cell, err
 		return nil, verr.New(verr.Usage, "cannot run "+t.Name+" with --curve", "a real tool runs alone", "leave one of them out")
 	case spec.Response > 0:
 		return nil, verr.New(verr.Usage, "cannot run "+t.Name+" with --response", "its answers are as long as its requests", "leave one of them out")
+	case spec.Threads > 0:
+		return nil, verr.New(verr.Usage, "cannot run "+t.Name+" with --threads", "it has as many threads as it likes", "leave one of them out")
 	case q.Batch > 1:
 		return nil, verr.New(verr.Usage, "cannot run "+t.Name+" with --batch", "it has one message a system call", "leave one of them out")
 	case len(q.Tools) > 0:

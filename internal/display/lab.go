@@ -22,6 +22,9 @@ func PrintLab(out io.Writer, l *lab.Lab) error {
 	if l.Services > 0 {
 		sanitize.Fprintf(out, " Packet filter: %d Services.", l.Services)
 	}
+	if l.Cores != nil {
+		sanitize.Fprintf(out, " Cores: %s.", l.Cores)
+	}
 	sanitize.Fprintf(out, "\n\n")
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	sanitize.Fprintf(w, "MACHINE\tADDRESS\tNAMESPACE\tAGENT\n")
@@ -44,6 +47,9 @@ func PrintLab(out io.Writer, l *lab.Lab) error {
 	}
 	if err := w.Flush(); err != nil {
 		return err
+	}
+	for i, what := range l.Unconfined {
+		sanitize.Fprintf(out, "%s%s\n", []string{"\nNot confined to its machine's cores: ", "                                    "}[min(i, 1)], what)
 	}
 	_, err := sanitize.Fprintf(out, "\nLook inside: %s %s -- ip route\n", command("exec", l.Name), sanitize.Shell(enterNamespace(l)))
 	return err

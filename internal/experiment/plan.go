@@ -223,8 +223,11 @@ const (
 func (r *Run) seriesPlan(cell result.Cell, arms []int) load.Plan {
 	plan := load.Plan{
 		Token: r.rng.Uint64(), Nonce: newNonce(), Load: cell.Load, Size: cell.Size, Flows: cell.Flows, Batch: cell.Batch, Rate: cell.Rate, Response: cell.Response,
-		Slice: cell.Slice, Head: cell.Head,
+		Threads: cell.Threads, Slice: cell.Slice, Head: cell.Head,
 		ClientCPU: r.Plan.ClientCPU, ServerCPU: r.Plan.ServerCPU, Congestion: r.Congestion,
+	}
+	if cell.Threads > 1 {
+		plan.ClientCPUs, plan.ServerCPUs = r.ThreadCPUs[0], r.ThreadCPUs[1]
 	}
 	// Arms that are served at one address, as the baseline and its copy are,
 	// need blocks of ports of their own.

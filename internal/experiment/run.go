@@ -62,6 +62,9 @@ type Run struct {
 	Watch      Watch
 	StopRule   StopRule // nil: never stop early
 	OtherCPUs  [2]int   // of a stream beside a load that runs on cores of its own
+	// ThreadCPUs are the client's and the server's cores for the threads that flows are dealt
+	// out to; none: those of the plan.
+	ThreadCPUs [2][]int
 	// DaemonExit tells which process that an arm needs has exited; nil: none. The
 	// function may be nil.
 	DaemonExit func(arm int) error

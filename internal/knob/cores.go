@@ -2,19 +2,15 @@ package knob
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/setting"
 )
 
-// maskWord is how many cores a word of a mask is for, and mostCores how many
-// any machine has.
-const (
-	maskWord  = 32
-	mostCores = 8192
-)
+// maskWord is how many cores a word of a mask is for.
+const maskWord = 32
 
 // ParseMask reads the kernel's "3,00000001" as "0,32-33".
 func ParseMask(mask string) (string, error) {
@@ -34,12 +30,12 @@ func ParseMask(mask string) (string, error) {
 	if len(on) == 0 {
 		return "none", nil
 	}
-	return FormatNumbers(on), nil
+	return host.FormatNumbers(on), nil
 }
 
 // FormatMask is the other way round.
 func FormatMask(list string) (string, error) {
-	numbers, err := ParseNumbers(list)
+	numbers, err := host.ParseNumbers(list)
 	if err != nil {
 		return "", err
 	}
@@ -57,37 +53,13 @@ func FormatMask(list string) (string, error) {
 	return text, nil
 }
 
-// ParseNumbers reads a list of numbers and spans, in ascending order.
-func ParseNumbers(list string) ([]int, error) {
-	if list == "none" {
-		return nil, nil
-	}
-	var numbers []int
-	for span := range strings.SplitSeq(list, ",") {
-		from, to, ranged := strings.Cut(strings.TrimSpace(span), "-")
-		if !ranged {
-			to = from
-		}
-		first, err1 := strconv.Atoi(from)
-		last, err2 := strconv.Atoi(to)
-		if err1 != nil || err2 != nil || first < 0 || last < first || last >= mostCores {
-			return nil, fmt.Errorf("%q is no number and no span of numbers", span)
-		}
-		for n := first; n <= last; n++ {
-			numbers = append(numbers, n)
-		}
-	}
-	slices.Sort(numbers)
-	return slices.Compact(numbers), nil
-}
-
 // OnlineCores lists the cores that are on; none if that cannot be read.
 func OnlineCores(m Machine) []int {
 	v, err := m.Settings.Read(setting.Setting{Backend: "kernel", Key: "/sys/devices/system/cpu/online"})
 	if err != nil {
 		return nil
 	}
-	on, err := ParseNumbers(strings.TrimSpace(v.String()))
+	on, err := host.ParseNumbers(strings.TrimSpace(v.String()))
 	if err != nil {
 		return nil
 	}
@@ -102,22 +74,4 @@ func CoreCount(m Machine) int {
 		return 0
 	}
 	return on[len(on)-1] + 1
-}
-
-// FormatNumbers writes numbers in ascending order as the kernel does: "0-3,8".
-func FormatNumbers(numbers []int) string {
-	var parts []string
-	for i := 0; i < len(numbers); {
-		j := i
-		for j+1 < len(numbers) && numbers[j+1] == numbers[j]+1 {
-			j++
-		}
-		part := strconv.Itoa(numbers[i])
-		if j > i {
-			part += "-" + strconv.Itoa(numbers[j])
-		}
-		parts = append(parts, part)
-		i = j + 1
-	}
-	return strings.Join(parts, ",")
 }

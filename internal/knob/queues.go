@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -128,7 +129,7 @@ func MaskWrites(queues []Queue, lists map[string]string, most int) ([]setting.Wr
 		if err != nil {
 			return nil, err
 		}
-		numbers, err := ParseNumbers(list)
+		numbers, err := host.ParseNumbers(list)
 		if err != nil {
 			return nil, err
 		}

@@ -28,6 +28,9 @@ func (b *builder) agents(ctx context.Context, o Options) error {
 		m := &l.Machines[i]
 		m.Socket = l.socket(m.Name)
 		args := append(append([]string{}, o.AgentCommand...), "--machine", m.Name, "--socket", m.Socket)
+		if cores := o.Cores[m.Name]; len(cores) > 0 {
+			args = append(args, "--cores", strings.Trim(strings.ReplaceAll(fmt.Sprint(cores), " ", ","), "[]"))
+		}
 		if o.Keep {
 			args = append(args, "--detach")
 		}

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -21,6 +22,8 @@ type builder struct {
 	oui       [2]byte             // of all MACs
 	joinCards func(name string, ends []netcfg.VethEnd, senders func(machine int) []net.HardwareAddr) error
 	wired     Wire
+	cores     Cores
+	unsteered error // why no softirqs are steered to them
 
 	mu           sync.Mutex // paths are built at once, and all they ask for is noted here
 	toClose      []*netcfg.Namespace
@@ -63,6 +66,7 @@ func (b *builder) create(rest string) (*netcfg.Namespace, error) {
 	if err != nil {
 		return nil, err
 	}
+	b.confine(n, rest)
 	b.mu.Lock()
 	b.toClose = append(b.toClose, n)
 	b.mu.Unlock()
@@ -176,10 +180,15 @@ func (b *builder) setOffloads(ends ...netcfg.VethEnd) error {
 		}
 		var cpus []int
 		if err == nil {
-			cpus, err = b.wired.receiveCPUs()
+			cpus, err = b.wired.receiveCPUs(end.In.CPUs())
 		}
 		if err == nil && len(cpus) > 0 {
 			err = end.In.SteerReceive(end.Name, cpus)
+		}
+		if errors.Is(err, netcfg.ErrNoRPS) && b.wired.RSS == RSSNone { // only for the machine's cores
+			b.mu.Lock()
+			b.unsteered, err = err, nil
+			b.mu.Unlock()
 		}
 		if err != nil {
 			return fmt.Errorf("make wire %s: %w", b.wired, err)

@@ -31,7 +31,9 @@ func Exec(name, where string, args []string) error {
 	if err != nil {
 		return err
 	}
-	err = w.Exec(filepath.Base(namespace), args)
+	base := filepath.Base(namespace)
+	machine, _, _ := strings.Cut(strings.TrimPrefix(base, w.Name("")), ".")
+	err = w.Exec(base, l.Cores[machine], args)
 	if errors.Is(err, netcfg.ErrNoProgram) {
 		return verr.Wrap(verr.Missing, what, err, "install it, or give the path of its file")
 	}

@@ -38,6 +38,7 @@ type Options struct {
 	// Services is how many Services' worth of kube-proxy rules the machines'
 	// packet filters carry; 0: no rules and no connection tracking.
 	Services int
+	Cores    Cores // nil: machines share all of them
 	// Program starts this very program; daemons of paths are run by it.
 	Program []string
 	// AgentCommand starts an agent; the lab adds --machine, --socket and, for a
@@ -64,6 +65,9 @@ type Lab struct {
 	Machines []Machine `json:"machines"`
 	Arms     []Arm     `json:"arms"`
 	Guest    *Guest    `json:"guest,omitempty"` // the virtual machine that it is in; nil: this machine
+	Cores    Cores     `json:"cores,omitempty"`
+	// Unconfined is what Cores hold for, and could not be confined to them.
+	Unconfined []string `json:"unconfined,omitempty"`
 
 	claim        *Claim
 	writer       *netcfg.Writer
@@ -155,6 +159,7 @@ func Up(ctx context.Context, o Options) (*Lab, error) {
 			func(ctx context.Context, _ Options) error { return b.paths(ctx, o, arms) },
 			b.services,
 			b.agents,
+			func(context.Context, Options) error { return b.confined(o) },
 		}
 	})
 }
@@ -168,7 +173,7 @@ func raise(ctx context.Context, o Options, steps func(*builder) []step) (*Lab, e
 	if err != nil {
 		return nil, err
 	}
-	l := &Lab{Name: o.Name, Wire: o.Wire.String(), Services: o.Services, claim: claim}
+	l := &Lab{Name: o.Name, Wire: o.Wire.String(), Services: o.Services, Cores: o.Cores, claim: claim}
 	if l.writer, err = netcfg.Owned(o.Name); err == nil {
 		err = l.build(ctx, o, steps)
 	}
@@ -218,6 +223,9 @@ func (o *Options) arms() ([]path.Arm, error) {
 		return nil, verr.New(verr.Usage, fmt.Sprintf("cannot raise a lab of %d machines", o.Hosts),
 			fmt.Sprintf("a lab has %d to %d", DefaultHosts, MaxHosts), "give a number in that range")
 	}
+	if err := o.Cores.check(o.Hosts); err != nil {
+		return nil, err
+	}
 	if err := path.CheckCapacity(len(arms), o.Hosts); err != nil {
 		return nil, err
 	}
@@ -238,6 +246,9 @@ func (o *Options) check() ([]path.Arm, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := o.Cores.checkHere(); err != nil {
+		return nil, err
+	}
 	if err := needRoot("cannot raise a lab"); err != nil {
 		return nil, err
 	}
@@ -256,7 +267,7 @@ func (o *Options) check() ([]path.Arm, error) {
 }
 
 func (l *Lab) build(ctx context.Context, o Options, steps func(*builder) []step) error {
-	b := builder{lab: l, keep: o.Keep, foreignPaths: map[host.NamespaceID]string{}}
+	b := builder{lab: l, keep: o.Keep, cores: o.Cores, foreignPaths: map[host.NamespaceID]string{}}
 	defer b.close() // an open handle would keep a namespace beyond its deletion
 	for _, step := range steps(&b) {
 		if err := ctx.Err(); err != nil {

@@ -36,16 +36,16 @@ const (
 	RSSPorts = "l4" // a card that hashes ports, too: flows are spread over all cores
 )
 
-// receiveCPUs are the cores that carry what the card receives; none: nothing is steered.
-func (w Wire) receiveCPUs() ([]int, error) {
-	cpus, err := host.AllowedCPUs()
-	if err != nil || w.RSS == RSSNone || len(cpus) == 0 {
-		return nil, err
+// receiveCPUs are the cores that carry what a card receives, among those that its machine is
+// confined to, if it is; none: nothing is steered.
+func (w Wire) receiveCPUs(own []int) (cpus []int, err error) {
+	if cpus = own; len(own) == 0 && w.RSS != RSSNone {
+		cpus, err = host.AllowedCPUs()
 	}
-	if w.RSS == RSSHosts {
-		return cpus[len(cpus)-1:], nil
+	if w.RSS == RSSHosts && len(cpus) > 0 {
+		cpus = cpus[len(cpus)-1:]
 	}
-	return cpus, nil
+	return cpus, err
 }
 
 // Bounds of a wire's MTU, bytes: what every IPv4 host must take whole, and

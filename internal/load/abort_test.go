@@ -65,7 +65,7 @@ func TestUnanswered(t *testing.T) {
 	}
 	defer silent.Close()
 	began := time.Now()
-	_, err = startActive(udpLat, &p, 0, 0)
+	_, err = startActive(udpLat, &p, 0, 0, nil)
 	if err == nil || !errors.Is(err, errNoAnswer) || !strings.Contains(err.Error(), "by udp from 127.0.0.1, port 28900, to 127.0.0.1, port 27900") {
 		t.Errorf("after %v: %v", time.Since(began), err)
 	}

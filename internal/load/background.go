@@ -57,8 +57,9 @@ func (p Plan) background() *Plan {
 	}
 	bg := p
 	bg.Background, bg.Token = nil, p.Token+1
-	bg.Load, bg.Size, bg.Flows, bg.Rate, bg.Batch, bg.Response = b.Load, b.Size, b.Flows, b.Rate, 0, 0
+	bg.Load, bg.Size, bg.Flows, bg.Rate, bg.Batch, bg.Response, bg.Threads = b.Load, b.Size, b.Flows, b.Rate, 0, 0, 0
 	bg.ClientCPU, bg.ServerCPU = b.ClientCPU, b.ServerCPU
+	bg.ClientCPUs, bg.ServerCPUs = nil, nil
 	bg.Head = BackgroundLead
 	// It is stopped when the slice ends, which may wait for lost answers.
 	bg.Slice = p.LongestSlice() + ioTimeout

@@ -58,35 +58,43 @@ func (b *batch) sendSome(s socket, n int) (int, error) {
 	return b.call(s, n, unix.SYS_SENDMMSG, unix.MSG_NOSIGNAL)
 }
 
-// recv waits for one datagram and takes with it what else is there.
-func (b *batch) recv(s socket) (int, error) {
-	return b.call(s, len(b.headers), unix.SYS_RECVMMSG, unix.MSG_WAITFORONE)
+// recv takes what is there; with MSG_WAITFORONE it waits for one datagram, with MSG_DONTWAIT
+// for none.
+func (b *batch) recv(s socket, flags uintptr) (int, error) {
+	return b.call(s, len(b.headers), unix.SYS_RECVMMSG, flags)
 }
 
 // sinkBatches counts messages as sink does, many a system call.
 func (p *passive) sinkBatches(n int) error {
 	in, conn := newBatch(n, len(p.buf), nil), p.conn
 	for {
-		got, err := in.recv(conn)
-		if err != nil {
-			if err := conn.cool(err); err != nil {
-				return err
-			}
-			continue
+		got, err := in.recv(conn, unix.MSG_WAITFORONE)
+		if err == nil {
+			err = p.countBatch(&conn, in, got)
+		} else {
+			err = conn.cool(err)
 		}
-		for i := range got {
-			size := int(in.headers[i].len)
-			if size == 0 {
-				return errPeerGone
-			}
-			b := in.buffers[i][:size]
-			if b[0] != frameMark {
-				p.counts.add(p.clock)
-				continue
-			}
-			if err := p.control(&conn, b); err != nil {
-				return err
-			}
+		if err != nil {
+			return err
 		}
 	}
+}
+
+// countBatch counts the messages of a batch, and answers control frames among them.
+func (p *passive) countBatch(conn *socket, in *batch, got int) error {
+	for i := range got {
+		size := int(in.headers[i].len)
+		if size == 0 {
+			return errPeerGone
+		}
+		b := in.buffers[i][:size]
+		if b[0] != frameMark {
+			p.counts.add(p.clock)
+			continue
+		}
+		if err := p.control(conn, b); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -31,7 +31,7 @@ const flowAnswerTimeout = 20 * time.Millisecond
 
 var errNoAnswer = errors.New("the other end did not answer")
 
-// active is one flow's active end. Its fields belong to its own thread; the
+// active is one flow's active end. Its fields belong to its thread; the
 // runner touches them only between two calls of do.
 type active struct {
 	load Load
@@ -43,16 +43,16 @@ type active struct {
 	out  manySender // of datagrams that are sent many a call; nil: one
 
 	// trip makes one request and waits for its reply; false: it is lost.
-	trip      func(a *active, message []byte) (bool, error)
-	calls     *calls // of an engine that connects for each request
-	prober    prober // of an engine that sends on a schedule
-	namespace string // namespace that its thread works in; empty: any
+	trip   func(a *active, message []byte) (bool, error)
+	calls  *calls // of an engine that connects for each request
+	prober prober // of an engine that sends on a schedule
 
 	clock   clock
 	number  uint64 // of the last request
 	base    uint64 // of the slice's first request, on a schedule
 	open    int    // requests that have no answer yet, on a schedule
-	since   int64  // ns, when it was sent, where many flows share a thread; 0: it is answered
+	since   int64  // ns, when it was sent, where flows share a thread; 0: it is answered
+	partial int    // bytes of a message that have gone, of a stream that shares a thread
 	timeout time.Duration
 	// answerTimeout is how long the other end may take to answer a control frame. Where
 	// hundreds of flows have filled their buffers, all of that comes before it.
@@ -65,12 +65,12 @@ type active struct {
 	done     frame       // the server's account of the last slice
 	aborted  atomic.Bool // the other end is lost
 	quit     atomic.Bool // ends a stream before its time; see background
-	tasks    chan func(*active) error
-	errs     chan error
+	thread   *thread     // that all of its work is done on
 }
 
-// startActive connects one flow of an arm on a thread of its own.
-func startActive(l Load, plan *Plan, arm, flow int) (*active, error) {
+// startActive connects one flow of an arm, on a thread that it shares or, if that is nil, on
+// one that it starts.
+func startActive(l Load, plan *Plan, arm, flow int, shared *thread) (*active, error) {
 	a := &active{
 		load: l, plan: plan, arm: arm,
 		tcp:     l.Transport == "tcp",
@@ -79,8 +79,6 @@ func startActive(l Load, plan *Plan, arm, flow int) (*active, error) {
 		timeout: maxTimeout, // until the warm-up has shown what the arm takes
 
 		answerTimeout: ioTimeout + host.ScaleTimeout(time.Duration(plan.Flows-1)*flowAnswerTimeout),
-		tasks:         make(chan func(*active) error),
-		errs:          make(chan error, 1),
 	}
 	if l.Kind.timed() {
 		a.rtt, a.trip = result.NewRTT(), (*active).roundTrip
@@ -94,7 +92,10 @@ func startActive(l Load, plan *Plan, arm, flow int) (*active, error) {
 	if err := a.connect(flow); err != nil {
 		return nil, err
 	}
-	go a.work()
+	if a.thread = shared; shared == nil {
+		a.thread = startThread(l.Name+" client", a.callNamespace(flow), plan.clientCPU(l, flow), l.Kind == Scheduled || a.messageRate() > 0)
+	}
+	a.thread.users++
 	if err := a.do((*active).sendHello); err != nil {
 		a.stop()
 		return nil, plan.Arms[arm].unanswered(l, flow, err)
@@ -123,7 +124,7 @@ func (a *active) connect(flow int) (err error) {
 	ends := arm.pair(flow)
 	if a.load.Kind == Connect {
 		a.calls, err = newCalls(a.load, a.plan, arm, flow)
-		a.trip, a.namespace = (*active).transact, ends.From.Namespace
+		a.trip = (*active).transact
 		return err
 	}
 	a.conn, err = dialIn(ends.From.Namespace, a.load.Transport, a.plan.Congestion,
@@ -147,37 +148,20 @@ func (a *active) connect(flow int) (err error) {
 	return err
 }
 
-// work runs tasks on one thread, which ends with it.
-func (a *active) work() {
-	err := host.Do(a.namespace, func() error {
-		err := pinAs(a.load.Name+" client", a.plan.ClientCPU)
-		if err == nil && (a.load.Kind == Scheduled || a.messageRate() > 0) {
-			err = exactTimers()
-		}
-		a.serve(err)
-		return nil
-	})
-	a.serve(err) // no task is left, unless the namespace could not be entered
-	close(a.errs)
-}
-
-// serve does what it is told until there is nothing more; nothing of it when err is set.
-func (a *active) serve(err error) {
-	for task := range a.tasks {
-		if err != nil {
-			a.errs <- err
-			continue
-		}
-		a.errs <- task(a)
+// callNamespace is where a flow connects time and again; empty: it does not.
+func (a *active) callNamespace(flow int) string {
+	if a.load.Kind != Connect {
+		return ""
 	}
+	return a.plan.Arms[a.arm].pair(flow).From.Namespace
 }
 
 // messageRate is what the flow offers per second; 0: as much as goes.
 func (a *active) messageRate() float64 { return a.plan.messageRate(a.load, a.arm) }
 
 // start begins a task; finish waits for it.
-func (a *active) start(task func(*active) error) { a.tasks <- task }
-func (a *active) finish() error                  { return <-a.errs }
+func (a *active) start(task func(*active) error) { a.thread.tasks <- func() error { return task(a) } }
+func (a *active) finish() error                  { return <-a.thread.errs }
 
 func (a *active) do(task func(*active) error) error {
 	a.start(task)
@@ -185,8 +169,7 @@ func (a *active) do(task func(*active) error) error {
 }
 
 func (a *active) stop() {
-	close(a.tasks)
-	<-a.errs
+	a.thread.leave()
 	if a.load.Kind == Connect {
 		return
 	}

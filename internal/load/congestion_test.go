@@ -21,7 +21,7 @@ func TestCongestion(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	a, err := startActive(tcpBW, &p, 0, 0)
+	a, err := startActive(tcpBW, &p, 0, 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

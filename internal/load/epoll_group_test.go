@@ -41,7 +41,7 @@ func checkSharedThread(t *testing.T, p Plan, shared bool) (failed error) {
 		t.Fatal(err)
 	}
 	h := openLocalClient(context.Background(), l, &p, []int{0}, nil)
-	if got := len(h.arms[0]) > 0 && h.epolls[0] != nil; got != shared {
+	if got := len(h.arms[0]) > 0 && len(h.groups[0]) == 1; got != shared {
 		t.Errorf("shares a thread: %v, want %v", got, shared)
 	}
 	for round := range 3 {

@@ -10,10 +10,14 @@ import (
 // forever is no limit for [epollGroup.wait].
 const forever = time.Duration(-1)
 
-// echoAll is the passive end of all flows of an arm, on one thread.
-func (s *Server) echoAll(ends []*passive) error {
-	if err := pinAs(s.load.Name+" server", s.plan.ServerCPU); err != nil {
+// serveGroup is the passive end of flows of an arm that share a thread.
+func (s *Server) serveGroup(ends []*passive) error {
+	if err := pinAs(s.load.Name+" server", s.plan.serverCPU(s.load, ends[0].flow)); err != nil {
 		return err
+	}
+	take := (*passive).answerReady
+	if s.load.Kind == Stream {
+		take = newGroupSink(s).take
 	}
 	c, err := newEpollGroup(len(ends))
 	if err != nil {
@@ -27,6 +31,11 @@ func (s *Server) echoAll(ends []*passive) error {
 			return nil
 		}
 		conns[i] = p.conn
+		if s.load.Segments {
+			if err := p.conn.mergeReceived(); err != nil {
+				return err
+			}
+		}
 		if err := c.add(p.conn, i); err != nil {
 			return err
 		}
@@ -52,7 +61,7 @@ func (s *Server) echoAll(ends []*passive) error {
 			case e.Events&unix.EPOLLHUP != 0: // of a datagram socket nothing else tells it
 				err = errPeerGone
 			default:
-				err = p.answerReady(conn)
+				err = take(p, conn)
 				c.hot = conn.hot
 			}
 			if err != nil {

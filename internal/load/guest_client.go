@@ -67,6 +67,7 @@ func (p Plan) forGuest(arms []int) Plan {
 	all := p
 	p.Arms, p.Schedule = nil, nil
 	p.ClientCPU, p.ServerCPU = -1, -1
+	p.ClientCPUs, p.ServerCPUs = nil, nil
 	if p.Background != nil {
 		beside := *p.Background
 		beside.ClientCPU, beside.ServerCPU = -1, -1

@@ -15,7 +15,7 @@ func TestLateReplies(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	a, err := startActive(udpLat, &p, 0, 0)
+	a, err := startActive(udpLat, &p, 0, 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,10 @@ type Plan struct {
 	// Response is how many bytes the answer to a request has; 0: as many.
 	Response int
 	Flows    int
-	Batch    int // messages a system call, for loads that can; 0 or 1: one
+	// Threads is how many threads of each end the flows are dealt out to in turn; 0: as the
+	// load does by itself. See [Load.CheckThreads].
+	Threads int
+	Batch   int // messages a system call, for loads that can; 0 or 1: one
 	// Rate is what all flows of an arm together offer per second: requests of a load on a
 	// schedule, datagrams, or bits of a TCP stream. 0: the load's default, which is no limit
 	// for a stream.
@@ -72,7 +75,10 @@ type Plan struct {
 	Congestion string
 	// ClientCPU and ServerCPU pin the loops; -1: not pinned.
 	ClientCPU, ServerCPU int
-	Background           *Background // nil: nothing runs beside the load
+	// ClientCPUs and ServerCPUs are the cores that Threads are dealt out to in turn; none:
+	// all are pinned as above.
+	ClientCPUs, ServerCPUs []int
+	Background             *Background // nil: nothing runs beside the load
 }
 
 // Arm is one path in a Plan.
@@ -168,7 +174,11 @@ func (p Plan) check() (Load, error) {
 			return Load{}, err
 		}
 	}
-	return Find(p.Load)
+	l, err := Find(p.Load)
+	if err == nil {
+		err = l.CheckThreads(p.Threads, p.Flows, max(p.Size, p.Response))
+	}
+	return l, err
 }
 
 // SliceObserver is called when a slice of an arm begins and ends, on the machine where it

@@ -16,9 +16,9 @@ type localClient struct {
 	load     Load
 	plan     *Plan
 	observer SliceObserver
-	arms     [][]*active   // their flows; none of an arm that failed or is elsewhere
-	epolls   []*epollGroup // of those that share a thread; nil of the others
-	openErrs []error       // why an arm could not be opened
+	arms     [][]*active    // their flows; none of an arm that failed or is elsewhere
+	groups   [][]*flowGroup // of those that share threads; none of the others
+	openErrs []error        // why an arm could not be opened
 	slice    uint64
 
 	mu         sync.Mutex   // of arms, which abort reads
@@ -31,7 +31,7 @@ func openLocalClient(ctx context.Context, l Load, plan *Plan, arms []int, observ
 	l.reserve(plan.threads(l))
 	h := &localClient{
 		load: l, plan: plan, observer: observer,
-		arms: make([][]*active, len(plan.Arms)), openErrs: make([]error, len(plan.Arms)), epolls: make([]*epollGroup, len(plan.Arms)),
+		arms: make([][]*active, len(plan.Arms)), openErrs: make([]error, len(plan.Arms)), groups: make([][]*flowGroup, len(plan.Arms)),
 	}
 	if bg := plan.background(); bg != nil {
 		bl, _ := Find(bg.Load) // the plan was checked
@@ -72,18 +72,21 @@ func (h *localClient) unanswered(arm int) error {
 }
 
 func (h *localClient) open(arm int) error {
+	threads := make([]*thread, h.plan.threads(h.load))
 	for flow := range h.plan.Flows {
-		a, err := startActive(h.load, h.plan, arm, flow)
+		shared := &threads[flow%len(threads)]
+		a, err := startActive(h.load, h.plan, arm, flow, *shared)
 		if err != nil {
 			return err
 		}
+		*shared = a.thread
 		h.mu.Lock()
 		h.arms[arm] = append(h.arms[arm], a)
 		h.mu.Unlock()
 	}
-	if h.plan.sharesThread(h.load) {
+	if h.plan.sharesThreads(h.load) {
 		var err error
-		if h.epolls[arm], err = groupFlows(h.arms[arm]); err != nil {
+		if h.groups[arm], err = groupFlows(h.load, h.plan, h.arms[arm]); err != nil {
 			return err
 		}
 	}
@@ -139,10 +142,8 @@ func (h *localClient) closeArm(arm int) {
 		a.stop()
 	}
 	h.arms[arm] = nil
-	if c := h.epolls[arm]; c != nil {
-		c.close()
-		h.epolls[arm] = nil
-	}
+	closeGroups(h.groups[arm])
+	h.groups[arm] = nil
 }
 
 // Measure implements [Client].
@@ -205,18 +206,22 @@ func (h *localClient) runSlice(arm int, head, timed time.Duration, observer Slic
 	return nil
 }
 
-// runFlows runs the traffic of a slice: each flow on its own thread, or all of them on the
-// first flow's thread where the arm's flows share one. It returns the first flow's error:
-// hundreds may say the same.
+// runFlows runs the traffic of a slice: each flow on its own thread, or each group of them on
+// that of its first flow. It returns the first error: hundreds may say the same.
 func (h *localClient) runFlows(arm int, head, timed time.Duration) (failed error) {
-	flows := h.arms[arm]
-	if group := h.epolls[arm]; group != nil {
-		return flows[0].do(func(*active) error { return group.pingPong(flows, head, timed) })
+	started := h.arms[arm]
+	if groups := h.groups[arm]; len(groups) > 0 {
+		started = nil
+		for _, g := range groups {
+			g.flows[0].start(func(*active) error { return g.run(head, timed) })
+			started = append(started, g.flows[0])
+		}
+	} else {
+		for _, a := range started {
+			a.start(func(a *active) error { return a.run(head, timed) })
+		}
 	}
-	for _, a := range flows {
-		a.start(func(a *active) error { return a.run(head, timed) })
-	}
-	for _, a := range flows {
+	for _, a := range started {
 		if err := a.finish(); failed == nil {
 			failed = err
 		}

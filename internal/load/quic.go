@@ -72,24 +72,30 @@ type merged struct {
 	control [32]byte
 }
 
-// newMerged lets the socket take merged datagrams.
-func newMerged(s socket) (*merged, error) {
+// mergeReceived lets the socket take merged datagrams.
+func (s socket) mergeReceived() error {
 	if err := unix.SetsockoptInt(s.fd, unix.SOL_UDP, unix.UDP_GRO, 1); err != nil {
-		return nil, fmt.Errorf("set UDP_GRO: %w", err)
+		return fmt.Errorf("set UDP_GRO: %w", err)
 	}
+	return nil
+}
+
+// newMerged makes room for merged datagrams.
+func newMerged() *merged {
 	m := &merged{buf: make([]byte, mostMerged)}
 	m.vector.Base = unsafe.SliceData(m.buf)
 	m.vector.SetLen(len(m.buf))
 	m.header.Iov = &m.vector
 	m.header.SetIovlen(1)
 	m.header.Control = &m.control[0]
-	return m, nil
+	return m
 }
 
-// recv waits for datagrams. All have size bytes but the last, which may be shorter.
-func (m *merged) recv(s socket) (b []byte, size int, err error) {
+// recv waits for datagrams, unless the flags of recvmsg(2) say otherwise. All have size bytes
+// but the last, which may be shorter.
+func (m *merged) recv(s socket, flags int) (b []byte, size int, err error) {
 	m.header.SetControllen(len(m.control))
-	n, err := s.call(unix.SYS_RECVMSG, unsafe.Pointer(&m.header), 0, 0)
+	n, err := s.call(unix.SYS_RECVMSG, unsafe.Pointer(&m.header), flags, 0)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -108,27 +114,33 @@ func (m *merged) recv(s socket) (b []byte, size int, err error) {
 
 // sinkMerged counts messages as sink does, as many at a time as the kernel merged.
 func (p *passive) sinkMerged() error {
-	conn := p.conn
-	in, err := newMerged(conn)
-	if err != nil {
+	conn, in := p.conn, newMerged()
+	if err := conn.mergeReceived(); err != nil {
 		return err
 	}
 	for {
-		b, size, err := in.recv(conn)
-		if err != nil {
-			if err := conn.cool(err); err != nil {
-				return err
-			}
-			continue
+		b, size, err := in.recv(conn, 0)
+		if err == nil {
+			err = p.countMerged(&conn, b, size)
+		} else {
+			err = conn.cool(err)
 		}
-		for len(b) > 0 {
-			one := b[:min(size, len(b))]
-			b = b[len(one):]
-			if one[0] != frameMark {
-				p.counts.add(p.clock)
-			} else if err := p.control(&conn, one); err != nil {
-				return err
-			}
+		if err != nil {
+			return err
 		}
 	}
+}
+
+// countMerged counts the messages of merged datagrams, and answers control frames among them.
+func (p *passive) countMerged(conn *socket, b []byte, size int) error {
+	for len(b) > 0 {
+		one := b[:min(size, len(b))]
+		b = b[len(one):]
+		if one[0] != frameMark {
+			p.counts.add(p.clock)
+		} else if err := p.control(conn, one); err != nil {
+			return err
+		}
+	}
+	return nil
 }

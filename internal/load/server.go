@@ -12,7 +12,7 @@ import (
 )
 
 // Server is the passive end of a series: it echoes or counts, on one thread a flow
-// (see [Plan.sharesThread] for where it is one for all flows of an arm), all of them
+// (see [Plan.threads] for where it is one for several flows of an arm), all of them
 // asleep but for those of the arm whose slice runs.
 type Server struct {
 	load       Load
@@ -105,8 +105,10 @@ func (s *Server) serve(arm int) error {
 		ends = append(ends, end)
 	}
 	s.ends = append(s.ends, ends...)
-	if s.plan.sharesThread(s.load) {
-		s.wait.Go(func() { s.recordError(s.echoAll(ends)) })
+	if s.plan.sharesThreads(s.load) {
+		for _, group := range byThread(s.plan.threads(s.load), ends) {
+			s.wait.Go(func() { s.recordError(s.serveGroup(group)) })
+		}
 		return nil
 	}
 	for _, end := range ends {
@@ -174,6 +176,7 @@ type passive struct {
 	entry  socket // what the client reaches first; a TCP listener
 	conn   socket // carries the messages; the entry itself for UDP
 	buf    []byte
+	filled int // bytes of a message that are in buf, where flows of a stream share a thread
 	tcp    bool
 	// client is closed when the end has its client, which hasClient says to the thread of
 	// admission; callers are its connections, where it makes many.
@@ -206,7 +209,7 @@ func (s *Server) open(arm, flow int) (*passive, error) {
 }
 
 func (p *passive) run() error {
-	if err := pinAs(p.server.load.Name+" server", p.server.plan.ServerCPU); err != nil {
+	if err := pinAs(p.server.load.Name+" server", p.server.plan.serverCPU(p.server.load, p.flow)); err != nil {
 		return err
 	}
 	if !p.awaitClient() {

@@ -93,6 +93,25 @@ func (l Load) CheckResponse(size int) error {
 	return l.CheckSize(size)
 }
 
+// CheckThreads tells whether so many flows of the load, whose messages and answers have at most
+// so many bytes, can be dealt out to so many threads; 0: as the load does by itself.
+func (l Load) CheckThreads(threads, flows, size int) error {
+	what := fmt.Sprintf("cannot run %s with %d flows on %d threads", l.Name, flows, threads)
+	switch {
+	case threads == 0 || threads == flows:
+		return nil
+	case threads < 0 || threads > flows:
+		return verr.New(verr.Usage, what, "a thread has one flow or more", fmt.Sprintf("choose 1 to %d for --threads, or more --flows", flows))
+	case l.Kind == Connect:
+		return verr.New(verr.Usage, what, "each of its flows waits for its own connections", "leave --threads out")
+	case l.Kind == PingPong && size > sharedThreadSize:
+		return verr.New(verr.Usage, what,
+			fmt.Sprintf("a thread that waits until a message of more than %d bytes is sent cannot serve another flow meanwhile", sharedThreadSize),
+			"choose smaller messages, or leave --threads out")
+	}
+	return nil
+}
+
 // CheckFlows tells whether the load can run with so many flows.
 func (l Load) CheckFlows(flows int) error {
 	if l.Kind != Scheduled || flows == 1 {
@@ -114,6 +133,9 @@ func CellName(c result.Cell) string {
 	}
 	if c.Flows > 1 {
 		name += fmt.Sprintf("/flows=%d", c.Flows)
+	}
+	if c.Threads > 0 {
+		name += fmt.Sprintf("/threads=%d", c.Threads)
 	}
 	if c.Batch > 1 {
 		name += fmt.Sprintf("/batch=%d", c.Batch)

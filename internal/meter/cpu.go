@@ -60,7 +60,7 @@ type cpu struct {
 const perCore = 1 + int(classes)
 
 func openCPU(s Setup) (Sampler, error) {
-	stat, err := openStat(s.Root)
+	stat, err := openStat(s.Root, s.Cores)
 	if err != nil {
 		return nil, err
 	}

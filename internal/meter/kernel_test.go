@@ -26,7 +26,7 @@ var Root func(testing.TB)
 func openThisTick(t testing.TB) (*tick, *stat) {
 	t.Helper()
 	Root(t)
-	s, err := openStat("/")
+	s, err := openStat("/", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

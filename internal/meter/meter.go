@@ -54,6 +54,9 @@ type Arm struct {
 // Setup is what a meter is opened for.
 type Setup struct {
 	Arms []Arm
+	// Cores are those that the machine has; none: all of the host's. Of the others, and of what
+	// is bound to no core, nothing is read.
+	Cores []int
 	// Root is where proc is found: "/" or, in tests, a fixture folder.
 	Root string
 }

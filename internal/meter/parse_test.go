@@ -105,8 +105,8 @@ func TestEveryMeterHasAFixture(t *testing.T) {
 func TestMalformed(t *testing.T) {
 	dst := make([]int64, 16)
 	for name, err := range map[string]error{
-		"softnet, two columns":   parseSoftnet([]byte("00000001 00000002\n"), dst),
-		"softnet, not hex":       parseSoftnet([]byte("0000000g 1 1\n"), dst),
+		"softnet, two columns":   parseSoftnet([]byte("00000001 00000002\n"), nil, dst),
+		"softnet, not hex":       parseSoftnet([]byte("0000000g 1 1\n"), nil, dst),
 		"snmp, odd lines":        addTables([]byte("Udp: A B\n"), udpFields, dst),
 		"snmp, wrong second":     addTables([]byte("Udp: A B\nTcp: 1 2\n"), udpFields, dst),
 		"snmp, short second":     addTables([]byte("Udp: InDatagrams NoPorts\nUdp: 1\n"), udpFields, dst),
@@ -119,7 +119,7 @@ func TestMalformed(t *testing.T) {
 			t.Errorf("%s: accepted", name)
 		}
 	}
-	if _, err := statCores([]byte("intr 1\n")); err == nil {
+	if _, err := statCores([]byte("intr 1\n"), nil); err == nil {
 		t.Error("a stat without cores: accepted")
 	}
 }
@@ -138,7 +138,7 @@ func seed(f *testing.F, path string) {
 
 func FuzzSoftnet(f *testing.F) {
 	seed(f, "net/softnet_stat")
-	f.Fuzz(func(t *testing.T, b []byte) { parseSoftnet(b, make([]int64, len(softnetKeys))) })
+	f.Fuzz(func(t *testing.T, b []byte) { parseSoftnet(b, nil, make([]int64, len(softnetKeys))) })
 }
 
 func FuzzTables(f *testing.F) {
@@ -158,7 +158,7 @@ func FuzzDevices(f *testing.F) {
 func FuzzStat(f *testing.F) {
 	seed(f, "stat")
 	f.Fuzz(func(t *testing.T, b []byte) {
-		cores, err := statCores(b)
+		cores, err := statCores(b, nil)
 		if err != nil {
 			return
 		}

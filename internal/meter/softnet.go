@@ -8,19 +8,22 @@ import "fmt"
 // its budget or time was over.
 var softnetKeys = []string{"softnet/processed", "softnet/dropped", "softnet/squeezed"}
 
-type softnet struct{ f *file }
+type softnet struct {
+	f     *file
+	cores []int
+}
 
-// openSoftnet: the counters are the CPUs', so they count every namespace.
+// openSoftnet: the counters are the cores', so they count every namespace.
 func openSoftnet(s Setup) (Sampler, error) {
 	f, err := openFile(s.Root, "proc/net/softnet_stat")
 	if err != nil {
 		return nil, err
 	}
-	return &softnet{f}, nil
+	return &softnet{f, s.Cores}, nil
 }
 
 func (m *softnet) Keys() []string     { return softnetKeys }
-func (m *softnet) Resolution() string { return "counts of the whole machine, every namespace" }
+func (m *softnet) Resolution() string { return "counts of the machine's cores, every namespace" }
 func (m *softnet) Close() error       { return m.f.close() }
 
 func (m *softnet) Sample(_ int, dst []int64) error {
@@ -28,17 +31,20 @@ func (m *softnet) Sample(_ int, dst []int64) error {
 	if err != nil {
 		return err
 	}
-	return parseSoftnet(b, dst)
+	return parseSoftnet(b, m.cores, dst)
 }
 
 // parseSoftnet sums the first three columns of all lines; they are hexadecimal
 // and, being 32 bit, wrap: dst holds sums that may go down by 2^32 times, which
 // takes hours at any rate that is measured here.
-func parseSoftnet(b []byte, dst []int64) error {
+func parseSoftnet(b []byte, cores []int, dst []int64) error {
 	clear(dst)
-	for len(b) > 0 {
+	for nth := 0; len(b) > 0; nth++ {
 		var l []byte
 		l, b = line(b)
+		if !includes(cores, softnetCore(l, nth)) {
+			continue
+		}
 		for col := range softnetKeys {
 			v, rest, ok := hex(l)
 			if !ok {
@@ -49,6 +55,22 @@ func parseSoftnet(b []byte, dst []int64) error {
 		}
 	}
 	return nil
+}
+
+// softnetCore is the core of a line. Newer kernels tell it (from 5.10); before, lines stand in
+// the order of the cores that are on.
+func softnetCore(l []byte, nth int) int {
+	const column = 12
+	for i := 0; ; i++ {
+		v, rest, ok := hex(l)
+		if !ok {
+			return nth
+		}
+		if i == column {
+			return int(v)
+		}
+		l = rest
+	}
 }
 
 // hex reads the hexadecimal number at the start of b after blanks.

@@ -3,6 +3,7 @@ package meter
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -19,7 +20,7 @@ type stat struct {
 	start   time.Time
 }
 
-func openStat(root string) (*stat, error) {
+func openStat(root string, only []int) (*stat, error) {
 	f, err := openFile(root, "proc/stat")
 	if err != nil {
 		return nil, err
@@ -27,7 +28,7 @@ func openStat(root string) (*stat, error) {
 	s := &stat{f: f, start: time.Now()}
 	b, err := f.read()
 	if err == nil {
-		s.list, err = statCores(b)
+		s.list, err = statCores(b, only)
 	}
 	if err != nil {
 		f.close()
@@ -62,21 +63,24 @@ func (s *stat) read(dst []cpuTimes) error {
 	return nil
 }
 
-// statCores lists the cores that have a line.
-func statCores(b []byte) ([]int, error) {
+// statCores lists the cores that have a line, or those of them that are asked for.
+func statCores(b []byte, only []int) ([]int, error) {
 	var cores []int
 	for len(b) > 0 {
 		var l []byte
 		l, b = line(b)
-		if core, _, ok := statLine(l); ok {
+		if core, _, ok := statLine(l); ok && includes(only, core) {
 			cores = append(cores, core)
 		}
 	}
-	if len(cores) == 0 {
-		return nil, fmt.Errorf("parse /proc/stat: it names no core")
+	if len(cores) == 0 || len(only) > len(cores) {
+		return nil, fmt.Errorf("parse /proc/stat: it names the cores %v, of %v", cores, only)
 	}
 	return cores, nil
 }
+
+// includes tells whether a core is one of a machine's; none: it has all.
+func includes(cores []int, core int) bool { return len(cores) == 0 || slices.Contains(cores, core) }
 
 // statLine takes the core's number off its line; ok is false for other lines,
 // that of all cores included.

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // The threads meter tells which threads of the machine used CPU time: those of the kernel
@@ -15,10 +18,11 @@ import (
 // that is carried in an interrupt is in the time of the thread that was interrupted, which the
 // cpu meter's classes show.
 type threads struct {
-	root string
-	tids map[int]bool // by number
-	list []thread
-	keys []string
+	root  string
+	cores []int
+	tids  map[int]bool // by number
+	list  []thread
+	keys  []string
 	// surveys is in how many more samples all threads are read. After them only those are
 	// that have run: a machine has hundreds of others.
 	surveys int
@@ -44,7 +48,7 @@ func openThreads(s Setup) (Sampler, error) {
 	if _, err := os.Stat(filepath.Join(s.Root, "proc")); err != nil {
 		return nil, err
 	}
-	return &threads{root: s.Root, tids: map[int]bool{}, surveys: surveySamples * len(s.Arms)}, nil
+	return &threads{root: s.Root, cores: s.Cores, tids: map[int]bool{}, surveys: surveySamples * len(s.Arms)}, nil
 }
 
 func (m *threads) Keys() []string { return m.keys }
@@ -72,12 +76,27 @@ func (m *threads) Refresh() error {
 			continue
 		}
 		for _, id := range ids {
-			if !m.tids[id] && len(m.list) < mostThreads {
+			if !m.tids[id] && len(m.list) < mostThreads && m.owns(process, id) {
 				m.tids[id] = m.add(process, id)
 			}
 		}
 	}
 	return nil
+}
+
+// owns tells whether a thread may run on the machine's cores alone.
+func (m *threads) owns(process, id int) bool {
+	if len(m.cores) == 0 {
+		return true
+	}
+	status, err := os.ReadFile(filepath.Join(m.root, "proc", strconv.Itoa(process), "task", strconv.Itoa(id), "status"))
+	if err != nil {
+		return false
+	}
+	_, list, found := strings.Cut(string(status), "Cpus_allowed_list:")
+	list, _, _ = strings.Cut(list, "\n")
+	allowed, err := host.ParseNumbers(strings.TrimSpace(list))
+	return found && err == nil && !slices.ContainsFunc(allowed, func(core int) bool { return !includes(m.cores, core) })
 }
 
 // numbers lists what of a folder has a number for a name.

@@ -124,7 +124,7 @@ func TestDecode(t *testing.T) {
 }
 
 func TestStatSaysWhyItIsUsed(t *testing.T) {
-	s, err := openStat(fixture)
+	s, err := openStat(fixture, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

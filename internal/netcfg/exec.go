@@ -16,10 +16,10 @@ import (
 // ErrNoProgram is wrapped by the error of an attempt to run what is not there.
 var ErrNoProgram = errors.New("no such program")
 
-// Exec turns the calling process into a command inside a namespace. It returns
-// only if that fails. The command's files, /sys among them, are still those of
+// Exec turns the calling process into a command inside a namespace, on some cores (none: on
+// all). It returns only if that fails. The command's files, /sys among them, are still those of
 // the machine.
-func (w *Writer) Exec(namespace string, args []string) error {
+func (w *Writer) Exec(namespace string, cpus []int, args []string) error {
 	if _, err := w.ownID(namespace); err != nil {
 		return err
 	}
@@ -38,6 +38,11 @@ func (w *Writer) Exec(namespace string, args []string) error {
 	runtime.LockOSThread()
 	if err := unix.Setns(int(file.Fd()), unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("enter %s: %w", namespace, err)
+	}
+	if len(cpus) > 0 {
+		if err := setAffinity(0, cpus); err != nil {
+			return err
+		}
 	}
 	return fmt.Errorf("run %s in %s: %w", program, namespace, syscall.Exec(program, args, os.Environ()))
 }

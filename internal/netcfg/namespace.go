@@ -23,6 +23,7 @@ type Namespace struct {
 	path string
 	file *os.File        // for the kernel calls that take a namespace by descriptor
 	h    *netlink.Handle // its socket lives inside the namespace
+	cpus []int           // see [Namespace.Confine]
 }
 
 // Open gets hold of a namespace that is there already.

@@ -37,7 +37,7 @@ func (c BoundCommand) Start(in *Namespace) (*Child, error) {
 	go func() {
 		defer close(done)
 		err := onThread(func() error {
-			if err := cmd.Start(); err != nil {
+			if err := in.launch(cmd); err != nil {
 				return err
 			}
 			child.Pid = cmd.Process.Pid

@@ -66,7 +66,7 @@ func (n *Namespace) Start(c Command) (*Child, error) {
 		cmd.Stdin, child.lifeline = read, write
 	}
 	// A new process is in the namespace of the thread that forks it.
-	if err := n.Do(cmd.Start); err != nil {
+	if err := n.Do(func() error { return n.launch(cmd) }); err != nil {
 		child.closeLifeline()
 		return nil, n.Wrap("start "+c.Args[0], err)
 	}

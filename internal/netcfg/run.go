@@ -25,7 +25,7 @@ func (n *Namespace) Run(ctx context.Context, c Command, input string) (string, e
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = host.ScaleTimeout(time.Second) // for a grandchild that keeps the pipes open
 	// A new process is in the namespace of the thread that forks it.
-	err := n.Do(cmd.Start)
+	err := n.Do(func() error { return n.launch(cmd) })
 	if err == nil {
 		err = cmd.Wait()
 	}

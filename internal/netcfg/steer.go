@@ -1,7 +1,7 @@
 package netcfg
 
 import (
-	"fmt"
+	"errors"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -11,6 +11,9 @@ import (
 	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
+// ErrNoRPS tells that a kernel cannot steer what a device receives.
+var ErrNoRPS = errors.New("the kernel has no RPS")
+
 // SteerReceive lets the cores carry what a device receives, by RPS: each flow, as its addresses
 // and ports tell it, has one of them.
 func (n *Namespace) SteerReceive(device string, cpus []int) error {
@@ -19,7 +22,7 @@ func (n *Namespace) SteerReceive(device string, cpus []int) error {
 		return host.Sysfs(func(root string) error {
 			queues, err := sanitize.Files(filepath.Join(root, "class/net", device), "queues/rx-*/rps_cpus")
 			if err == nil && len(queues) == 0 {
-				err = fmt.Errorf("the kernel has no RPS")
+				err = ErrNoRPS
 			}
 			for _, file := range queues {
 				if err == nil {

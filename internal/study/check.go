@@ -258,6 +258,10 @@ func (c *checker) wire(options string, line int) error {
 // cellSpec reads a load with its sizes and flows, as loads and figures have them.
 func cellSpec(name text, sizes, flows list, more fileTraffic, line int) (compare.CellSpec, error) {
 	c := compare.CellSpec{Load: name.s, Sizes: strings.Join(sizes.items, ","), Tool: more.Tool.s}
+	var err error
+	if c.Threads, err = number(more.Threads, "threads", 1, compare.MaxFlows); err != nil {
+		return c, err
+	}
 	if more.Rate.s != "" {
 		rate, err := load.ParseRate(more.Rate.s)
 		if err != nil {
@@ -265,11 +269,9 @@ func cellSpec(name text, sizes, flows list, more fileTraffic, line int) (compare
 		}
 		c.Rate = rate
 	}
-	beside, err := compare.ParseBeside(more.Background.s, more.Cores.s)
-	if err != nil {
+	if c.Background, err = compare.ParseBeside(more.Background.s, more.Cores.s); err != nil {
 		return c, because(max(more.Background.line, more.Cores.line), err)
 	}
-	c.Background = beside
 	if name.s == "" {
 		return c, wrong(line, "there is no load")
 	}

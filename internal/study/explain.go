@@ -153,6 +153,9 @@ func orDefault(text, preset string) string {
 // variant says what else a load has: a rate, a stream beside it, a program that runs it.
 func variant(l compare.CellSpec) string {
 	text := ""
+	if l.Threads > 0 {
+		text += fmt.Sprintf("  on %d threads", l.Threads)
+	}
 	if l.Rate > 0 {
 		text += "  at " + load.FormatRate(l.Rate) + " a second"
 	}

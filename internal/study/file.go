@@ -55,6 +55,7 @@ type fileLoad struct {
 
 // fileTraffic is what else a load can have, under the names of the flags of compare.
 type fileTraffic struct {
+	Threads    text `yaml:"threads"`
 	Rate       text `yaml:"rate"`
 	Background text `yaml:"beside"`
 	Cores      text `yaml:"probe-core"`

@@ -153,6 +153,9 @@ func TestRefused(t *testing.T) {
 		{"size of a figure", `sizes: "8,1K"`, "sizes: 9", "tcp_bw/9 is shown and not measured"},
 		{"unit", "unit: MB/s", "unit: us", `tcp_bw cannot be shown in "us"`},
 		{"what to show", "show: retransmits", "show: colours", "can only be retransmits"},
+		{"a unit of what was full", "show: retransmits", "show: full, unit: us", "has no unit"},
+		{"many threads", "sizes: 1K, show: retransmits", "sizes: 1K, threads: 2, show: retransmits", "tcp_bw with 1 flows on 2 threads"},
+		{"threads", "sizes: 1K, show: retransmits", "sizes: 1K, threads: x, show: retransmits", `threads is "x"`},
 		{"a unit of retransmits", "show: retransmits", "show: retransmits, unit: us", "have no unit"},
 		{"retransmits of latency", "      - load: tcp_lat\n", "      - {load: tcp_lat, show: retransmits}\n", "tcp_lat has no retransmits"},
 	} {
@@ -180,7 +183,7 @@ wires: [{name: sw, options: "tunnel-tso=off"}, {name: hw}]
 paths:
   - path: routed
   - {path: vxlan, wires: sw}
-loads: [{load: tcp_bw, flows: [1, 640]}]
+loads: [{load: tcp_bw, flows: [1, 640]}, {load: tcp_bw, flows: 640, threads: 5}]
 tables:
   - title: One wire
     rows: path
@@ -191,6 +194,7 @@ tables:
     figures:
       - {name: many, load: tcp_bw, flows: 640}
       - {name: cost, load: tcp_bw, flows: 640, show: cpu}
+      - {name: on five threads, load: tcp_bw, flows: 640, threads: 5, show: full}
 `
 
 // A path that is on one wire only is measured and shown there alone.
@@ -218,7 +222,8 @@ func TestWires(t *testing.T) {
 		}
 	}
 	l := s.CrossWireLayout()
-	if len(l.Tables) != 1 || !slices.Equal(l.Tables[0].Wires, []string{"sw", "hw"}) || !l.Tables[0].Figures[1].CPU {
+	if len(l.Tables) != 1 || !slices.Equal(l.Tables[0].Wires, []string{"sw", "hw"}) || !l.Tables[0].Figures[1].CPU ||
+		!l.Tables[0].Figures[2].Full || l.Tables[0].Figures[2].Threads != 5 || s.Loads[1].Threads != 5 {
 		t.Errorf("over all wires: %+v", l.Tables)
 	}
 	for _, c := range []struct{ old, new, why string }{
@@ -226,6 +231,7 @@ func TestWires(t *testing.T) {
 		{"path: routed", "{path: host, wires: sw}\n  - path: routed", "the host network is on every wire"},
 		{"wires: [{name: sw, options: \"tunnel-tso=off\"}, {name: hw}]", "wires: [{name: sw}]", "the study has only one"},
 		{"show: cpu", "show: cpu, unit: Gb/s", "cpu has no other unit"},
+		{"flows: 640, threads: 5, show", "flows: 640, threads: 4, show", "/threads=4 is shown and not measured"},
 		{"{load: tcp_bw, flows: [1, 640]}", "{load: tcp_bw, flows: [1, 640]}, {load: tcp_bw, sizes: 64, flows: 640}", ""},
 	} {
 		_, err := Parse("wired.yaml", []byte(strings.Replace(wired, c.old, c.new, 1)))

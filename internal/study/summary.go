@@ -48,11 +48,12 @@ type SummaryPath struct {
 // SummaryLoad is a load with its sizes and numbers of flows; absent ones are
 // the load's own size, and one flow.
 type SummaryLoad struct {
-	Load  string  `json:"load"`
-	Sizes string  `json:"sizes,omitempty"`
-	Flows []int   `json:"flows,omitempty"`
-	Rate  float64 `json:"rate,omitempty"` // per second; 0: the load's own
-	Tool  string  `json:"tool,omitempty"` // the real program that runs it; empty: none does
+	Load    string  `json:"load"`
+	Sizes   string  `json:"sizes,omitempty"`
+	Flows   []int   `json:"flows,omitempty"`
+	Threads int     `json:"threads,omitempty"` // that the flows are dealt out to; 0: as the load does by itself
+	Rate    float64 `json:"rate,omitempty"`    // per second; 0: the load's own
+	Tool    string  `json:"tool,omitempty"`    // the real program that runs it; empty: none does
 
 	Response int `json:"response,omitempty"` // bytes of the answers; 0: as many as the requests
 

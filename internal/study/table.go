@@ -17,6 +17,7 @@ const (
 	retransmits = "retransmits"
 	cpu         = "cpu"
 	runs        = "runs"
+	full        = "full"
 )
 
 func (c *checker) tables() error {
@@ -137,7 +138,7 @@ func (c *checker) figure(f fileFigure, line int, measured []result.Cell) (layout
 			return out, &mistake{line: line, reason: shown.Name + " is shown and not measured", do: "add it to the loads of the study"}
 		}
 		out.Sizes, out.Flows = insertMissing(out.Sizes, shown.Size), insertMissing(out.Flows, shown.Flows)
-		out.Load, out.Rate, out.Background = shown.Load, shown.Rate, shown.Background
+		out.Load, out.Threads, out.Rate, out.Background = shown.Load, shown.Threads, shown.Rate, shown.Background
 	}
 	l, err := load.Find(cell.Load)
 	if err != nil {
@@ -179,8 +180,16 @@ func auxiliaryFigure(out *layout.Figure, f fileFigure, l load.Load) error {
 		if f.Unit.s != "" {
 			return wrong(f.Unit.line, "cpu has no other unit than seconds for 1 GB")
 		}
+	case full:
+		out.Full = true
+		if f.Tool.s != "" {
+			return wrong(f.Show.line, "nothing is metered beside %s", f.Tool.s)
+		}
+		if f.Unit.s != "" {
+			return wrong(f.Unit.line, "what was full has no unit: it is named")
+		}
 	default:
-		return wrong(f.Show.line, "show is %q, and can only be %s, %s or %s", f.Show.s, retransmits, cpu, runs)
+		return wrong(f.Show.line, "show is %q, and can only be %s, %s, %s or %s", f.Show.s, retransmits, cpu, full, runs)
 	}
 	return nil
 }

@@ -1471,6 +1471,9 @@ type Plan struct {
 	Beside        *Background            `protobuf:"bytes,15,opt,name=beside,proto3" json:"beside,omitempty"`
 	Response      int64                  `protobuf:"varint,16,opt,name=response,proto3" json:"response,omitempty"`
 	Nonce         []byte                 `protobuf:"bytes,14,opt,name=nonce,proto3" json:"nonce,omitempty"` // 32 bytes; lets the client in at the data ports
+	Threads       int64                  `protobuf:"varint,17,opt,name=threads,proto3" json:"threads,omitempty"`
+	ClientCpus    []int64                `protobuf:"varint,18,rep,packed,name=client_cpus,json=clientCpus,proto3" json:"client_cpus,omitempty"`
+	ServerCpus    []int64                `protobuf:"varint,19,rep,packed,name=server_cpus,json=serverCpus,proto3" json:"server_cpus,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1613,6 +1616,27 @@ func (x *Plan) GetResponse() int64 {
 func (x *Plan) GetNonce() []byte {
 	if x != nil {
 		return x.Nonce
+	}
+	return nil
+}
+
+func (x *Plan) GetThreads() int64 {
+	if x != nil {
+		return x.Threads
+	}
+	return 0
+}
+
+func (x *Plan) GetClientCpus() []int64 {
+	if x != nil {
+		return x.ClientCpus
+	}
+	return nil
+}
+
+func (x *Plan) GetServerCpus() []int64 {
+	if x != nil {
+		return x.ServerCpus
 	}
 	return nil
 }
@@ -2583,7 +2607,7 @@ const file_agent_proto_rawDesc = "" +
 	"\x04what\x18\x02 \x01(\tR\x04what\x12\x10\n" +
 	"\x03why\x18\x03 \x01(\tR\x03why\x12\x0e\n" +
 	"\x02do\x18\x04 \x01(\tR\x02do\x12\x12\n" +
-	"\x04code\x18\x05 \x01(\x03R\x04code\"\xd4\x03\n" +
+	"\x04code\x18\x05 \x01(\x03R\x04code\"\xb0\x04\n" +
 	"\x04Plan\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\x04R\x05token\x12\x12\n" +
 	"\x04load\x18\x02 \x01(\tR\x04load\x12\x12\n" +
@@ -2605,7 +2629,12 @@ const file_agent_proto_rawDesc = "" +
 	"\x04rate\x18\r \x01(\x01R\x04rate\x124\n" +
 	"\x06beside\x18\x0f \x01(\v2\x1c.venturi.agent.v1.BackgroundR\x06beside\x12\x1a\n" +
 	"\bresponse\x18\x10 \x01(\x03R\bresponse\x12\x14\n" +
-	"\x05nonce\x18\x0e \x01(\fR\x05nonce\"\x9c\x01\n" +
+	"\x05nonce\x18\x0e \x01(\fR\x05nonce\x12\x18\n" +
+	"\athreads\x18\x11 \x01(\x03R\athreads\x12\x1f\n" +
+	"\vclient_cpus\x18\x12 \x03(\x03R\n" +
+	"clientCpus\x12\x1f\n" +
+	"\vserver_cpus\x18\x13 \x03(\x03R\n" +
+	"serverCpus\"\x9c\x01\n" +
 	"\n" +
 	"Background\x12\x12\n" +
 	"\x04load\x18\x01 \x01(\tR\x04load\x12\x12\n" +

@@ -50,7 +50,7 @@ func (affinity) read(m knob.Machine, t knob.Target) (c interrupts, err error) {
 	find := func(sys string) (err error) {
 		r := host.Reader{Root: m.Root}
 		c.irqs, err = r.IRQs(sys, t.Device)
-		c.local, _ = knob.ParseNumbers(r.CardCores(sys, t.Device))
+		c.local, _ = host.ParseNumbers(r.CardCores(sys, t.Device))
 		return err
 	}
 	if m.Root != "" {
@@ -93,8 +93,8 @@ func (k affinity) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 		if err != nil {
 			continue // before Linux 4.13
 		}
-		may, err1 := knob.ParseNumbers(c.all[i].Value)
-		does, err2 := knob.ParseNumbers(strings.TrimSpace(v.String()))
+		may, err1 := host.ParseNumbers(c.all[i].Value)
+		does, err2 := host.ParseNumbers(strings.TrimSpace(v.String()))
 		if err1 == nil && err2 == nil && slices.ContainsFunc(does, func(core int) bool { return !slices.Contains(may, core) }) {
 			r.Note = fmt.Sprintf("%s still comes to core %s, until it next fires", irq.Name, strings.TrimSpace(v.String()))
 		}
@@ -117,7 +117,7 @@ func (k affinity) Plan(m knob.Machine, t knob.Target, value string) ([]setting.W
 		lists, err = c.spread(c.nearest(on))
 	default:
 		var cores []int
-		if cores, err = knob.ParseNumbers(value); err == nil {
+		if cores, err = host.ParseNumbers(value); err == nil {
 			lists, err = c.spread(cores)
 		}
 	}
@@ -130,7 +130,7 @@ func (k affinity) Plan(m knob.Machine, t knob.Target, value string) ([]setting.W
 		if !named {
 			continue
 		}
-		cores, err := knob.ParseNumbers(list)
+		cores, err := host.ParseNumbers(list)
 		if err == nil && len(cores) == 0 {
 			err = fmt.Errorf("%s must go somewhere", irq.Name)
 		}
@@ -142,7 +142,7 @@ func (k affinity) Plan(m knob.Machine, t knob.Target, value string) ([]setting.W
 		if err != nil {
 			return nil, knob.BadValue("irq.affinity", value, err)
 		}
-		writes = append(writes, setting.Write{Setting: irq.Setting, Value: setting.Text(knob.FormatNumbers(cores))})
+		writes = append(writes, setting.Write{Setting: irq.Setting, Value: setting.Text(host.FormatNumbers(cores))})
 	}
 	return writes, nil
 }
@@ -216,7 +216,7 @@ func (k affinity) Range(m knob.Machine, t knob.Target) ([]string, error) {
 	for _, try := range []struct {
 		value string
 		cores []int
-	}{{"near", c.nearest(on)}, {knob.FormatNumbers(on), on}, {knob.FormatNumbers(on[1:]), on[1:]}} {
+	}{{"near", c.nearest(on)}, {host.FormatNumbers(on), on}, {host.FormatNumbers(on[1:]), on[1:]}} {
 		lists, err := c.spread(try.cores)
 		if err == nil && !slices.ContainsFunc(seen, func(other map[string]string) bool { return maps.Equal(other, lists) }) {
 			seen, values = append(seen, lists), append(values, try.value)

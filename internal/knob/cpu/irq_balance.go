@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/knob"
 	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -118,15 +119,15 @@ func (k balance) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Wr
 
 // parseBanned checks a list of cores, of which some must be left over.
 func (balance) parseBanned(m knob.Machine, list string) (string, error) {
-	cores, err := knob.ParseNumbers(list)
+	cores, err := host.ParseNumbers(list)
 	if err != nil {
 		return "", err
 	}
 	on := knob.OnlineCores(m)
 	if len(cores) == 0 || len(on) > 0 && (len(cores) >= len(on) || cores[len(cores)-1] > on[len(on)-1]) {
-		return "", fmt.Errorf("want some of the cores %s, and not all", knob.FormatNumbers(on))
+		return "", fmt.Errorf("want some of the cores %s, and not all", host.FormatNumbers(on))
 	}
-	return knob.FormatNumbers(cores), nil
+	return host.FormatNumbers(cores), nil
 }
 
 // banned is the text of the daemon's file with a list of cores; none takes it

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/knob"
 	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -129,7 +130,7 @@ func share(list string, queues int) ([]string, error) {
 		}
 		return shares, nil
 	}
-	numbers, err := knob.ParseNumbers(list)
+	numbers, err := host.ParseNumbers(list)
 	if err != nil {
 		return nil, err
 	}

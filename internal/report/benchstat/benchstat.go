@@ -99,6 +99,9 @@ func benchLines(out io.Writer, rec *result.Record, c result.Cell, r *analysis.Ro
 	if c.Flows > 1 {
 		name += fmt.Sprintf("/flows=%d", c.Flows)
 	}
+	if c.Threads > 0 {
+		name += fmt.Sprintf("/threads=%d", c.Threads)
+	}
 	if c.Batch > 1 {
 		name += fmt.Sprintf("/batch=%d", c.Batch)
 	}

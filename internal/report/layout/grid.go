@@ -30,10 +30,12 @@ type entry struct {
 	Background  *result.BackgroundLoad `json:"beside,omitempty"`
 	Size        int                    `json:"size,omitempty"` // bytes
 	Flows       int                    `json:"flows,omitempty"`
+	Threads     int                    `json:"threads,omitempty"`
 	Retransmits bool                   `json:"retransmits,omitempty"`
 	CPU         bool                   `json:"cpu,omitempty"` // Value is CPU time
 	Unit        string                 `json:"unit,omitempty"`
 	Runs        *Runs                  `json:"runs,omitempty"`
+	Full        *Full                  `json:"full,omitempty"`
 	Value       *float64               `json:"value,omitempty"` // in Unit; retransmits for 10 s of sending
 	Ratio       *stats.Ratio           `json:"ratio,omitempty"`
 	Verdict     stats.Verdict          `json:"verdict,omitempty"`
@@ -125,11 +127,14 @@ func (t Table) entries(host string) (places []coord, entries []entry) {
 							continue
 						}
 						e := entry{
-							Path: r.arm, Baseline: r.baseline, Wire: wire, Load: fig.Load, Size: size, Flows: n, Rate: fig.Rate, Background: fig.Background,
+							Path: r.arm, Baseline: r.baseline, Wire: wire, Load: fig.Load, Size: size, Flows: n, Threads: fig.Threads, Rate: fig.Rate, Background: fig.Background,
 							Retransmits: fig.Retransmits, CPU: fig.CPU, inTable: true,
 						}
 						if r.baseline == "" {
 							e.Unit = fig.unit()
+						}
+						if fig.Full {
+							e.Full = &Full{}
 						}
 						if fig.Runs {
 							e.Runs = &Runs{unit: fig.unit()}
@@ -145,12 +150,12 @@ func (t Table) entries(host string) (places []coord, entries []entry) {
 }
 
 // isAuxiliary reports whether a figure is not the load's own, and so has no ratio.
-func (f Figure) isAuxiliary() bool { return f.Retransmits || f.CPU }
+func (f Figure) isAuxiliary() bool { return f.Retransmits || f.CPU || f.Full }
 
 // unit is what its values are in; empty: they are counted.
 func (f Figure) unit() string {
 	switch {
-	case f.Retransmits:
+	case f.Retransmits, f.Full:
 		return ""
 	case f.CPU:
 		return cpuUnit
@@ -301,6 +306,12 @@ func (t Table) figureName(f Figure) string {
 			name += " retransmits"
 		}
 		return name + fmt.Sprintf("/%d s", retransmitSeconds)
+	}
+	if f.Full {
+		if f.Name == "" {
+			name += " full"
+		}
+		return name
 	}
 	if f.CPU && f.Name == "" {
 		name += " CPU"

@@ -67,11 +67,14 @@ type Figure struct {
 	Sizes []int // bytes
 	Flows []int
 	Unit  string // one of [Units]; none for Retransmits and CPU
-	// Rate and Background are those of the cells, which differ in nothing but size and flows.
+	// Threads, Rate and Background are those of the cells, which differ in nothing but size and
+	// flows.
+	Threads     int
 	Rate        float64
 	Background  *result.BackgroundLoad
 	Retransmits bool // show these, in place of the load's own figure
 	CPU         bool // show CPU time for 1e9 bytes received, seconds, in place of it
+	Full        bool // show the threads and cores that had no time left, in place of it
 	Runs        bool // show the first three series and their average, in place of it, and quotients of averages
 }
 
@@ -211,7 +214,7 @@ func (s *source) row(against, arm string, e *entry) (*analysis.Cell, *analysis.R
 
 // shows tells whether the entry has a figure of a cell.
 func (e *entry) shows(c result.Cell) bool {
-	if c.Load != e.Load || c.Size != e.Size || c.Flows != e.Flows || c.Rate != e.Rate || c.Batch > 1 {
+	if c.Load != e.Load || c.Size != e.Size || c.Flows != e.Flows || c.Threads != e.Threads || c.Rate != e.Rate || c.Batch > 1 {
 		return false
 	}
 	if c.Background == nil || e.Background == nil {
@@ -257,6 +260,11 @@ func (s *source) entry(e *entry) {
 	case e.Retransmits && r.Stream != nil:
 		v, e.measured = r.Stream.RetransmitRate*retransmitSeconds, true
 	case e.Retransmits:
+	case e.Full != nil:
+		if e.measured = len(r.Threads) > 0 || r.CPU != nil; e.measured {
+			e.Full, e.Emulated = &Full{view.FullNames(r)}, r.Emulated
+		}
+		return
 	case e.CPU && r.CPU != nil && r.CPU.Unit == analysis.PerGB:
 		v, e.measured = r.CPU.Cost/nsPerSecond, true
 	case !e.CPU && r.Value > 0:

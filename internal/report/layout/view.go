@@ -126,6 +126,8 @@ func (e entry) text() string {
 		return unit.NoFigure
 	case e.Runs != nil:
 		return e.Runs.text()
+	case e.Full != nil:
+		return e.Full.text()
 	case e.Baseline == "":
 		return unit.Sig3(*e.Value)
 	}
@@ -150,11 +152,12 @@ func (s *source) limits(e *entry) []string {
 func legend(all sources, grids []grid) []string {
 	var ratios []entry
 	var paths []string // with places that hold no figure
-	missing, again, cpu, average := map[string]int{}, false, false, false
+	missing, again, cpu, average, full := map[string]int{}, false, false, false, false
 	var partly []*partialData
 	var unused, limits []string
 	for _, g := range grids {
 		for _, e := range slices.Concat(g.cells...) {
+			full = full || e.Full != nil && e.measured
 			again, cpu, average = again || e.Retransmits, cpu || e.CPU && e.measured, average || e.Runs != nil
 			if s := all.find(e.Wire); s != nil {
 				unused = view.Union(unused, s.unused(e))
@@ -193,6 +196,10 @@ func legend(all sources, grids []grid) []string {
 	}
 	if cpu {
 		say("CPU is the time that the machine's cores worked while it was measured, for 1 GB (10^9 bytes) that arrived; how far it strays is not judged.")
+	}
+	if full {
+		say("Full are the threads that used %s of a core or more, and the cores that worked for %s of the time or more; an end of the load itself is named only where nothing else is full.",
+			unit.ExactPercent(analysis.FullThread), unit.ExactPercent(analysis.FullCore))
 	}
 	if average {
 		say("Of %d runs stand the figures and their average, as write-ups give them, and of two paths the quotient of averages. Each run is one series; what is proven, the ratio beside it says.", runs)

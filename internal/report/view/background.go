@@ -53,15 +53,7 @@ func BackgroundNotes(r *analysis.Row, c *analysis.Cell) []string {
 		out = append(out, fmt.Sprintf("%s, %s: the background stream did not hold its rate: %s was sent and %s arrived, so this latency is under a lighter load than requested",
 			CellName(c.Cell), name, unit.Percent(o.Sent), unit.Percent(o.Received)))
 	}
-	if r.CPU == nil {
-		return out
-	}
-	var full []string
-	for _, core := range slices.SortedFunc(maps.Keys(r.CPU.ByCore), ByCoreNumber) {
-		if r.CPU.ByCore[core] >= analysis.FullCore {
-			full = append(full, coreName(core))
-		}
-	}
+	full := fullCores(r)
 	switch len(full) {
 	case 0:
 	case 1:
@@ -70,4 +62,39 @@ func BackgroundNotes(r *analysis.Row, c *analysis.Cell) []string {
 		out = append(out, fmt.Sprintf("%s, %s: cores %s were full: what waited for them is in the latency", CellName(c.Cell), name, strings.Join(full, ", ")))
 	}
 	return out
+}
+
+// fullCores are the cores that had no time left.
+func fullCores(r *analysis.Row) (names []string) {
+	if r.CPU == nil {
+		return nil
+	}
+	for _, core := range slices.SortedFunc(maps.Keys(r.CPU.ByCore), ByCoreNumber) {
+		if r.CPU.ByCore[core] >= analysis.FullCore {
+			names = append(names, coreName(core))
+		}
+	}
+	return names
+}
+
+// FullNames are the threads and cores of a row that had no time left: those that carry packets,
+// or where there are none, the ends of a load, which as fast as it goes always have none.
+func FullNames(r *analysis.Row) []string {
+	var carriers, ends []string
+	for _, t := range r.Threads {
+		switch {
+		case !t.Full():
+		case t.Load:
+			ends = append(ends, fullName(t))
+		default:
+			carriers = append(carriers, fullName(t))
+		}
+	}
+	for _, core := range fullCores(r) {
+		carriers = append(carriers, "core "+core)
+	}
+	if len(carriers) == 0 {
+		return ends
+	}
+	return carriers
 }

@@ -45,6 +45,9 @@ func Facts(rec *result.Record, s *analysis.Summary) [][2]string {
 		wire = append(wire, services(rec))
 	}
 	out = append(out, [2]string{"wire", strings.Join(wire, "; ")})
+	if text := coresText(p); text != "" {
+		out = append(out, [2]string{"cores", text})
+	}
 	if text := paths(p); text != "" {
 		out = append(out, [2]string{"paths", text})
 	}
@@ -67,6 +70,15 @@ func Facts(rec *result.Record, s *analysis.Summary) [][2]string {
 	}
 	out = append(out, [2]string{"run", run})
 	return append(out, [2]string{"reading", reading(p, s)})
+}
+
+// coresText says which cores each machine of a lab was confined to; empty: none was.
+func coresText(p *result.Plan) string {
+	var parts []string
+	for _, machine := range slices.Sorted(maps.Keys(p.Cores)) {
+		parts = append(parts, fmt.Sprintf("%s has %s", sanitize.Text(machine), strings.ReplaceAll(strings.Trim(fmt.Sprint(p.Cores[machine]), "[]"), " ", ", ")))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // paths says how the paths differ from what their names promise, by options or
@@ -161,7 +173,7 @@ func rulesFound(rec *result.Record) string {
 		if f.RulesHidden {
 			text = "an unknown number of netfilter rules"
 		}
-		if !rec.Plan.SharedCores {
+		if !rec.Plan.OneHost() {
 			text += " on " + sanitize.Text(f.Machine)
 		}
 		if !slices.Contains(words, text) {

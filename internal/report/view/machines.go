@@ -17,7 +17,7 @@ const clocksApart = 100 * time.Millisecond
 
 // machineRows say on what was measured: on one machine, or on two and in what they differ.
 func machineRows(rec *result.Record) (rows [][2]string) {
-	apart := !rec.Plan.SharedCores && len(rec.Facts) == 2
+	apart := !rec.Plan.OneHost() && len(rec.Facts) == 2
 	for i, f := range rec.Facts {
 		switch {
 		case apart:

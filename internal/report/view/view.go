@@ -86,6 +86,9 @@ func CellName(c result.Cell) string {
 	if c.Flows > 1 {
 		name += fmt.Sprintf(" x %d flows", c.Flows)
 	}
+	if c.Threads > 0 {
+		name += " on " + Plural(c.Threads, "thread", "threads")
+	}
 	if c.Batch > 1 {
 		name += fmt.Sprintf(", %d messages a call", c.Batch)
 	}
