@@ -40,7 +40,7 @@ func newAgent(env *Env) *cobra.Command {
 				parts := &lab.Parts{Program: netcfg.OwnProgram()}
 				o.Calls, o.Close = parts.Calls(), parts.Close
 				if unlocked {
-					o.Lock, o.Run, o.Calls, o.Close = nil, nil, nil, nil
+					o.Lock, o.Calls, o.Close = nil, nil, nil
 					if err := agent.Occupy(); err != nil {
 						return err
 					}
@@ -61,7 +61,7 @@ func newAgent(env *Env) *cobra.Command {
 	cmd.Flags().BoolVar(&o.Detach, "detach", false, "go on when standard input ends")
 	cmd.Flags().BoolVar(&stdio, "stdio", false, "serve on standard input and output, until either ends")
 	cmd.Flags().StringVar(&watch, "watch", "", "when standard input ends, remove what is left of this lab")
-	cmd.Flags().BoolVar(&unlocked, "unlocked", false, "measure only, and take no lock on that: who starts the agent sees to it")
+	cmd.Flags().BoolVar(&unlocked, "unlocked", false, "take no lock, and make no lab: who starts the agent sees to it that nobody else measures")
 	cmd.Flags().DurationVar(&linger, "linger", 0, "be the first process of a container, and end when no other has run in it for so long")
 	cmd.Flags().StringVar(&folder, "remove", "", "folder of this program, which is removed as soon as it runs")
 	return cmd

@@ -142,11 +142,18 @@ func (d *diagnosis) run(ctx context.Context, env *Env) error {
 	return err
 }
 
+func checkInterval(d time.Duration) error {
+	if d < 0 || d > maxInterval {
+		return verr.New(verr.Usage, "cannot read twice, "+d.String()+" apart", fmt.Sprintf("want from 0 to %s", maxInterval), "give another --interval")
+	}
+	return nil
+}
+
 // options checks what was named.
 func (d *diagnosis) options() (doctor.Options, error) {
 	o := doctor.Options{Devices: d.dev, Interval: d.interval}
-	if d.interval < 0 || d.interval > maxInterval {
-		return o, verr.New(verr.Usage, "cannot read twice, "+d.interval.String()+" apart", fmt.Sprintf("want from 0 to %s", maxInterval), "give another --interval")
+	if err := checkInterval(d.interval); err != nil {
+		return o, err
 	}
 	for _, name := range d.netns {
 		file, err := netnsFile(name)

@@ -3,12 +3,14 @@ package cli
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/venturi-net/venturi/internal/kube"
 	"github.com/venturi-net/venturi/internal/sanitize"
+	"github.com/venturi-net/venturi/internal/verr"
 )
 
 // kubectlName is what the program is called where kubectl finds it as its plugin.
@@ -25,9 +27,10 @@ the network of its nodes: in the same minutes, with a confidence interval.
 It makes pods, speaks to them through the API server alone, and removes them.`,
 		Example: `  kubectl venturi compare --image IMAGE                    unprivileged pods
   kubectl venturi compare --image IMAGE --node-agents      with the host network
+  kubectl venturi doctor --image IMAGE                     every node, and what is off there
   kubectl venturi rbac --node-agents                       what that needs
   kubectl venturi cleanup                                  remove what killed runs left`,
-		Commands: append([]func(*Env) *cobra.Command{newKubeCompare, newRBAC, newCleanup, newReport, newVersion, newExitCodes}, startedCommands()...),
+		Commands: append([]func(*Env) *cobra.Command{newKubeCompare, newKubeDoctor, newRBAC, newCleanup, newReport, newVersion, newExitCodes}, startedCommands()...),
 	}
 }
 
@@ -48,12 +51,13 @@ func newKube(env *Env) *cobra.Command {
 		Use:   "kube",
 		Short: "Measure the network of a Kubernetes cluster",
 		Long: `Measure a Kubernetes cluster. The program is also a plugin of kubectl: called
-kubectl-venturi, it has these commands as "kubectl venturi compare", "rbac" and "cleanup".`,
+kubectl-venturi, it has these commands as "kubectl venturi compare", "doctor", "rbac" and "cleanup".`,
 		Example: `  venturi kube compare --image IMAGE
+  venturi kube doctor --image IMAGE
   venturi kube rbac --node-agents
   venturi kube cleanup`,
 	}
-	for _, construct := range []func(*Env) *cobra.Command{newKubeCompare, newRBAC, newCleanup} {
+	for _, construct := range []func(*Env) *cobra.Command{newKubeCompare, newKubeDoctor, newRBAC, newCleanup} {
 		cmd.AddCommand(construct(env))
 	}
 	return cmd
@@ -91,22 +95,67 @@ dies, the pods end within half a minute, and the Job removes the rest.`
 	return cmd
 }
 
+// newKubeDoctor is doctor on the nodes of a cluster.
+func newKubeDoctor(env *Env) *cobra.Command {
+	var e kubeExamination
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Examine every node of a cluster, and name what is off; change nothing",
+		Long: `Examine every node of a cluster, and name what is off: what "venturi doctor" finds on
+each, merged, and what of the nodes does not fit together. Also printed are the network
+plugin and its settings (Flannel, Calico, Cilium, Kube-OVN, Antrea, OVN-Kubernetes,
+kube-router, Weave Net), the MTU between nodes, and kube-proxy's mode. Nothing is changed.
+
+One agent pod on each node reads it: hostNetwork, hostPID, all capabilities dropped but
+SYS_ADMIN, SYS_PTRACE and NET_ADMIN (to read the packet filter). "kubectl venturi rbac
+doctor" prints the rights. A setting that may not be read is a note. The pods are removed
+at the end, and tolerate every taint unless --toleration names some.
+
+Do not run it beside a measurement: it refuses while one runs (exit code 5), and --wait
+waits. Counters are read twice, --interval apart: let the slow traffic run meanwhile.
+
+The exit code is 0 if there are only notes, and 8 if there are warnings or errors.`,
+		Example: `  kubectl venturi doctor --image IMAGE
+  kubectl venturi doctor --image IMAGE --nodes a,b,c --interval 30s
+  kubectl venturi doctor --image IMAGE --json | jq '.cluster.cni'`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return e.run(cmd.Context(), env) },
+	}
+	f := cmd.Flags()
+	e.accessFlags(f)
+	e.podFlags(f)
+	f.StringSliceVar(&e.o.Nodes, "nodes", nil, "examine only these nodes, A,B,... (default: all that are ready)")
+	f.DurationVar(&e.interval, "interval", defaultInterval, "time between two readings of counters; 0: read them once")
+	f.BoolVar(&e.wait, "wait", false, "wait for another run in the cluster to end")
+	f.BoolVar(&e.asJSON, "json", false, "print the findings and the cluster's settings as JSON")
+	return cmd
+}
+
 func newRBAC(env *Env) *cobra.Command {
 	var k kubeFlags
 	user := "NAME"
 	cmd := &cobra.Command{
-		Use:   "rbac",
-		Short: "Print the rights that a run needs, as a Role",
-		Long: `Print the rights that a run needs, ready for kubectl apply. Unprivileged pods and agents
-on nodes (--node-agents) take the same rights of the API; they differ in what the
-namespace's PodSecurity has to allow. No right to read Secrets is among them.
+		Use:   "rbac [compare|doctor]",
+		Short: "Print the rights that a command needs, as a Role",
+		Long: `Print the rights that compare needs, or doctor, ready for kubectl apply. Unprivileged
+pods and agents on nodes (--node-agents) take the same rights of the API; they differ in
+what the namespace's PodSecurity has to allow. No right to read Secrets is among them.
 
-Without -n each run makes a namespace of its own, which takes a ClusterRole.`,
+Without -n each run makes a namespace of its own, which takes a ClusterRole. So does
+doctor, to list nodes and to read the settings of network plugins.`,
 		Example: `  kubectl venturi rbac -n lab --user jane | kubectl apply -f -
-  kubectl venturi rbac --node-agents --user jane | kubectl apply -f -`,
-		Args: noArgs,
-		RunE: func(*cobra.Command, []string) error {
-			printLines(env.Stdout, k.options().RBAC(user))
+  kubectl venturi rbac --node-agents --user jane | kubectl apply -f -
+  kubectl venturi rbac doctor --user jane | kubectl apply -f -`,
+		ValidArgs: []string{"compare", "doctor"},
+		RunE: func(_ *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 0 || slices.Equal(args, []string{"compare"}):
+				printLines(env.Stdout, k.options().RBAC(user))
+			case slices.Equal(args, []string{"doctor"}):
+				printLines(env.Stdout, k.options().NodesRBAC(user))
+			default:
+				return verr.New(verr.Usage, "cannot print the rights of "+strings.Join(args, " "), "the commands that need some are compare and doctor", "name one of these")
+			}
 			return nil
 		},
 	}

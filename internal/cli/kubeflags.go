@@ -42,6 +42,11 @@ func (k *kubeFlags) runFlags(f *pflag.FlagSet) {
 	k.accessFlags(f)
 	k.levelFlags(f)
 	k.set.StringSliceVar(&k.o.Nodes, "nodes", nil, "measure between these two nodes, A,B (default: two that the scheduler chooses)")
+	k.podFlags(f)
+}
+
+// podFlags are those of what is made in a cluster.
+func (k *kubeFlags) podFlags(f *pflag.FlagSet) {
 	k.set.StringVar(&k.o.Image, "image", "", "the image that has this version of venturi, as \"make image\" builds it")
 	k.set.StringVar(&k.o.PullSecret, "image-pull-secret", "", "the Secret to fetch the image with, in the namespace of the run")
 	k.set.StringToStringVar(&k.o.NodeSelector, "node-selector", nil, "use only nodes with these labels: `KEY=VALUE,...`")
@@ -64,11 +69,16 @@ func (k *kubeFlags) options() kube.Options {
 
 // cluster is what the flags ask for, for a comparison.
 func (k *kubeFlags) cluster(env *Env) *compare.Cluster {
+	return &compare.Cluster{Access: k.access, Options: k.withImage(env)}
+}
+
+// withImage are the options with the image that the environment names, where no flag does.
+func (k *kubeFlags) withImage(env *Env) kube.Options {
 	o := k.options()
 	if o.Image == "" {
 		o.Image = env.Getenv(imageVariable)
 	}
-	return &compare.Cluster{Access: k.access, Options: o}
+	return o
 }
 
 // imageVariable names an image in the environment, so that it is not to be given each time.

@@ -15,6 +15,16 @@ type Report struct {
 	Machines []string  `json:"machines,omitempty"` // that were examined, if there are several
 	Findings []Finding `json:"findings"`
 	Coverage Coverage  `json:"looked"`
+	// KubeProxy is the mode in which kube-proxy has set up Services; empty: it has not.
+	KubeProxy string `json:"kube_proxy,omitempty"`
+	// Noun is what the machines are called; empty: machine.
+	Noun string `json:"-"`
+}
+
+// Add adds a finding of the machines together.
+func (r *Report) Add(f Finding) {
+	r.Findings = append(r.Findings, f)
+	r.sort()
 }
 
 // Coverage says how much was looked at.
@@ -37,7 +47,7 @@ func Examine(ctx context.Context, o Options) (*Report, error) {
 // Judge applies all rules to a view, and keeps what was asked for: the worst
 // first, and what is alike together.
 func Judge(v *View, o Options) *Report {
-	r := &Report{Version: 1, Findings: []Finding{}, Coverage: Coverage{Rules: len(Table), Seconds: v.seconds()}}
+	r := &Report{Version: 1, Findings: []Finding{}, Coverage: Coverage{Rules: len(Table), Seconds: v.seconds()}, KubeProxy: v.kubeProxyMode()}
 	for _, s := range v.Netns {
 		if o.wanted(location{s, nil}) {
 			r.Coverage.Namespaces++

@@ -1,6 +1,8 @@
 package doctor
 
 import (
+	"cmp"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -48,6 +50,31 @@ func Merge(reports []MachineReport, fix func(command string, machines []string) 
 	return all
 }
 
+// affected counts the machines with findings of a group; 0: there are no several machines.
+func (r *Report) affected(group []Finding) int {
+	seen := map[string]bool{}
+	for _, f := range group {
+		for _, m := range f.Machines {
+			seen[m] = true
+		}
+	}
+	if len(r.Machines) < 2 {
+		return 0
+	}
+	return len(seen)
+}
+
+// manyMachines is from how many on machines are not listed where all of them are meant.
+const manyMachines = 3
+
+// list names machines.
+func (r *Report) list(machines []string) string {
+	if len(machines) == len(r.Machines) && len(machines) >= manyMachines {
+		return fmt.Sprintf("all %d %ss", len(machines), cmp.Or(r.Noun, "machine"))
+	}
+	return strings.Join(machines, ", ")
+}
+
 // printDifferences names the codes that some machines have and others do not.
 func printDifferences(b *strings.Builder, r *Report) {
 	if len(r.Machines) < 2 {
@@ -57,7 +84,7 @@ func printDifferences(b *strings.Builder, r *Report) {
 		var only []string
 		for _, f := range r.Findings {
 			elsewhere := slices.ContainsFunc(r.Findings, func(g Finding) bool {
-				return g.Code == f.Code && (len(g.Machines) > 1 || g.Machines[0] != m)
+				return g.Code == f.Code && (len(g.Machines) != 1 || g.Machines[0] != m)
 			})
 			if slices.Contains(f.Machines, m) && !elsewhere && !slices.Contains(only, f.Code) {
 				only = append(only, f.Code)

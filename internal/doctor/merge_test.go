@@ -27,7 +27,7 @@ func TestMerge(t *testing.T) {
 	if err := Print(&out, all); err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{"    at      eth0 on a, b\n", "Only on a: mtu.\n"} {
+	for _, line := range []string{"  rings  rings\n    on 2 of 2 machines\n    at      eth0 on a, b\n", "  mtu  mtu\n    on 1 of 2 machines\n", "Only on a: mtu.\n"} {
 		if !strings.Contains(out.String(), line) {
 			t.Errorf("no %q in\n%s", line, &out)
 		}

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -23,7 +24,7 @@ func Print(w io.Writer, r *Report) error {
 		}
 		sanitize.Fprintf(&b, "%s\n", strings.ToUpper(string(severity)))
 		for _, g := range groups {
-			printGroup(&b, g)
+			printGroup(&b, r, g)
 		}
 	}
 	if len(r.Findings) == 0 {
@@ -57,9 +58,12 @@ func group(all []Finding, severity Severity) (groups [][]Finding) {
 	return groups
 }
 
-func printGroup(b *strings.Builder, g []Finding) {
+func printGroup(b *strings.Builder, r *Report, g []Finding) {
 	first := g[0]
 	sanitize.Fprintf(b, "  %s  %s\n", first.Code, first.Title)
+	if n := r.affected(g); n > 0 {
+		sanitize.Fprintf(b, "    on %d of %s\n", n, many(len(r.Machines), cmp.Or(r.Noun, "machine")))
+	}
 	for i, f := range g {
 		if i == maxPlaces {
 			sanitize.Fprintf(b, "    and at %s more (see all with --json)\n", many(len(g)-i, "place"))
@@ -67,7 +71,7 @@ func printGroup(b *strings.Builder, g []Finding) {
 		}
 		at := f.Place
 		if len(f.Machines) > 0 {
-			at += " on " + strings.Join(f.Machines, ", ")
+			at += " on " + r.list(f.Machines)
 		}
 		sanitize.Fprintf(b, "    at      %s\n", at)
 		for _, e := range f.Evidence {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -22,14 +23,31 @@ import (
 // Fleet is some machines that are reached.
 type Fleet struct {
 	machines []remote.Machine
-	streams  []*remote.Process
+	streams  []net.Conn
 	agents   []*agent.Client
 	live     *agent.Liveness
 }
 
 // Open reaches all machines at once. Error, for people: one of them cannot be reached.
-func Open(ctx context.Context, machines []remote.Machine, o remote.Options, say func(format string, args ...any)) (f *Fleet, err error) {
-	f = &Fleet{machines: machines, streams: make([]*remote.Process, len(machines)), agents: make([]*agent.Client, len(machines))}
+func Open(ctx context.Context, machines []remote.Machine, o remote.Options, say func(format string, args ...any)) (*Fleet, error) {
+	for _, m := range machines {
+		say("reaching machine %s (%s)", m.Name, m.Host)
+	}
+	return open(ctx, machines, func(i int) (net.Conn, error) { return remote.Open(ctx, machines[i], o) })
+}
+
+// FromStreams is a fleet of machines to whose agents there are streams, which it takes over.
+func FromStreams(ctx context.Context, names []string, streams []net.Conn) (*Fleet, error) {
+	machines := make([]remote.Machine, len(names))
+	for i, name := range names {
+		machines[i].Name = name
+	}
+	return open(ctx, machines, func(i int) (net.Conn, error) { return streams[i], nil })
+}
+
+// open speaks to all machines at once, each over the stream that reach gives.
+func open(ctx context.Context, machines []remote.Machine, reach func(i int) (net.Conn, error)) (f *Fleet, err error) {
+	f = &Fleet{machines: machines, streams: make([]net.Conn, len(machines)), agents: make([]*agent.Client, len(machines))}
 	defer func() {
 		if err != nil {
 			f.Close()
@@ -38,12 +56,13 @@ func Open(ctx context.Context, machines []remote.Machine, o remote.Options, say 
 	}()
 	var g errgroup.Group
 	for i, m := range machines {
-		say("reaching machine %s (%s)", m.Name, m.Host)
 		g.Go(func() (err error) {
-			if f.streams[i], err = remote.Open(ctx, m, o); err != nil {
+			stream, err := reach(i)
+			if err != nil {
 				return err
 			}
-			f.agents[i], err = agent.DialStream(ctx, f.streams[i], m.Name)
+			f.streams[i] = stream
+			f.agents[i], err = agent.DialStream(ctx, stream, m.Name)
 			return err
 		})
 	}
@@ -53,6 +72,9 @@ func Open(ctx context.Context, machines []remote.Machine, o remote.Options, say 
 	f.live, err = agent.WatchEach(ctx, f.agents...)
 	return f, err
 }
+
+// Agents are those of the machines, in their order.
+func (f *Fleet) Agents() []*agent.Client { return f.agents }
 
 // Close ends the agents.
 func (f *Fleet) Close() {
@@ -84,12 +106,17 @@ type Reply struct {
 
 // Run runs a command on all machines at once, and waits for the replies.
 func (f *Fleet) Run(ctx context.Context, args []string) []Reply {
+	return f.RunEach(ctx, func(int) []string { return args })
+}
+
+// RunEach runs a command on each machine, whose arguments args gives for the nth.
+func (f *Fleet) RunEach(ctx context.Context, args func(n int) []string) []Reply {
 	replies := make([]Reply, len(f.machines))
 	var running sync.WaitGroup
 	for i := range f.machines {
 		running.Go(func() {
 			var out bytes.Buffer
-			replies[i] = f.runOne(ctx, i, args, nil, &out)
+			replies[i] = f.runOne(ctx, i, args(i), nil, &out)
 			replies[i].Stdout = out.Bytes()
 		})
 	}

@@ -29,6 +29,7 @@ type apiServer struct {
 	*httptest.Server
 	mu         sync.Mutex
 	calls      map[string]bool // "verb group/resource"
+	named      map[string]bool // of those that read an object by its name, with the name
 	forbidden  map[string]bool // likewise; SelfSubjectAccessReviews tell of hidden ones only
 	unreviewed bool            // reviews allow all
 	noSockets  bool            // WebSocket is refused
@@ -36,6 +37,8 @@ type apiServer struct {
 	jobs       map[string]*batchv1.Job // by namespace/name
 	pods       map[string]*corev1.Pod
 	services   map[string]*corev1.Service
+	nodes      []corev1.Node
+	objects    map[string]string  // JSON of any other object, or of a list, by its path
 	spoil      func(*corev1.Pod)  // what happens to a pod that was made
 	before     func(right string) // what happens before a call
 	execs      int
@@ -44,7 +47,7 @@ type apiServer struct {
 
 func newAPIServer(t *testing.T) (*apiServer, *Client) {
 	t.Helper()
-	s := &apiServer{calls: map[string]bool{}, forbidden: map[string]bool{}, namespaces: map[string]*corev1.Namespace{},
+	s := &apiServer{calls: map[string]bool{}, named: map[string]bool{}, forbidden: map[string]bool{}, namespaces: map[string]*corev1.Namespace{},
 		jobs: map[string]*batchv1.Job{}, pods: map[string]*corev1.Pod{}, services: map[string]*corev1.Service{}, spoil: func(*corev1.Pod) {}, before: func(string) {}}
 	s.Server = httptest.NewServer(s)
 	t.Cleanup(s.Close)
@@ -119,6 +122,9 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.before(c.right())
 	s.mu.Lock()
 	s.calls[c.right()] = true
+	if c.verb == "get" {
+		s.named[c.right()+" "+c.name] = true
+	}
 	forbidden := s.forbidden[c.right()]
 	s.mu.Unlock()
 	if forbidden {
@@ -138,7 +144,7 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "delete":
 		s.delete(w, c, body)
 	default:
-		s.read(w, c, r.URL.Query().Get("labelSelector"))
+		s.read(w, r.URL.Path, c, r.URL.Query().Get("labelSelector"))
 	}
 }
 
@@ -216,6 +222,9 @@ func (s *apiServer) run(p *corev1.Pod) {
 	if role := p.Labels[roleLabel]; role == serverRole || role == serverNodeRole {
 		node, host = "n2", "192.0.2.2"
 	}
+	if a := p.Spec.Affinity; a != nil && a.NodeAffinity != nil {
+		node = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields[0].Values[0]
+	}
 	p.Spec.NodeName, p.Status.HostIP, p.Status.Phase = node, host, corev1.PodRunning
 	if p.Status.PodIP = fmt.Sprintf("10.244.0.%d", s.next); p.Spec.HostNetwork {
 		p.Status.PodIP = host
@@ -292,7 +301,11 @@ func selected(selector string, labels map[string]string) bool {
 	return true
 }
 
-func (s *apiServer) read(w http.ResponseWriter, c apiCall, selector string) {
+func (s *apiServer) read(w http.ResponseWriter, path string, c apiCall, selector string) {
+	if text, known := s.objects[path]; known {
+		reply(w, http.StatusOK, json.RawMessage(text))
+		return
+	}
 	if c.name != "" {
 		if p := s.pods[c.namespace+"/"+c.name]; p != nil {
 			reply(w, http.StatusOK, p)
@@ -308,6 +321,10 @@ func (s *apiServer) read(w http.ResponseWriter, c apiCall, selector string) {
 		}
 	}
 	switch c.resource {
+	case "nodes":
+		for _, n := range s.nodes {
+			add("", n.Labels, n)
+		}
 	case "namespaces":
 		for _, n := range s.namespaces {
 			add("", n.Labels, n)

@@ -95,6 +95,7 @@ type resourceType struct{ group, name string }
 
 var (
 	namespaces  = resourceType{"", "namespaces"}
+	nodes       = resourceType{"", "nodes"}
 	pods        = resourceType{"", "pods"}
 	podsExec    = resourceType{"", "pods/exec"}
 	services    = resourceType{"", "services"}

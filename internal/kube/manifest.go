@@ -3,6 +3,8 @@ package kube
 import (
 	"fmt"
 	"maps"
+	"strconv"
+	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -55,7 +57,9 @@ type run struct {
 	command   string
 	deadline  time.Duration
 	ports     int // of each Service, and of the servers behind it
-	owner     *metav1.OwnerReference
+	// readsFilter lets the agents on nodes read the packet filter.
+	readsFilter bool
+	owner       *metav1.OwnerReference
 }
 
 // claimName is the name of what only one run at a time can create: a Job in the namespace that
@@ -103,10 +107,13 @@ func seconds(d time.Duration) *int64 { return new(int64(d.Seconds())) }
 
 // pod is that of a role.
 func (r *run) pod(role string) *corev1.Pod {
-	privileged := role == clientNodeRole || role == serverNodeRole
+	privileged := role == clientNodeRole || role == serverNodeRole || strings.HasPrefix(role, nodeRolePrefix)
 	security := restrictedContainer()
 	if privileged {
 		security = nodeContainer()
+	}
+	if privileged && r.readsFilter {
+		security.Capabilities.Add = append(security.Capabilities.Add, "NET_ADMIN")
 	}
 	p := &corev1.Pod{ObjectMeta: r.meta(role), Spec: corev1.PodSpec{
 		ActiveDeadlineSeconds: seconds(r.deadline), TerminationGracePeriodSeconds: new(int64(1)), RestartPolicy: corev1.RestartPolicyNever,
@@ -169,6 +176,9 @@ func nodeContainer() *corev1.SecurityContext {
 func (r *run) affinity(role string) *corev1.Affinity {
 	a := &corev1.Affinity{}
 	node := map[string]int{clientRole: 0, clientNodeRole: 0, localRole: 0, serverRole: 1, serverNodeRole: 1}[role]
+	if nth, isNth := strings.CutPrefix(role, nodeRolePrefix); isNth {
+		node, _ = strconv.Atoi(nth)
+	}
 	if len(r.Nodes) > 0 {
 		a.NodeAffinity = &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{

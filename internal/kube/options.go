@@ -23,10 +23,10 @@ type Options struct {
 
 // Check refuses what makes no sense, before anything is asked of a cluster.
 func (o Options) Check() error {
+	if err := o.checkImage(); err != nil {
+		return err
+	}
 	switch {
-	case o.Image == "":
-		return verr.New(verr.Usage, "cannot make pods without an image", "--image is not given, and this program does not know where yours is",
-			"build one with `make image`, push or load it, and name it with --image")
 	case len(o.Nodes) != 0 && (len(o.Nodes) != 2 || o.Nodes[0] == o.Nodes[1]):
 		return verr.New(verr.Usage, "cannot measure between the nodes "+strings.Join(o.Nodes, ","), "a comparison is between two nodes", "name two: --nodes a,b")
 	case (o.From == "") != (o.To == ""):
@@ -43,6 +43,14 @@ func (o Options) Check() error {
 		if namespace, name := splitPod(pod); namespace == "" || name == "" {
 			return verr.New(verr.Usage, "cannot measure with "+flag+" "+pod, "a pod is named NAMESPACE/POD", "`kubectl get pods -A` lists them")
 		}
+	}
+	return nil
+}
+
+func (o Options) checkImage() error {
+	if o.Image == "" {
+		return verr.New(verr.Usage, "cannot make pods without an image", "--image is not given, and this program does not know where yours is",
+			"build one with `make image`, push or load it, and name it with --image")
 	}
 	return nil
 }

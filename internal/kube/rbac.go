@@ -17,21 +17,48 @@ type right struct {
 	resourceType
 	verbs []string
 	why   string
+	names []string // of the objects; empty: all
 }
 
-// runRights are those in the namespace of a run, for both levels.
-var runRights = []right{
-	{jobs, []string{"create", "delete", "list"}, "the Job that owns all else, and removes it"},
-	{pods, []string{"create", "list"}, "the ends of traffic, or the agents on nodes"},
-	{podsExec, []string{"create", "get"}, "the streams to agents; get is WebSocket's, create that of SPDY"},
-	{services, []string{"create"}, "for the paths service and nodeport"},
+// agentRights are those in the namespace of agents.
+var agentRights = []right{
+	{jobs, []string{"create", "delete", "list"}, "the Job that owns all else, and removes it", nil},
+	{pods, []string{"create", "list"}, "the ends of traffic, or the agents on nodes", nil},
+	{podsExec, []string{"create", "get"}, "the streams to agents; get is WebSocket's, create that of SPDY", nil},
+}
+
+// serviceRights are what a comparison needs beside.
+var serviceRights = []right{{services, []string{"create"}, "for the paths service and nodeport", nil}}
+
+// nodeRights are what an examination of nodes needs beside, in the whole cluster.
+var nodeRights = []right{{nodes, []string{"list"}, "the nodes to examine, and their addresses", nil}}
+
+// configRights are rights to read the settings of network plugins. Where one is missing, the
+// report says what was not read.
+func configRights() (all []right) {
+	for _, o := range configObjects() {
+		r := right{resourceType{o.Group, o.Resource}, []string{"list"}, "the settings of the network plugin", nil}
+		if o.Name != "" {
+			r.verbs, r.names = []string{"get"}, []string{o.Name}
+		}
+		same := slices.IndexFunc(all, func(b right) bool {
+			return b.resourceType == r.resourceType && (len(b.names) > 0) == (len(r.names) > 0)
+		})
+		switch {
+		case same < 0:
+			all = append(all, r)
+		case len(r.names) > 0 && !slices.Contains(all[same].names, o.Name):
+			all[same].names = append(all[same].names, o.Name)
+		}
+	}
+	return all
 }
 
 // podRights are those in the namespaces of pods that are named by --from and --to.
-var podRights = []right{{pods, []string{"get"}, "to learn on which node they are, and which address they have"}}
+var podRights = []right{{pods, []string{"get"}, "to learn on which node they are, and which address they have", nil}}
 
 // namespaceRights are those in the whole cluster where a run has a namespace of its own.
-var namespaceRights = []right{{namespaces, []string{"create", "delete", "list"}, "a namespace for each run, and the search for those that were left"}}
+var namespaceRights = []right{{namespaces, []string{"create", "delete", "list"}, "a namespace for each run, and the search for those that were left", nil}}
 
 // scopedRights are rights in a namespace; in the whole cluster if it is empty.
 type scopedRights struct {
@@ -45,7 +72,7 @@ func (o Options) needs() (all []scopedRights) {
 	if o.Namespace == "" {
 		all = append(all, scopedRights{"", namespaceRights})
 	}
-	all = append(all, scopedRights{o.Namespace, runRights})
+	all = append(all, scopedRights{o.Namespace, slices.Concat(agentRights, serviceRights)})
 	for _, pod := range []string{o.From, o.To} {
 		if in, _ := splitPod(pod); in != "" && !slices.ContainsFunc(all, func(s scopedRights) bool {
 			return s.namespace == in && s.rights[0].verbs[0] == "get"
@@ -54,6 +81,14 @@ func (o Options) needs() (all []scopedRights) {
 		}
 	}
 	return all
+}
+
+// nodeNeeds lists the rights without which nodes cannot be examined.
+func (o Options) nodeNeeds() (all []scopedRights) {
+	if o.Namespace == "" {
+		all = append(all, scopedRights{"", namespaceRights})
+	}
+	return append(all, scopedRights{o.Namespace, agentRights}, scopedRights{"", nodeRights})
 }
 
 // checkRights asks the API server for every right of a run, before anything is made. A server
@@ -99,31 +134,43 @@ func (c *Client) allows(ctx context.Context, namespace string, of resourceType, 
 	return review.Status.Allowed, err
 }
 
-// RBAC prints the Role that a run needs, ready for kubectl apply.
+// RBAC prints the Role that a comparison needs, ready for kubectl apply.
 func (o Options) RBAC(user string) string {
 	var b bytes.Buffer
-	namespace := o.Namespace
-	fmt.Fprintf(&b, "# What `kubectl venturi` needs at the level %q", o.Level)
-	if namespace == "" {
-		fmt.Fprintf(&b, ", with a namespace of its own for each run. With -n NAMESPACE a Role there is enough.\n")
-	} else {
-		fmt.Fprintf(&b, " in namespace %s.\n# The namespace has to allow PodSecurity %q: its label %s.\n", namespace, o.Level.PodSecurity(), securityLabel)
-	}
-	if o.Level == Node {
-		fmt.Fprintf(&b, "# Agents on nodes: hostNetwork, hostPID, all capabilities dropped but SYS_ADMIN and SYS_PTRACE,\n"+
-			"# a read-only root, no token of a service account, not privileged.\n")
-	}
-	if namespace == "" {
-		writeRole(&b, "ClusterRole", "", slices.Concat(namespaceRights, runRights, o.foreignRights()), user)
+	o.writeHead(&b, "SYS_ADMIN and SYS_PTRACE", "With -n NAMESPACE a Role there is enough.")
+	if o.Namespace == "" {
+		writeRole(&b, "", slices.Concat(namespaceRights, agentRights, serviceRights, o.foreignRights()), user)
 		return b.String()
 	}
-	for i, scope := range o.needs() {
-		if i > 0 {
-			b.WriteString("---\n")
-		}
-		writeRole(&b, "Role", scope.namespace, scope.rights, user)
-	}
+	writeRoles(&b, o.needs(), user)
 	return b.String()
+}
+
+// NodesRBAC prints what an examination of nodes needs.
+func (o Options) NodesRBAC(user string) string {
+	var b bytes.Buffer
+	o.Level = Node
+	o.writeHead(&b, "SYS_ADMIN, SYS_PTRACE and NET_ADMIN", "With -n NAMESPACE the rights in the whole cluster are to read alone.")
+	if o.Namespace == "" {
+		writeRole(&b, "", slices.Concat(namespaceRights, agentRights, nodeRights, configRights()), user)
+		return b.String()
+	}
+	writeRoles(&b, []scopedRights{{o.Namespace, agentRights}, {"", slices.Concat(nodeRights, configRights())}}, user)
+	return b.String()
+}
+
+// writeHead says in comments what a Role does not: what pods have to be allowed.
+func (o Options) writeHead(b *bytes.Buffer, capabilities, otherwise string) {
+	fmt.Fprintf(b, "# What `kubectl venturi` needs at the level %q", o.Level)
+	if o.Namespace == "" {
+		fmt.Fprintf(b, ", with a namespace of its own for each run. %s\n", otherwise)
+	} else {
+		fmt.Fprintf(b, " in namespace %s.\n# The namespace has to allow PodSecurity %q: its label %s.\n", o.Namespace, o.Level.PodSecurity(), securityLabel)
+	}
+	if o.Level == Node {
+		fmt.Fprintf(b, "# Agents on nodes: hostNetwork, hostPID, all capabilities dropped but %s,\n"+
+			"# a read-only root, no token of a service account, not privileged.\n", capabilities)
+	}
 }
 
 // foreignRights are those to pods that are there, if some are named.
@@ -134,15 +181,29 @@ func (o Options) foreignRights() []right {
 	return podRights
 }
 
-// writeRole writes a role as YAML, and whom it is for.
-func writeRole(b *bytes.Buffer, kind, namespace string, rights []right, user string) {
-	in := ""
+func writeRoles(b *bytes.Buffer, scopes []scopedRights, user string) {
+	for i, scope := range scopes {
+		if i > 0 {
+			b.WriteString("---\n")
+		}
+		writeRole(b, scope.namespace, scope.rights, user)
+	}
+}
+
+// writeRole writes a role as YAML, and whom it is for: one for the whole cluster if namespace
+// is empty.
+func writeRole(b *bytes.Buffer, namespace string, rights []right, user string) {
+	kind, in := "ClusterRole", ""
 	if namespace != "" {
-		in = ", namespace: " + namespace
+		kind, in = "Role", ", namespace: "+namespace
 	}
 	fmt.Fprintf(b, "apiVersion: rbac.authorization.k8s.io/v1\nkind: %s\nmetadata: {name: venturi%s}\nrules:\n", kind, in)
 	for _, r := range rights {
-		fmt.Fprintf(b, "- apiGroups: [%q]\n  resources: [%s]\n  verbs: [%s] # %s\n", r.group, r.name, strings.Join(r.verbs, ", "), r.why)
+		fmt.Fprintf(b, "- apiGroups: [%q]\n  resources: [%s]\n", r.group, r.name)
+		if len(r.names) > 0 {
+			fmt.Fprintf(b, "  resourceNames: [%s]\n", strings.Join(r.names, ", "))
+		}
+		fmt.Fprintf(b, "  verbs: [%s] # %s\n", strings.Join(r.verbs, ", "), r.why)
 	}
 	fmt.Fprintf(b, "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: %sBinding\nmetadata: {name: venturi%s}\n"+
 		"roleRef: {apiGroup: rbac.authorization.k8s.io, kind: %s, name: venturi}\n"+

@@ -1,0 +1,188 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// NodesRequest is what an examination of nodes needs of a cluster.
+type NodesRequest struct {
+	Options  // Nodes: those to examine; empty: all
+	Deadline time.Duration
+	Command  string // what to tell others of it
+	Wait     bool   // for another run
+	Say      func(format string, args ...any)
+}
+
+// Check refuses what makes no sense, before anything is asked of a cluster.
+func (q NodesRequest) Check() error {
+	for i, name := range q.Nodes {
+		if slices.Contains(q.Nodes[:i], name) {
+			return verr.New(verr.Usage, "cannot examine node "+name+" twice", "--nodes names it twice", "name it once")
+		}
+	}
+	return q.checkImage()
+}
+
+// ClusterNode is a node of the cluster.
+type ClusterNode struct {
+	Name    string     `json:"name"`
+	Addr    netip.Addr `json:"address"` // its InternalIP
+	Kubelet string     `json:"kubelet"`
+	Kernel  string     `json:"kernel"`
+	OS      string     `json:"os"`
+	Ready   bool       `json:"ready"`
+}
+
+// UnreachedNode is a node without an agent, and why.
+type UnreachedNode struct {
+	Name   string
+	Reason string
+}
+
+// NodeAgents are what an examination has in a cluster.
+type NodeAgents struct {
+	*Placement
+	Nodes     []ClusterNode // those of the agents, in their order
+	Unreached []UnreachedNode
+}
+
+// nodeRole is the role of the agent on the nth node.
+func nodeRole(n int) string { return fmt.Sprintf("%s%d", nodeRolePrefix, n) }
+
+const nodeRolePrefix = "node-"
+
+// PlaceOnNodes starts an agent on every node that is ready, or on those that are named. A node
+// on which none starts is no error. With an error nothing is left. Errors are for people.
+func (c *Client) PlaceOnNodes(ctx context.Context, q NodesRequest) (a *NodeAgents, err error) {
+	q.Level = Node
+	if err := c.checkRights(ctx, q.nodeNeeds()); err != nil {
+		return nil, err
+	}
+	a = &NodeAgents{}
+	nodes, err := c.chooseNodes(ctx, q.Options, a)
+	if err != nil {
+		return nil, err
+	}
+	r := &run{Options: q.Options, id: fmt.Sprintf("%05x", rand.N(1<<20)), command: q.Command, deadline: q.Deadline, readsFilter: true}
+	r.namespace, r.Nodes = cmp.Or(q.Namespace, claimName), nil
+	for _, n := range nodes {
+		r.Nodes = append(r.Nodes, n.Name)
+	}
+	if len(q.Tolerations) == 0 {
+		r.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	}
+	a.Placement = &Placement{client: c, run: r}
+	defer func() {
+		if err != nil {
+			a, err = nil, errors.Join(err, a.Close())
+		}
+	}()
+	if err := a.claim(ctx, q.Wait, q.Say, nodeRole(0)); err != nil {
+		return a, err
+	}
+	for i := range nodes[1:] {
+		if err := c.create(ctx, pods, r.namespace, r.pod(nodeRole(i+1)), &corev1.Pod{}, false); err != nil {
+			return a, err
+		}
+	}
+	q.Say("waiting for %d pods in namespace %s", len(nodes), r.namespace)
+	a.startEach(ctx, nodes)
+	if err := ctx.Err(); err != nil {
+		return a, context.Cause(ctx)
+	}
+	if len(a.Agents) == 0 {
+		return a, verr.New(verr.Failed, "cannot examine any node", a.Unreached[0].Name+": "+a.Unreached[0].Reason, "see `kubectl get events -n "+r.namespace+"`")
+	}
+	return a, nil
+}
+
+// chooseNodes gives those to examine.
+func (c *Client) chooseNodes(ctx context.Context, o Options, a *NodeAgents) (chosen []ClusterNode, err error) {
+	all, err := c.nodes(ctx, o.NodeSelector)
+	if err != nil {
+		return nil, err
+	}
+	var known []string
+	for _, n := range all {
+		known = append(known, n.Name)
+		switch {
+		case len(o.Nodes) > 0 && !slices.Contains(o.Nodes, n.Name):
+		case !n.Ready:
+			a.Unreached = append(a.Unreached, UnreachedNode{n.Name, "the node is not ready"})
+		default:
+			chosen = append(chosen, n)
+		}
+	}
+	for _, name := range o.Nodes {
+		if !slices.Contains(known, name) {
+			return nil, verr.New(verr.Usage, "cannot examine node "+name, "the nodes are "+strings.Join(known, ", "), "name some of these, or none for all")
+		}
+	}
+	if len(chosen) == 0 {
+		return nil, verr.New(verr.Missing, "cannot examine any node", "none of those that are asked for is ready", "see `kubectl get nodes`")
+	}
+	return chosen, nil
+}
+
+// nodes lists those of the cluster with some labels, by their names.
+func (c *Client) nodes(ctx context.Context, labels map[string]string) (all []ClusterNode, err error) {
+	var terms []string
+	for key, value := range labels {
+		terms = append(terms, key+"="+value)
+	}
+	var list corev1.NodeList
+	if err := c.list(ctx, nodes, "", strings.Join(terms, ","), &list); err != nil {
+		return nil, err
+	}
+	for _, n := range list.Items {
+		info := n.Status.NodeInfo
+		node := ClusterNode{Name: n.Name, Kubelet: info.KubeletVersion, Kernel: info.KernelVersion, OS: info.OSImage}
+		for _, address := range n.Status.Addresses {
+			if addr, err := netip.ParseAddr(address.Address); err == nil && address.Type == corev1.NodeInternalIP && addr.Is4() {
+				node.Addr = addr
+			}
+		}
+		node.Ready = slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		})
+		all = append(all, node)
+	}
+	slices.SortFunc(all, func(a, b ClusterNode) int { return strings.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+// startEach starts the agents, each as soon as its pod runs.
+func (a *NodeAgents) startEach(ctx context.Context, nodes []ClusterNode) {
+	streams, failed := make([]*Stream, len(nodes)), make([]error, len(nodes))
+	poll := a.watchPods()
+	var starting sync.WaitGroup
+	for i, n := range nodes {
+		starting.Go(func() {
+			var pod *corev1.Pod
+			if pod, failed[i] = poll.running(ctx, nodeRole(i)); failed[i] == nil {
+				streams[i], failed[i] = a.client.agent(ctx, a.run.namespace, pod.Name, n.Name)
+			}
+		})
+	}
+	starting.Wait()
+	for i, n := range nodes {
+		if failed[i] != nil {
+			a.Unreached = append(a.Unreached, UnreachedNode{n.Name, failed[i].Error()})
+			continue
+		}
+		a.Agents, a.Nodes = append(a.Agents, Agent{n.Name, streams[i]}), append(a.Nodes, n)
+	}
+}
