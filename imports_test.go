@@ -70,6 +70,7 @@ var allowedImports = []struct {
 	{"internal/fastpath/topology", []string{"internal/fastpath/allowlist", "internal/fastpath/audit", "internal/nft", "internal/nlmsg", "internal/host"}, "it follows what it reads; with a writer in reach it would write one day"},
 	{"internal/fastpath", []string{"internal/fastpath/bpf", "internal/fastpath/kernel", "internal/fastpath/topology", "internal/fastpath/audit", "internal/nft", "internal/nlmsg", "internal/host", "internal/netcfg", "internal/verr"}, "a fast path is a daemon: it knows its file and its machine, not the lab"},
 	{"internal/fastpath/discover", []string{"internal/fastpath", "internal/fastpath/topology", "internal/nlmsg", "internal/host"}, "it reads what somebody else wired; with a writer in reach it would write one day"},
+	{"internal/fastpath/node", []string{"internal/fastpath", "internal/fastpath/kernel", "internal/host", "internal/journal", "internal/netcfg", "internal/setting", "internal/verr"}, "it brings a fast path to a node by the journal: what it carries is the plan's business"},
 	{"internal/path", append(slices.Clone(siblingsMay), "internal/attachment", "internal/ovs", "internal/ovn", "internal/bgp", "internal/fastpath", "internal/fastpath/topology", "internal/vm", "internal/kernel"), whySiblings},
 	{"internal/load", siblingsMay, whySiblings},
 	{"internal/meter", append(slices.Clone(siblingsMay), "internal/fastpath/bpf"), whySiblings + "; a meter reads tables that programs have left"},

@@ -75,7 +75,7 @@ var writers = []struct {
 		"only the lab owns namespaces",
 	},
 	{
-		inModule("internal/netcfg"), regexp.MustCompile(`^(Scratch|Nameless)$`),
+		inModule("internal/netcfg"), regexp.MustCompile(`^(WithScratch|NewAnonymous)$`),
 		map[string]string{
 			"internal/feature": "nothing that lasts: a probe tries things in a nameless namespace",
 			"internal/vm":      "the taps of cards that are joined to nothing, gone with the virtual machine",
@@ -83,12 +83,12 @@ var writers = []struct {
 		"what is tried is tried by feature, and on cards of a virtual machine",
 	},
 	{
-		inModule("internal/netcfg"), regexp.MustCompile(`^Guest$`),
+		inModule("internal/netcfg"), regexp.MustCompile(`^OpenGuest$`),
 		map[string]string{"internal/guest": "the virtual machine whose first process it is"},
 		"a machine of our own is set up by its first process",
 	},
 	{
-		inModule("internal/netcfg"), regexp.MustCompile(`^Here$`),
+		inModule("internal/netcfg"), regexp.MustCompile(`^(CurrentNetns|OpenNode)$`),
 		map[string]string{
 			"internal/bgp":      "the routes that a speaker learns, in the machine that it is on",
 			"internal/fastpath": "the programs of a fast path, on the machine that it is on",

@@ -4,14 +4,18 @@ import (
 	"context"
 	"errors"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/venturi-net/venturi/internal/display"
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/discover"
+	"github.com/venturi-net/venturi/internal/fastpath/node"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -34,22 +38,24 @@ func newFastpath(env *Env) *cobra.Command {
 	}
 	runDaemon := cmd.RunE
 	cmd.Use, cmd.Hidden, cmd.Args = "fastpath", false, noSuchCommand
-	cmd.Short = "See what a fast path would carry on this node"
+	cmd.Short = "Carry established flows of this node's pods past the slow path"
 	cmd.Long = `The fast path carries the packets of established flows between pods straight from a pod's
 device to the wire and back, past the bridge, the rules and the tunnel device, and leaves
 the network below as it is.
 
-On nodes of a cluster there is "plan" so far: it reads what a CNI plugin has wired, and says
-what would be carried and what not, and why. The fast path itself runs in labs.`
+"plan" reads what a CNI plugin has wired, and says what would be carried and what not, and
+why. "enable" carries it, and follows every change. "disable" leaves nothing of it.`
 	cmd.Example = `  venturi fastpath plan
-  venturi compare vxlan vxlan+fast       the fast path in a lab`
+  venturi fastpath enable --trial 120s
+  venturi fastpath status
+  venturi fastpath disable`
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !cmd.Flags().Changed("config") {
 			return cmd.Help()
 		}
 		return runDaemon(cmd, args)
 	}
-	cmd.AddCommand(newFastpathPlan(env))
+	cmd.AddCommand(newFastpathPlan(env), newFastpathEnable(env), newFastpathStatus(env), newFastpathDisable(env))
 	return cmd
 }
 
@@ -132,4 +138,114 @@ func readPlan(netns string) (plan *discover.Plan, err error) {
 		err = verr.Wrap(verr.Failed, what, err, "run it again; if the reason stays, report it with what \"venturi version\" prints")
 	}
 	return plan, err
+}
+
+func newFastpathEnable(env *Env) *cobra.Command {
+	var trial time.Duration
+	cmd := &cobra.Command{
+		Use:   "enable",
+		Short: "Carry this node's established flows, until Ctrl-C or \"fastpath disable\"",
+		Long: `Carry what "venturi fastpath plan" says, and follow every change: pods that come and go,
+peers, routes and rules. It runs until Ctrl-C, SIGTERM or "venturi fastpath disable", and
+then removes all that it brought. Nothing else of the node is changed.
+
+It acts in the network namespace that it runs in. It says what it carries, and whenever
+that changes; "venturi fastpath status" says how much.
+
+It is recorded in the journal before it begins. If it is killed, flows go on by the node's
+own path at once, and "venturi fastpath disable" or "venturi undo" removes the rest. With
+--trial it ends by itself.
+
+If nothing can be carried, nothing is changed, the plan is printed, and the exit code is 4.`,
+		Example: `  venturi fastpath enable --trial 120s
+  venturi fastpath enable
+  ip netns exec node1 venturi fastpath enable`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("trial") && trial < time.Second {
+				return verr.New(verr.Usage, "cannot make a trial of "+trial.String(), "it is shorter than a second", "give a time such as 120s or 5m")
+			}
+			plan, err := readPlan("")
+			if err != nil {
+				return err
+			}
+			if !plan.CarriesAny() {
+				if err := display.PrintFastPathPlan(env.Stdout, plan); err != nil {
+					return err
+				}
+				return verr.New(verr.Missing, "cannot enable the fast path", "nothing can be carried here, as the plan says", "remove what is in the way, and run it again")
+			}
+			stats, err := node.Enable(cmd.Context(), plan.Config(), node.Options{
+				Open:  func() (*journal.Journal, error) { return openToChange(env, journalWait) },
+				Trial: trial, Hold: holder(env),
+				Report: func(s fastpath.State) { display.PrintFastPathState(env.Stderr, s) },
+			})
+			if err != nil {
+				return err
+			}
+			return display.PrintFastPathEnd(env.Stdout, stats)
+		},
+	}
+	cmd.Flags().DurationVar(&trial, "trial", 0, "end it after this time, such as 120s")
+	return cmd
+}
+
+func newFastpathDisable(env *Env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "disable",
+		Short: "End this node's fast path, and remove all of it",
+		Long: `End the fast path of the network namespace that this is run in, also if its process was
+killed. Flows go on by the node's own path, and nothing of the fast path is left.`,
+		Example: "  venturi fastpath disable",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if os.Geteuid() != 0 {
+				return verr.New(verr.Permission, "cannot disable the fast path", "only root may change a machine", "run it as root, or through sudo")
+			}
+			j, err := waitForJournal(cmd.Context(), env)
+			if err != nil {
+				return err
+			}
+			defer j.Close()
+			was, err := node.Disable(j)
+			if err != nil {
+				return verr.Wrap(verr.Failed, "cannot disable the fast path", err, "see what is left with: venturi fastpath status; and try: venturi undo")
+			}
+			text := "the fast path is disabled; nothing of it is left"
+			if !was {
+				text = "there is no fast path here"
+			}
+			_, err = sanitize.Fprintf(env.Stdout, "%s\n", text)
+			return err
+		},
+	}
+}
+
+func newFastpathStatus(env *Env) *cobra.Command {
+	asJSON := false
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Say what this node's fast path carries",
+		Long: `Say whether the network namespace that this is run in has a fast path, what it carries, and
+what became of the packets that it saw since it was enabled: how many were carried, and why
+the others were not.`,
+		Example: "  venturi fastpath status\n  venturi fastpath status --json | jq .packets",
+		Args:    noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if os.Geteuid() != 0 {
+				return verr.New(verr.Permission, "cannot read the fast path", "only root can read its tables", "run it as root, or through sudo")
+			}
+			s, err := node.ReadStatus()
+			if err != nil {
+				return verr.Wrap(verr.Failed, "cannot read the fast path", err, "it may have been ended meanwhile: run it again")
+			}
+			told := display.NewFastPathReport(s)
+			if asJSON {
+				return display.PrintJSON(env.Stdout, told)
+			}
+			return told.Print(env.Stdout)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
+	return cmd
 }

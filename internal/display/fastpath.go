@@ -54,10 +54,7 @@ func readFastPath(pins string) (f FastPathStatus, err error) {
 	if err != nil {
 		return f, err
 	}
-	var all analysis.FastPath
-	for _, s := range stats {
-		all.Add(s.Count.Key(), int64(s.Packets))
-	}
+	all := fastPathCounts(stats)
 	f.Packets, f.SlowIngress = all.Packets, all.SlowIngress
 	if f.State, err = fastpath.ReadState(fastpath.StateFile(pins)); errors.Is(err, fs.ErrNotExist) {
 		return f, nil

@@ -37,6 +37,9 @@ type Options struct {
 	// Replace takes over from a running daemon, which exits and leaves its programs
 	// attached.
 	Replace bool
+	// Report is called with each new state once all programs are attached; nil: nobody wants
+	// to know.
+	Report func(State)
 }
 
 const (
@@ -68,7 +71,7 @@ func Main(ctx context.Context, o Options) error {
 	runtime.GOMAXPROCS(1)
 	ctx, cancel := host.WithLifeline(ctx, o.Stdin)
 	defer cancel()
-	err = serve(ctx, c, o.Replace)
+	err = serve(ctx, c, o)
 	if errors.Is(err, kernel.ErrLocked) {
 		return verr.Wrap(verr.Busy, "cannot start a fast path", err, adviceTaken(o.Replace))
 	}
@@ -111,14 +114,20 @@ type daemon struct {
 	programs  programTracker
 	neigh     neighbourState
 	lastState *State // as written to the state file
+	report    func(State)
 }
 
 // errReplaced ends a daemon from which another takes over.
 var errReplaced = errors.New("another daemon takes over")
 
-func serve(ctx context.Context, c *Config, replace bool) (err error) {
+func serve(ctx context.Context, c *Config, o Options) (err error) {
 	d := newDaemon(c)
-	if d.netns, err = netcfg.CurrentNetns(); err != nil {
+	d.report = o.Report
+	open := netcfg.CurrentNetns
+	if c.Devices.Node {
+		open = netcfg.OpenNode
+	}
+	if d.netns, err = open(); err != nil {
 		return err
 	}
 	defer d.netns.Close()
@@ -128,7 +137,7 @@ func serve(ctx context.Context, c *Config, replace bool) (err error) {
 	if err := kernel.MountPins(c.Pins); err != nil {
 		return err
 	}
-	if d.lock, err = kernel.AcquirePinLock(ctx, c.Pins, replace); err != nil {
+	if d.lock, err = kernel.AcquirePinLock(ctx, c.Pins, o.Replace); err != nil {
 		return err
 	}
 	defer d.lock.Close()
@@ -315,6 +324,9 @@ func (d *daemon) writeState() error {
 		return nil
 	}
 	d.lastState = now
+	if d.report != nil && d.synced && waiting == 0 && d.audit.perPacket != notAuditedYet { // it has begun
+		d.report(*now)
+	}
 	return now.write(d.State)
 }
 

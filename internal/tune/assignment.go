@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/venturi-net/venturi/internal/fastpath/node"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/knob"
 	"github.com/venturi-net/venturi/internal/ovs"
@@ -15,10 +16,10 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// Backends are all kinds of values that any knob writes: whoever opens the journal
+// Backends are all kinds of values that any command writes: whoever opens the journal
 // hands it these, so that everything in it can be undone.
 func Backends(root string) []setting.Backend {
-	return append(setting.Backends(root), ovs.Backend())
+	return append(setting.Backends(root), ovs.Backend(), node.Backend())
 }
 
 // Assignment is one knob that shall have a value.

@@ -135,6 +135,7 @@ func TestFindsWirings(t *testing.T) {
 		{"Flannel host-gw", hostGateway, "routed", "eth0", "", "veth2", "veth3", "192.0.10.2"},
 		{"bridge, the network routes", "wire eth0 10; cni0; ip route add default via 192.0.10.2", "routed", "eth0", "", "veth2", "veth3", "192.0.10.2"},
 		{"Calico without encapsulation", calico, "routed", "eth0", "", "cali2", "cali3", "192.0.10.2"},
+		{"Calico VXLAN", "wire eth0 10; routed cali2 2; routed cali3 3; ip route add default via 192.0.10.254; tunnel vxlan.calico 4096 4789; remote vxlan.calico 2", "vxlan", "eth0", "vxlan.calico", "cali2", "cali3", "192.0.10.2"},
 		{"plugin ptp", "wire eth0 10; routed veth2 2; routed veth3 3; ip addr add 10.244.0.1/32 dev veth2; ip addr add 10.244.0.1/32 dev veth3; ip route add 10.244.2.0/24 via 192.0.10.2", "routed", "eth0", "", "veth2", "veth3", "192.0.10.2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

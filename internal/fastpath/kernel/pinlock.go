@@ -87,6 +87,40 @@ func lock(ctx context.Context, f *os.File, limit time.Duration) error {
 	}
 }
 
+// LockFolder locks a folder until the file is closed. The error wraps [ErrLocked] if another
+// process holds the lock.
+func LockFolder(path string) (*os.File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			err = ErrLocked
+		}
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	return f, nil
+}
+
+// Locked tells whether a process holds the lock of a folder.
+func Locked(folder string) (bool, error) {
+	f, err := os.Open(folder)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	err = unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return true, nil
+	}
+	return false, err
+}
+
 // TakeoverRequested tells whether another process asks to take over. The error wraps
 // [ErrPinsRemoved] if the folder was removed or replaced: then what is at its path belongs
 // to another process.

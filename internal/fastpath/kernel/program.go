@@ -55,6 +55,19 @@ func UnmountPins(below string) error {
 	return failed
 }
 
+// RemovePins unmounts what is mounted below a folder, and removes the folder, and the one that it
+// is in if nothing else is there.
+func RemovePins(folder string) error {
+	if err := UnmountPins(folder); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(folder); err != nil {
+		return err
+	}
+	_ = os.Remove(filepath.Dir(folder)) // fails if there is something in it
+	return nil
+}
+
 // AttachPoint is where a program sees the packets of a device.
 type AttachPoint ebpf.AttachType
 

@@ -1,0 +1,124 @@
+package node_test
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/fastpath/node"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+// On nodes that are wired as CNI plugins do it, flows are carried between pods, and after the
+// end the nodes are as before: ended by a signal, killed and undone, disabled by another process,
+// and at the end of a trial.
+func TestEnable(t *testing.T) {
+	for _, w := range wirings {
+		t.Run(w.name, func(t *testing.T) {
+			c := newCluster(t, w.node, w.pod)
+			exchange := c.flow(t)
+			testenv.Must(t, exchange()) // now the neighbours are known
+			before := [2]string{c.snapshot(t, 0), c.snapshot(t, 1)}
+			first, second := c.enable(t, 0, "0"), c.enable(t, 1, "0")
+			c.untilCarried(t, exchange)
+			testenv.Must(t, first.Process.Signal(syscall.SIGTERM))
+			testenv.Must(t, first.Wait())
+			c.check(t, 0, before[0])
+			testenv.Must(t, exchange())
+
+			testenv.Must(t, second.Process.Kill())
+			_ = second.Wait()
+			testenv.Must(t, exchange())
+			if s := c.status(t, 1); !s.Enabled || s.Running {
+				t.Errorf("after it was killed: %+v", s)
+			}
+			testenv.Must(t, c.disable(t, 1))
+			c.check(t, 1, before[1])
+			testenv.Must(t, exchange())
+			if _, err := os.Stat(node.Root); err == nil {
+				t.Errorf("%s is there", node.Root)
+			}
+		})
+	}
+}
+
+// Another process disables it; one that was killed is followed by another; a trial ends by itself.
+func TestEnableEnds(t *testing.T) {
+	c := newCluster(t, wirings[0].node, wirings[0].pod)
+	exchange := c.flow(t)
+	testenv.Must(t, exchange())
+	before := [2]string{c.snapshot(t, 0), c.snapshot(t, 1)}
+	killed := c.enable(t, 0, "0")
+	c.untilRunning(t, 0, true)
+	testenv.Must(t, killed.Process.Kill())
+	_ = killed.Wait()
+	first, second := c.enable(t, 0, "0"), c.enable(t, 1, "0")
+	c.untilCarried(t, exchange)
+	testenv.Must(t, c.disable(t, 0))
+	wait(t, first)
+	c.check(t, 0, before[0])
+	testenv.Must(t, second.Process.Signal(syscall.SIGTERM))
+	testenv.Must(t, second.Wait())
+	wait(t, c.enable(t, 1, "2s"))
+	c.check(t, 1, before[1])
+	testenv.Must(t, exchange())
+}
+
+// A pod that is made anew, and a peer that is told anew, are carried again without a word.
+func TestEnableFollows(t *testing.T) {
+	c := newCluster(t, wirings[0].node, wirings[0].pod)
+	exchange := c.flow(t)
+	testenv.Must(t, exchange())
+	first, second := c.enable(t, 0, "0"), c.enable(t, 1, "0")
+	c.untilCarried(t, exchange)
+	testenv.Shell(t, c.nodes[0].Path(), "ip link del veth0; ip link add name veth9 type veth peer name eth0 netns "+c.pods[0].Name()+"; ip link set veth9 up master cni0")
+	testenv.Shell(t, c.pods[0].Path(), "ip link set eth0 up mtu 1450; ip addr add 10.244.1.2/24 dev eth0; ip route add default via 10.244.1.1")
+	c.untilCarried(t, exchange)
+	testenv.Shell(t, c.nodes[0].Path(), "ip link set flannel.1 down; ip link set flannel.1 up; ip neigh replace 10.244.2.0 lladdr 02:00:00:00:cc:02 dev flannel.1 nud permanent; ip route replace 10.244.2.0/24 via 10.244.2.0 dev flannel.1 onlink")
+	c.untilCarried(t, exchange)
+	for _, cmd := range []*exec.Cmd{first, second} {
+		testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
+		testenv.Must(t, cmd.Wait())
+	}
+}
+
+// A second one is refused while the first lives, and changes nothing.
+func TestEnableTwice(t *testing.T) {
+	c := newCluster(t, wirings[1].node, wirings[1].pod)
+	testenv.Must(t, c.flow(t)())
+	first := c.enable(t, 0, "0")
+	c.untilRunning(t, 0, true)
+	second := c.enable(t, 0, "0")
+	if err := second.Wait(); err == nil {
+		t.Error("a second one was let in")
+	}
+	if !c.status(t, 0).Running {
+		t.Error("the first one has gone")
+	}
+	testenv.Must(t, first.Process.Signal(syscall.SIGTERM))
+	testenv.Must(t, first.Wait())
+}
+
+// wait waits until a process has ended by itself.
+func wait(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	stuck := time.AfterFunc(testenv.Timeout, func() { _ = cmd.Process.Kill() })
+	defer stuck.Stop()
+	testenv.Must(t, cmd.Wait())
+}
+
+// untilRunning waits until the daemon of a node says that it carries pods.
+func (c *cluster) untilRunning(t *testing.T, i int, running bool) {
+	t.Helper()
+	for end := time.Now().Add(testenv.Timeout); ; time.Sleep(20 * time.Millisecond) {
+		s := c.status(t, i)
+		if s.Running == running && s.State != nil && s.State.Pods > 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("after %v: %+v", testenv.Timeout, s)
+		}
+	}
+}

@@ -1,0 +1,53 @@
+package node
+
+import (
+	"errors"
+	"io/fs"
+
+	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/fastpath/kernel"
+)
+
+// Status is what there is of a fast path in a network namespace.
+type Status struct {
+	Enabled bool             // there is one
+	Running bool             // its daemon lives
+	Config  *fastpath.Config // nil: it has not started yet
+	State   *fastpath.State  // nil: as Config
+	Stats   []fastpath.Stat  // since it was enabled
+	Table   fastpath.Table
+}
+
+// ReadStatus reads it of the calling thread's namespace.
+func ReadStatus() (s Status, err error) {
+	f, err := ownFiles()
+	if err != nil {
+		return s, err
+	}
+	v, err := read()
+	if err != nil || !v.Present {
+		return s, err
+	}
+	s.Enabled = true
+	pins := f.visiblePins()
+	if s.Running, err = kernel.Locked(f.folder); err != nil {
+		return s, err
+	}
+	if s.Config, err = fastpath.Load(f.config); errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	} else if err != nil {
+		return s, err
+	}
+	if s.State, err = fastpath.ReadState(f.state); errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	} else if err != nil {
+		return s, err
+	}
+	if s.Stats, err = fastpath.ReadStats(pins); errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	} else if err != nil {
+		return s, err
+	}
+	s.Table, err = fastpath.ReadTable(pins)
+	return s, err
+}

@@ -1,0 +1,308 @@
+package node_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	vnl "github.com/vishvananda/netlink"
+
+	"github.com/venturi-net/venturi/internal/fastpath/bpf"
+	"github.com/venturi-net/venturi/internal/fastpath/kernel"
+	"github.com/venturi-net/venturi/internal/fastpath/node"
+	"github.com/venturi-net/venturi/internal/feature"
+	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/netcfg"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+// cluster is two nodes that are wired as by a CNI plugin, each with a pod.
+type cluster struct {
+	nodes, pods [2]*netcfg.Namespace
+	journals    [2]string
+}
+
+// wirings are what is done on node I, whose peer is node J, and in its pod.
+var wirings = []struct{ name, node, pod string }{
+	{"Flannel vxlan", bridged + `
+		ip link add flannel.1 address 02:00:00:00:cc:0I mtu 1450 type vxlan id 1 dstport 8472 local 192.0.10.I dev eth0 nolearning
+		ip addr add 10.244.I.0/32 dev flannel.1
+		ip link set flannel.1 up
+		ip neigh add 10.244.J.0 lladdr 02:00:00:00:cc:0J dev flannel.1 nud permanent
+		bridge fdb add 02:00:00:00:cc:0J dev flannel.1 dst 192.0.10.J
+		ip route add 10.244.J.0/24 via 10.244.J.0 dev flannel.1 onlink`, bridgedPod},
+	{"Flannel host-gw", bridged + "ip route add 10.244.J.0/24 via 192.0.10.J dev eth0", bridgedPod},
+	{"Calico without encapsulation", routed + `
+		ip route add blackhole 10.244.I.0/26 proto bird
+		ip route add 10.244.J.0/26 via 192.0.10.J dev eth0 proto bird`, routedPod},
+	{"Calico VXLAN", routed + `
+		ip link add vxlan.calico address 02:00:00:00:cc:0I mtu 1450 type vxlan id 4096 dstport 4789 local 192.0.10.I dev eth0 nolearning
+		ip addr add 10.244.I.0/32 dev vxlan.calico
+		ip link set vxlan.calico up
+		ip neigh add 10.244.J.0 lladdr 02:00:00:00:cc:0J dev vxlan.calico nud permanent
+		bridge fdb add 02:00:00:00:cc:0J dev vxlan.calico dst 192.0.10.J
+		ip route add 10.244.J.0/26 via 10.244.J.0 dev vxlan.calico onlink`, routedPod + "; ip link set eth0 mtu 1450"},
+	{"plugin ptp", `
+		ip addr add 10.244.I.1/32 dev veth0
+		ip route add 10.244.I.2/32 dev veth0 src 10.244.I.1
+		ip route add 10.244.J.0/24 via 192.0.10.J dev eth0`, `
+		ip addr add 10.244.I.2/24 dev eth0
+		ip route del 10.244.I.0/24 dev eth0
+		ip route add 10.244.I.1/32 dev eth0
+		ip route add 10.244.I.0/24 via 10.244.I.1
+		ip route add default via 10.244.I.1`},
+}
+
+const (
+	bridged = `
+		ip link add cni0 address 02:00:00:00:dd:0I mtu 1450 type bridge
+		ip addr add 10.244.I.1/24 dev cni0
+		ip link set cni0 up
+		ip link set veth0 master cni0
+	`
+	bridgedPod = `
+		ip link set eth0 mtu 1450
+		ip addr add 10.244.I.2/24 dev eth0
+		ip route add default via 10.244.I.1`
+	routed = `
+		ip route add default via 192.0.10.J dev eth0
+		echo 1 > /proc/sys/net/ipv4/conf/veth0/proxy_arp
+		echo 0 > /proc/sys/net/ipv4/neigh/veth0/proxy_delay
+		ip route add 10.244.I.2/32 dev veth0 scope link
+	`
+	routedPod = `
+		ip addr add 10.244.I.2/32 dev eth0
+		ip route add 169.254.1.1 dev eth0 scope link
+		ip route add default via 169.254.1.1 dev eth0`
+)
+
+func newCluster(t *testing.T, onNode, inPod string) *cluster {
+	t.Helper()
+	testenv.Root(t)
+	if answer, err := feature.Programs.Ask(); answer != feature.Yes {
+		t.Skipf("this kernel has no fast path: %v", err)
+	}
+	w, err := netcfg.Owned(testenv.Claim(t))
+	testenv.Must(t, err)
+	c := &cluster{}
+	for i := range c.nodes {
+		c.journals[i] = filepath.Join(t.TempDir(), "journal")
+		for name, n := range map[string]**netcfg.Namespace{"node": &c.nodes[i], "pod": &c.pods[i]} {
+			*n, err = w.Create(w.Name(fmt.Sprint(name, i)))
+			testenv.Must(t, err)
+			t.Cleanup((*n).Close)
+		}
+		for _, n := range []*netcfg.Namespace{c.nodes[i], c.pods[i]} {
+			testenv.Shell(t, n.Path(), "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6; echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6")
+		}
+		testenv.Shell(t, c.nodes[i].Path(), "ip link add veth0 type veth peer name eth0 netns "+c.pods[i].Name())
+	}
+	testenv.Shell(t, c.nodes[0].Path(), "ip link add eth0 type veth peer name eth0 netns "+c.nodes[1].Name())
+	for i := range c.nodes {
+		words := strings.NewReplacer("I", fmt.Sprint(i+1), "J", fmt.Sprint(2-i))
+		testenv.Shell(t, c.pods[i].Path(), "ip link set lo up; ip link set eth0 up;"+words.Replace(inPod))
+		testenv.Shell(t, c.nodes[i].Path(), words.Replace(`
+			ip link set lo up
+			echo 1 > /proc/sys/net/ipv4/ip_forward
+			ip addr add 192.0.10.I/24 dev eth0
+			ip link set eth0 up
+			ip link set veth0 up
+		`+onNode))
+	}
+	return c
+}
+
+// enable starts the process of a node, and gives what ends it by a signal, or waits for its end.
+func (c *cluster) enable(t *testing.T, i int, trial string) *exec.Cmd {
+	t.Helper()
+	command := testenv.RoleCommand(t, "enable")
+	cmd := exec.Command(command[0], append(command[1:], c.journals[i], trial)...)
+	cmd.Stderr = t.Output()
+	testenv.Must(t, host.Do(c.nodes[i].Path(), cmd.Start))
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if err := c.disable(t, i); err != nil {
+			t.Errorf("disable: %v", err)
+		}
+	})
+	return cmd
+}
+
+func (c *cluster) disable(t *testing.T, i int) error {
+	t.Helper()
+	j, err := openJournal(c.journals[i])
+	if err != nil {
+		return err
+	}
+	defer j.Close()
+	_, err = j.Undo(nil, journal.UndoOptions{})
+	return err
+}
+
+func (c *cluster) status(t *testing.T, i int) (s node.Status) {
+	t.Helper()
+	testenv.InNetns(t, c.nodes[i].Path(), func() (err error) {
+		s, err = node.ReadStatus()
+		return err
+	})
+	return s
+}
+
+// carried is how many packets a node has carried out of its pod and into it.
+func (c *cluster) carried(t *testing.T, i int) (out, in uint64) {
+	t.Helper()
+	for _, s := range c.status(t, i).Stats {
+		switch s.Count {
+		case bpf.CarriedOut:
+			out = s.Packets
+		case bpf.CarriedIn:
+			in = s.Packets
+		}
+	}
+	return out, in
+}
+
+// flow opens a UDP flow between the pods in which each datagram is answered. exchange sends
+// one, and waits for the answer.
+func (c *cluster) flow(t *testing.T) (exchange func() error) {
+	t.Helper()
+	open := func(n *netcfg.Namespace, local, remote string) (conn *net.UDPConn) {
+		testenv.InNetns(t, n.Path(), func() (err error) {
+			at := func(text string) *net.UDPAddr {
+				addr, err := net.ResolveUDPAddr("udp4", text)
+				testenv.Must(t, err)
+				return addr
+			}
+			if remote == "" {
+				conn, err = net.ListenUDP("udp4", at(local))
+			} else {
+				conn, err = net.DialUDP("udp4", at(local), at(remote))
+			}
+			return err
+		})
+		t.Cleanup(func() { conn.Close() })
+		return conn
+	}
+	server := open(c.pods[1], "10.244.2.2:7777", "")
+	client := open(c.pods[0], "10.244.1.2:0", "10.244.2.2:7777")
+	go func() {
+		buf := make([]byte, 64)
+		for {
+			n, from, err := server.ReadFromUDPAddrPort(buf)
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			if err == nil {
+				_, _ = server.WriteToUDPAddrPort(buf[:n], from)
+			}
+		}
+	}()
+	number := uint64(0)
+	return func() error {
+		number++
+		ping := binary.BigEndian.AppendUint64(nil, number)
+		if _, err := client.Write(ping); err != nil {
+			return err
+		}
+		if err := client.SetReadDeadline(time.Now().Add(testenv.Timeout)); err != nil {
+			return err
+		}
+		for buf := make([]byte, 64); ; {
+			n, err := client.Read(buf)
+			if err != nil || string(buf[:n]) == string(ping) {
+				return err
+			}
+		}
+	}
+}
+
+// untilCarried exchanges until both nodes have carried a hundred more packets both ways.
+func (c *cluster) untilCarried(t *testing.T, exchange func() error) {
+	t.Helper()
+	var before [2][2]uint64
+	for i := range c.nodes {
+		before[i][0], before[i][1] = c.carried(t, i)
+	}
+	for end := time.Now().Add(testenv.Timeout); ; {
+		for range 50 {
+			testenv.Must(t, exchange())
+		}
+		least := ^uint64(0)
+		for i := range c.nodes {
+			out, in := c.carried(t, i)
+			least = min(least, out-before[i][0], in-before[i][1])
+		}
+		if least >= 100 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("after %v, %d packets are carried on some way; %+v; %+v", testenv.Timeout, least, c.status(t, 0), c.status(t, 1))
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// snapshot is what there is on a node, one thing a line.
+func (c *cluster) snapshot(t *testing.T, i int) string {
+	t.Helper()
+	var text strings.Builder
+	testenv.InNetns(t, c.nodes[i].Path(), func() error {
+		out, err := exec.Command("sh", "-c", `
+			ip -d link; ip addr; ip route show table all; ip rule; ip neigh show nud permanent; bridge fdb | grep -v cni0
+			tc qdisc; nft list ruleset; ip xfrm policy
+			for d in $(ip -o link | cut -d: -f2 | cut -d@ -f1); do tc filter show dev $d ingress; tc filter show dev $d egress; done
+			grep -rs '' /proc/sys/net | grep -v '_count\|_max:\|_buckets\|stable_secret'
+			own=`+node.Root+`/$(stat -Lc %i /proc/self/ns/net)
+			grep $own /proc/self/mounts; ls -R $own 2>/dev/null`).CombinedOutput()
+		if len(out) == 0 {
+			return err
+		}
+		text.Write(timers.ReplaceAll(out, nil))
+		links, err := vnl.LinkList()
+		if err != nil || !kernel.HasTCX() {
+			return err
+		}
+		for _, l := range links {
+			for _, at := range []ebpf.AttachType{ebpf.AttachTCXIngress, ebpf.AttachTCXEgress} {
+				found, err := link.QueryPrograms(link.QueryOptions{Target: l.Attrs().Index, Attach: at})
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(&text, "%s %v: %d programs\n", l.Attrs().Name, at, len(found.Programs))
+			}
+		}
+		return nil
+	})
+	return text.String()
+}
+
+// timers are what a bridge tells of times that pass by themselves.
+var timers = regexp.MustCompile(`[a-z_]+_timer +[0-9.]+`)
+
+// check compares a node with what it was.
+func (c *cluster) check(t *testing.T, i int, before string) {
+	t.Helper()
+	now := c.snapshot(t, i)
+	if now == before {
+		return
+	}
+	for _, pair := range [][2]string{{before, now}, {now, before}} {
+		for line := range strings.Lines(pair[0]) {
+			if !strings.Contains(pair[1], line) {
+				t.Errorf("a line that is in one alone: %s", line)
+			}
+		}
+	}
+	t.Errorf("node %d is not as it was (%d bytes, now %d)", i, len(before), len(now))
+}
