@@ -76,7 +76,7 @@ The exit code is 0 if there are only notes, and 8 if there are warnings or error
 	f := cmd.Flags()
 	f.Var(repeatableFlag{&d.dev}, "dev", "network device (can be given several times, as all below; default: all)")
 	f.VarP(repeatableFlag{&d.netns}, "netns", "n", "network namespace: its name, its file, or a process in it; \"self\": this one\n(default: all that can be seen)")
-	f.Var(repeatableFlag{&d.peer}, "peer", "IP address of another machine or pod: check the path to it too")
+	f.Var(repeatableFlag{&d.peer}, "peer", "IP address of another machine or pod: check the path to it too, with a few UDP datagrams")
 	f.DurationVar(&d.interval, "interval", defaultInterval, "time between two readings of counters; 0: read them once")
 	f.BoolVar(&d.asJSON, "json", false, "print the findings as JSON")
 	f.BoolVar(&d.markdown, "md", false, "print all rules as Markdown, and read nothing")

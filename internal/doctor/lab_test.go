@@ -218,3 +218,23 @@ func TestPeer(t *testing.T) {
 		}
 	}
 }
+
+// Full packets that vanish on the path are told of; where they arrive, or nobody answers,
+// nothing is.
+func TestPathMTU(t *testing.T) {
+	o := raise(t)
+	vanish := func(peer string) bool {
+		found := o.examine(t, doctor.Options{Netns: []string{o.m1.Path()}, Peers: []netip.Addr{netip.MustParseAddr(peer)}})
+		return slices.ContainsFunc(found, func(f doctor.Finding) bool { return f.Code == "mtu-path" })
+	}
+	if vanish("192.0.2.2") {
+		t.Error("a path that carries full packets is taken for one that does not")
+	}
+	testenv.Shell(t, o.m2.Path(), "ip link set dev wire mtu 1400")
+	if !vanish("192.0.2.2") {
+		t.Error("full packets vanish, and nobody is told")
+	}
+	if vanish("192.0.2.99") {
+		t.Error("a peer that is not there is taken for one that full packets do not reach")
+	}
+}

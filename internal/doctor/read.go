@@ -333,6 +333,11 @@ func (v *View) addRoutes(s *Netns, peers []netip.Addr) {
 		if d := s.deviceByName(route.Device); d != nil {
 			w.DeviceMTU = d.MTU
 		}
+		if peer.Is4() && !route.Local {
+			if w.Probe, err = host.ProbePath(peer, route.MTU); err != nil {
+				v.addUnread(fmt.Sprintf("the path from %s to %s", s.name(), peer), err.Error())
+			}
+		}
 		v.Routes = append(v.Routes, w)
 	}
 }

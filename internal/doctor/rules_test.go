@@ -137,6 +137,9 @@ var faults = []struct {
 	{"mtu-peer", Note, " ", "", func(r rig) {
 		r.Routes = append(r.Routes, PeerRoute{Netns: r.home, Peer: "10.0.0.7", ResolvedRoute: host.ResolvedRoute{Device: "eth0", MTU: 1400}, DeviceMTU: 1500})
 	}},
+	{"mtu-path", Error, " ", "", func(r rig) {
+		r.Routes = append(r.Routes, PeerRoute{Netns: r.home, Peer: "10.0.0.7", ResolvedRoute: host.ResolvedRoute{Device: "eth0", MTU: 1500}, DeviceMTU: 1500, Probe: host.ProbeVanishes})
+	}},
 	{"lro-forwarding", Error, "eth0 ", "venturi knob set nic.lro off --dev eth0", func(r rig) { r.card.Features[lroFeature] = host.Feature{Settable: true, Wanted: true, On: true} }},
 	{"conntrack-full", Warning, " shop", "venturi knob set ct.size max=524288", func(r rig) { r.pod.Sysctls[conntrackCount] = "220000" }},
 	{"conntrack-full", Error, " shop", "venturi knob set ct.size max=524288", func(r rig) { r.pod.Sysctls[conntrackCount] = "262000" }},

@@ -9,6 +9,7 @@ var Table = []Rule{
 	mtuPodAbove,
 	mtuPodBelow,
 	mtuPeer,
+	mtuPath,
 	lroForwarding,
 	conntrackFull,
 	tunnelChecksumErrors,

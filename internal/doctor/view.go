@@ -47,6 +47,7 @@ type PeerRoute struct {
 	Peer  string
 	host.ResolvedRoute
 	DeviceMTU int
+	Probe     host.PathProbe // what becomes of packets of the route's MTU
 }
 
 // Unread is what could not be read, and why.
