@@ -163,6 +163,7 @@ own network namespaces, and removes those that a killed run left.`,
 	f.Var(servicesFlag(&q.Services), "services", "give the machines kube-proxy's rules for this many Services")
 	f.StringSliceVar(&q.Tools, "with", nil, "run a real tool in turn with our loads on the host network, and print how far they agree: "+strings.Join(tool.Names(), ", "))
 	f.StringSliceVar(&q.Tool, "tool", nil, "run the loads once more with a real tool, on every path: "+strings.Join(tool.Names(), ", "))
+	f.DurationVar(&q.ToolTime, "tool-time", 0, "how long a real tool runs at a time, in whole seconds (default 2s)")
 	u.flags(f)
 	far.flags(f)
 	k.runFlags(f)

@@ -16,6 +16,7 @@ import (
 	"github.com/venturi-net/venturi/internal/analysis/recordtest"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/guest"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
@@ -85,11 +86,15 @@ func sshMachines(ts *testscript.TestScript, _ bool, args []string) {
 // testKey is under which a script's values have its test.
 type testKey struct{}
 
-// condition knows fast, that this kernel has what a fast path is made of, and long,
-// that tests run in full size.
+// condition knows fast, that this kernel has what a fast path is made of, long, that tests run
+// in full size, and cores, that there are cores 0 and 1.
 func condition(name string) (bool, error) {
-	if name == "long" {
+	switch name {
+	case "long":
 		return testenv.Long(), nil
+	case "cores": // of which two machines have one each
+		cpus, err := host.AllowedCPUs()
+		return len(cpus) > 1 && cpus[0] == 0 && cpus[1] == 1, err
 	}
 	if name != "fast" {
 		return false, fmt.Errorf("there is no condition %q", name)

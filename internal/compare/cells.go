@@ -153,7 +153,7 @@ func (q Request) cell(l load.Load, size, flows int, spec CellSpec) result.Cell {
 		c.Curve = load.CellName(alone) + " beside " + spec.Curve
 	}
 	if len(q.Tools) > 0 {
-		c.Slice = toolSlice
+		c.Slice = cmp.Or(q.ToolTime, toolSlice)
 	}
 	if q.Slice > 0 {
 		c.Slice = q.Slice

@@ -35,10 +35,11 @@ type Request struct {
 	Curve      []float64              // shares of Background's maximum at which all Loads are measured; see ParseCurve
 	Response   int                    // bytes of the answers to requests, of all Loads; 0: as many as the requests
 	Batch      int
-	Wire       string   // see lab.ParseWire
-	Cores      string   // of a lab's machines; see lab.ParseCores
-	Tools      []string // real tools to run beside the first path
-	Tool       []string // real tools that run every load once more, on every path
+	Wire       string        // see lab.ParseWire
+	Cores      string        // of a lab's machines; see lab.ParseCores
+	Tools      []string      // real tools to run beside the first path
+	Tool       []string      // real tools that run every load once more, on every path
+	ToolTime   time.Duration // for which a real tool runs at a time; 0: toolSlice
 	Series     int
 	Rounds     int
 	Slice      time.Duration
@@ -241,6 +242,12 @@ func (q Request) check() error {
 		return bad("precision", load.FormatShare(q.Precision), "the half-width of an interval is a share between 0 and 50 %", "1% is narrow, 3% is usual")
 	case q.Services < 0 || q.Services > lab.MaxServices:
 		return bad("services", q.Services, fmt.Sprintf("a lab carries 0 to %d Services", lab.MaxServices), "1000 is a usual cluster")
+	case q.ToolTime != 0 && len(q.toolNames()) == 0:
+		return bad("tool-time", q.ToolTime, "it is for real tools, and none is named", "add --tool iperf3 or --with qperf, or leave it out")
+	case q.ToolTime != 0 && (q.ToolTime < time.Second || q.ToolTime > time.Minute || q.ToolTime%time.Second != 0):
+		return bad("tool-time", q.ToolTime, "a real tool runs for whole seconds, 1s to 1m", "2s is the default, and 10s what write-ups use")
+	case q.ToolTime != 0 && len(q.Tools) > 0 && q.Slice != 0:
+		return bad("tool-time", q.ToolTime, "beside --with, --slice says for how long tools and loads run", "leave one of them out")
 	case len(q.Tools) > 0 && q.Slice%time.Second != 0:
 		return bad("slice", q.Slice, "a real tool runs for whole seconds", "use --slice 2s or more beside --with")
 	}

@@ -108,9 +108,9 @@ func (q Request) toolCells(l load.Load, spec CellSpec) (cells []result.Cell, err
 			}
 			c := result.Cell{
 				Load: t.Name + ":" + l.Name, Transport: l.Transport, Size: size, Flows: flows, Rate: spec.Rate,
-				Metric: cmp.Or(own.Metric, l.MetricAt(0, size)), Meaning: own.Meaning, Slice: toolSlice,
+				Metric: cmp.Or(own.Metric, l.MetricAt(0, size)), Meaning: own.Meaning, Slice: cmp.Or(q.ToolTime, toolSlice),
 			}
-			if q.Slice > toolSlice && q.Slice%time.Second == 0 {
+			if q.ToolTime == 0 && q.Slice > toolSlice && q.Slice%time.Second == 0 {
 				c.Slice = q.Slice
 			}
 			c.Name = load.CellName(c)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -30,6 +31,34 @@ func fakeNetperf(t *testing.T, out string) {
 
 const netperfMean = "ELAPSED_TIME=2.00\nTRANSACTION_RATE=18104.189\nLOCAL_SEND_CALLS=36212\nLOCAL_BYTES_SENT=36212\n" +
 	"LOCAL_RECV_CALLS=36212\nLOCAL_BYTES_RECVD=36212\nREMOTE_RECV_CALLS=36212\nREMOTE_BYTES_RECVD=36212\nMEAN_LATENCY=55.18\n"
+
+// A tool runs for as long as is asked for, and our loads as they do without.
+func TestToolTime(t *testing.T) {
+	p, err := Request{Tool: []string{"iperf3"}, Loads: []string{"tcp_bw"}, ToolTime: 10 * time.Second}.Plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ours, tools := p.Cells[0].Slice, p.Cells[1].Slice; tools != 10*time.Second || ours >= time.Second {
+		t.Errorf("iperf3 runs for %v, and tcp_bw for %v", tools, ours)
+	}
+	if p, err = (Request{Paths: []string{"host"}, Tools: []string{"qperf"}, Loads: []string{"tcp_lat"}, ToolTime: 3 * time.Second}).Plan(); err != nil || p.Cells[0].Slice != 3*time.Second {
+		t.Errorf("with qperf: %+v, %v", p.Cells, err)
+	}
+	for name, c := range map[string]struct {
+		q   Request
+		why string
+	}{
+		"no tool":    {Request{ToolTime: 2 * time.Second}, "none is named"},
+		"a fraction": {Request{Tool: []string{"iperf3"}, ToolTime: 1500 * time.Millisecond}, "whole seconds"},
+		"below":      {Request{Tool: []string{"iperf3"}, ToolTime: -time.Second}, "1s to 1m"},
+		"long":       {Request{Tool: []string{"iperf3"}, ToolTime: 2 * time.Minute}, "1s to 1m"},
+		"slices":     {Request{Tools: []string{"qperf"}, Slice: 2 * time.Second, ToolTime: 2 * time.Second}, "--slice says"},
+	} {
+		if _, err := c.q.Resolve(); verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), c.why) {
+			t.Errorf("%s: %v, want %q", name, err, c.why)
+		}
+	}
+}
 
 // A tool runs the loads that it has once more, with its own sizes, figure and words.
 func TestToolCells(t *testing.T) {

@@ -48,8 +48,11 @@ func PrintLab(out io.Writer, l *lab.Lab) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	for i, what := range l.Unconfined {
-		sanitize.Fprintf(out, "%s%s\n", []string{"\nNot confined to its machine's cores: ", "                                    "}[min(i, 1)], what)
+	if len(l.Unconfined) > 0 {
+		sanitize.Fprintf(out, "\nNot confined to its machine's cores:\n")
+	}
+	for _, what := range l.Unconfined {
+		sanitize.Fprintf(out, "  %s\n", what)
 	}
 	_, err := sanitize.Fprintf(out, "\nLook inside: %s %s -- ip route\n", command("exec", l.Name), sanitize.Shell(enterNamespace(l)))
 	return err
