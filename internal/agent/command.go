@@ -35,9 +35,13 @@ func (c *Client) RunCommand(ctx context.Context, cmd Invocation) (code int, err 
 		return 0, c.callError(err)
 	}
 	var sending sync.Mutex
+	sent := false // all of standard input: one message more would break the stream
 	send := func(r *agentpb.CommandRequest) error {
 		sending.Lock()
 		defer sending.Unlock()
+		if sent {
+			return io.ErrClosedPipe
+		}
 		return stream.Send(r)
 	}
 	if err := send(&agentpb.CommandRequest{Args: cmd.Args}); err != nil {
@@ -54,6 +58,7 @@ func (c *Client) RunCommand(ctx context.Context, cmd Invocation) (code int, err 
 			if err == nil {
 				sending.Lock()
 				defer sending.Unlock()
+				sent = true
 				_ = stream.CloseSend()
 			}
 		}()

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -168,10 +169,6 @@ type commitFlags struct {
 	hold   bool // one of several machines: see settle
 }
 
-// holdLease bounds how long the changes of one of several machines stay when nobody says
-// what becomes of them.
-const holdLease = time.Minute
-
 func (c *commitFlags) flags(f *pflag.FlagSet) {
 	f.DurationVar(&c.trial, "trial", 0, "undo it after this time, such as 120s, unless \"venturi confirm\" comes before")
 	f.BoolVar(&c.asJSON, "json", false, "print it as JSON")
@@ -208,8 +205,9 @@ func (c *commitFlags) commit(ctx context.Context, env *Env, planned []tune.Plann
 	defer j.Close()
 	trial := tune.TrialOptions{Lease: c.trial, Hold: holder(env)}
 	if c.hold {
-		trial.Lease = cmp.Or(c.trial, holdLease)
-		trial.Settle = func(ctx context.Context, txn int) error { return settle(ctx, env, j, txn) }
+		trial.Lease = cmp.Or(c.trial, fleet.HoldLease)
+		until := time.Now().Add(min(trial.Lease, fleet.HoldLease))
+		trial.Settle = func(ctx context.Context, txn int) error { return settle(ctx, env, j, txn, until) }
 	}
 	var wishes []tune.Assignment
 	for _, p := range planned {
@@ -219,16 +217,38 @@ func (c *commitFlags) commit(ctx context.Context, env *Env, planned []tune.Plann
 	if err == nil && c.hold && c.trial == 0 && txn > 0 {
 		err = j.Confirm(txn)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = c.print(env.Stdout, j.History(), txn, planned)
 	}
-	return c.print(env.Stdout, j.History(), txn, planned)
+	if err != nil && c.hold && txn > 0 {
+		return undoHeld(j, txn, err)
+	}
+	return err
+}
+
+// undoHeld undoes the changes of one of several machines that were made and cannot be
+// reported: the other machines undo theirs, because they take this one to have failed.
+func undoHeld(j *journal.Journal, txn int, why error) error {
+	reason := why.Error()
+	if known := new(verr.Error); errors.As(why, &known) {
+		reason = known.Summary + ": " + known.Reason
+	}
+	outcomes, err := j.Undo([]int{txn}, journal.UndoOptions{})
+	for _, o := range outcomes {
+		err = errors.Join(err, o.Err)
+	}
+	if err != nil {
+		return verr.New(verr.Failed, "cannot take back the changes of transaction "+strconv.Itoa(txn), fmt.Sprintf("%v; they were to be undone because of this: %s", err, reason),
+			"undo them on this machine with: venturi undo "+strconv.Itoa(txn))
+	}
+	return verr.New(verr.Code(why), "cannot keep the changes", reason, "nothing is left changed here")
 }
 
 // settle says that the changes of this machine are made, and waits for the word on what
 // becomes of them: standard input says that they stay, or ends. Where nobody is left to wait,
-// the holder of the lease undoes them.
-func settle(ctx context.Context, env *Env, j *journal.Journal, txn int) error {
+// the holder of the lease undoes them; it cannot while this process has the journal, which
+// therefore waits no longer than that.
+func settle(ctx context.Context, env *Env, j *journal.Journal, txn int, until time.Time) error {
 	if _, err := sanitize.Fprint(env.Stdout, sanitize.Safe(fleet.ReadyLine)); err != nil {
 		return err
 	}
@@ -242,6 +262,8 @@ func settle(ctx context.Context, env *Env, j *journal.Journal, txn int) error {
 	case said = <-word:
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	case <-time.After(time.Until(until)):
+		return verr.New(verr.Failed, "cannot keep the changes", "no word came in time on whether every machine made its own", "nothing is left changed here")
 	}
 	late, err := j.Expired()
 	if err == nil && (said != fleet.KeepLine || slices.Contains(late, txn)) {

@@ -43,7 +43,7 @@ is on trial.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the transaction as JSON")
-	return onMachines(env, cmd, runByNumber)
+	return onMachines(env, cmd, changeByNumber)
 }
 
 // toConfirm is the transaction that a user wants to keep.

@@ -182,17 +182,25 @@ func withFlags(args []string, flags ...string) []string {
 	return slices.Insert(slices.Clone(args), end, flags...)
 }
 
-// runByNumber is runEach for a command that names transactions.
-func runByNumber(ctx context.Context, r *fleetRun) error {
+// readByNumber is runEach for a command that names transactions, and changeByNumber for one
+// that also needs root.
+func readByNumber(ctx context.Context, r *fleetRun) error   { return r.byNumber(ctx, true) }
+func changeByNumber(ctx context.Context, r *fleetRun) error { return r.byNumber(ctx, false) }
+
+func (r *fleetRun) byNumber(ctx context.Context, anyUser bool) error {
 	if len(r.words) > 0 && len(r.machines) > 1 {
 		return verr.New(verr.Usage, "cannot choose transaction "+strings.Join(r.words, ", "), "each machine has a journal of its own, with its own numbers", "name the machine with --on")
 	}
-	return runEach(ctx, r)
+	return r.runOnEach(ctx, anyUser)
 }
 
-// runEach runs the command on all machines, and prints what it says on each.
-func runEach(ctx context.Context, r *fleetRun) error {
-	if err := r.open(ctx, true); err != nil {
+// runEach runs a command that only reads on all machines, and prints what it says on each.
+func runEach(ctx context.Context, r *fleetRun) error { return r.runOnEach(ctx, true) }
+
+// runOnEach runs the command on all machines, and prints what it says on each. With anyUser, who
+// logs in there need not be root.
+func (r *fleetRun) runOnEach(ctx context.Context, anyUser bool) error {
+	if err := r.open(ctx, anyUser); err != nil {
 		return err
 	}
 	args := r.args

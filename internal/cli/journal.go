@@ -77,5 +77,5 @@ A conflict is looked for now, where the value can be read.`,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON, with all values whole")
 	cmd.Flags().BoolVar(&open, "open", false, "only those that can be undone")
-	return onMachines(env, cmd, runByNumber)
+	return onMachines(env, cmd, readByNumber)
 }

@@ -10,6 +10,9 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
+// runningAgent is of the command line of an agent, and not of the script that starts it.
+const runningAgent = "agent --stdio --machine a"
+
 // Two users without privileges on one machine neither see nor disturb what the other runs
 // there, and are told what they cannot do.
 func TestTwoUsersOnOneMachine(t *testing.T) {
@@ -29,7 +32,7 @@ func TestTwoUsersOnOneMachine(t *testing.T) {
 	p.await(host.ScaleTimeout(time.Minute), "both run", func() bool {
 		agents := 0
 		for _, command := range m.Processes() {
-			if strings.Contains(command, "agent --stdio") {
+			if strings.Contains(command, runningAgent) {
 				agents++
 			}
 		}
@@ -38,12 +41,12 @@ func TestTwoUsersOnOneMachine(t *testing.T) {
 	for i := range running {
 		own, other := first+i, first+1-i
 		said := m.Output(t, "setpriv", fmt.Sprintf("--reuid=%d", own), fmt.Sprintf("--regid=%d", own), "--clear-groups", "sh", "-c", fmt.Sprintf(`
-for p in $(pgrep -U %d -f "agent --stdio"); do
+for p in $(pgrep -U %d -f "%s"); do
 	echo met
 	kill -9 $p 2>/dev/null && echo killed
 	for f in environ maps fd/0 exe; do head -c 1 /proc/$p/$f >/dev/null 2>&1 && echo read $f; done
 done
-find /dev/shm /tmp /run /var/tmp -user %[1]d ! -path "/proc/*" 2>/dev/null; true`, other))
+find /dev/shm /tmp /run /var/tmp -user %[1]d ! -path "/proc/*" 2>/dev/null; true`, other, runningAgent))
 		if said != "met\n" {
 			t.Errorf("user %d of what user %d runs: %s", own, other, said)
 		}
@@ -55,10 +58,12 @@ find /dev/shm /tmp /run /var/tmp -user %[1]d ! -path "/proc/*" 2>/dev/null; true
 		}
 	}
 	// What takes root is refused, before anything is copied.
-	set := p.start("knob", "set", "net.listen", "8192")
-	_ = set.Wait()
-	if set.ProcessState.ExitCode() != 3 || !strings.Contains(set.output(), "root") {
-		t.Errorf("exit code %d: %s", set.ProcessState.ExitCode(), set.output())
+	for _, args := range [][]string{{"knob", "set", "net.listen", "8192"}, {"undo", "--all"}, {"confirm"}} {
+		refused := p.start(args...)
+		_ = refused.Wait()
+		if refused.ProcessState.ExitCode() != 3 || !strings.Contains(refused.output(), "who logs in is not root") {
+			t.Errorf("%v: exit code %d: %s", args, refused.ProcessState.ExitCode(), refused.output())
+		}
 	}
 	p.await(restoredWithin, "nothing left", func() bool { return len(m.Processes()) == 0 })
 }

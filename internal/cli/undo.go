@@ -71,7 +71,7 @@ twice does no harm.`,
 	f.BoolVar(&how.Leave, "leave", false, "keep what somebody else has changed since, or what the host refuses to take back, and\nforget our change")
 	f.BoolVar(&asJSON, "json", false, "print what became of each value as JSON")
 	cmd.MarkFlagsMutuallyExclusive("force", "leave")
-	return onMachines(env, cmd, runByNumber)
+	return onMachines(env, cmd, changeByNumber)
 }
 
 // chosenTxns are the transactions to undo; nil: there is nothing to undo.

@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
+	"github.com/venturi-net/venturi/internal/remote"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -17,6 +20,17 @@ import (
 const (
 	ReadyLine = "held\n"
 	KeepLine  = "keep\n"
+)
+
+// HoldLease bounds how long the changes of one of several machines stay when nobody says
+// what becomes of them.
+const HoldLease = time.Minute
+
+// Limits of what the controller waits for; tests shorten them.
+var (
+	holdLimit     = HoldLease // until all machines have made their changes
+	withdrawLimit = time.Minute
+	lateGrace     = 5 * time.Second // for a command that is late, once it is interrupted
 )
 
 // Commit runs a command that is held, and so changes settings on all machines or on none of
@@ -33,9 +47,11 @@ func (f *Fleet) Commit(ctx context.Context, args []string) []Reply {
 	for i := range held {
 		held[i] = f.hold(work, i, args)
 	}
+	limit, stop := context.WithTimeout(context.Background(), holdLimit)
+	defer stop()
 	all := true
 	for _, h := range held {
-		all = h.awaitReady() && all
+		all = h.awaitReady(limit) && all
 	}
 	if all && uninterrupted() { // from here on it is decided
 		for _, h := range held {
@@ -55,67 +71,122 @@ func (f *Fleet) Commit(ctx context.Context, args []string) []Reply {
 	return replies
 }
 
-// withdraw undoes what machines keep where another one has failed to.
+// withdraw undoes what machines keep where another one has failed to. It is the cleaning up
+// that an interruption asks for, so the end of ctx does not end it: it has a limit of its own.
 func (f *Fleet) withdraw(ctx context.Context, replies []Reply) {
-	failed := false
+	var failed, keep []string
 	for _, r := range replies {
-		failed = failed || r.Err != nil
+		if r.Err != nil {
+			failed = append(failed, r.Machine.Name)
+		} else {
+			keep = append(keep, r.Machine.Name)
+		}
 	}
-	if !failed {
+	if len(failed) == 0 || len(keep) == 0 {
 		return
 	}
-	for i, r := range replies {
-		var done struct {
-			Transactions []struct {
-				ID int `json:"id"`
-			} `json:"transactions"`
-		}
-		if r.Err != nil || json.Unmarshal(r.Stdout, &done) != nil {
-			continue
-		}
-		for _, t := range done.Transactions {
-			undone := f.runOne(context.WithoutCancel(ctx), i, []string{"undo", strconv.Itoa(t.ID)}, nil, io.Discard)
-			replies[i].Err = undone.Err
-		}
-		if len(done.Transactions) > 0 && replies[i].Err == nil {
-			replies[i].Err = &commandError{verr.New(verr.Failed, "cannot keep the changes", "another machine did not keep its own", "nothing is left changed here")}
+	f.say("undoing the changes of %s, because %s did not keep its own; this takes at most %v",
+		strings.Join(keep, ", "), strings.Join(failed, ", "), withdrawLimit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawLimit)
+	defer cancel()
+	var undoing sync.WaitGroup
+	for i := range replies {
+		if replies[i].Err == nil {
+			undoing.Go(func() { replies[i].Err = f.undo(ctx, i, replies[i].Stdout) })
 		}
 	}
+	undoing.Wait()
+}
+
+// undo undoes what a command says that it changed on one machine, and gives the error of that
+// command: its changes are gone, or it says how to undo them.
+func (f *Fleet) undo(ctx context.Context, i int, told []byte) error {
+	var done struct {
+		Transactions []struct {
+			ID int `json:"id"`
+		} `json:"transactions"`
+	}
+	if err := json.Unmarshal(told, &done); err != nil {
+		return &commandError{verr.Wrap(verr.Failed, "cannot undo the changes", fmt.Errorf("read what was changed: %w", err), "see on that machine what is changed with: venturi journal --open")}
+	}
+	for _, t := range done.Transactions {
+		id := strconv.Itoa(t.ID)
+		ended := make(chan error, 1)
+		go func() { ended <- f.runOne(ctx, i, []string{"undo", id}, nil, io.Discard).Err }()
+		var err error
+		select {
+		case err = <-ended:
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil { // an answer to that says only that it was interrupted
+			err = fmt.Errorf("it was not done within %v", withdrawLimit)
+		}
+		if err != nil {
+			return &commandError{verr.New(verr.Failed, "cannot undo transaction "+id, err.Error(), "undo it on that machine with: venturi undo "+id)}
+		}
+	}
+	if len(done.Transactions) == 0 {
+		return nil
+	}
+	return &commandError{verr.New(verr.Failed, "cannot keep the changes", "another machine did not keep its own", "nothing is left changed here")}
 }
 
 // heldCommand is a command that waits for the word on its changes.
 type heldCommand struct {
-	stdin  *io.PipeWriter
-	out    heldOutput
-	ended  chan struct{}
-	result Reply
+	machine   remote.Machine
+	stdin     *io.PipeWriter
+	out       heldOutput
+	interrupt func()
+	late      bool // it did not make its changes in time
+	ended     chan struct{}
+	result    Reply
 }
 
 // hold starts a command on one machine.
 func (f *Fleet) hold(ctx context.Context, i int, args []string) *heldCommand {
 	in, stdin := io.Pipe()
-	h := &heldCommand{stdin: stdin, out: heldOutput{ready: make(chan struct{})}, ended: make(chan struct{})}
+	ctx, interrupt := context.WithCancel(ctx)
+	h := &heldCommand{machine: f.machines[i], stdin: stdin, out: heldOutput{ready: make(chan struct{})}, interrupt: interrupt, ended: make(chan struct{})}
 	go func() {
 		defer close(h.ended)
+		defer interrupt()
 		h.result = f.runOne(ctx, i, args, in, &h.out)
 		_ = in.Close()
 	}()
 	return h
 }
 
-// awaitReady waits until the changes are made, or there are none to make. False: that went wrong.
-func (h *heldCommand) awaitReady() bool {
+// awaitReady waits until the changes are made, or there are none to make. False: that went
+// wrong, or took until the end of limit.
+func (h *heldCommand) awaitReady(limit context.Context) bool {
 	select {
 	case <-h.out.ready:
 		return true
 	case <-h.ended:
 		return h.result.Err == nil
+	case <-limit.Done():
+		h.late = true
+		h.interrupt()
+		return false
 	}
 }
 
-// reply waits for the end of the command.
+// reply waits for the end of the command, but not for one that is late and hangs.
 func (h *heldCommand) reply() Reply {
+	if h.late {
+		select {
+		case <-h.ended:
+		case <-time.After(lateGrace):
+			return Reply{Machine: h.machine, Err: &commandError{verr.New(verr.Failed, "cannot change the settings",
+				fmt.Sprintf("they were not made within %v, and the command hangs", holdLimit),
+				"it undoes what it changed as soon as its driver returns; see there what is changed with: venturi journal --open")}}
+		}
+	}
 	<-h.ended
+	if h.late && h.result.Err != nil {
+		h.result.Err = &commandError{verr.New(verr.Failed, "cannot change the settings",
+			fmt.Sprintf("they were not made within %v (%v)", holdLimit, h.result.Err), "nothing is left changed here; see whether its driver hangs: dmesg")}
+	}
 	h.result.Stdout = []byte(strings.TrimPrefix(h.out.text.String(), ReadyLine))
 	return h.result
 }

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"slices"
@@ -26,14 +27,22 @@ type Fleet struct {
 	streams  []net.Conn
 	agents   []*agent.Client
 	live     *agent.Liveness
+	say      func(format string, args ...any)
 }
+
+// silent is for a fleet whose caller is told nothing.
+func silent(string, ...any) {}
 
 // Open reaches all machines at once. Error, for people: one of them cannot be reached.
 func Open(ctx context.Context, machines []remote.Machine, o remote.Options, say func(format string, args ...any)) (*Fleet, error) {
 	for _, m := range machines {
 		say("reaching machine %s (%s)", m.Name, m.Host)
 	}
-	return open(ctx, machines, func(i int) (net.Conn, error) { return remote.Open(ctx, machines[i], o) })
+	f, err := open(ctx, machines, func(i int) (net.Conn, error) { return remote.Open(ctx, machines[i], o) })
+	if err == nil {
+		f.say = say
+	}
+	return f, err
 }
 
 // FromStreams is a fleet of machines to whose agents there are streams, which it takes over.
@@ -47,7 +56,7 @@ func FromStreams(ctx context.Context, names []string, streams []net.Conn) (*Flee
 
 // open speaks to all machines at once, each over the stream that reach gives.
 func open(ctx context.Context, machines []remote.Machine, reach func(i int) (net.Conn, error)) (f *Fleet, err error) {
-	f = &Fleet{machines: machines, streams: make([]net.Conn, len(machines)), agents: make([]*agent.Client, len(machines))}
+	f = &Fleet{machines: machines, streams: make([]net.Conn, len(machines)), agents: make([]*agent.Client, len(machines)), say: silent}
 	defer func() {
 		if err != nil {
 			f.Close()
@@ -177,4 +186,15 @@ func Failed(replies []Reply) error {
 		failed = append(failed, &t.said)
 	}
 	return errors.Join(failed...)
+}
+
+// named says of which machine an error is, also where only its three parts are shown.
+func named(machine string, err error) error {
+	var said *verr.Error
+	if !errors.As(err, &said) {
+		return fmt.Errorf("%s: %w", machine, err)
+	}
+	of := *said
+	of.Summary, of.Err = machine+": "+said.Summary, err
+	return &of
 }

@@ -16,7 +16,7 @@ import (
 
 // Attach makes a fleet of machines whose agents somebody else has opened, and closes.
 func Attach(machines []remote.Machine, agents []*agent.Client) *Fleet {
-	return &Fleet{machines: machines, agents: agents, streams: make([]net.Conn, len(machines))}
+	return &Fleet{machines: machines, agents: agents, streams: make([]net.Conn, len(machines)), say: silent}
 }
 
 // MachineToggles turn candidates on and off on all machines at once. Each machine has its own
@@ -57,7 +57,7 @@ func (t *MachineToggles) onAll(do func(m *member) error) error {
 					failed[i] = Failed([]Reply{m.result})
 				}
 			default:
-				failed[i] = errors.Join(errors.New(m.machine.Name), failed[i])
+				failed[i] = named(m.machine.Name, failed[i])
 			}
 		})
 	}

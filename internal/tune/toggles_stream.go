@@ -105,9 +105,9 @@ func serveToggles(ctx context.Context, in io.Reader, out io.Writer, t Toggles, p
 
 // StreamToggles are toggles behind a stream. Who made the stream ends it.
 type StreamToggles struct {
-	in   io.Writer
-	out  *json.Decoder
-	head streamHead
+	in    io.Writer
+	out   *json.Decoder
+	names []string // of the candidates that Prepare gave, by their indexes
 }
 
 // DialToggles begins to speak to toggles behind a stream.
@@ -117,10 +117,11 @@ func DialToggles(in io.Writer, out io.Reader) *StreamToggles {
 
 // Prepare is of [Toggles].
 func (s *StreamToggles) Prepare(context.Context) (fit []Candidate, unfit []search.Row, err error) {
-	if err := s.out.Decode(&s.head); err != nil {
+	var head streamHead
+	if err := s.out.Decode(&head); err != nil {
 		return nil, nil, fmt.Errorf("read what can be switched: %w", err)
 	}
-	for _, sent := range s.head.Candidates {
+	for _, sent := range head.Candidates {
 		c := Candidate{Name: sent.Name, Group: sent.Group}
 		for _, w := range sent.Assignments {
 			entry, err := table.Find(w.Knob)
@@ -130,17 +131,17 @@ func (s *StreamToggles) Prepare(context.Context) (fit []Candidate, unfit []searc
 			c.Assignments = append(c.Assignments, Assignment{Knob: entry, Target: w.Target, Value: w.Value})
 		}
 		if len(c.Assignments) > 0 {
-			fit = append(fit, c)
+			fit, s.names = append(fit, c), append(s.names, c.Name)
 		}
 	}
-	return fit, s.head.Unfit, nil
+	return fit, head.Unfit, nil
 }
 
 // Switch is of [Toggles].
 func (s *StreamToggles) Switch(to search.Subset) error {
 	r := streamSwitch{On: []string{}}
 	for _, i := range to {
-		r.On = append(r.On, s.head.Candidates[i].Name)
+		r.On = append(r.On, s.names[i])
 	}
 	if err := json.NewEncoder(s.in).Encode(r); err != nil {
 		return err
