@@ -211,6 +211,10 @@ func TestParseCards(t *testing.T) {
 		{Paths: []string{"host"}, Remote: Remote{Net: "10.9.0.0/24"}},
 		{Paths: []string{"host"}, Services: 10},
 		{Paths: []string{"vxlan", "bgp"}, Remote: Remote{Dev: "eth0,ipvlan"}},
+		{Paths: []string{"vlan"}, Remote: Remote{Dev: "eth0,ipvlan"}},
+		{Paths: []string{"qinq"}, Remote: Remote{Dev: "eth0,ipvlan"}},
+		{Paths: []string{"ovs-vlan:datapath=netdev"}, Remote: Remote{Dev: "eth0,ipvlan"}},
+		{Paths: []string{"ovs-vxlan:datapath=netdev"}, Remote: Remote{Dev: "eth0,ipvlan"}},
 	} {
 		q.Remote.Machines = machines
 		if _, err := q.Resolve(); verr.Code(err) != verr.Usage {

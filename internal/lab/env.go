@@ -74,6 +74,9 @@ func (b *builder) site(arm path.Arm, mtu int, o Options, made *Arm) *path.Site {
 		Pod:         func(i, n int) (*netcfg.Namespace, error) { return b.pod(i, n, arm.Name) },
 		SwitchNetns: func(i int, name string) (*netcfg.Namespace, error) { return b.switchNetns(i, arm.Name+"."+name) },
 		Cards: func(ends []netcfg.VethEnd, senders func(int) []net.HardwareAddr) error {
+			if !arm.Driver.OwnCard {
+				return fmt.Errorf("give path %s a network card of its own: its driver does not say that it needs one", arm.Name)
+			}
 			return b.joinCards(fmt.Sprintf("card%d", arm.Index), ends, senders)
 		},
 		HoldNetns: func(i int, path string) (string, error) { return b.hold(i, arm.Name, path) },

@@ -195,11 +195,6 @@ func (b *builder) realWire(ctx context.Context, p Part) error {
 
 // addCard gives this host's machine one more device on its card.
 func (p Part) addCard(ends []netcfg.VethEnd, senders func(machine int) []net.HardwareAddr) error {
-	if p.Card.IPVLAN {
-		return verr.New(verr.Usage, "cannot build a path on an ipvlan of "+p.Card.Device,
-			"its pods are in the wire's own network, with MACs of their own, and an ipvlan has the card's",
-			"share the card by macvlan, where the network allows several MACs, or leave the path out")
-	}
 	own := ends[p.Self]
 	c := netcfg.Card{Name: own.Name, MAC: own.MAC, MTU: p.MTU}
 	if senders != nil {
@@ -220,8 +215,8 @@ func CheckSpread(arms []path.Arm, ipvlan bool) error {
 		switch d := a.Driver; {
 		case d.OneHost:
 			return verr.New(verr.Usage, what, "all of its machines must be namespaces of one host", "leave it out, or measure it in a lab, without --machines")
-		case ipvlan && d.Overhead == nil && d.Name != "host":
-			return verr.New(verr.Usage, what+" by ipvlan", "an ipvlan takes packets for its own addresses only, and this path's pods have others that nothing wraps",
+		case ipvlan && (d.OwnCard || d.Overhead == nil && d.Name != "host"):
+			return verr.New(verr.Usage, what+" by ipvlan", "an ipvlan takes packets for its own addresses and the card's MAC only, and this path puts others on the wire",
 				"choose a tunnel, such as vxlan or geneve, or share the card by macvlan, where the network allows several MACs")
 		}
 	}

@@ -23,6 +23,7 @@ var ipvlan = Driver{
 			"what pods see: one link; the machine's routes; those, through the machine's packet filter"),
 		mtu,
 	},
+	OwnCard: true,
 	Needs: func(v Values) []feature.Need {
 		needs := []feature.Need{feature.IPVLAN}
 		if v["mode"] == ipvlanFiltered {

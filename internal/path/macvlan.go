@@ -21,6 +21,7 @@ var macvlan = Driver{
 	Summary: "pods as macvlan devices on a network card: an underlay without a bridge",
 	Example: "the macvlan CNI plugin, Multus' usual second network",
 	Options: []Option{mtu},
+	OwnCard: true,
 	Needs:   func(Values) []feature.Need { return []feature.Need{feature.MACVLAN} },
 	Up: func(ctx context.Context, s *Site) (Ends, error) {
 		if err := s.ownCards(nil); err != nil {

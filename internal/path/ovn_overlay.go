@@ -16,6 +16,7 @@ var ovnOverlay = Driver{
 	Summary:  "pods on a logical switch of OVN, Geneve between the machines",
 	Example:  "Kube-OVN's overlay",
 	OneHost:  true,
+	OwnCard:  true,
 	Options:  ovnOptions("on", onOff("csum", "on", "compute the checksum of the outer UDP header")),
 	Resolve:  ovsSettle,
 	Overhead: func(Values) int { return geneveOverhead + ovnOption },

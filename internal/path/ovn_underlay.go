@@ -17,6 +17,7 @@ var ovnUnderlay = Driver{
 	Summary:  "pods on a logical switch of OVN, one VLAN tag on the wire",
 	Example:  "Kube-OVN's underlay",
 	OneHost:  true,
+	OwnCard:  true,
 	Options:  ovnOptions("off", number("vlan", 1, maxVLAN, "100", "id of the tag on the wire")),
 	Resolve:  ovsSettle,
 	Overhead: func(Values) int { return tagSize },

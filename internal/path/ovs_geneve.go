@@ -8,6 +8,7 @@ var ovsGeneve = Driver{
 	Name:     "ovs-geneve",
 	Summary:  "pods on Open vSwitch, Geneve between the machines",
 	Example:  "Antrea with its default encapsulation",
+	OwnCard:  true,
 	Options:  ovsTunnelOptions("6081"),
 	Resolve:  ovsSettle,
 	Overhead: func(Values) int { return geneveOverhead },

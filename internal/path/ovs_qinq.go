@@ -13,6 +13,7 @@ var ovsQinQ = Driver{
 	Name:     "ovs-qinq",
 	Summary:  "pods on Open vSwitch, two VLAN tags on the wire (802.1ad)",
 	Example:  "tenants' VLANs over a provider's network",
+	OwnCard:  true,
 	Options:  ovsOptions(append(vlanOptions(), innerVLAN)...),
 	Resolve:  vlanSettle,
 	Overhead: func(Values) int { return 2 * tagSize },

@@ -13,6 +13,7 @@ var ovsVLAN = Driver{
 	Name:     "ovs-vlan",
 	Summary:  "pods on Open vSwitch, one VLAN tag on the wire",
 	Example:  "OpenStack provider networks",
+	OwnCard:  true,
 	Options:  ovsOptions(vlanOptions()...),
 	Resolve:  vlanSettle,
 	Overhead: func(Values) int { return tagSize },

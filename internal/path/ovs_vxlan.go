@@ -7,6 +7,7 @@ var ovsVXLAN = Driver{
 	Name:     "ovs-vxlan",
 	Summary:  "pods on Open vSwitch, VXLAN between the machines",
 	Example:  "OpenShift SDN; OpenStack with Open vSwitch and VXLAN",
+	OwnCard:  true,
 	Options:  ovsTunnelOptions("4789"),
 	Resolve:  ovsSettle,
 	Overhead: func(Values) int { return vxlanOverhead },

@@ -41,6 +41,9 @@ type Driver struct {
 	// OneHost: it is built by one process for all machines, so that they must be
 	// namespaces of one host.
 	OneHost bool
+	// OwnCard: it asks for a network card of its own on each machine, by [Env.Cards], for its
+	// pods or its switch are in the wire's own network, with MACs of their own.
+	OwnCard bool
 	// InVMs: the ends are in virtual machines, where programs of this machine
 	// cannot run.
 	InVMs bool

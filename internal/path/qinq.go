@@ -19,6 +19,7 @@ var qinq = Driver{
 	Resolve: lastVLAN,
 	// A card carries one tag beyond its MTU, but for sure only one of 802.1Q.
 	Overhead: func(Values) int { return 2 * tagSize },
+	OwnCard:  true,
 	Needs: func(Values) []feature.Need {
 		return []feature.Need{feature.Bridge, feature.VLAN, feature.QinQ}
 	},

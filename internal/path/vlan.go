@@ -22,6 +22,7 @@ var vlan = Driver{
 	Resolve:  lastVLAN,
 	Overhead: func(Values) int { return tagSize },
 	MTU:      func(wire int, _ Values) int { return wire }, // a card carries one tag beyond its MTU
+	OwnCard:  true,
 	Needs:    func(Values) []feature.Need { return []feature.Need{feature.Bridge, feature.VLAN} },
 	Up: func(ctx context.Context, s *Site) (Ends, error) {
 		return s.vlanPods(ctx, func(i, n int) (string, error) {

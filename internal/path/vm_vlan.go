@@ -12,6 +12,7 @@ var vmVLAN = Driver{
 	Summary:    "virtual machines behind a bridge and Open vSwitch, one VLAN tag on the wire",
 	Example:    "OpenStack provider networks, with virtual machines",
 	OneHost:    true,
+	OwnCard:    true,
 	Options:    vmOptions(ovsOptions(vmVLANOptions()...)),
 	Resolve:    vmSettle,
 	InVMs:      true,

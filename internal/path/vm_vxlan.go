@@ -12,6 +12,7 @@ var vmVXLAN = Driver{
 	Summary:    "virtual machines behind a bridge and Open vSwitch, VXLAN between the machines",
 	Example:    "OpenStack with Open vSwitch and VXLAN, with virtual machines",
 	OneHost:    true,
+	OwnCard:    true,
 	Options:    vmOptions(ovsTunnelOptions("4789")),
 	Resolve:    vmSettle,
 	InVMs:      true,
