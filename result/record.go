@@ -92,6 +92,10 @@ type Arm struct {
 	// FromDevice and ToDevice have these addresses, on real machines.
 	FromDevice string `json:"from_device,omitempty"`
 	ToDevice   string `json:"to_device,omitempty"`
+	// FromMachine and ToMachine are those of the ends, where they are not the first two of
+	// the record.
+	FromMachine string `json:"from_machine,omitempty"`
+	ToMachine   string `json:"to_machine,omitempty"`
 	// Pairs of ends that flows are dealt out to, such as one a tunnel; 0: one.
 	// From and To are the first's.
 	Pairs int `json:"pairs,omitempty"`

@@ -159,6 +159,7 @@ type Liveness struct {
 	sliceLimit time.Duration // the limit from its first slice on
 	token      uint64        // of the series
 	measuring  bool          // the ends are of one measurement
+	onLoss     func()        // ends the series that the controller drives; nil: none runs
 	ends       []*agentBeats // the client's agent first, the servers' behind it
 	cancel     context.CancelFunc
 }
@@ -227,10 +228,7 @@ func (l *Liveness) begin(plan load.Plan) (end func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.running, l.token = true, plan.Token
-	patience := time.Duration(1)
-	for _, b := range l.ends {
-		patience = max(patience, b.client.patience)
-	}
+	patience := l.patience()
 	l.sliceLimit = beatEvery + patience*sliceTime(plan)
 	l.limit = l.sliceLimit + patience*openingTime(plan)
 	for l.calls > 0 {
@@ -303,8 +301,11 @@ func callAll(ctx context.Context, agents []*agentBeats) {
 // there.
 func (l *Liveness) endIfLost() {
 	l.mu.Lock()
-	measuring, token := l.measuring, l.token
+	measuring, token, onLoss := l.measuring, l.token, l.onLoss
 	l.mu.Unlock()
+	if onLoss != nil && l.lostAgent() != nil {
+		onLoss()
+	}
 	if !measuring {
 		return
 	}

@@ -22,6 +22,21 @@ func (s *server) Call(ctx context.Context, req *agentpb.CallRequest) (*agentpb.C
 	return &agentpb.CallReply{Body: body}, nil
 }
 
+// JSONCall makes a call of a function: it reads and writes the bodies.
+func JSONCall[In, Out any](fn func(context.Context, In) (Out, error)) func(context.Context, []byte) ([]byte, error) {
+	return func(ctx context.Context, body []byte) ([]byte, error) {
+		var in In
+		if err := json.Unmarshal(body, &in); err != nil {
+			return nil, fmt.Errorf("decode call: %w", err)
+		}
+		out, err := fn(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(out)
+	}
+}
+
 // Call makes one of the calls that the program of the agent adds to its own: in is what it
 // gets, and out what it gives. Errors are those of the call.
 func (c *Client) Call(ctx context.Context, name string, in, out any) error {

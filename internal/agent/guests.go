@@ -8,9 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
-	"github.com/venturi-net/venturi/internal/agent/agentpb"
 	"github.com/venturi-net/venturi/internal/load"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
@@ -44,18 +42,10 @@ func NewGuests(meters []string) *Guests {
 	return g
 }
 
-// stepPatience is how long the agent in a virtual machine may take for a slice
-// beyond its length: the ends' own patience with each other, several times, so
-// that only a virtual machine that hangs exceeds it.
-const stepPatience = 30 * time.Second
-
 // guestCall bounds, instead of shortCall, what is asked of the agent in a virtual
 // machine while an agent of a machine is asked: reaching it included, it is well
 // below, so that one that hangs costs its own arms, and not the series.
 var guestCall = shortCall / 2
-
-// armPatience is how long an arm may take to fail when it is opened.
-const armPatience = 10 * time.Second
 
 // inVM says of an error where it was. What a user could do about it is for the
 // agent of the machine to say, or for who knows why the virtual machine ended.
@@ -141,85 +131,31 @@ func (g *Guests) Open(ctx context.Context, socket string, plan load.Plan) (load.
 	if err != nil {
 		return nil, inVM(err)
 	}
-	// In a slice all flows of an arm are told to begin and to end.
-	s := &steps{guests: g, client: c, limit: plan.LongestSlice() + stepPatience + forEnds(plan.Flows)}
-	// The stream outlives ctx, which ends the series between two slices.
-	call, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	s.cancel = cancel
-	if err := s.open(call, plan); err != nil {
-		s.hangUp()
+	s, err := c.openSteps(ctx, plan, g.meters)
+	if err != nil {
+		c.Close()
 		return nil, inVM(err)
 	}
-	return s, nil
+	return guestSteps{s, g}, nil
 }
 
-// steps is a series whose active ends are in a virtual machine.
-type steps struct {
+// guestSteps is a series whose active ends are in a virtual machine.
+type guestSteps struct {
+	*steps
 	guests *Guests
-	client *Client
-	stream agentpb.Agent_StepsClient
-	cancel context.CancelFunc
-	limit  time.Duration // for one answer
-	broken bool          // the stream is of no use any more
-}
-
-func (s *steps) open(ctx context.Context, plan load.Plan) error {
-	p, err := planToPB(plan)
-	if err != nil {
-		return err
-	}
-	if s.stream, err = s.client.api.Steps(ctx); err != nil {
-		return fromStatus(s.client.machine, err)
-	}
-	limit := s.limit + forEnds(endsOf(plan)) + time.Duration(len(plan.Arms))*armPatience
-	_, err = s.askWithin(limit, &agentpb.StepsRequest{Series: &agentpb.SeriesRequest{Plan: p, Meters: s.guests.meters}})
-	return err
-}
-
-// ask sends a request, if there is one, and waits for the next answer.
-func (s *steps) ask(req *agentpb.StepsRequest) (*agentpb.StepsReply, error) {
-	return s.askWithin(s.limit, req)
-}
-
-func (s *steps) askWithin(limit time.Duration, req *agentpb.StepsRequest) (*agentpb.StepsReply, error) {
-	late := time.AfterFunc(limit, s.cancel)
-	if req != nil {
-		_ = s.stream.Send(req) // if that fails, the answer says why
-	}
-	reply, err := s.stream.Recv()
-	if !late.Stop() && err != nil {
-		return nil, fmt.Errorf("the agent of %s did not answer within %v", s.client.machine, limit)
-	}
-	return reply, fromStatus(s.client.machine, err)
 }
 
 // Measure is of [load.Client].
-func (s *steps) Measure(arm, round int) load.SliceResult {
-	reply, err := s.ask(&agentpb.StepsRequest{Step: &agentpb.Step{Arm: int64(arm), Round: int64(round)}})
-	if err == nil && reply.GetSlice() == nil {
-		err = errors.New("the agent did not answer with a slice")
-	}
+func (s guestSteps) Measure(arm, round int) load.SliceResult {
+	slice, err := s.measure(arm, round)
 	if err != nil {
-		s.broken = true
 		return load.SliceResult{Err: inVM(err)}
 	}
-	return sliceFromPB(reply.GetSlice())
+	return slice
 }
 
 // Close is of [load.Client].
-func (s *steps) Close() {
-	defer s.hangUp()
-	if s.broken || s.stream.CloseSend() != nil {
-		return
-	}
-	// What is lost with an error here is told by the next series: the agent is
-	// gone, or hangs.
-	if reply, err := s.ask(nil); err == nil {
-		s.guests.collect(convert(reply.GetMeters(), meterFromPB))
-	}
-}
-
-func (s *steps) hangUp() {
-	s.cancel()
-	s.client.Close()
+func (s guestSteps) Close() {
+	defer s.client.Close()
+	s.guests.collect(s.end())
 }

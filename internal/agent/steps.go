@@ -31,7 +31,7 @@ func (s *server) Steps(stream agentpb.Agent_StepsServer) error {
 	if err != nil {
 		return err
 	}
-	defer hush()()
+	defer s.slicesRun(plan)()
 	client, err := load.Open(ctx, plan, rec, nil)
 	if err == nil {
 		err = s.step(ctx, stream, client, len(plan.Arms))

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -9,6 +10,7 @@ import (
 	"github.com/venturi-net/venturi/internal/agent"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/netcfg"
+	"github.com/venturi-net/venturi/internal/reach"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -39,6 +41,7 @@ func newAgent(env *Env) *cobra.Command {
 				o.Run = runForAgent(env)
 				parts := &lab.Parts{Program: netcfg.OwnProgram()}
 				o.Calls, o.Close = parts.Calls(), parts.Close
+				maps.Copy(o.Calls, new(reach.Listeners).Calls())
 				if unlocked {
 					o.Lock, o.Calls, o.Close = nil, nil, nil
 					if err := agent.Occupy(); err != nil {

@@ -157,6 +157,9 @@ func (q Request) checkBeside(l load.Load, b *result.BackgroundLoad) error {
 		return verr.New(verr.Usage, fmt.Sprintf("cannot compare with --probe-core %s", b.Cores), "--probe-core takes same or other",
 			"choose same or other")
 	}
+	if len(q.Remote.Machines) > 2 {
+		return verr.New(verr.Usage, "cannot compare with --probe-core other", "that is for paths between two machines", "choose --probe-core same, or name two machines")
+	}
 	if len(q.Remote.Machines) > 0 || q.Cores != "" {
 		return nil // their agents know
 	}
@@ -190,7 +193,7 @@ func (s *Session) otherCPUs(p *result.Plan) (other [2]int, err error) {
 		}
 		return other, err
 	}
-	for i, m := range s.machines {
+	for i, m := range s.machines[:2] {
 		at := slices.IndexFunc(m.agent.CPUs(), func(cpu int) bool { return cpu != m.cpu })
 		if at < 0 {
 			return other, verr.New(verr.Usage, "cannot compare with --probe-core other",

@@ -143,8 +143,8 @@ func openCluster(ctx context.Context, r *Resolved, h Host) (s *Session, err erro
 		return nil, err
 	}
 	s = &Session{host: h, testbed: b, servers: &serverGroup{agentOf: map[string]int{}}}
-	for i := range s.machines {
-		s.machines[i] = testMachine{name: b.placement.Agents[i].Node, agent: b.agents[i], cpu: -1}
+	for i := range 2 {
+		s.machines = append(s.machines, testMachine{name: b.placement.Agents[i].Node, agent: b.agents[i], cpu: -1})
 	}
 	if b.plain {
 		s.meters = plainMeters
@@ -167,7 +167,7 @@ func openCluster(ctx context.Context, r *Resolved, h Host) (s *Session, err erro
 		if i == 0 || b.placement.Agents[i].Node == b.placement.Agents[0].Node { // the client's agent counts the cores
 			meters = plainMeters
 		}
-		s.servers.members = append(s.servers.members, groupMember{c, meters})
+		s.servers.members = append(s.servers.members, groupMember{ServerAgent: c, meters: meters})
 	}
 	return s, s.awaitServices(ctx, r)
 }
@@ -287,7 +287,7 @@ func (s *Session) tryPaths(ctx context.Context, paths []int) error {
 		}
 		plan.Cells = append(plan.Cells, result.Cell{Name: name, Load: name, Transport: l.Transport, Size: l.Size, Flows: 1, Slice: 5 * time.Millisecond, Head: l.Head})
 	}
-	run := experiment.Run{Plan: plan, Ends: ends, Client: s.machines[0].agent, Server: s.server(nil)}
+	run := experiment.Run{Plan: plan, Ends: ends, Client: s.client(), Server: s.server(nil)}
 	rec, err := run.MeasureOnce(ctx)
 	if err != nil {
 		return err

@@ -38,12 +38,13 @@ type Watch interface {
 type Session struct {
 	host     Host
 	testbed  testbed
-	lab      *lab.Lab // nil: real machines
-	wire     string   // that of a lab
-	machines [2]testMachine
-	paths    []testPath   // as the request orders them
-	servers  *serverGroup // nil: the second machine's agent has all of them
-	meters   []string     // that may be read; nil: all
+	lab      *lab.Lab      // nil: real machines
+	wire     string        // that of a lab
+	machines []testMachine // the client's and the server's first
+	paths    []testPath    // as the request orders them
+	clients  *clientGroup  // nil: the first machine's agent has all of them
+	servers  *serverGroup  // nil: the second machine's agent has all of them
+	meters   []string      // that may be read; nil: all
 	// sharedCores tells that both machines are namespaces of this host.
 	sharedCores bool
 }
@@ -138,7 +139,7 @@ func (s *Session) Compare(ctx context.Context, r *Resolved, write func(result.Li
 		}
 	}
 	run := experiment.Run{
-		Plan: &rec.Plan, Ends: ends, Client: s.machines[0].agent, Server: s.server(serverMeters),
+		Plan: &rec.Plan, Ends: ends, Client: s.client(), Server: s.server(serverMeters),
 		Write: write, Watch: s.host.Watch, Tools: tools(r.tools),
 		DaemonExit:    func(arm int) error { return s.testbed.daemonExit(strings.TrimSuffix(plan.Arms[arm].Name, copySuffix)) },
 		FinalWarnings: func() []result.Warning { return append(s.testbed.warnings(), s.strangers()...) },
@@ -164,7 +165,7 @@ func (s *Session) lostMachine(err error) error {
 	}
 	partly := *lost
 	partly.Code = verr.Partial
-	if s.servers != nil {
+	if _, inCluster := s.testbed.(*clusterTestbed); inCluster {
 		partly.Hint = "what was measured until then is reported; see whether the API server, through which the channel passes, and the node are up, and run the command again"
 		return &partly
 	}

@@ -22,7 +22,8 @@ import (
 
 // Remote says which machines are measured in place of a lab's, and how they are reached.
 type Remote struct {
-	Machines []remote.Machine // the client's and the server's; none: a lab
+	// Machines are the client's and the server's, and further ones that arms name; none: a lab.
+	Machines []remote.Machine
 	// Dev names the network cards that paths are built on, as ParseCards takes it; empty:
 	// nothing is built there.
 	Dev     string
@@ -37,8 +38,10 @@ func (q Request) resolveMachines(arms []path.Arm) (all [][2]agent.Location, err 
 		return nil, verr.New(verr.Usage, "cannot compare on machines", why, do)
 	}
 	switch {
-	case len(q.Remote.Machines) != 2:
-		return refuse(fmt.Sprintf("%d machines are named", len(q.Remote.Machines)), "name two: the client's and the server's")
+	case len(q.Remote.Machines) < 2:
+		return refuse("one machine is named", "name two: the client's and the server's; paths may be between further ones")
+	case len(q.Remote.Machines) > 2 && q.Remote.Dev != "":
+		return refuse(fmt.Sprintf("%d machines are named, and paths are built on the cards of two", len(q.Remote.Machines)), "name two machines, or leave --dev out")
 	case q.Wire != "" || q.Hosts != 0:
 		return refuse("--wire and --hosts describe a lab", "leave them out: the network between the machines is taken as it is")
 	case q.Services != 0 && q.Remote.Dev == "":
@@ -58,7 +61,7 @@ func (q Request) locations(arms []path.Arm) (all [][2]agent.Location, err error)
 			all = append(all, [2]agent.Location{}) // it is built
 			continue
 		}
-		ends, err := q.endsOf(q.Paths[i], arm)
+		ends, err := q.endsOf(q.Paths[i], arm, q.pairOf(i))
 		if err != nil {
 			return nil, err
 		}
@@ -67,12 +70,12 @@ func (q Request) locations(arms []path.Arm) (all [][2]agent.Location, err error)
 	return all, nil
 }
 
-// endsOf gives where the arm of a path leads on the two machines: from the one, to the other.
-func (q Request) endsOf(spec string, arm path.Arm) (ends [2]agent.Location, err error) {
+// endsOf gives where the arm of a path leads on its two machines: from the one, to the other.
+func (q Request) endsOf(spec string, arm path.Arm, pair pair) (ends [2]agent.Location, err error) {
 	switch arm.Driver.Name {
 	case baseline:
 		for i, option := range []string{"from", "to"} {
-			m := q.Remote.Machines[i]
+			m := q.Remote.Machines[pair[i]]
 			ends[i] = agent.Location{Option: option, Namespace: host.OwnNetwork, Addr: m.Addr, Device: m.Device}
 		}
 	case "attach":
@@ -90,56 +93,31 @@ func (q Request) endsOf(spec string, arm path.Arm) (ends [2]agent.Location, err 
 	return ends, nil
 }
 
-// withoutMachines takes the machines' names out of from=a/ns:red and to=b/pid:4711. The
-// client is on the first machine, the server on the second.
-func (q Request) withoutMachines(spec string) (string, error) {
-	driver, list, more := strings.Cut(spec, ":")
-	if !more {
-		return spec, nil
-	}
-	parts := strings.Split(list, ",")
-	for i, part := range parts {
-		for n, key := range []string{"from=", "to="} {
-			value, ok := strings.CutPrefix(part, key)
-			if !ok {
-				continue
-			}
-			name, rest, named := strings.Cut(value, "/")
-			own, other := q.Remote.Machines[n].Name, q.Remote.Machines[1-n].Name
-			switch {
-			case named && name == own:
-				parts[i] = key + rest
-			case named && name == other:
-				return "", verr.New(verr.Usage, "cannot attach to "+part, "the client is on the machine that is named first, the server on the second",
-					"write "+key+own+"/..., or name the machines in the other order")
-			}
-		}
-	}
-	return driver + ":" + strings.Join(parts, ","), nil
-}
-
 // pathArms reads the paths.
 func (q Request) pathArms() ([]path.Arm, error) {
 	if q.Cluster != nil {
 		return q.clusterArms()
 	}
-	specs := slices.Clone(q.Paths)
-	if len(q.Remote.Machines) == 2 {
+	specs, names := slices.Clone(q.Paths), make([]string, len(q.Paths))
+	copy(names, q.Names)
+	if len(q.Remote.Machines) >= 2 {
 		for i, spec := range specs {
-			var err error
-			if specs[i], err = q.withoutMachines(spec); err != nil {
+			between, err := q.parsePair(spec)
+			if err != nil {
 				return nil, err
 			}
+			specs[i] = between.spec
+			orElse(&names[i], between.name)
 		}
 	}
-	return path.Arms(specs, q.Names)
+	return path.Arms(specs, names)
 }
 
-// remoteTestbed is two machines that ssh reaches, with what was raised on their network
-// cards.
+// remoteTestbed is machines that ssh reaches, with what was raised on the network cards of
+// the first two.
 type remoteTestbed struct {
 	agents  agents
-	streams [2]*remote.Process
+	streams []*remote.Process
 	live    *agent.Liveness // nil: the agents are processes of this host
 	unlock  func()          // nil: the agents hold the lock on measuring
 	parts   [2]*lab.Lab     // what was raised on each; nil: nothing
@@ -186,9 +164,15 @@ func openMachines(ctx context.Context, r *Resolved, h Host) (s *Session, err err
 		if err != nil {
 			return nil, err
 		}
-		s.machines[i] = testMachine{name: m.Name, agent: b.agents[i], cpu: cpu}
+		s.machines = append(s.machines, testMachine{name: m.Name, agent: b.agents[i], cpu: cpu})
 	}
-	return s, b.addPaths(ctx, r, s)
+	if len(r.machines) > 2 {
+		s.clients, s.servers = newGroups(r, s.machines, b.live)
+	}
+	if err := b.addPaths(ctx, r, s); err != nil {
+		return nil, err
+	}
+	return s, b.checkReach(ctx, r, s)
 }
 
 // addPaths raises the paths that are to be built, and finds the ends of the others.
@@ -205,19 +189,23 @@ func (b *remoteTestbed) addPaths(ctx context.Context, r *Resolved, s *Session) e
 			built++
 			continue
 		}
-		ends, err := b.locate(ctx, r.locations[i])
+		pair := r.pairs[i]
+		ends, err := b.locate(ctx, r.locations[i], pair)
 		if err != nil {
 			return err
 		}
 		_, options, _ := strings.Cut(r.Paths[i], ":") // with the machines' names
-		s.paths = append(s.paths, newTestPath(result.Arm{Name: arm.Name, Path: arm.Driver.Name, Options: options,
-			FromDevice: ends[0][0].Device, ToDevice: ends[1][0].Device}, ends))
+		found := result.Arm{Name: arm.Name, Path: arm.Driver.Name, Options: options, FromDevice: ends[0][0].Device, ToDevice: ends[1][0].Device}
+		if pair != firstPair {
+			found.FromMachine, found.ToMachine = s.machines[pair[0]].name, s.machines[pair[1]].name
+		}
+		s.paths = append(s.paths, newTestPath(found, ends))
 		p := &s.paths[len(s.paths)-1]
 		for k, pins := range []*string{&p.ends.ClientPins, &p.ends.ServerPins} {
-			if err := b.agents[k].Call(ctx, lab.CallPins, ends[k][0].Namespace, pins); err != nil {
+			if err := b.agents[pair[k]].Call(ctx, lab.CallPins, ends[k][0].Namespace, pins); err != nil {
 				return err
 			}
-			if m, where := &s.machines[k], r.locations[i][k]; where.Namespace != host.OwnNetwork {
+			if m, where := &s.machines[pair[k]], r.locations[i][k]; where.Namespace != host.OwnNetwork {
 				m.namespaces = append(m.namespaces, host.Named{Name: m.name + "/" + arm.Name, Path: ends[k][0].Namespace})
 			}
 		}
@@ -225,8 +213,9 @@ func (b *remoteTestbed) addPaths(ctx context.Context, r *Resolved, s *Session) e
 	return nil
 }
 
-// connect reaches both machines at once, and takes the lock on measuring on each.
+// connect reaches all machines at once, and takes the lock on measuring on each.
 func (b *remoteTestbed) connect(ctx context.Context, r *Resolved, watch Watch) error {
+	b.agents, b.streams = make(agents, len(r.machines)), make([]*remote.Process, len(r.machines))
 	var g errgroup.Group
 	for i, m := range r.machines {
 		watch.Say("reaching machine %s (%s)", m.Name, m.Host)
@@ -243,7 +232,11 @@ func (b *remoteTestbed) connect(ctx context.Context, r *Resolved, watch Watch) e
 		})
 	}
 	err := g.Wait()
-	if err == nil {
+	switch {
+	case err != nil:
+	case len(b.agents) > 2:
+		b.live, err = agent.WatchEach(ctx, b.agents...)
+	default:
 		b.live, err = agent.Watch(ctx, b.agents[0], b.agents[1])
 	}
 	return err
@@ -251,12 +244,12 @@ func (b *remoteTestbed) connect(ctx context.Context, r *Resolved, watch Watch) e
 
 // locate finds both ends: the addresses that they may have, and then the routes between them,
 // which choose one for each.
-func (b *remoteTestbed) locate(ctx context.Context, ends [2]agent.Location) (path.Ends, error) {
+func (b *remoteTestbed) locate(ctx context.Context, ends [2]agent.Location, pair pair) (path.Ends, error) {
 	var found [2]agent.Located
 	find := func(i int, peers []netip.Addr) (err error) {
 		other := ends[1-i]
 		ends[i].PeerAddrs, ends[i].PeerNamespace, ends[i].PeerOption = peers, other.Namespace, other.Option
-		found[i], err = b.agents[i].Locate(ctx, ends[i])
+		found[i], err = b.agents[pair[i]].Locate(ctx, ends[i])
 		return err
 	}
 	for i := range ends {

@@ -184,19 +184,49 @@ func TestAgentKilled(t *testing.T) {
 	}
 }
 
-// A firewall between the measuring addresses is named with the port and the direction.
+// sayTimes notes when something was said first.
+type sayTimes struct {
+	deaf
+	word  string
+	first time.Time
+}
+
+func (s *sayTimes) Say(format string, _ ...any) {
+	if s.first.IsZero() && strings.Contains(format, s.word) {
+		s.first = time.Now()
+	}
+}
+
+// A firewall between the measuring addresses is named with the port and the direction, and
+// which of the two messages it drops.
 func TestFirewallBetweenMachines(t *testing.T) {
 	if _, err := exec.LookPath("nft"); err != nil {
 		t.Skip("nft is not installed")
 	}
-	m := joined(t)
-	m[1].Do(t, "nft", "add table ip wall; add chain ip wall in { type filter hook input priority 0; }; add rule ip wall in iifname eth0 udp dport 1-65535 drop; add rule ip wall in iifname eth0 tcp dport 1-65535 drop")
-	q := onCards(t, m, "host")
-	q.Remote.Dev, q.Loads = "", []string{"udp_lat"}
-	start := time.Now()
-	_, _, err := Do(t.Context(), resolve(t, q), Host{Watch: deaf{}})
-	t.Logf("after %v: %v", time.Since(start).Round(time.Millisecond), err)
-	if took := time.Since(start); err == nil || !strings.Contains(err.Error(), "from 192.0.2.1, port ") || !strings.Contains(err.Error(), "to 192.0.2.2, port ") || took > 4*givenUpAfter {
-		t.Errorf("after %v: %v", took, err)
+	for name, c := range map[string]struct {
+		machine int
+		drop    string
+		want    string
+	}{
+		"request": {1, "udp dport 1-65535", "cannot send UDP from machine a to machine b by path host: the first message from 192.0.2.1 to 192.0.2.2, port 2"},
+		"answer":  {0, "tcp sport 20000-29999", "cannot send TCP from machine a to machine b by path host: the first message"},
+		"reply":   {0, "udp sport 20000-29999", "the first message arrived, and its answer from 192.0.2.2, port 2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := joined(t)
+			m[c.machine].Do(t, "nft", "add table ip wall; add chain ip wall in { type filter hook input priority 0; }; add rule ip wall in iifname eth0 "+c.drop+" drop")
+			q := onCards(t, m, "host")
+			q.Remote.Dev = ""
+			watch := &sayTimes{word: "trying whether"}
+			_, _, err := Do(t.Context(), resolve(t, q), Host{Watch: watch})
+			took := time.Since(watch.first)
+			t.Logf("after %v: %v", took.Round(time.Millisecond), err)
+			if err == nil || !strings.Contains(err.Error(), c.want) || watch.first.IsZero() || took > givenUpAfter {
+				t.Errorf("after %v: %v, want %q", took, err, c.want)
+			}
+			for _, m := range m {
+				noAgent(t, m)
+			}
+		})
 	}
 }

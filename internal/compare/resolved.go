@@ -32,6 +32,7 @@ type Resolved struct {
 	reach    remote.Options
 	// locations are where the ends of each path are on real machines.
 	locations [][2]agent.Location
+	pairs     []pair // of each path
 	// withoutLab tells that all paths are there already, on this host: no lab is raised.
 	withoutLab bool
 	spread     *spread // what is built on their network cards; nil: nothing
@@ -79,6 +80,9 @@ func (q Request) Resolve() (*Resolved, error) {
 		return nil, err
 	}
 	r.confine(r.lab.Cores)
+	for i := range q.Paths {
+		r.pairs = append(r.pairs, q.pairOf(i))
+	}
 	if r.withoutLab = r.cluster == nil && q.foundHere(); r.withoutLab {
 		r.locations, err = q.locations(r.arms)
 	}

@@ -25,6 +25,8 @@ type serverGroup struct {
 type groupMember struct {
 	experiment.ServerAgent
 	meters []string
+	pinned bool // to a core of its own, and not that of the plan:
+	cpu    int
 }
 
 // Serve opens the servers of every arm where they are.
@@ -34,12 +36,14 @@ func (g *serverGroup) Serve(ctx context.Context, plan load.Plan, _ []string) (ma
 	g.serving = nil
 	var work errgroup.Group
 	for m, member := range g.members {
-		part := plan
-		if part.Arms, numbers[m] = g.armsOf(plan, m); len(part.Arms) == 0 {
+		var part load.Plan
+		if part, numbers[m] = partOf(plan, g.agentOf, m); len(part.Arms) == 0 {
 			continue
 		}
+		if member.pinned {
+			pin(&part, -1, member.cpu)
+		}
 		g.serving = append(g.serving, m)
-		part.Schedule = partSchedule(plan.Schedule, numbers[m])
 		work.Go(func() (err error) {
 			failed[m], err = member.Serve(ctx, part, member.meters)
 			return err
@@ -69,16 +73,6 @@ func (g *serverGroup) Finish(ctx context.Context, token uint64) (all []result.Me
 		all, err = append(all, meters...), errors.Join(err, finishErr)
 	}
 	return all, err
-}
-
-// armsOf gives the arms that a member serves, and their numbers in the plan.
-func (g *serverGroup) armsOf(plan load.Plan, member int) (arms []load.Arm, numbers []int) {
-	for i, arm := range plan.Arms {
-		if g.agentOf[arm.Name] == member {
-			arms, numbers = append(arms, arm), append(numbers, i)
-		}
-	}
-	return arms, numbers
 }
 
 // partSchedule is a schedule of some arms alone, by their new numbers.

@@ -41,7 +41,7 @@ func (p *plannedServer) Finish(context.Context, uint64) ([]result.Meter, error) 
 // back by their numbers in the plan. Agents without an arm in a series are not asked.
 func TestServerGroup(t *testing.T) {
 	a, b, idle := &plannedServer{name: "a", shut: map[int]error{1: errors.New("taken")}}, &plannedServer{name: "b", shut: map[int]error{}}, &plannedServer{name: "idle"}
-	group := &serverGroup{members: []groupMember{{a, []string{"tcp"}}, {b, []string{"cpu"}}, {idle, nil}},
+	group := &serverGroup{members: []groupMember{{ServerAgent: a, meters: []string{"tcp"}}, {ServerAgent: b, meters: []string{"cpu"}}, {ServerAgent: idle}},
 		agentOf: map[string]int{"host": 1, "pod-local": 0, "host.copy": 1, "late": 0, "other": 2}}
 	plan := load.Plan{Token: 7, Schedule: [][]int{{3, 0, 2, 1}, {1, 2, 3, 0}}}
 	for i, name := range []string{"host", "pod-local", "host.copy", "late"} {

@@ -22,7 +22,7 @@ type testbed interface {
 	close() error
 }
 
-// testMachine is one of the two machines between which is measured.
+// testMachine is one of the machines between which is measured.
 type testMachine struct {
 	name       string
 	agent      *agent.Client
@@ -51,8 +51,8 @@ func newTestPath(arm result.Arm, ends path.Ends) testPath {
 	return p
 }
 
-// agents are the clients of both agents; nil: not connected.
-type agents [2]*agent.Client
+// agents are the clients of all agents; nil: not connected.
+type agents []*agent.Client
 
 func (a agents) close() (err error) {
 	for _, c := range a {

@@ -23,7 +23,7 @@ func openFound(ctx context.Context, r *Resolved, h Host) (s *Session, err error)
 	if err != nil {
 		return nil, err
 	}
-	b := &remoteTestbed{unlock: unlock}
+	b := &remoteTestbed{unlock: unlock, agents: make(agents, 2), streams: make([]*remote.Process, 2)}
 	defer func() {
 		if err != nil {
 			s, err = nil, errors.Join(err, b.close())
@@ -39,7 +39,7 @@ func openFound(ctx context.Context, r *Resolved, h Host) (s *Session, err error)
 			return nil, err
 		}
 		cpu := []int{r.plan.ClientCPU, r.plan.ServerCPU}[i]
-		s.machines[i] = testMachine{name: name, agent: b.agents[i], cpu: cpu}
+		s.machines = append(s.machines, testMachine{name: name, agent: b.agents[i], cpu: cpu})
 	}
 	return s, b.addPaths(ctx, r, s)
 }

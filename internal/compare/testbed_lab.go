@@ -49,7 +49,8 @@ func openLab(ctx context.Context, r *Resolved, h Host) (s *Session, err error) {
 	if b.lab, err = lab.Up(ctx, r.labOptions(h)); err != nil {
 		return nil, err
 	}
-	s = &Session{host: h, testbed: b, lab: b.lab, wire: b.lab.Wire, sharedCores: b.lab.Cores == nil}
+	s = &Session{host: h, testbed: b, lab: b.lab, wire: b.lab.Wire, machines: make([]testMachine, 2), sharedCores: b.lab.Cores == nil}
+	b.agents = make(agents, 2)
 	s.machines[0].cpu, s.machines[1].cpu = r.plan.ClientCPU, r.plan.ServerCPU
 	for i := range s.machines {
 		m := b.lab.Machines[i]

@@ -2,7 +2,6 @@ package lab
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/agent"
 	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -44,26 +44,11 @@ type Parts struct {
 // Calls are those that a controller can make, by their names.
 func (p *Parts) Calls() map[string]func(context.Context, []byte) ([]byte, error) {
 	return map[string]func(context.Context, []byte) ([]byte, error){
-		CallInspectCard: call(func(_ context.Context, c InspectCard) (CardState, error) { return c.Card.Inspect(c.Net) }),
-		CallRaise:       call(p.raise),
-		CallDaemonExit:  call(p.daemonExit),
-		CallPins:        call(func(_ context.Context, namespace string) (string, error) { return PinsOf(namespace), nil }),
-		CallTakeDown:    call(func(context.Context, struct{}) (struct{}, error) { return struct{}{}, p.Close() }),
-	}
-}
-
-// call reads and writes the bodies of a call.
-func call[In, Out any](fn func(context.Context, In) (Out, error)) func(context.Context, []byte) ([]byte, error) {
-	return func(ctx context.Context, body []byte) ([]byte, error) {
-		var in In
-		if err := json.Unmarshal(body, &in); err != nil {
-			return nil, fmt.Errorf("decode call: %w", err)
-		}
-		out, err := fn(ctx, in)
-		if err != nil {
-			return nil, err
-		}
-		return json.Marshal(out)
+		CallInspectCard: agent.JSONCall(func(_ context.Context, c InspectCard) (CardState, error) { return c.Card.Inspect(c.Net) }),
+		CallRaise:       agent.JSONCall(p.raise),
+		CallDaemonExit:  agent.JSONCall(p.daemonExit),
+		CallPins:        agent.JSONCall(func(_ context.Context, namespace string) (string, error) { return PinsOf(namespace), nil }),
+		CallTakeDown:    agent.JSONCall(func(context.Context, struct{}) (struct{}, error) { return struct{}{}, p.Close() }),
 	}
 }
 

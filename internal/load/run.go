@@ -44,10 +44,15 @@ func Run(ctx context.Context, plan Plan, observer SliceObserver, guests GuestDia
 			c.(aborter).abort()
 		}
 	})()
+	pauser, _ := observer.(Pauser)
+	return Drive(ctx, plan.Schedule, c, pauser)
+}
+
+// Drive measures the slices of a schedule, as [Run] does. pauser may be nil.
+func Drive(ctx context.Context, schedule [][]int, c Client, pauser Pauser) ([]SliceResult, error) {
 	var results []SliceResult
 	failed := map[int]bool{}
-	pauser, pauses := observer.(Pauser)
-	for round, order := range plan.Schedule {
+	for round, order := range schedule {
 		for _, arm := range order {
 			if err := ctx.Err(); err != nil {
 				return results, err
@@ -55,7 +60,7 @@ func Run(ctx context.Context, plan Plan, observer SliceObserver, guests GuestDia
 			if failed[arm] {
 				continue
 			}
-			if pauses {
+			if pauser != nil {
 				pauser.Pause()
 			}
 			s := c.Measure(arm, round)

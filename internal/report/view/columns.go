@@ -115,6 +115,19 @@ func spreadColumns(c *analysis.Cell) []field {
 	}
 }
 
+// cpuMachines are those whose CPU time paths took: paths may be between different ones.
+func cpuMachines(c *analysis.Cell) []string {
+	all := map[string]bool{}
+	for _, r := range c.Rows {
+		if r.CPU != nil {
+			for machine := range r.CPU.ByMachine {
+				all[machine] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
 // cpuColumns appear when the CPU meter ran.
 func cpuColumns(c *analysis.Cell, base string) []field {
 	i := slices.IndexFunc(c.Rows, func(r analysis.Row) bool { return r.CPU != nil })
@@ -122,7 +135,7 @@ func cpuColumns(c *analysis.Cell, base string) []field {
 		return nil
 	}
 	fields := []field{{Column{"CPU/" + c.Rows[i].CPU.Unit, false, 2}, func(r *analysis.Row) string { return unit.Cost(r.CPU) }}}
-	for _, machine := range slices.Sorted(maps.Keys(c.Rows[i].CPU.ByMachine)) {
+	for _, machine := range cpuMachines(c) {
 		fields = append(fields, field{Column{"of " + sanitize.Text(machine), false, 3}, func(r *analysis.Row) string { return machineCost(r.CPU, machine) }})
 	}
 	return append(fields, []field{
@@ -143,8 +156,12 @@ func machineCost(c *analysis.CPU, machine string) string {
 	if c == nil {
 		return unit.NoFigure
 	}
+	cost, there := c.ByMachine[machine]
+	if !there {
+		return unit.NoFigure // the path is between others
+	}
 	of := *c
-	of.Cost = c.ByMachine[machine]
+	of.Cost = cost
 	return unit.Cost(&of)
 }
 

@@ -15,9 +15,10 @@ import (
 // takes its own.
 const clocksApart = 100 * time.Millisecond
 
-// machineRows say on what was measured: on one machine, or on two and in what they differ.
+// machineRows say on what was measured: on one machine, or on several, and in what the two of
+// each path differ.
 func machineRows(rec *result.Record) (rows [][2]string) {
-	apart := !rec.Plan.OneHost() && len(rec.Facts) == 2
+	apart := !rec.Plan.OneHost() && len(rec.Facts) >= 2
 	for i, f := range rec.Facts {
 		switch {
 		case apart:
@@ -29,16 +30,46 @@ func machineRows(rec *result.Record) (rows [][2]string) {
 	if !apart {
 		return rows
 	}
-	text := strings.Join(differences(rec), "; ")
-	if text == "" {
-		text = "nothing of what was looked at: kernel, CPU, clock, settings, and the devices that traffic uses"
+	for _, p := range machinePairs(rec) {
+		text := strings.Join(differences(rec, p), "; ")
+		if text == "" {
+			text = "nothing of what was looked at: kernel, CPU, clock, settings, and the devices that traffic uses"
+		}
+		if len(rec.Facts) > 2 {
+			text = sanitize.Text(rec.Facts[p[0]].Machine+", "+rec.Facts[p[1]].Machine) + ": " + text
+		}
+		rows = append(rows, [2]string{"differ", text})
 	}
-	return append(rows, [2]string{"differ", text})
+	return rows
+}
+
+// machinePairs are the numbers of the two machines of each path, each pair once.
+func machinePairs(rec *result.Record) (pairs [][2]int) {
+	for _, arm := range rec.Plan.Arms {
+		if p := pairOf(rec, arm); !slices.Contains(pairs, p) {
+			pairs = append(pairs, p)
+		}
+	}
+	return pairs
+}
+
+// pairOf gives the numbers of the machines of a path's ends: the first two, if it names none.
+func pairOf(rec *result.Record, arm result.Arm) [2]int {
+	pair := [2]int{0, 1}
+	for i, f := range rec.Facts {
+		if arm.FromMachine == f.Machine {
+			pair[0] = i
+		}
+		if arm.ToMachine == f.Machine {
+			pair[1] = i
+		}
+	}
+	return pair
 }
 
 // differences lists in what two machines differ, the client's value first.
-func differences(rec *result.Record) (out []string) {
-	a, b := rec.Facts[0], rec.Facts[1]
+func differences(rec *result.Record, pair [2]int) (out []string) {
+	a, b := rec.Facts[pair[0]], rec.Facts[pair[1]]
 	differ := func(what string, a, b any) {
 		if a != b {
 			out = append(out, sanitize.Text(fmt.Sprintf("%s %s and %s", what, orNone(a), orNone(b))))
@@ -60,7 +91,7 @@ func differences(rec *result.Record) (out []string) {
 	if apart := time.Duration(a.ClockAhead - b.ClockAhead).Abs(); apart >= clocksApart {
 		out = append(out, fmt.Sprintf("clocks %s apart, which changes no figure", apart.Round(10*time.Millisecond)))
 	}
-	out = append(out, deviceDifferences(rec)...)
+	out = append(out, deviceDifferences(rec, pair)...)
 	for _, name := range slices.Sorted(maps.Keys(a.Sysctls)) {
 		if value, ok := b.Sysctls[name]; ok {
 			differ(name, a.Sysctls[name], value)
@@ -70,15 +101,15 @@ func differences(rec *result.Record) (out []string) {
 }
 
 // deviceDifferences compares the devices that the ends of paths are at.
-func deviceDifferences(rec *result.Record) (out []string) {
+func deviceDifferences(rec *result.Record, pair [2]int) (out []string) {
 	seen := map[[2]string]bool{}
 	for _, arm := range rec.Plan.Arms {
-		pair := [2]string{arm.FromDevice, arm.ToDevice}
-		a, b := deviceOf(rec.Facts[0], arm.FromDevice), deviceOf(rec.Facts[1], arm.ToDevice)
-		if seen[pair] || a == nil || b == nil {
+		devices := [2]string{arm.FromDevice, arm.ToDevice}
+		a, b := deviceOf(rec.Facts[pair[0]], arm.FromDevice), deviceOf(rec.Facts[pair[1]], arm.ToDevice)
+		if seen[devices] || a == nil || b == nil || pairOf(rec, arm) != pair {
 			continue
 		}
-		seen[pair] = true
+		seen[devices] = true
 		name := a.Name
 		if b.Name != name {
 			name += " and " + b.Name

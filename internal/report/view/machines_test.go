@@ -22,7 +22,7 @@ func twoFacts() *result.Record {
 // TestDifferences: what two machines differ in is named, and nothing else.
 func TestDifferences(t *testing.T) {
 	rec := twoFacts()
-	if got := differences(rec); len(got) > 0 {
+	if got := differences(rec, [2]int{0, 1}); len(got) > 0 {
 		t.Errorf("two that are alike differ in %q", got)
 	}
 	rows := machineRows(rec)
@@ -36,11 +36,24 @@ func TestDifferences(t *testing.T) {
 	b.Sysctls["net.core.rmem_max"] = "1 3"
 	want := "kernel 6.12 and 6.1; CPUs 8 and 4; governor none and powersave; clocks 24h0m0s apart, which changes no figure; " +
 		"eth0's MTU 1500 and 9000; eth0's gro on and off; net.core.rmem_max 1 2 and 1 3"
-	if got := strings.Join(differences(rec), "; "); got != want {
+	if got := strings.Join(differences(rec, [2]int{0, 1}), "; "); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	rec.Plan.SharedCores = true
 	if rows := machineRows(rec); len(rows) != 2 {
 		t.Errorf("a lab: %q", rows)
+	}
+}
+
+// TestDifferencesOfPairs: each path's machines are compared with each other.
+func TestDifferencesOfPairs(t *testing.T) {
+	rec := twoFacts()
+	vm := twoFacts().Facts
+	vm[0].Machine, vm[1].Machine, vm[1].Kernel = "v1", "v2", "6.1"
+	rec.Facts = append(rec.Facts, vm...)
+	rec.Plan.Arms = append(rec.Plan.Arms, result.Arm{Name: "vm", FromMachine: "v1", ToMachine: "v2"})
+	rows := machineRows(rec)
+	if len(rows) != 6 || !strings.HasPrefix(rows[4][1], "a, b: nothing of what") || rows[5][1] != "v1, v2: kernel 6.12 and 6.1" {
+		t.Errorf("%q", rows)
 	}
 }

@@ -5,12 +5,14 @@ package agenttest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 
 	"github.com/venturi-net/venturi/internal/agent"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/netcfg"
+	"github.com/venturi-net/venturi/internal/reach"
 )
 
 // RunAgent is the role of an agent for testenv.Main: args are those that a lab
@@ -31,6 +33,7 @@ func RunAgentWith(engine agent.Engine, args []string) int {
 	if slices.Contains(args, "--stdio") {
 		parts := &lab.Parts{Program: netcfg.OwnProgram()}
 		o.Calls, o.Close = parts.Calls(), parts.Close
+		maps.Copy(o.Calls, new(reach.Listeners).Calls())
 		start = func() error {
 			return agent.Stdio(context.Background(), os.Stdin, os.Stdout, valueOf(args, "--remove"), o)
 		}

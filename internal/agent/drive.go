@@ -1,0 +1,153 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/result"
+)
+
+// SeriesPart is the arms of a series whose clients one agent has.
+type SeriesPart struct {
+	Agent  *Client
+	Plan   load.Plan // of these arms alone
+	Arms   []int     // their numbers in the whole plan
+	Meters []string
+}
+
+// Drive runs the active ends of a series that several agents have: one slice at a time, in the
+// order of the plan's schedule. Between slices the agents are called, and while one runs
+// nothing is sent. Results and errors are as those of [Client.Run]. All agents of the series
+// must be watched.
+func (l *Liveness) Drive(ctx context.Context, plan load.Plan, parts []SeriesPart) ([]load.SliceResult, []result.Meter, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
+	series, abort := context.WithCancelCause(ctx)
+	defer abort(nil)
+	d := &drive{arms: make([]drivenArm, len(plan.Arms)), abort: func() { abort(load.ErrAborted) }}
+	defer d.cancel()
+	for _, p := range parts {
+		s, err := p.Agent.openSteps(ctx, p.Plan, p.Meters)
+		if err != nil {
+			return nil, nil, err
+		}
+		d.open = append(d.open, s)
+		for i, arm := range p.Arms {
+			d.arms[arm] = drivenArm{s, i}
+		}
+	}
+	pauser, end := l.beginDrive(series, plan, d)
+	results, err := load.Drive(series, plan.Schedule, d, pauser)
+	end()
+	lost := l.lostAgent()
+	var sums []result.Meter
+	if lost == nil && d.failed == nil {
+		for _, s := range d.open {
+			sums = append(sums, s.end()...)
+		}
+	}
+	switch {
+	case lost != nil:
+		return results, sums, lost
+	case d.failed != nil:
+		return results, sums, d.failed
+	case ctx.Err() != nil:
+		return results, sums, ctx.Err()
+	}
+	return results, sums, err
+}
+
+// drive is the active ends of a series that several agents have.
+type drive struct {
+	open   []*steps
+	arms   []drivenArm // by their numbers in the plan
+	abort  func()      // ends the series: an agent is lost
+	failed error       // what ended it; nil: nothing did
+}
+
+type drivenArm struct {
+	steps *steps
+	arm   int // its number there
+}
+
+// Measure is of [load.Client]. The slice is dated by the clock of this machine.
+func (d *drive) Measure(arm, round int) load.SliceResult {
+	at := d.arms[arm]
+	s, err := at.steps.measure(at.arm, round)
+	if err != nil {
+		d.failed = err
+		d.abort()
+		return load.SliceResult{Arm: arm, Round: round, Start: time.Now(), Err: err}
+	}
+	s.Arm, s.Round, s.Start = arm, round, s.Start.Add(-at.steps.client.clockOffset)
+	return s
+}
+
+// Close is of [load.Client].
+func (d *drive) Close() { d.cancel() }
+
+func (d *drive) cancel() {
+	for _, s := range d.open {
+		s.cancel()
+	}
+}
+
+// abandon ends the series, and the slice that runs.
+func (d *drive) abandon() {
+	d.abort()
+	d.cancel()
+}
+
+// beginDrive keeps the channels silent but for pauses, until end is called.
+func (l *Liveness) beginDrive(ctx context.Context, plan load.Plan, d *drive) (p load.Pauser, end func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.running, l.limit, l.onLoss = true, beatEvery+l.patience()*sliceTime(plan), d.abandon
+	for l.calls > 0 {
+		l.idle.Wait()
+	}
+	l.ends[0].markHeard()
+	return &drivePauser{ctx: ctx, liveness: l, called: time.Now()}, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.running, l.onLoss = false, nil
+	}
+}
+
+// drivePauser lets the controller call all agents between two slices, when it is time.
+type drivePauser struct {
+	ctx      context.Context
+	liveness *Liveness
+	called   time.Time
+}
+
+// Pause is of [load.Pauser].
+func (p *drivePauser) Pause() {
+	if time.Since(p.called) >= beatEvery {
+		callAll(p.ctx, p.liveness.ends)
+		p.liveness.endIfLost()
+		p.called = time.Now()
+	}
+	p.liveness.ends[0].markHeard() // the series goes on
+}
+
+// lostAgent is why one of the agents is lost; nil: all are there.
+func (l *Liveness) lostAgent() error {
+	for _, b := range l.ends {
+		if why := b.client.lost.Load(); why != nil {
+			return why
+		}
+	}
+	return nil
+}
+
+// patience is that with the slowest agent.
+func (l *Liveness) patience() time.Duration {
+	patience := time.Duration(1)
+	for _, b := range l.ends {
+		patience = max(patience, b.client.patience)
+	}
+	return patience
+}

@@ -1,0 +1,93 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/agent/agentpb"
+	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/result"
+)
+
+// stepPatience is how long an agent may take for a slice beyond its length: the ends' own
+// patience with each other, several times, so that only one that hangs exceeds it.
+const stepPatience = 30 * time.Second
+
+// armPatience is how long an arm may take to fail when it is opened.
+const armPatience = 10 * time.Second
+
+// steps is a series whose active ends one agent has, and whose slices somebody else asks for.
+type steps struct {
+	client *Client
+	stream agentpb.Agent_StepsClient
+	cancel context.CancelFunc
+	limit  time.Duration // for one answer
+	broken bool          // the stream is of no use any more
+}
+
+// openSteps opens the active ends of a series, with these meters. It outlives ctx, which ends
+// a series between two slices.
+func (c *Client) openSteps(ctx context.Context, plan load.Plan, meters []string) (s *steps, err error) {
+	p, err := planToPB(plan)
+	if err != nil {
+		return nil, err
+	}
+	call, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	// In a slice all flows of an arm are told to begin and to end.
+	s = &steps{client: c, cancel: cancel, limit: c.patience * (plan.LongestSlice() + stepPatience + forEnds(plan.Flows))}
+	if s.stream, err = c.api.Steps(call); err != nil {
+		cancel()
+		return nil, c.callError(err)
+	}
+	limit := s.limit + c.patience*(forEnds(endsOf(plan))+time.Duration(len(plan.Arms))*armPatience)
+	if _, err = s.askWithin(limit, &agentpb.StepsRequest{Series: &agentpb.SeriesRequest{Plan: p, Meters: meters}}); err != nil {
+		cancel()
+		return nil, err
+	}
+	return s, nil
+}
+
+// askWithin sends a request, if there is one, and waits for the next answer.
+func (s *steps) askWithin(limit time.Duration, req *agentpb.StepsRequest) (*agentpb.StepsReply, error) {
+	late := time.AfterFunc(limit, s.cancel)
+	if req != nil {
+		_ = s.stream.Send(req) // if that fails, the answer says why
+	}
+	reply, err := s.stream.Recv()
+	if !late.Stop() && err != nil {
+		return nil, fmt.Errorf("the agent of %s did not answer within %v", s.client.machine, limit)
+	}
+	if err != nil {
+		return nil, s.client.callError(err)
+	}
+	return reply, nil
+}
+
+// measure asks for one slice. After an error the series is over.
+func (s *steps) measure(arm, round int) (load.SliceResult, error) {
+	reply, err := s.askWithin(s.limit, &agentpb.StepsRequest{Step: &agentpb.Step{Arm: int64(arm), Round: int64(round)}})
+	if err == nil && reply.GetSlice() == nil {
+		err = errors.New("the agent did not answer with a slice")
+	}
+	if err != nil {
+		s.broken = true
+		return load.SliceResult{}, err
+	}
+	return sliceFromPB(reply.GetSlice()), nil
+}
+
+// end ends the series, and gives what the meters saw. What is lost with an error here is told
+// by the next series: the agent is gone, or hangs.
+func (s *steps) end() []result.Meter {
+	defer s.cancel()
+	if s.broken || s.stream.CloseSend() != nil {
+		return nil
+	}
+	reply, err := s.askWithin(s.limit, nil)
+	if err != nil {
+		return nil
+	}
+	return convert(reply.GetMeters(), meterFromPB)
+}

@@ -1,0 +1,107 @@
+package compare
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// pair is the numbers of the two machines that a path is between: the client's and the
+// server's.
+type pair [2]int
+
+// firstPair is that of a path whose machines nobody names.
+var firstPair = pair{0, 1}
+
+// betweenMachines is a path that names its machines, and what is left of it without them.
+type betweenMachines struct {
+	pair pair
+	spec string
+	name string // of the path where the user gives none; empty: its driver's
+}
+
+// parsePair reads the machines' names in host:v1,v2 and in attach:from=a/ns:red,to=b/pid:4711.
+// Ends without a name are on the first machine and on the second.
+func (q Request) parsePair(spec string) (b betweenMachines, err error) {
+	b = betweenMachines{pair: firstPair, spec: spec}
+	driver, list, more := strings.Cut(spec, ":")
+	if !more {
+		return b, nil
+	}
+	parts := strings.Split(list, ",")
+	if driver == baseline {
+		return q.hostBetween(spec, parts)
+	}
+	named := 0
+	for i, part := range parts {
+		for n, key := range []string{"from=", "to="} {
+			value, ok := strings.CutPrefix(part, key)
+			if !ok {
+				continue
+			}
+			name, rest, _ := strings.Cut(value, "/")
+			if at := q.machineNamed(name); at >= 0 && rest != "" {
+				b.pair[n], parts[i] = at, key+rest
+				named++
+			}
+		}
+	}
+	b.spec = driver + ":" + strings.Join(parts, ",")
+	m := q.Remote.Machines
+	switch {
+	case b.pair[0] == b.pair[1]:
+		return b, verr.New(verr.Usage, "cannot attach to "+spec, "both ends are on machine "+m[b.pair[0]].Name+", and a path is between two machines",
+			"name another machine for one of the ends; or leave --machines out, and run the command there")
+	case len(m) == 2 && b.pair != firstPair:
+		return b, verr.New(verr.Usage, "cannot attach to "+spec, "the client is on the machine that is named first, the server on the second",
+			"write from="+m[0].Name+"/... and to="+m[1].Name+"/..., or name the machines in the other order")
+	case named == 1 && b.pair != firstPair:
+		return b, verr.New(verr.Usage, "cannot attach to "+spec, "one of its ends names no machine", "write from=MACHINE/... and to=MACHINE/...")
+	}
+	return b, nil
+}
+
+// hostBetween is the network between two machines that are named: host:v1,v2.
+func (q Request) hostBetween(spec string, names []string) (b betweenMachines, err error) {
+	b = betweenMachines{spec: baseline, name: strings.Join(names, "-")}
+	if len(names) != 2 || names[0] == names[1] {
+		return b, verr.New(verr.Usage, "cannot read path "+spec, fmt.Sprintf("it names %d machines", len(slices.Compact(names))), "name the client's machine and the server's: host:a,b")
+	}
+	for i, name := range names {
+		if b.pair[i] = q.machineNamed(name); b.pair[i] < 0 {
+			var known []string
+			for _, m := range q.Remote.Machines {
+				known = append(known, m.Name)
+			}
+			return b, verr.New(verr.Usage, "cannot read path "+spec, fmt.Sprintf("there is no machine %q", name), "name two of "+strings.Join(known, ", "))
+		}
+	}
+	if len(q.Remote.Machines) == 2 && b.pair != firstPair {
+		return b, verr.New(verr.Usage, "cannot read path "+spec, "the client is on the machine that is named first, the server on the second", "name the machines in the other order")
+	}
+	return b, nil
+}
+
+// machineNamed gives the number of a machine; -1: there is none of that name.
+func (q Request) machineNamed(name string) int {
+	for i, m := range q.Remote.Machines {
+		if m.Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// pairOf is the machines of a path, whose spec [Request.pathArms] has checked.
+func (q Request) pairOf(path int) pair {
+	if len(q.Remote.Machines) < 2 {
+		return firstPair
+	}
+	b, err := q.parsePair(q.Paths[path])
+	if err != nil {
+		return firstPair
+	}
+	return b.pair
+}

@@ -1,0 +1,118 @@
+package compare
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/reach"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// checkReach tries whether the ends of every path reach each other, by the transports that the
+// plan has. Error, for a user: those of the path that all others are compared with do not. Of
+// other paths it is said, and the run leaves them out.
+func (b *remoteTestbed) checkReach(ctx context.Context, r *Resolved, s *Session) error {
+	s.host.Watch.Say("trying whether the ends of the paths reach each other")
+	transports := transportsOf(r)
+	for between, paths := range pathsByPair(r.pairs) {
+		var trials []reach.Trial
+		var of []int // by trial
+		for _, p := range paths {
+			ends := s.paths[p].ends.Pairs[0]
+			for _, transport := range transports {
+				trials, of = append(trials, reach.Trial{Transport: transport,
+					From: reach.Socket{Namespace: ends.From.Namespace, Addr: ends.From.Addr},
+					To:   reach.Socket{Namespace: ends.To.Namespace, Addr: ends.To.Addr}}), append(of, p)
+			}
+		}
+		lost, err := b.try(ctx, between, trials)
+		if err != nil {
+			return err
+		}
+		for i, why := range lost {
+			if why == "" {
+				continue
+			}
+			err := unreachable(r, s, of[i], trials[i], why)
+			if of[i] == 0 {
+				return err
+			}
+			s.host.Watch.Say("%v", err)
+		}
+	}
+	return nil
+}
+
+// try carries trials out between two machines, and tells of each which message is lost;
+// empty: none.
+func (b *remoteTestbed) try(ctx context.Context, between pair, trials []reach.Trial) (lost []string, err error) {
+	client, server := b.agents[between[0]], b.agents[between[1]]
+	request := reach.Trials{Trials: trials}
+	if _, err := rand.Read(request.Secret[:]); err != nil {
+		return nil, err
+	}
+	var ports []int
+	if err := server.Call(ctx, reach.CallListen, request, &ports); err != nil {
+		return nil, err
+	}
+	for i, port := range ports {
+		trials[i].Port = port
+	}
+	var failed []string
+	dialErr := client.Call(ctx, reach.CallDial, request, &failed)
+	var heard []bool
+	if err := server.Call(context.WithoutCancel(ctx), reach.CallHeard, struct{}{}, &heard); err != nil && dialErr == nil {
+		dialErr = err
+	}
+	if dialErr != nil {
+		return nil, dialErr
+	}
+	lost = make([]string, len(trials))
+	for i, t := range trials {
+		switch {
+		case failed[i] == "":
+		case heard[i]:
+			lost[i] = fmt.Sprintf("the first message arrived, and its answer from %s, port %d, to %s did not come back (%s)", t.To.Addr, t.Port, t.From.Addr, failed[i])
+		default:
+			lost[i] = fmt.Sprintf("the first message from %s to %s, port %d, did not arrive (%s)", t.From.Addr, t.To.Addr, t.Port, failed[i])
+		}
+	}
+	return lost, nil
+}
+
+// unreachable is the error of a path whose ends do not reach each other.
+func unreachable(r *Resolved, s *Session, path int, t reach.Trial, why string) error {
+	pair := r.pairs[path]
+	return verr.New(verr.Failed, fmt.Sprintf("cannot send %s from machine %s to machine %s by path %s", strings.ToUpper(t.Transport), s.machines[pair[0]].name, s.machines[pair[1]].name, s.paths[path].arm.Name),
+		why, "see whether a firewall or a translation of addresses (NAT) is between them: ports 20000 to 29999 there, and answers to ports from 10000 on, must pass; "+
+			"or choose other addresses, as a=ssh://HOST?addr=ADDRESS; or leave loads by "+strings.ToUpper(t.Transport)+" out")
+}
+
+// transportsOf lists those of the loads, as far as they have ports.
+func transportsOf(r *Resolved) (all []string) {
+	add := func(name string) {
+		if l, err := load.Find(name); err == nil && (l.Transport == "tcp" || l.Transport == "udp") && !slices.Contains(all, l.Transport) {
+			all = append(all, l.Transport)
+		}
+	}
+	for _, c := range r.plan.Cells {
+		add(c.Load)
+		if c.Background != nil {
+			add(c.Background.Load)
+		}
+	}
+	return all
+}
+
+// pathsByPair groups the numbers of paths by their machines.
+func pathsByPair(pairs []pair) map[pair][]int {
+	all := map[pair][]int{}
+	for i, p := range pairs {
+		all[p] = append(all[p], i)
+	}
+	return all
+}

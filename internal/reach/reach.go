@@ -1,0 +1,197 @@
+// Package reach tries whether the ends of paths reach each other before anything is measured,
+// and tells which way a firewall is: the first message does not arrive, or its answer does not.
+//
+// Both sides are told by a controller, by calls to their agents. A listener answers nobody who
+// does not know the secret of the trial.
+package reach
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/host"
+)
+
+// Socket is where one side of a path opens its end.
+type Socket struct {
+	Namespace string     `json:"namespace"` // file
+	Addr      netip.Addr `json:"addr"`
+}
+
+// Trial is a path that is tried by one transport.
+type Trial struct {
+	Transport string `json:"transport"` // tcp or udp
+	From      Socket `json:"from"`
+	To        Socket `json:"to"`
+	Port      int    `json:"port"` // at To; 0: not yet known
+}
+
+// Secret is a secret of both sides of a trial.
+type Secret [32]byte
+
+// Limits: of a trial, and between two first messages of it.
+var (
+	trialLimit = host.ScaleTimeout(2 * time.Second)
+	trialEvery = host.ScaleTimeout(250 * time.Millisecond)
+)
+
+// strangerLimit is how long a connection may say nothing.
+const strangerLimit = time.Second
+
+// listener waits for the first message of one trial, and answers it.
+type listener struct {
+	socket io.Closer
+	port   int
+	mu     sync.Mutex
+	got    bool // the first message
+}
+
+// Ports of listeners: those of the servers of loads.
+const firstPort, portCount = 20000, 10000
+
+// listen opens the server's end of a trial.
+func listen(t Trial, secret Secret) (l *listener, err error) {
+	l = &listener{}
+	err = host.Do(t.To.Namespace, func() error {
+		var failed error
+		for i := range 20 { // a port may be in use
+			at := netip.AddrPortFrom(t.To.Addr, uint16(firstPort+(int(secret[0])<<8+int(secret[1])+i*101)%portCount))
+			if failed = l.open(t.Transport, at, secret); failed == nil {
+				l.port = int(at.Port())
+				return nil
+			}
+		}
+		return fmt.Errorf("listen for a first message: %w", failed)
+	})
+	return l, err
+}
+
+func (l *listener) open(transport string, at netip.AddrPort, secret Secret) error {
+	if transport == "tcp" {
+		socket, err := net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(at))
+		if err != nil {
+			return err
+		}
+		l.socket = socket
+		go l.accept(socket, secret)
+		return nil
+	}
+	socket, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(at))
+	if err != nil {
+		return err
+	}
+	l.socket = socket
+	go l.receive(socket, secret)
+	return nil
+}
+
+// accept answers connections until the listener is closed.
+func (l *listener) accept(socket *net.TCPListener, secret Secret) {
+	for {
+		conn, err := socket.AcceptTCP()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer conn.Close()
+			_ = conn.SetLinger(0)
+			_ = conn.SetDeadline(time.Now().Add(strangerLimit))
+			var got Secret
+			if _, err := io.ReadFull(conn, got[:]); err == nil && l.admits(got[:], secret) {
+				_, _ = conn.Write(got[:])
+				_, _ = conn.Read(got[:]) // until the other side has it
+			}
+		}()
+	}
+}
+
+// receive answers datagrams until the socket is closed.
+func (l *listener) receive(socket *net.UDPConn, secret Secret) {
+	var b [len(secret) + 1]byte // one more, to tell a longer one
+	for {
+		n, from, err := socket.ReadFromUDPAddrPort(b[:])
+		if err != nil {
+			return
+		}
+		if l.admits(b[:n], secret) {
+			_, _ = socket.WriteToUDPAddrPort(b[:n], from)
+		}
+	}
+}
+
+func (l *listener) admits(got []byte, secret Secret) bool {
+	if subtle.ConstantTimeCompare(got, secret[:]) != 1 {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.got = true
+	return true
+}
+
+func (l *listener) wasHeard() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.got
+}
+
+// dial tries whether the server's end answers. Each try is a socket of its own: the kernel waits
+// a second before it sends the first packet of a connection again.
+func dial(ctx context.Context, t Trial, secret Secret) error {
+	ctx, cancel := context.WithTimeout(ctx, trialLimit)
+	defer cancel()
+	answers := make(chan error, trialLimit/trialEvery+2) // nobody may be left to take one
+	try := func() { go func() { answers <- tryOnce(ctx, t, secret) }() }
+	again := time.NewTicker(trialEvery)
+	defer again.Stop()
+	failed := fmt.Errorf("no answer within %v", trialLimit)
+	for try(); ; {
+		select {
+		case err := <-answers:
+			if err == nil {
+				return nil
+			}
+			failed = err
+		case <-again.C:
+			try()
+		case <-ctx.Done():
+			return failed
+		}
+	}
+}
+
+func tryOnce(ctx context.Context, t Trial, secret Secret) error {
+	var conn net.Conn
+	err := host.Do(t.From.Namespace, func() (err error) {
+		conn, err = dialer(t).DialContext(ctx, t.Transport+"4", net.JoinHostPort(t.To.Addr.String(), strconv.Itoa(t.Port)))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
+	var got Secret
+	if _, err = conn.Write(secret[:]); err == nil {
+		_, err = io.ReadFull(conn, got[:])
+	}
+	if err == nil && got != secret {
+		err = errors.New("another program answers at its port")
+	}
+	return err
+}
+
+func dialer(t Trial) *net.Dialer {
+	if t.Transport == "tcp" {
+		return &net.Dialer{LocalAddr: &net.TCPAddr{IP: t.From.Addr.AsSlice()}}
+	}
+	return &net.Dialer{LocalAddr: &net.UDPAddr{IP: t.From.Addr.AsSlice()}}
+}
