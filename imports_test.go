@@ -150,7 +150,7 @@ var reserved = []struct {
 		"the wire between controller and agent is the agent package's secret"},
 	{"github.com/osrg/gobgp/...", []string{"internal/bgp"}, true,
 		"the protocol is the bgp package's secret"},
-	{"github.com/spf13/cobra", []string{"internal/cli", "internal/bench/benchcli", "internal/testenv/cluster/bin"}, true,
+	{"github.com/spf13/cobra", []string{"internal/cli", "internal/bench/benchcli", "internal/testenv/cluster/bin", "internal/testenv/cluster/helm"}, true,
 		"flags end where the work begins; Kubernetes' programs are commands of cobra's"},
 	{"github.com/spf13/pflag", []string{"internal/cli"}, true, "as cobra"},
 	{inModule("internal/cli"), []string{"cmd/venturi", "cmd/venturi-bench", "internal/bench/benchcli", "internal/cli"}, true,

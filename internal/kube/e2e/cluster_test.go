@@ -25,7 +25,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testenv.Main(m, nil)
+	code := testenv.Run(m)
+	os.RemoveAll(buildFolder)
+	os.Exit(code)
 }
 
 // label finds what runs have made.
@@ -37,28 +39,31 @@ type plugin struct {
 	file, folder string
 }
 
-func newPlugin(t *testing.T) *plugin {
+func newPlugin(t *testing.T) *plugin { return newPluginFor(t, clustertest.Shared(t)) }
+
+func newPluginFor(t *testing.T, c *cluster.Raised) *plugin {
 	t.Helper()
-	p := &plugin{Raised: clustertest.Shared(t), folder: t.TempDir()}
-	p.file = program(t)
+	p := &plugin{Raised: c, file: program(t), folder: t.TempDir()}
 	t.Cleanup(func() { p.nothingLeft(t, time.Minute, "pods", "jobs") })
 	return p
 }
 
 var (
-	buildOnce sync.Once
-	binary    string
+	buildOnce   sync.Once
+	buildFolder string
+	binary      string
 )
 
 // program builds it, once for all tests.
 func program(t *testing.T) string {
 	t.Helper()
 	buildOnce.Do(func() {
-		folder, err := os.MkdirTemp("", "venturi-e2e")
-		if err != nil {
-			t.Fatal(err)
+		var err error
+		if buildFolder, err = os.MkdirTemp("", "venturi-e2e"); err != nil {
+			t.Error(err)
+			return
 		}
-		file := filepath.Join(folder, "kubectl-venturi")
+		file := filepath.Join(buildFolder, "kubectl-venturi")
 		build := exec.Command("go", "build", "-buildvcs=false", "-o", file, "github.com/venturi-net/venturi/cmd/venturi")
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
@@ -216,8 +221,10 @@ func (p *plugin) asUser(t *testing.T, user, roles string) string {
 
 // With the printed Role and nothing else, unprivileged pods are measured in a namespace that
 // is restricted; without it the error names what is missing.
-func TestClusterPlain(t *testing.T) {
-	p := newPlugin(t)
+func TestClusterPlain(t *testing.T) { checkPlain(t, newPlugin(t)) }
+
+func checkPlain(t *testing.T, p *plugin) {
+	t.Helper()
 	in := p.namespace(t, "restricted")
 	nobody := p.asUser(t, "nobody", "")
 	if code, said := p.run("compare", "-n", in, "--kubeconfig", nobody); code != verr.Permission || !strings.Contains(said, "create pods/exec in namespace "+in) {
@@ -238,8 +245,10 @@ func TestClusterPlain(t *testing.T) {
 
 // With its ClusterRole and nothing else, agents on two nodes measure all paths against the
 // host network, in a namespace of their own.
-func TestClusterNodeAgents(t *testing.T) {
-	p := newPlugin(t)
+func TestClusterNodeAgents(t *testing.T) { checkNodeAgents(t, newPlugin(t)) }
+
+func checkNodeAgents(t *testing.T, p *plugin) {
+	t.Helper()
 	_, roles := p.run("rbac", "--node-agents", "--user", "joe")
 	rec := p.compare(t, "--node-agents", "--nodes", "n2,n1", "--kubeconfig", p.asUser(t, "joe", roles))
 	arms(t, rec, "host", "host.copy", "pod", "pod-local", "service", "nodeport")
@@ -257,6 +266,13 @@ func TestClusterNodeAgents(t *testing.T) {
 		t.Error("no agent counted CPU time")
 	}
 	p.nothingLeft(t, 0, everything...)
+}
+
+// Pods' packets without a tunnel, and Services by nftables: the same holds at both levels.
+func TestClusterHostGateway(t *testing.T) {
+	c := clustertest.Raise(t, cluster.Options{Backend: "host-gw", ProxyMode: "nftables"})
+	t.Run("plain", func(t *testing.T) { checkPlain(t, newPluginFor(t, c)) })
+	t.Run("node", func(t *testing.T) { checkNodeAgents(t, newPluginFor(t, c)) })
 }
 
 // Between pods that are there, whose images have nothing of ours.

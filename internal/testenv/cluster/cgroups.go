@@ -81,7 +81,7 @@ func removeCgroups(name string) error {
 	if err != nil {
 		return err
 	}
-	return await(context.Background(), "remove cgroups of cluster "+name, 20*time.Second, func() (bool, string) {
+	return await(context.Background(), "remove cgroups of cluster "+name, 45*time.Second, func() (bool, string) {
 		for _, h := range all {
 			if err := removeTree(filepath.Join(h, cgroup(name, ""))); err != nil {
 				return false, err.Error()

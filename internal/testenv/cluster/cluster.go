@@ -49,9 +49,9 @@ func Down(name string) error {
 	}
 	// The holder has the lock as long as it lives.
 	var unlock func()
-	err := await(context.Background(), "the holder of cluster "+name+" ends", 60*time.Second, func() (bool, string) {
+	err := await(context.Background(), "the holder of cluster "+name+" ends", 90*time.Second, func() (bool, string) {
 		var err error
-		unlock, err = lockFile(f.lock(), false)
+		unlock, err = lockFile(f.lock())
 		return err == nil || errors.Is(err, fs.ErrNotExist), fmt.Sprint(err)
 	})
 	if err != nil {

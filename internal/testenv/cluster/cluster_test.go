@@ -54,7 +54,7 @@ func TestKeys(t *testing.T) {
 // What is kept is built again when its source changes, and only then.
 func TestSourceHash(t *testing.T) {
 	dir := t.TempDir()
-	files := []string{"go.mod", "go.sum", "main.go", "flannel.go"}
+	files := []string{"go.mod", "go.sum", "main.go", "flannel.go"} // all that there are
 	for _, name := range files {
 		text, err := os.ReadFile(filepath.Join("bin", name))
 		if err != nil {
@@ -91,6 +91,20 @@ func TestKubeVersion(t *testing.T) {
 	}
 	if !strings.Contains(string(text), "k8s.io/kubernetes "+kubeVersion+"\n") {
 		t.Errorf("bin/go.mod does not require k8s.io/kubernetes %s", kubeVersion)
+	}
+}
+
+// A program is asked to end with the context, and an error repeats what it said last.
+func TestCommandEnds(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	_, err := commandLines(ctx, "", func(line string) {
+		if line == "ready" {
+			stop()
+		}
+	}, "sh", "-c", `trap 'echo asked >&2; exit 3' INT; echo ready >&2; while :; do sleep 0.05; done`)
+	if err == nil || !strings.HasSuffix(err.Error(), "exit status 3: ready\nasked") {
+		t.Errorf("the error is %v", err)
 	}
 }
 

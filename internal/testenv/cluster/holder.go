@@ -68,7 +68,7 @@ func Hold(ctx context.Context, o Options, lifeline io.Reader, say func(string)) 
 	if err := os.MkdirAll(string(f), 0o700); err != nil {
 		return err
 	}
-	unlock, err := lockFile(f.lock(), false)
+	unlock, err := lockFile(f.lock())
 	if err != nil {
 		return fmt.Errorf("a cluster named %s is up: %w", o.Name, err)
 	}
@@ -94,10 +94,9 @@ func hold(ctx context.Context, f folder, s setup, say func(string)) error {
 			return err
 		}
 	}
-	if err := writeToolImage(f.file("clusterd.tar")); err != nil {
+	if err := writeToolImage(f.toolImage()); err != nil {
 		return err
 	}
-	s.Images = append([]string{f.file("clusterd.tar")}, s.Images...)
 	if err := writeJSON(f.options(), s); err != nil {
 		return err
 	}

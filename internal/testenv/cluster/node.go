@@ -160,6 +160,8 @@ var nodeFiles = map[string]string{
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "{{.Programs.Debian}}/usr/lib/cni"
     conf_dir = "/etc/cni/net.d"
+[plugins."io.containerd.internal.v1.opt"]
+  path = "{{.Opt}}" # else it makes /opt/containerd on the machine
 `,
 	// An unready node evicts nobody here for want of space: the file systems are the machine's.
 	"kubelet.yaml": `apiVersion: kubelet.config.k8s.io/v1beta1
@@ -200,6 +202,7 @@ conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeou
 func (n *node) CA() string        { return n.key("ca.crt") }
 func (n *node) Cgroup() string    { return "/" + cgroup(n.setup.Options.Name, n.Name) }
 func (n *node) Pause() string     { return ToolImage }
+func (n *node) Opt() string       { return n.home("opt") }
 func (n *node) ProxyUser() string { return n.userConfig("proxy") }
 
 func (n *node) writeConfig(context.Context) error {
@@ -240,7 +243,7 @@ func (n *node) startContainerd(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, tar := range n.Images {
+	for _, tar := range append([]string{n.toolImage()}, n.Images...) {
 		if _, err := n.children.run(ctx, "", "ctr", "--namespace", "k8s.io", "images", "import", tar); err != nil {
 			return err
 		}

@@ -93,6 +93,7 @@ func (f folder) options() string    { return f.file("options.json") }
 func (f folder) lock() string       { return f.file("lock") }
 func (f folder) state() string      { return f.file("state.json") }
 func (f folder) kubeconfig() string { return f.file("kubeconfig") }
+func (f folder) toolImage() string  { return f.file("clusterd.tar") }
 func (f folder) log(program string) string {
 	return f.file("log", program+".log")
 }

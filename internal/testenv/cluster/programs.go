@@ -7,12 +7,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
 // kubePrograms are the names that the one binary of bin/ answers to.
@@ -24,8 +25,12 @@ var debianPackages = []string{"etcd-server", "containerd", "runc", "containernet
 // kubeVersion is what the programs say they are; it is that of bin/go.mod.
 const kubeVersion = "v1.34.4"
 
-// buildFlags make the binary the same wherever it is built.
-var buildFlags = []string{"-trimpath", "-buildvcs=false", "-ldflags=-s -w -X k8s.io/component-base/version.gitVersion=" + kubeVersion}
+// buildFlags make the binaries the same wherever they are built, and leave out what debuggers
+// need: writing that takes the compiler a tenth of its time.
+var buildFlags = []string{
+	"-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false",
+	"-ldflags=-s -w -X k8s.io/component-base/version.gitVersion=" + kubeVersion,
+}
 
 // programs are the files that a cluster runs, in the cache.
 type programs struct {
@@ -33,27 +38,39 @@ type programs struct {
 	Debian string // root of the unpacked packages
 }
 
-// Fetch makes sure that the cache has all programs.
+// Fetch makes sure that the cache has all programs, those of tests included.
 func Fetch(ctx context.Context, say func(string)) error {
-	_, err := fetchPrograms(ctx, say)
+	if _, err := fetchPrograms(ctx, say); err != nil {
+		return err
+	}
+	_, err := fetchHelm(ctx, say)
 	return err
+}
+
+// Helm puts the program of helm/, which installs charts, into a folder.
+func Helm(ctx context.Context, dir string, say func(string)) (program string, err error) {
+	kept, err := fetchHelm(ctx, say)
+	if err != nil {
+		return "", err
+	}
+	program = filepath.Join(dir, "helm")
+	return program, unpack(kept, program)
+}
+
+func fetchHelm(ctx context.Context, say func(string)) (kept string, err error) {
+	if kept, err = helmModule.fetch(ctx, say); err != nil {
+		return "", fmt.Errorf("build Helm: %w", err)
+	}
+	return kept, nil
 }
 
 // fetchPrograms finds the programs in the cache, or builds and downloads them: that takes
 // ten minutes and more, once for each version.
 func fetchPrograms(ctx context.Context, say func(string)) (p programs, err error) {
-	if err := os.MkdirAll(cache, 0o755); err != nil {
-		return p, err
-	}
-	unlock, err := lockFile(filepath.Join(cache, "lock"), true)
-	if err != nil {
-		return p, err
-	}
-	defer unlock()
 	if p.Debian, err = fetchDebian(ctx, say); err != nil {
 		return p, fmt.Errorf("unpack Debian's packages: %w", err)
 	}
-	if p.Kube, err = buildKube(ctx, say); err != nil {
+	if p.Kube, err = kubeModule.fetch(ctx, say); err != nil {
 		return p, fmt.Errorf("build Kubernetes: %w", err)
 	}
 	return p, nil
@@ -67,69 +84,57 @@ func debianRoot() string {
 // fetchDebian unpacks the packages into the cache.
 func fetchDebian(ctx context.Context, say func(string)) (string, error) {
 	root := debianRoot()
-	if _, err := os.Stat(root); err == nil {
-		return root, nil
-	}
-	say("downloading Debian's packages: " + strings.Join(debianPackages, " "))
-	work, err := os.MkdirTemp(cache, "unpack-")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(work)
-	download := append([]string{"apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root"}, debianPackages...)
-	if _, err := command(ctx, work, download...); err != nil {
-		if _, err := command(ctx, work, "apt-get", "update", "-qq"); err != nil {
-			return "", err
-		}
+	return root, keep(ctx, root, say, func(work string) (string, error) {
+		say("downloading Debian's packages: " + strings.Join(debianPackages, " "))
+		download := append([]string{"apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root"}, debianPackages...)
 		if _, err := command(ctx, work, download...); err != nil {
-			return "", err
-		}
-	}
-	entries, err := os.ReadDir(work)
-	if err != nil {
-		return "", err
-	}
-	for _, e := range entries {
-		if filepath.Ext(e.Name()) == ".deb" {
-			if _, err := command(ctx, work, "dpkg", "-x", e.Name(), "root"); err != nil {
+			if _, err := command(ctx, work, "apt-get", "update", "-qq"); err != nil {
+				return "", err
+			}
+			if _, err := command(ctx, work, download...); err != nil {
 				return "", err
 			}
 		}
-	}
-	return root, os.Rename(filepath.Join(work, "root"), root)
+		packages, err := sanitize.Files(work, "*.deb")
+		for _, file := range packages {
+			if _, err := command(ctx, work, "dpkg", "-x", file, "root"); err != nil {
+				return "", err
+			}
+		}
+		return filepath.Join(work, "root"), err
+	})
 }
 
-// buildKube builds the binary of bin/ into the cache. Its key is the source, which names
-// all versions, the compiler and its flags.
-func buildKube(ctx context.Context, say func(string)) (string, error) {
+// module is a program of our own that is built of others' packages, in a folder beside this
+// package: the product's go.mod is free of what they need.
+type module struct{ folder, holds string }
+
+var (
+	kubeModule = module{"bin", "Kubernetes and Flannel"}
+	helmModule = module{"helm", "Helm"}
+)
+
+// fetch finds the program in the cache, or builds it there. Its key is the source, which
+// names all versions, the compiler and its flags.
+func (m module) fetch(ctx context.Context, say func(string)) (kept string, err error) {
 	root, err := command(ctx, "", "go", "list", "-m", "-f", "{{.Dir}}")
 	if err != nil {
 		return "", err
 	}
-	source := filepath.Join(strings.TrimSpace(root), "internal/testenv/cluster/bin")
+	source := filepath.Join(strings.TrimSpace(root), "internal/testenv/cluster", m.folder)
 	key, err := sourceHash(ctx, source)
 	if err != nil {
 		return "", err
 	}
-	kept := filepath.Join(cache, "kube-"+key+".zst")
-	if _, err := os.Stat(kept); err == nil {
-		return kept, nil
-	}
-	say("building Kubernetes and Flannel; this takes ten minutes on two idle cores, once for each version")
-	work, err := os.MkdirTemp(cache, "build-")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(work)
-	binary := filepath.Join(work, "kube")
-	build := append([]string{"env", "CGO_ENABLED=0", "go", "build", "-o", binary}, buildFlags...)
-	if _, err := command(ctx, source, append(build, ".")...); err != nil {
-		return "", err
-	}
-	if err := compress(binary+".zst", binary); err != nil {
-		return "", err
-	}
-	return kept, os.Rename(binary+".zst", kept)
+	kept = filepath.Join(cache, m.folder+"-"+key+".zst")
+	return kept, keep(ctx, kept, say, func(work string) (string, error) {
+		say("downloading the modules of " + m.holds)
+		binary := filepath.Join(work, m.folder)
+		if err := compile(ctx, source, binary, func(text string) { say(m.holds + ": " + text) }); err != nil {
+			return "", err
+		}
+		return binary + ".zst", compress(binary+".zst", binary)
+	})
 }
 
 // sourceHash is a short digest of what decides over the bytes of a build.
@@ -139,8 +144,12 @@ func sourceHash(ctx context.Context, dir string) (string, error) {
 		return "", err
 	}
 	text := version + strings.Join(buildFlags, " ")
-	for _, name := range []string{"go.mod", "go.sum", "main.go", "flannel.go"} {
-		data, err := os.ReadFile(filepath.Join(dir, name))
+	sources, err := sanitize.Files(dir, "*.go")
+	if err != nil {
+		return "", err
+	}
+	for _, file := range append([]string{filepath.Join(dir, "go.mod"), filepath.Join(dir, "go.sum")}, sources...) {
+		data, err := os.ReadFile(file)
 		if err != nil {
 			return "", err
 		}
@@ -180,6 +189,19 @@ func compress(to, from string) error {
 
 // unpackKube puts the binary and its names into a folder.
 func unpackKube(kept, dir string) error {
+	if err := unpack(kept, filepath.Join(dir, "kube")); err != nil {
+		return err
+	}
+	for _, name := range kubePrograms {
+		if err := os.Symlink("kube", filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unpack writes a program that is kept.
+func unpack(kept, program string) error {
 	in, err := os.Open(kept)
 	if err != nil {
 		return err
@@ -190,8 +212,7 @@ func unpackKube(kept, dir string) error {
 		return err
 	}
 	defer z.Close()
-	binary := filepath.Join(dir, "kube")
-	out, err := os.OpenFile(binary, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o755)
+	out, err := os.OpenFile(program, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o755)
 	if err != nil {
 		return err
 	}
@@ -199,39 +220,17 @@ func unpackKube(kept, dir string) error {
 	if _, err := io.Copy(out, z); err != nil {
 		return fmt.Errorf("unpack %s: %w", kept, err)
 	}
-	for _, name := range kubePrograms {
-		if err := os.Symlink("kube", filepath.Join(dir, name)); err != nil {
-			return err
-		}
-	}
 	return out.Close()
 }
 
-// command runs a program to its end and gives what it printed; an error says that too.
-func command(ctx context.Context, dir string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Dir = dir
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
-	}
-	return string(out), nil
-}
-
-// lockFile takes the lock on a file; without wait, it fails if somebody has it.
-func lockFile(path string, wait bool) (unlock func(), err error) {
+// lockFile takes the lock on a file, or fails if somebody has it.
+func lockFile(path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	how := syscall.LOCK_EX
-	if !wait {
-		how |= syscall.LOCK_NB
-	}
 	for {
-		err = syscall.Flock(int(f.Fd()), how)
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
 			return func() { f.Close() }, nil
 		}

@@ -124,6 +124,10 @@ func TestClusterCarriesTraffic(t *testing.T) { checkTraffic(t, Shared(t)) }
 func TestClusterHostGateway(t *testing.T) {
 	c := Raise(t, cluster.Options{Backend: "host-gw", ProxyMode: "nftables"})
 	t.Run("traffic", func(t *testing.T) { checkTraffic(t, c) })
+	// containerd makes a folder in /opt unless it is given another.
+	if out, err := c.Nodes[0].Enter(t.Context(), "test", "-d", filepath.Join(filepath.Dir(c.Kubeconfig), "data/n1/opt/bin")).CombinedOutput(); err != nil {
+		t.Errorf("containerd's folder is not among the node's files: %v: %s", err, out)
+	}
 	// Both ways of wiring are really there.
 	for _, args := range [][]string{{"nft", "list", "table", "ip", "kube-proxy"}, {"ip", "route", "get", "10.244.1.1"}} {
 		out, err := c.Nodes[0].Enter(t.Context(), args...).CombinedOutput()

@@ -31,11 +31,11 @@ func Shared(t testing.TB) *cluster.Raised {
 	return c
 }
 
-// Raise raises a cluster of the test's own, which ends with the test, and with this process
-// however that ends.
+// Raise raises a cluster of the test's own, whose nodes have the images of [Shared]. It ends
+// with the test, and with this process however that ends.
 func Raise(t testing.TB, o cluster.Options) *cluster.Raised {
 	t.Helper()
-	Shared(t) // binaries are there, and there is time
+	o.Images = append(o.Images, Shared(t).Images...)
 	if o.Name == "" {
 		o.Name = testenv.LabName()
 	}
