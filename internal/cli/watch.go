@@ -14,8 +14,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/kube"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/load"
 	"github.com/venturi-net/venturi/internal/progress"
@@ -33,12 +35,14 @@ const leastInterval = 5 * time.Second
 
 func newWatch(env *Env) *cobra.Command {
 	var (
-		q      = compare.Request{Budget: watch.DefaultBudget}
-		far    machinesFlag
-		listen = watch.DefaultListen
-		folder = defaultWatchFolder
-		keep   = watch.DefaultKeep
-		opt    = watch.Options{Interval: watch.DefaultInterval, FalseAlarm: watch.DefaultFalseAlarm, Log: env.Stderr}
+		q       = compare.Request{Budget: watch.DefaultBudget}
+		far     machinesFlag
+		k       kubeFlags
+		cluster bool
+		listen  = watch.DefaultListen
+		folder  = defaultWatchFolder
+		keep    = watch.DefaultKeep
+		opt     = watch.Options{Interval: watch.DefaultInterval, FalseAlarm: watch.DefaultFalseAlarm, Log: env.Stderr}
 	)
 	cmd := &cobra.Command{
 		Use:   "watch [PATH...]",
@@ -61,15 +65,24 @@ service that is started again goes on. A history of other paths, machines or ano
 is set aside as ` + watch.HistoryFile + `.old. The last --keep records are kept too, for
 "venturi report".
 
-It needs root, as "venturi compare" does.`,
+It needs root, as "venturi compare" does, except with --machines and --kube. With --kube it
+measures a Kubernetes cluster, and in a pod that of the pod, with the rights of its service
+account: the Helm chart in charts/venturi runs it so.`,
 		Example: `  venturi watch vxlan
   venturi watch vxlan geneve --load tcp_lat,tcp_bw --interval 30m
-  venturi watch vxlan --listen 127.0.0.1:9137 --out /var/lib/venturi`,
+  venturi watch vxlan --listen 127.0.0.1:9137 --out /var/lib/venturi
+  venturi watch --kube pod service --image IMAGE -n lab`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.Paths, q.Command, q.Wait = args, ownCommand(env), true
 			var err error
 			if q.Remote, err = far.remote(); err != nil {
+				return err
+			}
+			if cluster {
+				q.Cluster = k.cluster(env)
+				sayRights(env, q.Cluster)
+			} else if err := k.refuseAlone(); err != nil {
 				return err
 			}
 			if opt.Interval < leastInterval {
@@ -123,6 +136,9 @@ It needs root, as "venturi compare" does.`,
 	f.Var(number{&keep, 1, 1_000_000}, "keep", "records to keep")
 	f.Var(number{&opt.FalseAlarm, 10, 1_000_000}, "false-alarm-runs", "average number of runs between false alarms")
 	f.StringVar(&q.Wire, "wire", "", lab.WireHelp)
+	f.BoolVar(&cluster, "kube", false, "measure in a Kubernetes cluster, in place of a lab: see \"venturi kube compare --help\"")
+	k.runFlags(f)
+	k.set.VisitAll(func(f *pflag.Flag) { f.Hidden = true })
 	far.flags(f)
 	return cmd
 }
@@ -167,7 +183,16 @@ func requestText(q *compare.Request) string {
 		}
 		words = append(words, word)
 	}
-	for _, flag := range [][2]string{{"--wire", q.Wire}, {"--dev", q.Remote.Dev}, {"--net", q.Remote.Net}} {
+	flags := [][2]string{{"--wire", q.Wire}, {"--dev", q.Remote.Dev}, {"--net", q.Remote.Net}}
+	if c := q.Cluster; c != nil {
+		words = append(words, "--kube")
+		if c.Options.Level == kube.Node {
+			words = append(words, "--node-agents")
+		}
+		flags = append(flags, [][2]string{{"-n", c.Options.Namespace}, {"--context", c.Access.Context}, {"--from", c.Options.From}, {"--to", c.Options.To},
+			{"--nodes", strings.Join(c.Options.Nodes, ",")}}...)
+	}
+	for _, flag := range flags {
 		if flag[1] != "" {
 			words = append(words, flag[0]+" "+flag[1])
 		}

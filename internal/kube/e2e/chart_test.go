@@ -1,0 +1,197 @@
+package e2e_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/cluster"
+	"github.com/venturi-net/venturi/internal/testenv/clustertest"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+const chart = "../../../charts/venturi"
+
+// helm runs Helm for one cluster and one namespace.
+type helm struct {
+	*plugin
+	program, namespace string
+}
+
+func (h *helm) run(args ...string) (string, error) {
+	cmd := exec.Command(h.program, append(args, "--namespace", h.namespace)...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+h.Kubeconfig, "HOME="+h.folder)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// The chart lints, renders with every file of values, asks for the rights that are printed,
+// and what it starts measures; when it is uninstalled, nothing is left.
+func TestClusterChart(t *testing.T) {
+	p := newPlugin(t)
+	h := &helm{plugin: p, namespace: p.namespace(t, "restricted")}
+	var err error
+	h.program, err = cluster.Helm(t.Context(), t.TempDir(), func(text string) { t.Log(text) })
+	testenv.Must(t, err)
+	files, err := filepath.Glob(filepath.Join(chart, "ci", "*-values.yaml"))
+	if err != nil || len(files) < 2 {
+		t.Fatalf("files of values: %v, %v", files, err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) { h.checkRendered(t, file) })
+	}
+	t.Run("refused", h.checkRefused)
+	t.Run("installed", h.checkInstalled)
+}
+
+// rendered are the objects of the chart, by their kinds.
+func (h *helm) rendered(t *testing.T, args ...string) map[string]map[string]any {
+	t.Helper()
+	text, err := h.run(append([]string{"template", "net", chart}, args...)...)
+	if err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return objects(t, text)
+}
+
+// objects are those of a text in YAML, by their kinds.
+func objects(t *testing.T, text string) map[string]map[string]any {
+	t.Helper()
+	found := map[string]map[string]any{}
+	for decoder := yaml.NewDecoder(strings.NewReader(text)); ; {
+		var object map[string]any
+		err := decoder.Decode(&object)
+		if err == io.EOF {
+			return found
+		}
+		testenv.Must(t, err)
+		kind, _ := object["kind"].(string)
+		found[kind] = object
+	}
+}
+
+func (h *helm) checkRendered(t *testing.T, values string) {
+	if out, err := h.run("lint", chart, "--values", values); err != nil {
+		t.Errorf("lint: %v: %s", err, out)
+	}
+	got := h.rendered(t, "--values", values)
+	_, roles := h.plugin.run("rbac", "-n", h.namespace)
+	if want := objects(t, roles)["Role"]["rules"]; !reflect.DeepEqual(got["Role"]["rules"], want) {
+		t.Errorf("the chart's rights are %v, and rbac prints %v", got["Role"]["rules"], want)
+	}
+	// The program takes every flag: what it refuses is the interval.
+	pod := got["Deployment"]["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)
+	venturi := filepath.Join(t.TempDir(), "venturi")
+	testenv.Must(t, os.Symlink(h.file, venturi))
+	var args []string
+	for _, arg := range pod["containers"].([]any)[0].(map[string]any)["args"].([]any) {
+		args = append(args, arg.(string))
+	}
+	cmd := exec.Command(venturi, append(args, "--interval=1s")...)
+	cmd.Dir = t.TempDir()
+	out, _ := cmd.CombinedOutput()
+	if cmd.ProcessState.ExitCode() != verr.Usage || !strings.Contains(string(out), "cannot measure every 1s") {
+		t.Errorf("venturi %q: exit code %d: %s", args, cmd.ProcessState.ExitCode(), out)
+	}
+	text, err := os.ReadFile(values)
+	testenv.Must(t, err)
+	if _, has := got["ServiceMonitor"]; has != strings.Contains(string(text), "serviceMonitor") {
+		t.Errorf("a ServiceMonitor is there: %v", has)
+	}
+}
+
+// Values that make no sense are refused by their schema.
+func (h *helm) checkRefused(t *testing.T) {
+	for _, c := range []struct{ set, says string }{
+		{"", "image"},
+		{"image.name=x,paths={tunnel}", "paths"},
+		{"image.name=x,interval=daily", "interval"},
+		{"image.name=x,nodes={a}", "nodes"},
+		{"image.name=x,tolerations={a b}", "tolerations"},
+		{"image.name=x,nodeAgent=true", "nodeAgent"},
+	} {
+		args := []string{"template", "net", chart}
+		if c.set != "" {
+			args = append(args, "--set", c.set)
+		}
+		if out, err := h.run(args...); err == nil || !strings.Contains(out, "schema") || !strings.Contains(out, c.says) {
+			t.Errorf("%q: %v: %s", c.set, err, out)
+		}
+	}
+}
+
+func (h *helm) checkInstalled(t *testing.T) {
+	before := h.names(t)
+	out, err := h.run("install", "net", chart, "--set",
+		"image.name="+clustertest.VenturiImage+",image.pullPolicy=Never,paths={pod,service},loads={tcp_lat},interval=10s,budget=2s")
+	if err != nil {
+		t.Fatalf("install: %v: %s", err, out)
+	}
+	metrics := "/api/v1/namespaces/" + h.namespace + "/services/net-venturi:metrics/proxy/metrics"
+	var text string
+	for end := time.Now().Add(time.Minute); !strings.Contains(text, `path="service"`); time.Sleep(time.Second) {
+		if time.Now().After(end) {
+			t.Fatalf("no run was measured; the metrics are %s; the log is %s", text, h.log(t))
+		}
+		if err := h.Request(t.Context(), http.MethodGet, metrics, nil, &text); err != nil {
+			text = err.Error()
+		}
+	}
+	if out, err := h.run("uninstall", "net"); err != nil {
+		t.Fatalf("uninstall: %v: %s", err, out)
+	}
+	// A run whose rights went first ends by itself.
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Second) {
+		after := h.names(t)
+		if reflect.DeepEqual(after, before) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("before: %v; a minute after: %v", before, after)
+		}
+	}
+}
+
+// names are those of all objects in the namespace that a chart or a run could leave.
+func (h *helm) names(t *testing.T) (names []string) {
+	t.Helper()
+	for _, group := range []struct{ path, kinds string }{
+		{"/api/v1", "pods,services,secrets,configmaps,serviceaccounts,persistentvolumeclaims"},
+		{"/apis/apps/v1", "deployments,replicasets"}, {"/apis/batch/v1", "jobs"},
+		{"/apis/rbac.authorization.k8s.io/v1", "roles,rolebindings"},
+	} {
+		for kind := range strings.SplitSeq(group.kinds, ",") {
+			var list struct {
+				Items []struct{ Metadata struct{ Name string } }
+			}
+			testenv.Must(t, h.Request(context.Background(), http.MethodGet, group.path+"/namespaces/"+h.namespace+"/"+kind, nil, &list))
+			for _, item := range list.Items {
+				if name := item.Metadata.Name; name != "default" && name != "kube-root-ca.crt" { // every namespace has these
+					names = append(names, kind+"/"+name)
+				}
+			}
+		}
+	}
+	return names
+}
+
+// log is what the pod of the chart has said.
+func (h *helm) log(t *testing.T) (text string) {
+	t.Helper()
+	for _, name := range h.names(t) {
+		if pod, ok := strings.CutPrefix(name, "pods/net-venturi-"); ok {
+			_ = h.Request(t.Context(), http.MethodGet, "/api/v1/namespaces/"+h.namespace+"/pods/net-venturi-"+pod+"/log", nil, &text)
+		}
+	}
+	return text
+}
