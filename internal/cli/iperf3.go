@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -117,8 +116,6 @@ It is for a host where nothing of Venturi's may be installed. A comparison of pa
 			sanitize.Fprintf(env.Stderr, "venturi: measuring against %s for %s\n", c.Server, c.Time)
 			r, err := c.Run(cmd.Context())
 			switch {
-			case errors.Is(err, context.Canceled):
-				return err
 			case err != nil:
 				return verr.Wrap(verr.Failed, what, err, "see whether an iperf3 server listens there and is free, and whether a firewall lets TCP and UDP through")
 			case asJSON:

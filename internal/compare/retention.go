@@ -1,12 +1,15 @@
 package compare
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/result"
@@ -26,7 +29,7 @@ func RemoveOldest(parent string, keep int) error {
 	records = slices.DeleteFunc(records, func(file string) bool {
 		return !freshName.MatchString(filepath.Base(filepath.Dir(file)))
 	})
-	slices.Sort(records) // by time
+	slices.SortFunc(records, byAge)
 	var failed error
 	for _, file := range records[:max(0, len(records)-keep)] {
 		if err := os.Remove(file); err != nil {
@@ -36,4 +39,18 @@ func RemoveOldest(parent string, keep int) error {
 		_ = os.Remove(filepath.Dir(file)) // unless somebody keeps something there
 	}
 	return failed
+}
+
+// byAge orders records by the names of their folders: a time, then a number that
+// distinguishes runs of the same second.
+func byAge(a, b string) int {
+	timeA, nthA := freshOrder(a)
+	timeB, nthB := freshOrder(b)
+	return cmp.Or(strings.Compare(timeA, timeB), cmp.Compare(nthA, nthB))
+}
+
+func freshOrder(file string) (started string, nth int) {
+	started, suffix, _ := strings.Cut(filepath.Base(filepath.Dir(file)), ".")
+	nth, _ = strconv.Atoi(suffix)
+	return started, nth
 }

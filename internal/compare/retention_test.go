@@ -48,3 +48,28 @@ func TestRemoveOldest(t *testing.T) {
 		t.Error("an empty folder was left")
 	}
 }
+
+// Runs that began in the same second are as old as their numbers say.
+func TestRemoveOldestOfOneSecond(t *testing.T) {
+	parent := t.TempDir()
+	for _, name := range []string{"20260102-000000.10", "20260102-000000.2", "20260102-000000", "20260101-235959.11"} {
+		if err := os.MkdirAll(filepath.Join(parent, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(parent, name, result.FileName), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, removed := range []string{"20260101-235959.11", "20260102-000000", "20260102-000000.2"} {
+		entries, err := os.ReadDir(parent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := RemoveOldest(parent, len(entries)-1); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(filepath.Join(parent, removed)); err == nil {
+			t.Errorf("%s was kept; removed was a later one", removed)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package meter
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -26,17 +27,23 @@ type threads struct {
 	// surveys is in how many more samples all threads are read. After them only those are
 	// that have run: a machine has hundreds of others.
 	surveys int
+	samples int
+	most    int // threads that are read at once
+	leftOut bool
 }
 
 type thread struct {
 	f    *file // nil: it has ended, or not run so far, and is not read any more
 	last int64 // what it had used when it was last seen
 	runs bool  // it has used something since it was first seen
+	born int   // samples that were taken before
 }
 
 const (
 	// mostThreads bounds the files that are held open, and the time that a sample takes.
 	mostThreads = 2048
+	// idleSamples is how many samples show that a thread is idle: those around one slice.
+	idleSamples = 3
 	// leastThread is the part of the time from which a thread is worth its name.
 	leastThread = 0.001
 	// surveySamples is how many samples of each arm look at all threads: those of two slices.
@@ -48,15 +55,15 @@ func openThreads(s Setup) (Sampler, error) {
 	if _, err := os.Stat(filepath.Join(s.Root, "proc")); err != nil {
 		return nil, err
 	}
-	return &threads{root: s.Root, cores: s.Cores, tids: map[int]bool{}, surveys: surveySamples * len(s.Arms)}, nil
+	return &threads{root: s.Root, cores: s.Cores, tids: map[int]bool{}, surveys: surveySamples * len(s.Arms), most: mostThreads}, nil
 }
 
 func (m *threads) Keys() []string { return m.keys }
 
 func (m *threads) Resolution() string {
 	text := "CPU time of threads that ran in the first two rounds: as the scheduler books it, for a thread that runs up to a tick late"
-	if len(m.list) == mostThreads {
-		text += fmt.Sprintf("; only %d threads are read", mostThreads)
+	if m.leftOut {
+		text += fmt.Sprintf("; only the %d busiest threads are read", m.most)
 	}
 	return text
 }
@@ -64,11 +71,32 @@ func (m *threads) Resolution() string {
 // Least is of [sparse].
 func (m *threads) Least() float64 { return leastThread }
 
-// Refresh is of [growing]. Threads that end meanwhile are left out.
+// Refresh is of [growing]. Threads that end meanwhile are left out. Where there are too many
+// threads, the idle ones make room for the busiest of the others.
 func (m *threads) Refresh() error {
-	processes, err := numbers(filepath.Join(m.root, "proc"))
+	found, err := m.unread()
 	if err != nil {
 		return err
+	}
+	if m.open()+len(found) > m.most {
+		m.leftOut = true
+		m.closeIdle()
+		found = m.busiest(found)
+	}
+	for _, t := range found[:min(len(found), m.most-m.open())] {
+		m.tids[t.id] = m.add(t.process, t.id)
+	}
+	return nil
+}
+
+// threadID is a thread and the process that it belongs to.
+type threadID struct{ process, id int }
+
+// unread lists the threads that are not in the list.
+func (m *threads) unread() (found []threadID, err error) {
+	processes, err := numbers(filepath.Join(m.root, "proc"))
+	if err != nil {
+		return nil, err
 	}
 	for _, process := range processes {
 		ids, err := numbers(filepath.Join(m.root, "proc", strconv.Itoa(process), "task"))
@@ -76,12 +104,68 @@ func (m *threads) Refresh() error {
 			continue
 		}
 		for _, id := range ids {
-			if !m.tids[id] && len(m.list) < mostThreads && m.owns(process, id) {
-				m.tids[id] = m.add(process, id)
+			if !m.tids[id] && m.owns(process, id) {
+				found = append(found, threadID{process, id})
 			}
 		}
 	}
-	return nil
+	return found, nil
+}
+
+// open counts the threads that are read.
+func (m *threads) open() (n int) {
+	for i := range m.list {
+		if m.list[i].f != nil {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *threads) closeIdle() {
+	for i := range m.list {
+		if t := &m.list[i]; !t.runs && m.samples-t.born >= idleSamples {
+			_ = t.close() // it was only read
+		}
+	}
+}
+
+// busiest sorts threads by the share of their lives that they spent on a CPU: an old thread
+// has used more time than a load's, which just began.
+func (m *threads) busiest(found []threadID) []threadID {
+	uptime := firstNumber(filepath.Join(m.root, "proc/uptime"))
+	shares := map[threadID]float64{}
+	for _, t := range found {
+		task := filepath.Join(m.root, "proc", strconv.Itoa(t.process), "task", strconv.Itoa(t.id))
+		age := max(uptime-startTime(filepath.Join(task, "stat")), 1/ticksPerSecond)
+		shares[t] = firstNumber(filepath.Join(task, "schedstat")) / age
+	}
+	slices.SortStableFunc(found, func(a, b threadID) int { return cmp.Compare(shares[b], shares[a]) })
+	return found
+}
+
+// ticksPerSecond is the unit of times in /proc/PID/stat, USER_HZ.
+const ticksPerSecond = 100.0
+
+// startTime reads when a thread began, in seconds after the boot; 0: unknown.
+func startTime(file string) float64 {
+	text, _ := os.ReadFile(file)
+	// The name before may contain anything.
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	const starttime = 22 - 3 // the first of these is the third
+	if len(fields) <= starttime {
+		return 0
+	}
+	ticks, _ := strconv.ParseFloat(fields[starttime], 64)
+	return ticks / ticksPerSecond
+}
+
+// firstNumber reads the number that a file begins with; 0: there is none.
+func firstNumber(file string) float64 {
+	text, _ := os.ReadFile(file)
+	first, _, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
+	n, _ := strconv.ParseFloat(first, 64)
+	return n
 }
 
 // owns tells whether a thread may run on the machine's cores alone.
@@ -136,7 +220,7 @@ func (m *threads) add(process, id int) bool {
 		return false
 	}
 	f.buf = f.buf[:64] // three numbers
-	t := thread{f: f}
+	t := thread{f: f, born: m.samples}
 	t.sample()
 	t.runs = false
 	m.list = append(m.list, t)
@@ -164,6 +248,7 @@ func (m *threads) Sample(_ int, dst []int64) error {
 		t.sample()
 		dst[i] = t.last
 	}
+	m.samples++
 	if m.surveys--; m.surveys == 0 {
 		for i := range m.list {
 			if t := &m.list[i]; !t.runs {

@@ -77,6 +77,65 @@ func TestThreadsFixture(t *testing.T) {
 	}
 }
 
+// Where there are more threads than are read, the busiest are: not those that came first.
+func TestThreadsBusiest(t *testing.T) {
+	root := t.TempDir()
+	start := func(process, seconds int) {
+		file := filepath.Join(root, "proc", strconv.Itoa(process), "task", strconv.Itoa(process), "stat")
+		text := strconv.Itoa(process) + " (a) b) S" + strings.Repeat(" 0", 18) + " " + strconv.Itoa(100*seconds) + " 0 0"
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	second := int(time.Second)
+	fakeThread(t, root, 10, 10, "idle", "idle", 0)
+	fakeThread(t, root, 11, 11, "once", "once", 100*second) // but it has been there for long
+	fakeThread(t, root, 12, 12, "switch", "switch", 900*second)
+	fakeThread(t, root, 13, 13, "load", "load", second/2)
+	start(10, 0)
+	start(11, 0)
+	start(12, 0)
+	start(13, 999)
+	if err := os.WriteFile(filepath.Join(root, "proc/uptime"), []byte("1000.00 900.00\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s, err := openThreads(Setup{Root: root, Arms: []Arm{{Name: "a"}, {Name: "b"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.(*threads).most = 2
+	r := &Recorder{machine: "m1", arms: []Arm{{Name: "a"}, {Name: "b"}}}
+	r.add("threads", s)
+	defer r.Close()
+	keys := func() string { return strings.Join(s.Keys(), " ") }
+	r.Begin(0)
+	if got := keys(); got != "switch#12 load#13" {
+		t.Errorf("read are %s", got)
+	}
+	fakeThread(t, root, 12, 12, "switch", "switch", 901*second)
+	r.End(0)
+	// The load of the first arm is idle now, and makes room.
+	fakeThread(t, root, 14, 14, "load", "load", second/2)
+	start(14, 999)
+	if err := os.RemoveAll(filepath.Join(root, "proc/13")); err != nil {
+		t.Fatal(err)
+	}
+	r.Begin(1)
+	if got := keys(); got != "switch#12 load#13 load#14" {
+		t.Errorf("read are %s", got)
+	}
+	fakeThread(t, root, 14, 14, "load", "load", second)
+	r.End(1)
+	for _, m := range r.Meters() {
+		if m.Arm == "b" && !maps.Equal(m.Values, map[string]int64{"load#14": int64(second / 2)}) {
+			t.Errorf("b: %v", m.Values)
+		}
+		if !strings.Contains(m.Resolution, "only the 2 busiest threads") {
+			t.Errorf("it is not told that threads are left out: %q", m.Resolution)
+		}
+	}
+}
+
 // A thread that spins during a slice is found by its name, and has most of that time.
 func TestThreadThatSpins(t *testing.T) {
 	if _, err := os.Stat("/proc/self/schedstat"); err != nil {
