@@ -31,7 +31,7 @@ KERNELS      := 6.1 6.12
 TEST_KERNELS ?= 5.10 6.1 6.12
 PART         ?= suite
 
-.PHONY: help compare test test-long test-kernels agree studies bench-stats bench-tune bench-rates bench-fast bench-undo bench-replay bench-up build dist lint figures generate fuzz clean setup setup-test setup-long
+.PHONY: help compare test test-long test-kernels agree studies bench-stats bench-report bench-tune bench-rates bench-fast bench-undo bench-replay bench-up build dist lint figures generate fuzz clean setup setup-test setup-long
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r t d; do printf '  %-12s %s\n' "$$t" "$$d"; done
@@ -64,6 +64,9 @@ studies: setup bin/venturi ## run all five studies, and write their tables into 
 
 bench-stats: setup bin/venturi ## count false alarms and missed differences of verdicts (about 25 minutes)
 	$(SUDO) bin/venturi verify stats $(ARGS)
+
+bench-report: setup ## report a record of ten million slices, and one that is cut, and print time and memory (a minute)
+	$(GO) test -count=1 -run '^$$' -bench Large -benchtime 1x ./internal/report
 
 bench-tune: setup bin/venturi-bench ## plant faults, and count which of them tune --prove fixes (up to 4 hours)
 	$(SUDO) bin/venturi-bench proofs $(ARGS)

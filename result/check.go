@@ -21,19 +21,19 @@ const (
 // checker holds what has been seen of a stream, so that the reader and the
 // writer enforce one grammar: what the writer lets through can be read.
 type checker struct {
-	header    bool
-	plan      *Plan
-	arms      map[string]bool
-	cells     map[string]bool
-	sliceKeys map[sliceKey]bool
-	facts     int
-	slices    int
-	ended     bool
+	header bool
+	plan   *Plan
+	arms   map[string]bool
+	cells  map[string]bool
+	seen   map[seriesKey]*roundSet
+	facts  int
+	slices int
+	ended  bool
 }
 
-type sliceKey struct {
-	cell, arm     string
-	series, round int
+type seriesKey struct {
+	cell, arm string
+	series    int
 }
 
 // line checks l as the next line of the stream and takes it in.
@@ -103,7 +103,7 @@ func (c *checker) takePlan(p *Plan) error {
 		return err
 	}
 	c.plan = p
-	c.arms, c.cells, c.sliceKeys = map[string]bool{}, map[string]bool{}, map[sliceKey]bool{}
+	c.arms, c.cells, c.seen = map[string]bool{}, map[string]bool{}, map[seriesKey]*roundSet{}
 	for _, a := range p.Arms {
 		c.arms[a.Name] = true
 	}
@@ -230,8 +230,13 @@ func (c *checker) checkRefs(cell, arm string, series int) error {
 }
 
 func (c *checker) takeSlice(s *Slice) error {
-	if err := c.checkRefs(s.Cell, s.Arm, s.Series); err != nil {
-		return fmt.Errorf("slice: %w", err)
+	key := seriesKey{s.Cell, s.Arm, s.Series}
+	rounds := c.seen[key]
+	if rounds == nil {
+		if err := c.checkRefs(s.Cell, s.Arm, s.Series); err != nil {
+			return fmt.Errorf("slice: %w", err)
+		}
+		rounds = &roundSet{}
 	}
 	if s.Round < 0 || s.Round >= maxRounds || s.Elapsed < 0 {
 		return fmt.Errorf("slice: round %d or elapsed %d is out of range", s.Round, s.Elapsed)
@@ -258,11 +263,10 @@ func (c *checker) takeSlice(s *Slice) error {
 	if n != 1 {
 		return fmt.Errorf("slice: must have exactly one of latency, stream, failed; this one has %d", n)
 	}
-	key := sliceKey{s.Cell, s.Arm, s.Series, s.Round}
-	if c.sliceKeys[key] {
+	if !rounds.add(s.Round) {
 		return fmt.Errorf("slice: %s of %s, series %d round %d, is there twice", s.Cell, s.Arm, s.Series, s.Round)
 	}
-	c.sliceKeys[key] = true
+	c.seen[key] = rounds
 	c.slices++
 	return nil
 }

@@ -1,7 +1,6 @@
 package result
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -39,6 +38,10 @@ type Record struct {
 	Meters   []Meter
 	Warnings []Warning
 	End      *End // nil: truncated, or still running
+
+	// Merged says which of the slices stand for several: a long record, of more than 65,536
+	// slices, would not fit in memory as it is.
+	Merged Merged
 }
 
 // Add takes one line in, in the order of the stream, without checking it.
@@ -83,30 +86,34 @@ func Open(path string) (*Record, error) {
 // Read reads a record. Its errors are ErrNotRecord, ErrNewer, ErrTruncated
 // (use errors.Is), a *SyntaxError, or what r returned. With ErrTruncated the
 // record is not nil and holds the lines that are whole; if it has a plan a
-// report can be made from it.
+// report can be made from it. Of a long record, see [Record.Merged].
 func Read(r io.Reader) (*Record, error) {
-	in := bufio.NewReaderSize(r, 64<<10)
 	rec := &Record{}
 	var check checker
-	for n := 1; ; n++ {
-		text, whole, err := readLine(in)
-		if errors.Is(err, errLong) {
-			return nil, lineError(n, err)
+	merged := newMerger(rec)
+	in := blockReader{in: r}
+	defer in.stop()
+	for {
+		b := in.next()
+		for i := range b.lines {
+			l := &b.lines[i]
+			if err := check.line(l); err != nil {
+				return nil, lineError(b.first+i, err)
+			}
+			if l.Slice != nil {
+				merged.add(l.Slice)
+			} else {
+				rec.Add(*l)
+			}
 		}
-		if err != nil {
-			return nil, fmt.Errorf("read record: %w", err)
+		if b.err != nil {
+			return nil, b.err
 		}
-		if !whole {
-			return endOfText(rec, &check, n, text)
+		if b.last {
+			merged.end()
+			return endOfText(rec, &check, b.first+len(b.lines), b.rest)
 		}
-		l, err := parseLine(n, text)
-		if err != nil {
-			return nil, err
-		}
-		if err := check.line(l); err != nil {
-			return nil, lineError(n, err)
-		}
-		rec.Add(*l)
+		in.free(b)
 	}
 }
 
@@ -135,33 +142,6 @@ func startsLikeHeader(text []byte) bool {
 		text = text[:len(start)]
 	}
 	return bytes.HasPrefix([]byte(start), text)
-}
-
-var errLong = fmt.Errorf("line is longer than %d bytes", maxLine)
-
-// readLine gives the next line without its newline; whole is false for what
-// stands after the last newline. The result is valid until the next call only
-// if it fits the buffer, so it is always a copy for long lines.
-func readLine(in *bufio.Reader) (text []byte, whole bool, err error) {
-	for {
-		part, err := in.ReadSlice('\n')
-		if len(text)+len(part) > maxLine {
-			return nil, false, errLong
-		}
-		switch {
-		case err == nil && text == nil:
-			return part[:len(part)-1], true, nil
-		case err == nil:
-			text = append(text, part...)
-			return text[:len(text)-1], true, nil
-		case errors.Is(err, bufio.ErrBufferFull):
-			text = append(text, part...)
-		case errors.Is(err, io.EOF):
-			return append(text, part...), false, nil
-		default:
-			return nil, false, err
-		}
-	}
 }
 
 // parseLine decodes line n. The first is looked at leniently before: a newer

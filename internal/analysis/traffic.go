@@ -12,6 +12,46 @@ var quantiles = []float64{0.5, 0.9, 0.99, 0.999}
 
 const defaultResamples = 300
 
+// mostHistograms is how many histograms of an arm are resampled. Of more slices, those that
+// follow each other are merged: neighbours are drawn together anyway.
+const mostHistograms = 1024
+
+// histograms are those of the slices of an arm, in order.
+type histograms struct {
+	all    []stats.Histogram
+	merged int // slices to one of these
+	open   []stats.Histogram
+}
+
+func newHistograms(slices int) histograms {
+	return histograms{merged: (slices + mostHistograms - 1) / mostHistograms}
+}
+
+func (h *histograms) add(slice stats.Histogram) {
+	if h.open = append(h.open, slice); len(h.open) < h.merged {
+		return
+	}
+	h.all = append(h.all, h.close())
+}
+
+// close merges the slices since the last time.
+func (h *histograms) close() stats.Histogram {
+	out := h.open[0]
+	if len(h.open) > 1 {
+		out = stats.Merge(h.open)
+	}
+	h.open = h.open[:0]
+	return out
+}
+
+// end returns all histograms.
+func (h *histograms) end() []stats.Histogram {
+	if len(h.open) > 0 {
+		h.all = append(h.all, h.close())
+	}
+	return h.all
+}
+
 // fragments counts the IP packets of one message: IP headers take 20 bytes of
 // each, and a fragment's payload is a multiple of 8. TCP makes segments, not
 // fragments, and an arm without an MTU is not judged.
@@ -29,7 +69,7 @@ func fragments(c result.Cell, arm result.Arm) int {
 func (a *analyzer) latency(r *Row, d *armData) {
 	var out Latency
 	var sum, elapsed float64
-	var hs, lateness []stats.Histogram
+	rtts, lateness := newHistograms(len(d.slices)), newHistograms(len(d.slices))
 	found := false
 	for _, s := range d.slices {
 		l := s.Latency
@@ -52,7 +92,7 @@ func (a *analyzer) latency(r *Row, d *armData) {
 			r.Unreadable++
 			continue
 		}
-		hs = append(hs, h)
+		rtts.add(h)
 		if len(l.Lateness) == 0 {
 			continue
 		}
@@ -60,7 +100,7 @@ func (a *analyzer) latency(r *Row, d *armData) {
 			r.Unreadable++
 			continue
 		}
-		lateness = append(lateness, h)
+		lateness.add(h)
 	}
 	if !found {
 		return
@@ -71,15 +111,15 @@ func (a *analyzer) latency(r *Row, d *armData) {
 	if elapsed > 0 {
 		out.Rate = float64(out.Replies) / elapsed * 1e9
 	}
-	out.rtts = hs
+	out.rtts = rtts.end()
 	resamples := a.opt.Resamples
 	if resamples == 0 {
 		resamples = defaultResamples
 	}
-	out.Percentiles = stats.Percentiles(hs, quantiles,
+	out.Percentiles = stats.Percentiles(out.rtts, quantiles,
 		stats.Bootstrap{Resamples: resamples, Seed: a.plan.Seed, Level: a.plan.Confidence})
-	if len(lateness) > 0 {
-		out.LatenessP99 = stats.Merge(lateness).Quantile(0.99)
+	if late := lateness.end(); len(late) > 0 {
+		out.LatenessP99 = stats.Merge(late).Quantile(0.99)
 	}
 	r.Latency = &out
 }

@@ -216,12 +216,27 @@ func failedArms(s *analysis.Summary) []string {
 	return out
 }
 
+// mergedRemarks say what a long record's slices stand for.
+func mergedRemarks(rec *result.Record) []string {
+	m := rec.Merged
+	if m.Rounds == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("The record has %s. To fit in memory, up to %d rounds are merged into one: counts, rates and ratios cover all of them, percentiles a sample.",
+		Plural(m.Slices, "slice", "slices"), m.Rounds)
+	if m.Failed > 0 {
+		text += fmt.Sprintf(" %s without a figure stood beside others that have one.", Plural(m.Failed, "slice", "slices"))
+	}
+	return []string{text}
+}
+
 // remarks are about the whole report.
 func remarks(rec *result.Record, s *analysis.Summary, verbose bool) []string {
 	var out []string
 	if rec.Plan.SharedCores {
 		out = append(out, "Both machines of this lab share the same cores: a CPU figure holds both ends, and is good for comparing paths only.")
 	}
+	out = append(out, mergedRemarks(rec)...)
 	out = append(out, cpuRemarks(rec, verbose)...)
 	steal, blind := 0.0, []string(nil)
 	for i := range s.Cells {

@@ -1,0 +1,112 @@
+package result_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/analysis/recordtest"
+	"github.com/venturi-net/venturi/result"
+)
+
+// long is a record of more slices than are kept one by one.
+func long() *result.Record {
+	return recordtest.Make(recordtest.Truth{Seed: 3, Series: 6, Rounds: 2500, Noise: recordtest.Quiet,
+		Cells: []result.Cell{recordtest.UDPLat, recordtest.UDPMsg},
+		Arms:  []recordtest.Arm{recordtest.Host(), recordtest.Copy(), recordtest.Path("vxlan", 1.3)}})
+}
+
+// totals are sums that merging must not change.
+func totals(rec *result.Record) map[string]int64 {
+	out := map[string]int64{}
+	for _, s := range rec.Slices {
+		of := s.Cell + " " + s.Arm
+		out[of+" elapsed"] += s.Elapsed
+		if l := s.Latency; l != nil {
+			out[of+" requests"] += l.Requests
+			out[of+" replies"] += l.Replies
+			out[of+" lost"] += l.Lost
+			out[of+" rtt"] += l.RTTSum
+		}
+		if t := s.Stream; t != nil {
+			out[of+" sent"] += t.SentMessages
+			out[of+" received"] += t.RecvMessages
+			out[of+" rate"] += t.RateBytes
+			out[of+" ns"] += t.RateNs
+		}
+	}
+	return out
+}
+
+// A long record is merged as it is read: its sums stay, and so do its ratios. So it is
+// with a record that is cut.
+func TestMerged(t *testing.T) {
+	want := long()
+	text := encode(t, want)
+	for name, part := range map[string][]byte{"whole": text, "cut": text[:len(text)*9/10]} {
+		got, err := result.Read(bytes.NewReader(part))
+		if name == "cut" {
+			if !errors.Is(err, result.ErrTruncated) {
+				t.Fatalf("cut: %v", err)
+			}
+			n := got.Merged.Slices
+			want.Slices = want.Slices[:n]
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if m := got.Merged; m.Rounds != 2 || m.Slices != len(want.Slices) || m.Failed != 0 {
+			t.Errorf("%s: merged %+v of %d slices", name, m, len(want.Slices))
+		}
+		if len(got.Slices) > 1<<16 {
+			t.Errorf("%s: %d slices are kept", name, len(got.Slices))
+		}
+		if a, b := fmt.Sprint(totals(got)), fmt.Sprint(totals(want)); a != b {
+			t.Errorf("%s: sums are\n%s, want\n%s", name, a, b)
+		}
+		ratios := func(rec *result.Record) (all []float64) {
+			s, err := analysis.Analyze(rec, analysis.Options{Live: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range s.Cells {
+				all = append(all, c.Row("vxlan").Ratio.Value)
+			}
+			return all
+		}
+		full := ratios(want)
+		for i, r := range ratios(got) {
+			if math.Abs(r/full[i]-1) > 0.002 {
+				t.Errorf("%s: ratio %.4f, and %.4f of all slices", name, r, full[i])
+			}
+		}
+	}
+}
+
+// Slices without a figure are counted when they are merged with others.
+func TestMergedFailures(t *testing.T) {
+	rec := long()
+	failed := 0
+	for i := range rec.Slices {
+		if s := &rec.Slices[i]; s.Arm == "vxlan" && (s.Round%10 == 3 || s.Series == 5) {
+			s.Failed, s.Latency, s.Stream = "no reply", nil, nil
+			if s.Series != 5 {
+				failed++
+			}
+		}
+	}
+	got, err := result.Read(bytes.NewReader(encode(t, rec)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Merged.Failed != failed {
+		t.Errorf("%d slices without a figure are told of, of %d", got.Merged.Failed, failed)
+	}
+	for _, s := range got.Slices {
+		if s.Failed != "" && (s.Arm != "vxlan" || s.Series != 5) {
+			t.Fatalf("%s has no figure in series %d", s.Arm, s.Series)
+		}
+	}
+}

@@ -1,0 +1,288 @@
+package result
+
+import (
+	"bytes"
+	"encoding/base64"
+	"unicode/utf8"
+)
+
+// A long record is nearly all slices, and decoding them is nearly all of the time that
+// reading takes. So the lines that [Writer] writes for slices have a parser of their own.
+// Whatever else a line holds is left to encoding/json, which also says what is wrong.
+
+// scanner parses the slice lines of a block. What it makes is valid until it is reset.
+type scanner struct {
+	text  []byte // what is left of the line
+	names map[string]string
+
+	slices  []Slice
+	latency []Latency
+	streams []Stream
+	bytes   []byte
+	flows   []int64
+}
+
+// maxNames bounds the names that a scanner keeps: a hostile record has others in each line.
+const maxNames = 4096
+
+func (p *scanner) reset() {
+	p.slices, p.latency, p.streams, p.bytes, p.flows = p.slices[:0], p.latency[:0], p.streams[:0], p.bytes[:0], p.flows[:0]
+	if len(p.names) > maxNames {
+		p.names = nil
+	}
+	if p.names == nil {
+		p.names = map[string]string{}
+	}
+}
+
+var (
+	sliceBegin = []byte(`{"slice":{`)
+	sliceEnd   = []byte(`}`)
+)
+
+// slice parses a line; false: it is not one that this parser knows.
+func (p *scanner) slice(line []byte) (*Slice, bool) {
+	if !bytes.HasPrefix(line, sliceBegin) {
+		return nil, false
+	}
+	p.text = line[len(sliceBegin)-1:]
+	p.slices = append(p.slices, Slice{})
+	s := &p.slices[len(p.slices)-1]
+	ok := p.object(func(key []byte) bool {
+		switch string(key) {
+		case "cell":
+			return p.name(&s.Cell)
+		case "arm":
+			return p.name(&s.Arm)
+		case "series":
+			return p.smallInt(&s.Series)
+		case "round":
+			return p.smallInt(&s.Round)
+		case "start":
+			return p.int(&s.Start)
+		case "elapsed":
+			return p.int(&s.Elapsed)
+		case "latency":
+			return p.latencyObject(&s.Latency)
+		case "stream":
+			return p.streamObject(&s.Stream)
+		case "beside":
+			return p.streamObject(&s.Background)
+		case "failed":
+			return p.name(&s.Failed)
+		}
+		return false
+	})
+	return s, ok && bytes.Equal(p.text, sliceEnd)
+}
+
+func (p *scanner) latencyObject(to **Latency) bool {
+	if *to == nil {
+		p.latency = append(p.latency, Latency{})
+		*to = &p.latency[len(p.latency)-1]
+	}
+	l := *to
+	return p.object(func(key []byte) bool {
+		switch string(key) {
+		case "requests":
+			return p.int(&l.Requests)
+		case "replies":
+			return p.int(&l.Replies)
+		case "rtt_median":
+			return p.int(&l.RTTMedian)
+		case "lost":
+			return p.int(&l.Lost)
+		case "late":
+			return p.int(&l.Late)
+		case "rtt_sum":
+			return p.int(&l.RTTSum)
+		case "head_replies":
+			return p.int(&l.HeadReplies)
+		case "timeout":
+			return p.int(&l.Timeout)
+		case "missed":
+			return p.int(&l.Missed)
+		case "lateness":
+			return p.base64(&l.Lateness)
+		case "per_flow":
+			return p.ints(&l.PerFlow)
+		case "rtt":
+			return p.base64(&l.RTT)
+		}
+		return false
+	})
+}
+
+func (p *scanner) streamObject(to **Stream) bool {
+	if *to == nil {
+		p.streams = append(p.streams, Stream{})
+		*to = &p.streams[len(p.streams)-1]
+	}
+	t := *to
+	return p.object(func(key []byte) bool {
+		switch string(key) {
+		case "asked_messages":
+			return p.int(&t.AskedMessages)
+		case "sent_messages":
+			return p.int(&t.SentMessages)
+		case "sent_bytes":
+			return p.int(&t.SentBytes)
+		case "send_ns":
+			return p.int(&t.SendNs)
+		case "recv_messages":
+			return p.int(&t.RecvMessages)
+		case "recv_bytes":
+			return p.int(&t.RecvBytes)
+		case "rate_messages":
+			return p.int(&t.RateMessages)
+		case "rate_bytes":
+			return p.int(&t.RateBytes)
+		case "rate_ns":
+			return p.int(&t.RateNs)
+		case "packets":
+			return p.int(&t.Packets)
+		case "retransmits":
+			return p.int(&t.Retransmits)
+		case "per_flow":
+			return p.ints(&t.PerFlow)
+		}
+		return false
+	})
+}
+
+// skip takes one byte, if it is the next.
+func (p *scanner) skip(c byte) bool {
+	if len(p.text) == 0 || p.text[0] != c {
+		return false
+	}
+	p.text = p.text[1:]
+	return true
+}
+
+// object parses an object without spaces, of which value parses the values.
+func (p *scanner) object(value func(key []byte) bool) bool {
+	if !p.skip('{') {
+		return false
+	}
+	if p.skip('}') {
+		return true
+	}
+	for {
+		key, ok := p.plainString()
+		if !ok || !p.skip(':') || !value(key) {
+			return false
+		}
+		if p.skip('}') {
+			return true
+		}
+		if !p.skip(',') {
+			return false
+		}
+	}
+}
+
+// plainString parses a string that stands for itself: it has no escapes.
+func (p *scanner) plainString() ([]byte, bool) {
+	if !p.skip('"') {
+		return nil, false
+	}
+	end := bytes.IndexByte(p.text, '"')
+	if end < 0 {
+		return nil, false
+	}
+	s := p.text[:end]
+	p.text = p.text[end+1:]
+	return s, true
+}
+
+func (p *scanner) name(to *string) bool {
+	s, ok := p.plainString()
+	if !ok {
+		return false
+	}
+	if known, ok := p.names[string(s)]; ok {
+		*to = known
+		return true
+	}
+	for _, c := range s {
+		if c < ' ' || c == '\\' {
+			return false
+		}
+	}
+	if !utf8.Valid(s) {
+		return false
+	}
+	*to = string(s)
+	p.names[*to] = *to
+	return true
+}
+
+func (p *scanner) int(to *int64) bool {
+	i, negative := 0, false
+	if len(p.text) > 0 && p.text[0] == '-' {
+		i, negative = 1, true
+	}
+	const mostDigits = 18 // these always fit
+	begin, n := i, int64(0)
+	for i < len(p.text) && p.text[i] >= '0' && p.text[i] <= '9' {
+		n = 10*n + int64(p.text[i]-'0')
+		i++
+	}
+	digits := i - begin
+	if digits == 0 || digits > mostDigits || digits > 1 && p.text[begin] == '0' {
+		return false
+	}
+	if negative {
+		n = -n
+	}
+	*to, p.text = n, p.text[i:]
+	return true // what must not follow a number is not a comma or an end either
+}
+
+func (p *scanner) smallInt(to *int) bool {
+	var n int64
+	if !p.int(&n) || int64(int(n)) != n {
+		return false
+	}
+	*to = int(n)
+	return true
+}
+
+func (p *scanner) ints(to *[]int64) bool {
+	if !p.skip('[') {
+		return false
+	}
+	begin := len(p.flows)
+	if p.skip(']') {
+		*to = []int64{}
+		return true
+	}
+	for {
+		p.flows = append(p.flows, 0)
+		if !p.int(&p.flows[len(p.flows)-1]) {
+			return false
+		}
+		if p.skip(']') {
+			*to = p.flows[begin:len(p.flows):len(p.flows)]
+			return true
+		}
+		if !p.skip(',') {
+			return false
+		}
+	}
+}
+
+func (p *scanner) base64(to *[]byte) bool {
+	s, ok := p.plainString()
+	if !ok || bytes.IndexByte(s, '\r') >= 0 { // the decoder would pass over it
+		return false
+	}
+	begin := len(p.bytes)
+	var err error
+	if p.bytes, err = base64.StdEncoding.AppendDecode(p.bytes, s); err != nil {
+		p.bytes = p.bytes[:begin]
+		return false
+	}
+	*to = p.bytes[begin:len(p.bytes):len(p.bytes)]
+	return true
+}
