@@ -27,6 +27,7 @@ var figureSamples = []sample{
 	{"size-ratios.svg", sweep, view.Options{Format: "svg", Figure: "size-ratios/udp_lat"}},
 	{"latency.svg", reporttest.UsualRecord, view.Options{Format: "svg", Figure: "latency/udp_lat/1"}},
 	{"cpu.svg", reporttest.UsualRecord, view.Options{Format: "svg", Figure: "cpu"}},
+	{"threads.svg", fullThread, view.Options{Format: "svg", Figure: "threads"}},
 	{"load-latency.svg", loadCurve, view.Options{Format: "svg", Figure: "load-latency/ping/56 beside udp_bw/1/p99"}},
 	{"time.svg", noisy, view.Options{Format: "svg", Figure: "time"}},
 }
@@ -91,7 +92,7 @@ func TestPage(t *testing.T) {
 func pages() map[string]*result.Record {
 	return map[string]*result.Record{
 		"usual": reporttest.UsualRecord(), "sweep": sweep(), "noisy": noisy(), "failed": failedArm(), "truncated": truncated(), "emulated": emulatedArm(), "hostile": hostile(),
-		"curve": loadCurve(),
+		"curve": loadCurve(), "threads": fullThread(),
 	}
 }
 

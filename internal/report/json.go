@@ -20,21 +20,21 @@ const (
 type document struct {
 	Format   string            `json:"format"`
 	Version  int               `json:"version"`
+	Closing  []string          `json:"closing,omitempty"` // the answer, a sentence a path
 	Header   result.Header     `json:"header"`
 	Plan     result.Plan       `json:"plan"`
 	Facts    []result.Facts    `json:"facts"`
 	Warnings []result.Warning  `json:"warnings,omitempty"`
 	Banners  []string          `json:"banners,omitempty"` // in words, as the table shows them
 	Summary  *analysis.Summary `json:"summary"`
-	Closing  []string          `json:"closing,omitempty"` // the answer in plain words
-	End      *result.End       `json:"end,omitempty"`     // missing: the record is incomplete
+	End      *result.End       `json:"end,omitempty"` // missing: the record is incomplete
 }
 
 // writeJSON prints the whole summary in base units: ns, bytes, bit/s, ratios.
 func writeJSON(w io.Writer, rec *result.Record, s *analysis.Summary, _ view.Options) error {
 	return sanitize.JSON(w, document{
-		Format: JSONFormat, Version: JSONVersion,
+		Format: JSONFormat, Version: JSONVersion, Closing: view.Answers(s),
 		Header: rec.Header, Plan: rec.Plan, Facts: rec.Facts, Warnings: rec.Warnings,
-		Banners: view.Banners(rec, s), Summary: s, Closing: view.PlainText(view.Closing(s)), End: rec.End,
+		Banners: view.Banners(rec, s), Summary: s, End: rec.End,
 	})
 }

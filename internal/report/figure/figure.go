@@ -41,6 +41,7 @@ var kinds = []kind{
 	{"load-latency", "round trips by how much of its maximum each path carries", loadLatencyFigures},
 	{"latency", "how round-trip times are distributed", latencyFigures},
 	{"cpu", "CPU time per unit of work, by class", cpuFigure},
+	{"threads", "how much of a core each thread used", threadsFigure},
 	{"time", "how far each path was from its own median, over the run", timeFigure},
 }
 

@@ -8,7 +8,6 @@ import (
 	_ "embed"
 	"html/template"
 	"io"
-	"strings"
 
 	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/internal/report/chart"
@@ -82,11 +81,8 @@ const lineLength = 28
 func Write(w io.Writer, rec *result.Record, s *analysis.Summary, opt view.Options) error {
 	opt.Verbose = true
 	v := view.New(rec, s, opt)
-	p := page{Title: v.Title, Style: chart.Style() + template.CSS(pageStyle), Banners: v.Banners, Facts: v.Facts,
+	p := page{Title: v.Title, Answers: view.Answers(s), Style: chart.Style() + template.CSS(pageStyle), Banners: v.Banners, Facts: v.Facts,
 		Command: sanitize.Command(rec.Header.Command...), Notes: v.Notes, Comments: v.Remarks}
-	for _, a := range v.Answers {
-		p.Answers = append(p.Answers, strings.TrimRight(a.Path, " ")+" "+a.Text)
-	}
 	for _, d := range figure.Drawings(rec, s, "") {
 		f := pageFigure{Title: d.Texts.Title, Desc: d.Texts.Desc, Table: newPageTable(d.Table), Stacked: len(d.Table.Columns) > mostBeside}
 		var err error

@@ -16,12 +16,19 @@ import (
 // column left out.
 func Write(w io.Writer, rec *result.Record, s *analysis.Summary, opt view.Options) error {
 	opt.Verbose = true
+	opt.Width = view.DefaultWidth
 	return WriteView(w, view.New(rec, s, opt))
 }
 
 func WriteView(w io.Writer, v *view.Content) error {
 	out := bufio.NewWriter(w)
 	sanitize.Fprintf(out, "# %s\n\n", escape(v.Title))
+	for _, a := range v.Answers {
+		sanitize.Fprintf(out, "- %s\n", escape(a.Sentence()))
+	}
+	if len(v.Answers) > 0 {
+		sanitize.Fprintln(out)
+	}
 	for _, f := range v.Facts {
 		sanitize.Fprintf(out, "- **%s**: %s\n", escape(f[0]), escape(f[1]))
 	}
@@ -57,12 +64,6 @@ func WriteView(w io.Writer, v *view.Content) error {
 		if b.Footer != "" {
 			sanitize.Fprintf(out, "\n%s\n", escape(b.Footer))
 		}
-	}
-	if len(v.Closing) > 0 {
-		sanitize.Fprintf(out, "\n## In short\n\n")
-	}
-	for _, line := range v.Closing {
-		sanitize.Fprintf(out, "- %s\n", escape(line))
 	}
 	if len(v.Notes)+len(v.Remarks) > 0 {
 		sanitize.Fprintf(out, "\n## Notes\n\n")

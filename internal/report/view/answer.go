@@ -29,10 +29,21 @@ var verdictOrder = []string{
 // answer is the answer for one path, in one sentence: its name, and what is so.
 type answer struct{ Path, Text string }
 
+// Sentence is the answer as one line of text.
+func (a answer) Sentence() string { return strings.TrimRight(a.Path, " ") + " " + a.Text }
+
+// Answers are the answers in plain text, a sentence a path.
+func Answers(s *analysis.Summary) []string {
+	var out []string
+	for _, a := range answers(s, false) {
+		out = append(out, PlainSpaces(a.Sentence()))
+	}
+	return out
+}
+
 // answers say how each path compares with the baseline, with the load in which it
 // does worst.
-func answers(s *analysis.Summary, width int) []answer {
-	brief := width < briefWidth
+func answers(s *analysis.Summary, brief bool) []answer {
 	paths := comparedPaths(s)
 	indent := 0
 	for _, path := range paths {

@@ -34,7 +34,7 @@ func TestAnswers(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := ""
-		for _, a := range answers(s, DefaultWidth) {
+		for _, a := range answers(s, false) {
 			if strings.HasPrefix(a.Path, "vxlan") {
 				got += strings.ReplaceAll(a.Path+a.Text, NoBreak, " ")
 			}

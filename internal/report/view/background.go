@@ -85,9 +85,9 @@ func FullNames(r *analysis.Row) []string {
 		switch {
 		case !t.Full():
 		case t.Load:
-			ends = append(ends, fullName(t))
+			ends = append(ends, ThreadName(t))
 		default:
-			carriers = append(carriers, fullName(t))
+			carriers = append(carriers, ThreadName(t))
 		}
 	}
 	for _, core := range fullCores(r) {

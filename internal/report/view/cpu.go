@@ -44,7 +44,7 @@ func cpuLines(c *analysis.Cell) []CPULine {
 		if r := &c.Rows[i]; r.CPU != nil {
 			out = append(out, CPULine{sanitize.Text(r.Arm.Name), ClassText(r.CPU), "cores " + CoreText(r.CPU), ""})
 			if len(r.Threads) > 0 {
-				out[len(out)-1].Threads = threadText(r)
+				out[len(out)-1].Threads = ThreadText(r)
 			}
 		}
 	}

@@ -205,31 +205,6 @@ func Plural(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// Closing is the answer in plain words, one line a path.
-func Closing(s *analysis.Summary) []string {
-	var arms []string
-	for _, c := range s.Cells {
-		for _, r := range c.Rows {
-			if r.Arm.Role == "" && !r.Arm.Emulated && !slices.Contains(arms, r.Arm.Name) {
-				arms = append(arms, r.Arm.Name)
-			}
-		}
-	}
-	var out []string
-	for _, arm := range arms {
-		var parts []string
-		for _, group := range ByLoad(s) {
-			if text := loadText(group, arm); text != "" {
-				parts = append(parts, strings.ReplaceAll(text, " ", NoBreak))
-			}
-		}
-		if len(parts) > 0 {
-			out = append(out, sanitize.Text(arm)+": "+strings.Join(parts, ", ")+".")
-		}
-	}
-	return out
-}
-
 // ByLoad groups the cells by load, in order.
 func ByLoad(s *analysis.Summary) [][]*analysis.Cell {
 	var out [][]*analysis.Cell
@@ -245,43 +220,6 @@ func ByLoad(s *analysis.Summary) [][]*analysis.Cell {
 		out[at] = append(out[at], c)
 	}
 	return out
-}
-
-// loadText is one arm's answer for one load: its verdict, or over several
-// sizes the geometric mean of the ratios and the verdicts counted.
-func loadText(cells []*analysis.Cell, arm string) string {
-	var ratios []float64
-	counts := map[string]int{}
-	var order []string
-	single := ""
-	for _, c := range cells {
-		for i := range c.Rows {
-			r := &c.Rows[i]
-			if r.Arm.Name != arm {
-				continue
-			}
-			word := plainVerdict(r)
-			if counts[word]++; counts[word] == 1 {
-				order = append(order, word)
-			}
-			if r.Ratio != nil {
-				ratios = append(ratios, r.Ratio.Value)
-			}
-			single = CellName(c.Cell) + " " + word
-			if r.Judged != nil && (r.Judged.Verdict == stats.Faster || r.Judged.Verdict == stats.Slower) {
-				single = fmt.Sprintf("%s %s (%s)", CellName(c.Cell), unit.Change(r.Ratio.Value), word)
-			}
-		}
-	}
-	if len(ratios) < 2 {
-		return single
-	}
-	var words []string
-	for _, w := range order {
-		words = append(words, fmt.Sprintf("%d %s", counts[w], w))
-	}
-	return fmt.Sprintf("%s %s (geometric mean of %d: %s)", sanitize.Text(cells[0].Cell.Load),
-		unit.Change(stats.GeoMean(ratios)), len(ratios), strings.Join(words, ", "))
 }
 
 func plainVerdict(r *analysis.Row) string {

@@ -13,11 +13,11 @@ import (
 // manyThreads is how many threads a line names.
 const manyThreads = 6
 
-// threadText says how much of a core the busiest threads used.
-func threadText(r *analysis.Row) string {
+// ThreadText says how much of a core the busiest threads used.
+func ThreadText(r *analysis.Row) string {
 	var parts []string
 	for _, t := range r.Threads[:min(manyThreads, len(r.Threads))] {
-		parts = append(parts, strings.ReplaceAll(fullName(t)+" "+unit.Percent(t.Share), " ", NoBreak))
+		parts = append(parts, strings.ReplaceAll(ThreadName(t)+" "+unit.Percent(t.Share), " ", NoBreak))
 	}
 	if len(parts) == 0 {
 		return unit.NoFigure
@@ -25,8 +25,8 @@ func threadText(r *analysis.Row) string {
 	return strings.Join(parts, ", ")
 }
 
-// fullName is the thread's name, with its machine where there are several.
-func fullName(t analysis.Thread) string {
+// ThreadName is the thread's name, with its machine where there are several.
+func ThreadName(t analysis.Thread) string {
 	return strings.TrimSpace(sanitize.Text(t.Machine) + " " + sanitize.Text(t.Name))
 }
 
@@ -35,7 +35,7 @@ func threadFields(c *analysis.Cell) []field {
 	if !slices.ContainsFunc(c.Rows, func(r analysis.Row) bool { return len(r.Threads) > 0 }) {
 		return nil
 	}
-	return []field{{Column{"threads busy", true, RankMarkdownOnly}, threadText}}
+	return []field{{Column{"threads busy", true, RankMarkdownOnly}, ThreadText}}
 }
 
 // threadNotes name the threads that had no time left. That an end of a load has none is told
@@ -44,7 +44,7 @@ func threadNotes(r *analysis.Row, c *analysis.Cell) []string {
 	var full []string
 	for _, t := range r.Threads {
 		if t.Full() && (!t.Load || c.Cell.Background != nil) {
-			full = append(full, fmt.Sprintf("%s (%s of a core)", fullName(t), unit.Percent(t.Share)))
+			full = append(full, fmt.Sprintf("%s (%s of a core)", ThreadName(t), unit.Percent(t.Share)))
 		}
 	}
 	switch len(full) {

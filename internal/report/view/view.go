@@ -21,7 +21,6 @@ type Content struct {
 	Banners []string    // what a reader must know before any figure
 	Blocks  []Block
 	Answers []answer // one line a path, before the figures
-	Closing []string // the same over all loads, after them
 	Notes   notes    // numbered, referred to from cells
 	Remarks []string // on the whole report
 }
@@ -64,7 +63,7 @@ func New(rec *result.Record, s *analysis.Summary, opt Options) *Content {
 	if b, ok := agreementBlock(s); ok {
 		v.Blocks = append(v.Blocks, b)
 	}
-	v.Answers, v.Closing = answers(s, opt.Width), Closing(s)
+	v.Answers = answers(s, opt.Width < briefWidth)
 	v.Remarks = remarks(rec, s, opt.Verbose)
 	if !opt.AccelStats {
 		return v
