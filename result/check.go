@@ -25,7 +25,7 @@ type checker struct {
 	plan   *Plan
 	arms   map[string]bool
 	cells  map[string]bool
-	seen   map[seriesKey]*roundSet
+	rounds map[seriesKey]*roundSet
 	facts  int
 	slices int
 	ended  bool
@@ -103,7 +103,7 @@ func (c *checker) takePlan(p *Plan) error {
 		return err
 	}
 	c.plan = p
-	c.arms, c.cells, c.seen = map[string]bool{}, map[string]bool{}, map[seriesKey]*roundSet{}
+	c.arms, c.cells, c.rounds = map[string]bool{}, map[string]bool{}, map[seriesKey]*roundSet{}
 	for _, a := range p.Arms {
 		c.arms[a.Name] = true
 	}
@@ -231,7 +231,7 @@ func (c *checker) checkRefs(cell, arm string, series int) error {
 
 func (c *checker) takeSlice(s *Slice) error {
 	key := seriesKey{s.Cell, s.Arm, s.Series}
-	rounds := c.seen[key]
+	rounds := c.rounds[key]
 	if rounds == nil {
 		if err := c.checkRefs(s.Cell, s.Arm, s.Series); err != nil {
 			return fmt.Errorf("slice: %w", err)
@@ -266,7 +266,7 @@ func (c *checker) takeSlice(s *Slice) error {
 	if !rounds.add(s.Round) {
 		return fmt.Errorf("slice: %s of %s, series %d round %d, is there twice", s.Cell, s.Arm, s.Series, s.Round)
 	}
-	c.seen[key] = rounds
+	c.rounds[key] = rounds
 	c.slices++
 	return nil
 }

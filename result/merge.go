@@ -19,13 +19,13 @@ type Merged struct {
 
 // merger collects the slices of a record.
 type merger struct {
-	rec  *Record
-	most int               // see mostSlices
-	last map[seriesKey]int // index of the latest slice
+	rec   *Record
+	limit int               // see mostSlices
+	last  map[seriesKey]int // index of the latest slice
 }
 
 func newMerger(rec *Record) *merger {
-	return &merger{rec: rec, most: mostSlices, last: map[seriesKey]int{}}
+	return &merger{rec: rec, limit: mostSlices, last: map[seriesKey]int{}}
 }
 
 // add takes a slice, which the caller may use again afterwards.
@@ -41,7 +41,7 @@ func (m *merger) add(s *Slice) {
 		m.last[seriesKey{s.Cell, s.Arm, s.Series}] = len(rec.Slices)
 	}
 	rec.Slices = append(rec.Slices, s.clone())
-	if len(rec.Slices) > m.most {
+	if len(rec.Slices) > m.limit {
 		m.halve()
 	}
 }
@@ -55,9 +55,9 @@ func (m *merger) halve() {
 		rec.Slices[i].Round /= 2
 	}
 	m.mergeEqual()
-	m.most = max(mostSlices, 2*len(rec.Slices))
+	m.limit = max(mostSlices, 2*len(rec.Slices))
 	if len(rec.Slices) <= mostSlices*3/4 {
-		m.most = mostSlices
+		m.limit = mostSlices
 	}
 }
 

@@ -28,15 +28,15 @@ type threads struct {
 	// that have run: a machine has hundreds of others.
 	surveys int
 	samples int
-	most    int // threads that are read at once
+	limit   int // threads that are read at once
 	leftOut bool
 }
 
 type thread struct {
-	f    *file // nil: it has ended, or not run so far, and is not read any more
-	last int64 // what it had used when it was last seen
-	runs bool  // it has used something since it was first seen
-	born int   // samples that were taken before
+	f           *file // nil: it has ended, or not run so far, and is not read any more
+	last        int64 // what it had used when it was last seen
+	runs        bool  // it has used something since it was first seen
+	firstSample int   // samples that were taken before
 }
 
 const (
@@ -55,7 +55,7 @@ func openThreads(s Setup) (Sampler, error) {
 	if _, err := os.Stat(filepath.Join(s.Root, "proc")); err != nil {
 		return nil, err
 	}
-	return &threads{root: s.Root, cores: s.Cores, tids: map[int]bool{}, surveys: surveySamples * len(s.Arms), most: mostThreads}, nil
+	return &threads{root: s.Root, cores: s.Cores, tids: map[int]bool{}, surveys: surveySamples * len(s.Arms), limit: mostThreads}, nil
 }
 
 func (m *threads) Keys() []string { return m.keys }
@@ -63,7 +63,7 @@ func (m *threads) Keys() []string { return m.keys }
 func (m *threads) Resolution() string {
 	text := "CPU time of threads that ran in the first two rounds: as the scheduler books it, for a thread that runs up to a tick late"
 	if m.leftOut {
-		text += fmt.Sprintf("; only the %d busiest threads are read", m.most)
+		text += fmt.Sprintf("; only the %d busiest threads are read", m.limit)
 	}
 	return text
 }
@@ -78,12 +78,12 @@ func (m *threads) Refresh() error {
 	if err != nil {
 		return err
 	}
-	if m.open()+len(found) > m.most {
+	if m.open()+len(found) > m.limit {
 		m.leftOut = true
 		m.closeIdle()
 		found = m.busiest(found)
 	}
-	for _, t := range found[:min(len(found), m.most-m.open())] {
+	for _, t := range found[:min(len(found), m.limit-m.open())] {
 		m.tids[t.id] = m.add(t.process, t.id)
 	}
 	return nil
@@ -124,7 +124,7 @@ func (m *threads) open() (n int) {
 
 func (m *threads) closeIdle() {
 	for i := range m.list {
-		if t := &m.list[i]; !t.runs && m.samples-t.born >= idleSamples {
+		if t := &m.list[i]; !t.runs && m.samples-t.firstSample >= idleSamples {
 			_ = t.close() // it was only read
 		}
 	}
@@ -220,7 +220,7 @@ func (m *threads) add(process, id int) bool {
 		return false
 	}
 	f.buf = f.buf[:64] // three numbers
-	t := thread{f: f, born: m.samples}
+	t := thread{f: f, firstSample: m.samples}
 	t.sample()
 	t.runs = false
 	m.list = append(m.list, t)

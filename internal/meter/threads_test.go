@@ -103,7 +103,7 @@ func TestThreadsBusiest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.(*threads).most = 2
+	s.(*threads).limit = 2
 	r := &Recorder{machine: "m1", arms: []Arm{{Name: "a"}, {Name: "b"}}}
 	r.add("threads", s)
 	defer r.Close()

@@ -32,7 +32,7 @@ type largeRecord struct {
 	after     [][]byte // and behind its round
 	perSeries int
 	total     int
-	written   int
+	lines     int
 	rounds    int
 	pending   []byte
 }
@@ -68,10 +68,10 @@ func newLargeRecord(total int) *largeRecord {
 }
 
 func (r *largeRecord) Read(to []byte) (int, error) {
-	for len(r.pending) < len(to) && r.written < r.total {
+	for len(r.pending) < len(to) && r.lines < r.total {
 		arms := 4
 		n := len(r.before) / 2 // slices of a cell
-		series, at := r.written/r.perSeries, r.written%r.perSeries
+		series, at := r.lines/r.perSeries, r.lines%r.perSeries
 		cell, of := at/(r.rounds*arms), at%(r.rounds*arms)
 		if cell > 1 {
 			cell = 1
@@ -82,7 +82,7 @@ func (r *largeRecord) Read(to []byte) (int, error) {
 		r.pending = append(r.pending, `,"round":`...)
 		r.pending = strconv.AppendInt(r.pending, int64(of/arms), 10)
 		r.pending = append(r.pending, r.after[line]...)
-		if r.written++; r.written == r.total {
+		if r.lines++; r.lines == r.total {
 			r.pending = append(r.pending, r.end...)
 		}
 	}
