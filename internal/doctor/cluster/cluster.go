@@ -205,13 +205,19 @@ func (e exam) examineNodes(ctx context.Context, r *ClusterReport) error {
 		return fleet.Failed(replies)
 	}
 	r.Report = doctor.Merge(reports, func(command string, _ []string) string { return command })
+	r.judge()
+	return fleet.Failed(replies)
+}
+
+// judge applies the rules of clusters.
+func (r *ClusterReport) judge() {
 	r.Noun = "node"
+	r.Coverage.Rules += len(Table)
 	for _, rule := range Table {
 		for _, f := range rule.Check(r.Cluster) {
 			r.Add(rule.complete(f))
 		}
 	}
-	return fleet.Failed(replies)
 }
 
 // ExitCode is that of doctor: whether there is more than notes.

@@ -102,13 +102,14 @@ func TestPrint(t *testing.T) {
 		{Machine: "a", Report: &doctor.Report{Findings: []doctor.Finding{f}}}, {Machine: "b", Report: &doctor.Report{Findings: []doctor.Finding{f}}},
 		{Machine: "c", Report: &doctor.Report{Findings: []doctor.Finding{f}}},
 	}, func(command string, _ []string) string { return command })}
-	r.Noun = "node"
+	r.judge()
 	var out strings.Builder
 	if err := Print(&out, r); err != nil {
 		t.Fatal(err)
 	}
 	for _, line := range []string{"nodes        3 examined\n", "kernel       6.12.9 on all 3 nodes\n", "MTU          eth0 1500 on a, c\n             eth0 9000 on b\n", "CNI          Calico\n",
-		"kube-proxy   iptables on all 3 nodes\n             iptables in its ConfigMap\n", "  rings  Small rings\n    on 3 of 3 nodes\n    at      eth0 on all 3 nodes\n"} {
+		"kube-proxy   iptables on all 3 nodes\n             iptables in its ConfigMap\n", "  rings  Small rings\n    on 3 of 3 nodes\n    at      eth0 on all 3 nodes\n",
+		"  nodes-mtu-differ  ", " by 8 rules"} {
 		if !strings.Contains(out.String(), line) {
 			t.Errorf("no %q in\n%s", line, &out)
 		}
