@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/internal/watch"
 )
 
 // newFastpath holds what concerns the fast path of a node. With --config it is the daemon of
@@ -141,7 +143,10 @@ func readPlan(netns string) (plan *discover.Plan, err error) {
 }
 
 func newFastpathEnable(env *Env) *cobra.Command {
-	var trial time.Duration
+	var (
+		trial  time.Duration
+		listen string
+	)
 	cmd := &cobra.Command{
 		Use:   "enable",
 		Short: "Carry this node's established flows, until Ctrl-C or \"fastpath disable\"",
@@ -156,9 +161,12 @@ It is recorded in the journal before it begins. If it is killed, flows go on by 
 own path at once, and "venturi fastpath disable" or "venturi undo" removes the rest. With
 --trial it ends by itself.
 
+With --listen it serves OpenMetrics at ` + watch.MetricsPath + `: pods, peers and flows, packets and bytes
+by what became of them, and what is left slow, with the reasons.
+
 If nothing can be carried, nothing is changed, the plan is printed, and the exit code is 4.`,
 		Example: `  venturi fastpath enable --trial 120s
-  venturi fastpath enable
+  venturi fastpath enable --listen 127.0.0.1:9138
   ip netns exec node1 venturi fastpath enable`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -175,19 +183,45 @@ If nothing can be carried, nothing is changed, the plan is printed, and the exit
 				}
 				return verr.New(verr.Missing, "cannot enable the fast path", "nothing can be carried here, as the plan says", "remove what is in the way, and run it again")
 			}
-			stats, err := node.Enable(cmd.Context(), plan.Config(), node.Options{
+			ctx, stopServing, err := serveNode(cmd.Context(), listen)
+			if err != nil {
+				return err
+			}
+			stats, err := node.Enable(ctx, plan.Config(), node.Options{
 				Open:  func() (*journal.Journal, error) { return openToChange(env, journalWait) },
 				Trial: trial, Hold: holder(env),
 				Report: func(s fastpath.State) { display.PrintFastPathState(env.Stderr, s) },
 			})
-			if err != nil {
+			if err := errors.Join(err, stopServing()); err != nil {
 				return err
 			}
 			return display.PrintFastPathEnd(env.Stdout, stats)
 		},
 	}
 	cmd.Flags().DurationVar(&trial, "trial", 0, "end it after this time, such as 120s")
+	cmd.Flags().StringVar(&listen, "listen", "", "serve metrics at this address, such as :9138")
 	return cmd
+}
+
+// serveNode serves the metrics of a fast path at an address until stop is called; empty: nowhere.
+// The context ends with the one that is given, or when serving fails.
+func serveNode(ctx context.Context, listen string) (serving context.Context, stop func() error, err error) {
+	serving, cancel := context.WithCancelCause(ctx)
+	if listen == "" {
+		return serving, func() error { cancel(nil); return nil }, nil
+	}
+	listener, err := net.Listen("tcp", listen)
+	if err != nil {
+		cancel(nil)
+		return nil, nil, verr.Wrap(verr.Failed, "cannot serve metrics at "+listen, err, "name another address with --listen")
+	}
+	done := make(chan error, 1)
+	go func() {
+		err := watch.ServeMetrics(serving, listener, node.Metrics{})
+		cancel(err)
+		done <- err
+	}()
+	return serving, func() error { cancel(nil); return <-done }, nil
 }
 
 func newFastpathDisable(env *Env) *cobra.Command {

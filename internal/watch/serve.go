@@ -23,8 +23,13 @@ const MetricsPath = "/metrics"
 
 // Serve serves the metrics until ctx ends, and closes the listener. Then it returns nil.
 func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
+	return ServeMetrics(ctx, listener, s)
+}
+
+// ServeMetrics does so with the metrics of any collector.
+func ServeMetrics(ctx context.Context, listener net.Listener, metrics prometheus.Collector) error {
 	registry := prometheus.NewRegistry()
-	if err := registry.Register(s); err != nil {
+	if err := registry.Register(metrics); err != nil {
 		return errors.Join(err, listener.Close())
 	}
 	mux := http.NewServeMux()

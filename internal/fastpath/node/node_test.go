@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/venturi-net/venturi/internal/fastpath/node"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
@@ -73,6 +75,9 @@ func TestEnableFollows(t *testing.T) {
 	testenv.Must(t, exchange())
 	first, second := c.enable(t, 0, "0"), c.enable(t, 1, "0")
 	c.untilCarried(t, exchange)
+	if m := c.metrics(t, 0); m["venturi_fastpath_carrying"] != 1 || m["venturi_fastpath_pods"] != 1 || m["venturi_fastpath_peers"] != 1 || m["venturi_fastpath_packets_total carried_out"] < 100 {
+		t.Errorf("metrics: %v", m)
+	}
 	testenv.Shell(t, c.nodes[0].Path(), "ip link del veth0; ip link add name veth9 type veth peer name eth0 netns "+c.pods[0].Name()+"; ip link set veth9 up master cni0")
 	testenv.Shell(t, c.pods[0].Path(), "ip link set eth0 up mtu 1450; ip addr add 10.244.1.2/24 dev eth0; ip route add default via 10.244.1.1")
 	c.untilCarried(t, exchange)
@@ -99,6 +104,43 @@ func TestEnableTwice(t *testing.T) {
 	}
 	testenv.Must(t, first.Process.Signal(syscall.SIGTERM))
 	testenv.Must(t, first.Wait())
+}
+
+// metrics are those of a node, by name and, of packets, outcome.
+func (c *cluster) metrics(t *testing.T, i int) map[string]float64 {
+	t.Helper()
+	out := make(chan prometheus.Metric, 200)
+	testenv.InNetns(t, c.nodes[i].Path(), func() error {
+		node.Metrics{}.Collect(out)
+		return nil
+	})
+	close(out)
+	r := prometheus.NewRegistry()
+	testenv.Must(t, r.Register(collected(out)))
+	families, err := r.Gather()
+	testenv.Must(t, err)
+	values := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			name := f.GetName()
+			if m.Counter != nil {
+				name += " " + m.Label[0].GetValue()
+			}
+			values[name] += m.Gauge.GetValue() + m.Counter.GetValue()
+		}
+	}
+	return values
+}
+
+// collected are metrics that were collected before, in another namespace.
+type collected <-chan prometheus.Metric
+
+func (collected) Describe(chan<- *prometheus.Desc) {}
+
+func (c collected) Collect(out chan<- prometheus.Metric) {
+	for m := range c {
+		out <- m
+	}
 }
 
 // wait waits until a process has ended by itself.
