@@ -230,3 +230,24 @@ func TestClusterHasItsBaseline(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// An ssh round trip of 200 ms delays a run, and changes no figure.
+func TestSlowSSH(t *testing.T) {
+	m := joined(t)
+	for _, m := range m {
+		m.DelaySSH(t, 100*time.Millisecond)
+	}
+	rec, _, err := Do(t.Context(), resolve(t, onCards(t, m, "host", "vxlan")), Host{Watch: deaf{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	measured(t, rec)
+	for _, s := range rec.Slices {
+		if s.Latency != nil && time.Duration(s.Latency.RTTMedian) > 50*time.Millisecond {
+			t.Errorf("%s took %v in round %d", s.Arm, time.Duration(s.Latency.RTTMedian), s.Round)
+		}
+	}
+	for _, m := range m {
+		nothingLeft(t, m)
+	}
+}
