@@ -25,7 +25,7 @@ var writers = []struct {
 			"internal/fastpath/kernel":   "pins of programs",
 			"internal/remote":            "the folder that ssh has put this very program in",
 			"internal/lab":               "its lock and its private folder below /run",
-			"internal/agent":             "its own socket",
+			"internal/agent":             "its own socket, and how late timers of its own threads are",
 			"internal/compare":           "the folder of a run, as the user asked for it",
 			"internal/kernel":            "the store of kernels",
 			"internal/journal":           "the journal itself",

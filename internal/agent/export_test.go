@@ -17,6 +17,7 @@ var (
 	Hush         = hush
 	MeterArms    = meterArms
 	NearSide     = nearSide
+	OwnThreads   = ownThreads
 )
 
 const MemoryLimit = memoryLimit

@@ -10,18 +10,19 @@ import (
 // bytes: far above what a series needs.
 const memoryLimit = 1 << 30
 
-// quiet counts the series for which the collector is off. It is the
-// process's: one collector, several roles.
+// quiet counts the series for which the collector is off and the monitor calm. They are
+// the process's: one of each, several roles.
 var quiet struct {
 	sync.Mutex
 	users   int
 	percent int
 	limit   int64
+	rouse   func() // the runtime's monitor
 }
 
 // hush collects garbage once and then turns the collector off, because a
-// collection beside a 20 us round trip is most of it. What it returns turns it
-// on again after the last user, once.
+// collection beside a 20 us round trip is most of it; and it calms the runtime's monitor.
+// What it returns undoes both after the last user, once.
 func hush() func() {
 	quiet.Lock()
 	defer quiet.Unlock()
@@ -29,6 +30,7 @@ func hush() func() {
 		runtime.GC()
 		quiet.limit = debug.SetMemoryLimit(memoryLimit)
 		quiet.percent = debug.SetGCPercent(-1)
+		quiet.rouse = calmMonitor()
 	}
 	return sync.OnceFunc(func() {
 		quiet.Lock()
@@ -36,6 +38,7 @@ func hush() func() {
 		if quiet.users--; quiet.users == 0 {
 			debug.SetGCPercent(quiet.percent)
 			debug.SetMemoryLimit(quiet.limit)
+			quiet.rouse()
 		}
 	})
 }

@@ -209,8 +209,14 @@ func (a *active) takeAnswer(t *timetable, n int, at int64) {
 	}
 }
 
+// usualSlack is the kernel's, for threads that have asked for nothing.
+const usualSlack = 50 * time.Microsecond
+
 // exactTimers lets the timers of the calling thread, which must be locked, expire when they are due: by default
 // the kernel delays them by up to 50 us to merge them.
-func exactTimers() error {
-	return os.NewSyscallError("set timer slack", unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0))
+func exactTimers() error { return setTimerSlack(time.Nanosecond) }
+
+// setTimerSlack sets how late the timers of the calling thread may expire.
+func setTimerSlack(d time.Duration) error {
+	return os.NewSyscallError("set timer slack", unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(d.Nanoseconds()), 0, 0, 0))
 }

@@ -365,6 +365,10 @@ func pin(cpu int) error {
 	if err := unix.PthreadSigmask(unix.SIG_BLOCK, urgent(), nil); err != nil {
 		return os.NewSyscallError("block SIGURG", err)
 	}
+	// The runtime's monitor may have started the thread, and its timers are slow.
+	if err := setTimerSlack(usualSlack); err != nil {
+		return err
+	}
 	if cpu < 0 {
 		return nil
 	}
