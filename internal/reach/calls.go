@@ -75,9 +75,3 @@ func (l *Listeners) close() (heard []bool) {
 	l.open = nil
 	return heard
 }
-
-// Close ends the listeners.
-func (l *Listeners) Close() error {
-	l.close()
-	return nil
-}
