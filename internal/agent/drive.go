@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/load"
@@ -45,7 +46,8 @@ func (l *Liveness) Drive(ctx context.Context, plan load.Plan, parts []SeriesPart
 	var sums []result.Meter
 	if lost == nil && d.failed == nil {
 		for _, s := range d.open {
-			sums = append(sums, s.end()...)
+			of, failed := s.end()
+			sums, err = append(sums, of...), errors.Join(err, failed)
 		}
 	}
 	switch {

@@ -25,10 +25,10 @@ const defaultSlack = 50 * time.Microsecond
 // returns undoes it for every thread.
 func calmMonitor() (restore func()) {
 	threads, err := ownThreads()
-	if err != nil || len(threads) < 2 {
+	// The runtime starts it before any other thread. Where IDs have wrapped since, it cannot be told.
+	if err != nil || len(threads) < 2 || threads[0] != os.Getpid() {
 		return func() {}
 	}
-	// The runtime starts it before any other thread.
 	if setSlack(threads[1], monitorSlack) != nil {
 		return func() {}
 	}

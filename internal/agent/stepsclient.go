@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/agent/agentpb"
@@ -78,16 +79,26 @@ func (s *steps) measure(arm, round int) (load.SliceResult, error) {
 	return sliceFromPB(reply.GetSlice()), nil
 }
 
-// end ends the series, and gives what the meters saw. What is lost with an error here is told
-// by the next series: the agent is gone, or hangs.
-func (s *steps) end() []result.Meter {
+// end ends the series, waits until the agent is free for the next, and gives what the meters
+// saw.
+func (s *steps) end() ([]result.Meter, error) {
 	defer s.cancel()
-	if s.broken || s.stream.CloseSend() != nil {
-		return nil
+	if s.broken {
+		return nil, nil // its error is told already
+	}
+	if err := s.stream.CloseSend(); err != nil {
+		return nil, s.client.callError(err)
 	}
 	reply, err := s.askWithin(s.limit, nil)
 	if err != nil {
-		return nil
+		return nil, err
 	}
-	return convert(reply.GetMeters(), meterFromPB)
+	late := time.AfterFunc(s.limit, s.cancel)
+	defer late.Stop()
+	if _, err = s.stream.Recv(); errors.Is(err, io.EOF) {
+		err = nil
+	} else if err != nil {
+		err = s.client.callError(err)
+	}
+	return convert(reply.GetMeters(), meterFromPB), err
 }

@@ -59,6 +59,9 @@ func (b *remoteTestbed) try(ctx context.Context, between pair, trials []reach.Tr
 	if err := server.Call(ctx, reach.CallListen, request, &ports); err != nil {
 		return nil, err
 	}
+	if len(ports) != len(trials) {
+		return nil, fmt.Errorf("a machine listens at %d ports, and was asked for %d", len(ports), len(trials))
+	}
 	for i, port := range ports {
 		trials[i].Port = port
 	}
@@ -70,6 +73,9 @@ func (b *remoteTestbed) try(ctx context.Context, between pair, trials []reach.Tr
 	}
 	if dialErr != nil {
 		return nil, dialErr
+	}
+	if len(failed) != len(trials) || len(heard) != len(trials) {
+		return nil, fmt.Errorf("of %d trials between machines, one tells of %d and the other of %d", len(trials), len(failed), len(heard))
 	}
 	lost = make([]string, len(trials))
 	for i, t := range trials {

@@ -71,13 +71,14 @@ type Run struct {
 	// FinalWarnings gives the warnings that are due when all is measured; may be nil.
 	FinalWarnings func() []result.Warning
 
-	rec      *result.Record
-	rng      *rand.Rand
-	ports    portAllocator
-	disabled map[armCell]bool // where an arm failed, and is left out from there
-	start    time.Time
-	began    time.Time // when the last series began
-	deadline time.Time // zero: none
+	rec         *result.Record
+	rng         *rand.Rand
+	ports       portAllocator
+	disabled    map[armCell]bool // where an arm failed, and is left out from there
+	exitAwaited map[int]bool     // arms; see daemonExit
+	start       time.Time
+	began       time.Time // when the last series began
+	deadline    time.Time // zero: none
 }
 
 // Do runs the plan and closes the record. rec already holds the header, plan
@@ -88,7 +89,7 @@ func (r *Run) Do(ctx context.Context, rec *result.Record) error {
 	r.rec, r.start = rec, time.Now()
 	r.rng = rand.New(rand.NewPCG(r.Plan.Seed, 0x76656e74757269))
 	r.ports.next = r.rng.IntN(portSpan / 2)
-	r.disabled = map[armCell]bool{}
+	r.disabled, r.exitAwaited = map[armCell]bool{}, map[int]bool{}
 	if r.Plan.Budget > 0 {
 		r.deadline = r.start.Add(r.Plan.Budget)
 	}
@@ -355,7 +356,7 @@ func (r *Run) disableArm(cell result.Cell, arm int, why error) error {
 }
 
 // exitDelays are the pauses before it is asked whether a process of an arm that failed has
-// exited: its sockets are gone a moment before.
+// exited, the first time that it fails: its sockets are gone a moment before.
 var exitDelays = []time.Duration{0, 200 * time.Millisecond, time.Second}
 
 // daemonExit tells which process of an arm that failed has exited; nil: none.
@@ -363,7 +364,12 @@ func (r *Run) daemonExit(arm int) error {
 	if r.DaemonExit == nil {
 		return nil
 	}
-	for _, d := range exitDelays {
+	delays := exitDelays
+	if r.exitAwaited[arm] {
+		delays = delays[:1]
+	}
+	r.exitAwaited[arm] = true
+	for _, d := range delays {
 		time.Sleep(d)
 		if ended := r.DaemonExit(arm); ended != nil {
 			return ended

@@ -97,7 +97,8 @@ var (
 )
 
 // attachXDP is the attach point of XDP programs. At a veth they run ahead of everything
-// else, for carried packets too; at a netkit, carried packets never get there.
+// else, for carried packets too; carried packets never get to those of a netkit, a bridge
+// or a tunnel.
 const attachXDP = kernel.AttachPoint(ebpf.AttachXDP)
 
 // programPoints are the attach points in one direction of a device.
@@ -136,7 +137,11 @@ func (d *daemon) refusal(p crossing) (string, error) {
 		if p.tc.ForeignFilters&side != 0 {
 			return "has tc filters at its " + directionNames[side], nil
 		}
-		for _, at := range programPoints(p.tc, side) {
+		points := programPoints(p.tc, side)
+		if side == audit.Ingress && p.start == 0 && !p.tc.Netkit {
+			points = append(points, attachXDP) // carried packets never get to a bridge or a tunnel
+		}
+		for _, at := range points {
 			if at == kernel.Ingress && p.start == kernel.FilterIngress {
 				continue // all of them run ahead of filters
 			}

@@ -30,7 +30,10 @@ const HoldLease = time.Minute
 var (
 	holdLimit     = HoldLease // until all machines have made their changes
 	withdrawLimit = time.Minute
-	lateGrace     = 5 * time.Second // for a command that is late, once it is interrupted
+	// keepLimit is how long a machine may take to say that it has kept its changes, or undone
+	// them: far longer than it takes, because what it says decides what others undo.
+	keepLimit = 2 * time.Minute
+	lateGrace = 5 * time.Second // for a command that is late, once it is interrupted
 )
 
 // Commit runs a command that is held, and so changes settings on all machines or on none of
@@ -60,7 +63,9 @@ func (f *Fleet) Commit(ctx context.Context, args []string) []Reply {
 	}
 	var replies []Reply
 	for _, h := range held {
-		_ = h.stdin.Close()
+		if !h.late { // the end of its input would overtake its interruption
+			_ = h.stdin.Close()
+		}
 	}
 	for _, h := range held {
 		replies = append(replies, h.reply())
@@ -182,7 +187,12 @@ func (h *heldCommand) reply() Reply {
 				"it undoes what it changed as soon as its driver returns; see there what is changed with: venturi journal --open")}}
 		}
 	}
-	<-h.ended
+	select {
+	case <-h.ended:
+	case <-time.After(keepLimit):
+		return Reply{Machine: h.machine, Err: &commandError{verr.New(verr.Failed, "cannot change the settings",
+			fmt.Sprintf("it did not say within %v what became of them", keepLimit), "see there what is changed with: venturi journal --open")}}
+	}
 	if h.late && h.result.Err != nil {
 		h.result.Err = &commandError{verr.New(verr.Failed, "cannot change the settings",
 			fmt.Sprintf("they were not made within %v (%v)", holdLimit, h.result.Err), "nothing is left changed here; see whether its driver hangs: dmesg")}

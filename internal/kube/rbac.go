@@ -139,10 +139,10 @@ func (o Options) RBAC(user string) string {
 	var b bytes.Buffer
 	o.writeHead(&b, "SYS_ADMIN and SYS_PTRACE", "With -n NAMESPACE a Role there is enough.")
 	if o.Namespace == "" {
-		writeRole(&b, "", slices.Concat(namespaceRights, agentRights, serviceRights, o.foreignRights()), user)
+		writeRole(&b, roleName, "", slices.Concat(namespaceRights, agentRights, serviceRights, o.foreignRights()), user)
 		return b.String()
 	}
-	writeRoles(&b, o.needs(), user)
+	writeRoles(&b, roleName, o.needs(), user)
 	return b.String()
 }
 
@@ -152,10 +152,10 @@ func (o Options) NodesRBAC(user string) string {
 	o.Level = Node
 	o.writeHead(&b, "SYS_ADMIN, SYS_PTRACE and NET_ADMIN", "With -n NAMESPACE the rights in the whole cluster are to read alone.")
 	if o.Namespace == "" {
-		writeRole(&b, "", slices.Concat(namespaceRights, agentRights, nodeRights, configRights()), user)
+		writeRole(&b, nodesRoleName, "", slices.Concat(namespaceRights, agentRights, nodeRights, configRights()), user)
 		return b.String()
 	}
-	writeRoles(&b, []scopedRights{{o.Namespace, agentRights}, {"", slices.Concat(nodeRights, configRights())}}, user)
+	writeRoles(&b, nodesRoleName, []scopedRights{{o.Namespace, agentRights}, {"", slices.Concat(nodeRights, configRights())}}, user)
 	return b.String()
 }
 
@@ -181,23 +181,29 @@ func (o Options) foreignRights() []right {
 	return podRights
 }
 
-func writeRoles(b *bytes.Buffer, scopes []scopedRights, user string) {
+// Names of the roles: who applies both keeps both.
+const (
+	roleName      = "venturi"
+	nodesRoleName = "venturi-doctor"
+)
+
+func writeRoles(b *bytes.Buffer, name string, scopes []scopedRights, user string) {
 	for i, scope := range scopes {
 		if i > 0 {
 			b.WriteString("---\n")
 		}
-		writeRole(b, scope.namespace, scope.rights, user)
+		writeRole(b, name, scope.namespace, scope.rights, user)
 	}
 }
 
 // writeRole writes a role as YAML, and whom it is for: one for the whole cluster if namespace
 // is empty.
-func writeRole(b *bytes.Buffer, namespace string, rights []right, user string) {
+func writeRole(b *bytes.Buffer, name, namespace string, rights []right, user string) {
 	kind, in := "ClusterRole", ""
 	if namespace != "" {
 		kind, in = "Role", ", namespace: "+namespace
 	}
-	fmt.Fprintf(b, "apiVersion: rbac.authorization.k8s.io/v1\nkind: %s\nmetadata: {name: venturi%s}\nrules:\n", kind, in)
+	fmt.Fprintf(b, "apiVersion: rbac.authorization.k8s.io/v1\nkind: %s\nmetadata: {name: %s%s}\nrules:\n", kind, name, in)
 	for _, r := range rights {
 		fmt.Fprintf(b, "- apiGroups: [%q]\n  resources: [%s]\n", r.group, r.name)
 		if len(r.names) > 0 {
@@ -205,7 +211,7 @@ func writeRole(b *bytes.Buffer, namespace string, rights []right, user string) {
 		}
 		fmt.Fprintf(b, "  verbs: [%s] # %s\n", strings.Join(r.verbs, ", "), r.why)
 	}
-	fmt.Fprintf(b, "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: %sBinding\nmetadata: {name: venturi%s}\n"+
-		"roleRef: {apiGroup: rbac.authorization.k8s.io, kind: %s, name: venturi}\n"+
-		"subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: %q}]\n", kind, in, kind, user)
+	fmt.Fprintf(b, "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: %sBinding\nmetadata: {name: %s%s}\n"+
+		"roleRef: {apiGroup: rbac.authorization.k8s.io, kind: %s, name: %s}\n"+
+		"subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: %q}]\n", kind, name, in, kind, name, user)
 }

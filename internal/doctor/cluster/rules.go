@@ -35,12 +35,18 @@ var uplinkMTU = Rule{
 		Do:     "give all nodes the same MTU",
 	},
 	Check: func(v ClusterView) []doctor.Finding {
+		mtu := func(n NodeView) string {
+			if n.MTU == 0 {
+				return "" // its address is on no device that has one, such as lo
+			}
+			return fmt.Sprint(n.MTU)
+		}
 		return differing(v, "MTU between nodes", func(n NodeView) string {
 			if n.MTU == 0 {
 				return ""
 			}
-			return fmt.Sprintf("%s %d", n.Uplink, n.MTU)
-		}, func(n NodeView) string { return fmt.Sprint(n.MTU) })
+			return n.Uplink + " " + mtu(n)
+		}, mtu)
 	},
 }
 
@@ -87,13 +93,23 @@ var proxyMode = Rule{
 		if all := differing(v, "rules of kube-proxy", mode, mode); len(all) > 0 {
 			return all
 		}
-		set := v.proxySetting()
-		if set == "" || len(v.Nodes) == 0 || v.Nodes[0].ProxyMode == "" || v.Nodes[0].ProxyMode == set {
+		set, found := v.proxySetting(), v.proxyFound()
+		if set == "" || found == "" || found == set {
 			return nil
 		}
 		return []doctor.Finding{{Machines: names(v.Nodes), Evidence: []doctor.Evidence{
-			{Read: "configmaps/kube-system/kube-proxy", Value: "mode " + set}, {Read: "rules of kube-proxy", Value: v.Nodes[0].ProxyMode}}}}
+			{Read: "configmaps/kube-system/kube-proxy", Value: "mode " + set}, {Read: "rules of kube-proxy", Value: found}}}}
 	},
+}
+
+// proxyFound is the mode of kube-proxy's rules on the first node that has any; empty: on none.
+func (v ClusterView) proxyFound() string {
+	for _, n := range v.Nodes {
+		if n.ProxyMode != "" {
+			return n.ProxyMode
+		}
+	}
+	return ""
 }
 
 // proxySetting is the mode that kube-proxy's ConfigMap names; empty: it was not found.
@@ -140,7 +156,7 @@ var kubeOVNBalancer = Rule{
 	},
 	Check: func(v ClusterView) []doctor.Finding {
 		for _, p := range v.Plugins {
-			if p.Name != "Kube-OVN" || len(v.Nodes) == 0 || v.Nodes[0].ProxyMode == "" {
+			if p.Name != "Kube-OVN" || v.proxyFound() == "" {
 				continue
 			}
 			enabled := doctor.Evidence{Read: "arguments of kube-ovn-controller", Value: "--enable-lb is not given, and its default is on"}
@@ -152,7 +168,7 @@ var kubeOVNBalancer = Rule{
 			if strings.HasSuffix(enabled.Value, "=false") {
 				return nil
 			}
-			return []doctor.Finding{{Machines: names(v.Nodes), Evidence: []doctor.Evidence{enabled, {Read: "rules of kube-proxy", Value: v.Nodes[0].ProxyMode}}}}
+			return []doctor.Finding{{Machines: names(v.Nodes), Evidence: []doctor.Evidence{enabled, {Read: "rules of kube-proxy", Value: v.proxyFound()}}}}
 		}
 		return nil
 	},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +32,7 @@ type obstacle struct {
 	device   string                                                                // whose device is refused: POD, TUNNEL or WIRE; empty: everything is off
 	reason   string                                                                // part of the reason
 	build    func(t *testing.T, m lab.Machine, pod, inside string) (remove func()) // instead of commands
+	xdp      string                                                                // instead of commands: a device that gets an XDP program
 }
 
 const (
@@ -50,6 +52,8 @@ var obstacles = []obstacle{
 	{name: "program of the pair, out", path: "netkit+fast", build: program(ebpf.AttachNetkitPrimary), device: "POD", reason: "BPF program obstacle at its netkit primary hook"},
 	{name: "XDP program", build: xdpProgram, device: "POD", reason: "XDP"},
 	{name: "XDP program, of which the pod's link says nothing", build: silentXDP, device: "POD", reason: "XDP"},
+	{name: "XDP program of a bridge", path: "vxlan+fast", xdp: "BRIDGE", device: "POD", reason: "BRIDGE has a BPF program obstacle at its XDP hook"},
+	{name: "XDP program of a tunnel", path: "vxlan+fast", xdp: "TUNNEL", device: "TUNNEL", reason: "BPF program obstacle at its XDP hook"},
 	{name: "VLANs", path: "vxlan+fast", add: "ip link set BRIDGE type bridge vlan_filtering 1", del: "ip link set BRIDGE type bridge vlan_filtering 0", device: "POD", reason: "BRIDGE filters VLANs"},
 	{name: "filter of a bridge", path: "vxlan+fast", add: "tc qdisc add dev BRIDGE clsact; tc filter add dev BRIDGE ingress" + someFilter, del: "tc qdisc del dev BRIDGE clsact", device: "POD", reason: "BRIDGE has tc filters"},
 	{name: "filter of the wire", add: "tc qdisc add dev WIRE clsact || true; tc filter add dev WIRE ingress" + someFilter, del: "tc filter del dev WIRE ingress prio 7", device: "WIRE", reason: "tc filters at its ingress"},
@@ -154,6 +158,9 @@ func (o obstacle) put(t *testing.T, words *strings.Replacer, m lab.Machine, pod,
 	if o.build != nil {
 		return o.build(t, m, pod, inside)
 	}
+	if o.xdp != "" {
+		return attachXDP(t, m.Namespace, func(l vnl.Link) bool { return l.Attrs().Name == words.Replace(o.xdp) })
+	}
 	lacks := false
 	run := func(script string) {
 		t.Helper()
@@ -249,29 +256,30 @@ func netfilterProgram(t *testing.T, m lab.Machine, _, _ string) (detach func()) 
 // which a veth sends past it; of a netkit pair, at the machine's device.
 func xdpProgram(t *testing.T, m lab.Machine, pod, inside string) (detach func()) {
 	t.Helper()
+	if detach = attachXDP(t, inside, func(l vnl.Link) bool { return l.Type() == "veth" }); detach == nil {
+		detach = attachXDP(t, m.Namespace, func(l vnl.Link) bool { return l.Attrs().Name == pod })
+	}
+	return detach
+}
+
+// attachXDP attaches a program that passes everything to a device; nil: there is none.
+func attachXDP(t *testing.T, namespace string, wanted func(vnl.Link) bool) (detach func()) {
+	t.Helper()
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: "obstacle", Type: ebpf.XDP, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2 /* XDP_PASS */), asm.Return()},
 	})
 	testenv.Must(t, err)
 	defer p.Close()
-	var l link.Link
-	on := func(namespace string, wanted func(vnl.Link) bool) {
-		t.Helper()
-		testenv.InNetns(t, namespace, func() error {
-			all, err := vnl.LinkList()
-			for _, on := range all {
-				if wanted(on) {
-					l, err = link.AttachXDP(link.XDPOptions{Program: p, Interface: on.Attrs().Index})
-				}
-			}
-			return err
-		})
-	}
-	on(inside, func(l vnl.Link) bool { return l.Type() == "veth" })
-	if l == nil {
-		on(m.Namespace, func(l vnl.Link) bool { return l.Attrs().Name == pod })
-	}
-	return func() { testenv.Must(t, l.Close()) }
+	testenv.InNetns(t, namespace, func() error {
+		all, err := vnl.LinkList()
+		if i := slices.IndexFunc(all, wanted); err == nil && i >= 0 {
+			var l link.Link
+			l, err = link.AttachXDP(link.XDPOptions{Program: p, Interface: all[i].Attrs().Index})
+			detach = func() { testenv.Must(t, l.Close()) }
+		}
+		return err
+	})
+	return detach
 }
 
 // silentXDP does so where a pod's device segments nothing anyway, so that the machine's

@@ -88,17 +88,14 @@ func lock(ctx context.Context, f *os.File, limit time.Duration) error {
 }
 
 // LockFolder locks a folder until the file is closed. The error wraps [ErrLocked] if another
-// process holds the lock.
-func LockFolder(path string) (*os.File, error) {
+// process holds the lock; one that only looks whether somebody does is waited for.
+func LockFolder(ctx context.Context, path string) (*os.File, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := lock(ctx, f, exitTimeout); err != nil {
 		f.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			err = ErrLocked
-		}
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
 	return f, nil

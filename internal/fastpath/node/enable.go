@@ -33,7 +33,7 @@ func Enable(ctx context.Context, c fastpath.Config, o Options) (stats []fastpath
 	if err != nil {
 		return nil, err
 	}
-	txn, lock, err := begin(f, o)
+	txn, lock, err := begin(ctx, f, o)
 	if err != nil {
 		return nil, err
 	}
@@ -53,9 +53,11 @@ func Enable(ctx context.Context, c fastpath.Config, o Options) (stats []fastpath
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	done := make(chan error, 1)
+	report, stopReports := latest(o.Report)
+	defer stopReports()
 	go func() {
 		defer stopWaiting()
-		done <- fastpath.Main(serving, fastpath.Options{Config: f.config, Report: o.Report})
+		done <- fastpath.Main(serving, fastpath.Options{Config: f.config, Report: report})
 	}()
 	f.untilStopped(waiting)
 	if serving.Err() == nil {
@@ -65,9 +67,31 @@ func Enable(ctx context.Context, c fastpath.Config, o Options) (stats []fastpath
 	return stats, <-done
 }
 
+// latest hands what a function is called with to report, in order, and leaves out what is
+// outdated by the time that report returns: nobody may hold up the daemon, such as a terminal
+// that is stopped. The second function is called when no more come.
+func latest(report func(fastpath.State)) (func(fastpath.State), func()) {
+	if report == nil {
+		return nil, func() {}
+	}
+	states := make(chan fastpath.State, 1)
+	go func() {
+		for s := range states {
+			report(s)
+		}
+	}()
+	return func(s fastpath.State) {
+		select {
+		case <-states:
+		default:
+		}
+		states <- s // one goroutine sends, so there is room
+	}, func() { close(states) }
+}
+
 // begin records that the fast path comes, and makes its folder. What a killed daemon has left is
 // removed first.
-func begin(f files, o Options) (txn int, lock *os.File, err error) {
+func begin(ctx context.Context, f files, o Options) (txn int, lock *os.File, err error) {
 	const what = "cannot enable the fast path"
 	j, err := o.Open()
 	if err != nil {
@@ -92,7 +116,7 @@ func begin(f files, o Options) (txn int, lock *os.File, err error) {
 	if o.Trial > 0 {
 		lease = o.Trial + holdMargin
 	}
-	tx, err := j.Begin(lease)
+	tx, err := j.BeginProof(lease) // a trial ends, whatever anybody confirms
 	if err != nil {
 		return 0, nil, err
 	}
@@ -103,9 +127,10 @@ func begin(f files, o Options) (txn int, lock *os.File, err error) {
 		_, err = tx.Set("fastpath", setting.Write{Setting: s, Value: setting.Text(enabled)})
 	}
 	if err == nil {
-		lock, err = kernel.LockFolder(f.folder)
+		lock, err = kernel.LockFolder(ctx, f.folder)
 	}
 	if err := errors.Join(err, tx.End()); err != nil {
+		err = errors.Join(err, undoTxns(j, []int{tx.ID()}))
 		return 0, nil, verr.Wrap(verr.Failed, what, err, "see what is left with: venturi fastpath status; and remove it with: venturi fastpath disable")
 	}
 	return tx.ID(), lock, nil
@@ -133,7 +158,7 @@ func Disable(j *journal.Journal) (was bool, err error) { return undo(j) }
 // undo undoes what the journal has of the fast path of this namespace.
 func undo(j *journal.Journal) (was bool, err error) {
 	v, err := read()
-	if err != nil || !v.Present {
+	if err != nil {
 		return false, err
 	}
 	s, err := ownSetting()
@@ -148,10 +173,13 @@ func undo(j *journal.Journal) (was bool, err error) {
 			}
 		}
 	}
-	if len(txns) == 0 { // its journal is another one, or lost
+	switch {
+	case len(txns) > 0: // if there is none any more, the machine was started anew since
+		return v.Present, undoTxns(j, txns)
+	case v.Present: // its journal is another one, or lost
 		return true, write(setting.Value{})
 	}
-	return true, undoTxns(j, txns)
+	return false, nil
 }
 
 func undoTxns(j *journal.Journal, txns []int) error {
