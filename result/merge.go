@@ -19,9 +19,10 @@ type Merged struct {
 
 // merger collects the slices of a record.
 type merger struct {
-	rec   *Record
-	limit int               // see mostSlices
-	last  map[seriesKey]int // index of the latest slice
+	rec     *Record
+	limit   int               // see mostSlices
+	last    map[seriesKey]int // index of the latest slice
+	metrics map[string]Metric // of cells; nil: not looked up yet
 }
 
 func newMerger(rec *Record) *merger {
@@ -35,7 +36,7 @@ func (m *merger) add(s *Slice) {
 	if rec.Merged.Rounds > 1 {
 		s.Round /= rec.Merged.Rounds
 		if at, ok := m.last[seriesKey{s.Cell, s.Arm, s.Series}]; ok && rec.Slices[at].Round == s.Round {
-			rec.Slices[at].merge(s, &rec.Merged)
+			m.merge(&rec.Slices[at], s)
 			return
 		}
 		m.last[seriesKey{s.Cell, s.Arm, s.Series}] = len(rec.Slices)
@@ -75,7 +76,7 @@ func (m *merger) mergeEqual() {
 		s := rec.Slices[i]
 		of := seriesKey{s.Cell, s.Arm, s.Series}
 		if at, ok := places[key{of, s.Round}]; ok {
-			kept[at].merge(&s, &rec.Merged)
+			m.merge(&kept[at], &s)
 			continue
 		}
 		places[key{of, s.Round}], m.last[of] = len(kept), len(kept)
@@ -113,6 +114,26 @@ func (t *Stream) clone() *Stream {
 	out := *t
 	out.PerFlow = slices.Clone(t.PerFlow)
 	return &out
+}
+
+// merge adds o to s, and counts of how many slices of the file they are.
+func (m *merger) merge(s, o *Slice) {
+	metric := m.metric(s.Cell)
+	all, blank := s.Counts(metric)
+	more, also := o.Counts(metric)
+	s.merge(o, &m.rec.Merged)
+	s.Merged, s.Blank = all+more, blank+also
+}
+
+// metric is that of a cell.
+func (m *merger) metric(cell string) Metric {
+	if m.metrics == nil {
+		m.metrics = map[string]Metric{}
+		for _, c := range m.rec.Plan.Cells {
+			m.metrics[c.Name] = c.Metric
+		}
+	}
+	return m.metrics[cell]
 }
 
 // merge adds a slice of the same arm: counts and times are sums, and so every rate is right.

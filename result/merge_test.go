@@ -104,6 +104,20 @@ func TestMergedFailures(t *testing.T) {
 	if got.Merged.Failed != failed {
 		t.Errorf("%d slices without a figure are told of, of %d", got.Merged.Failed, failed)
 	}
+	s, err := analysis.Analyze(got, analysis.Options{Live: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := analysis.Analyze(rec, analysis.Options{Live: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range s.Cells {
+		r, want := c.Row("vxlan"), whole.Cells[i].Row("vxlan")
+		if want.NoFigure == 0 || r.NoFigure != want.NoFigure || r.Slices != want.Slices || r.Blank() != want.Blank() {
+			t.Errorf("%s: of %d slices %d have no figure, want %d and %d", c.Cell.Name, r.Slices, r.NoFigure, want.Slices, want.NoFigure)
+		}
+	}
 	for _, s := range got.Slices {
 		if s.Failed != "" && (s.Arm != "vxlan" || s.Series != 5) {
 			t.Fatalf("%s has no figure in series %d", s.Arm, s.Series)

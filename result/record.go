@@ -212,6 +212,22 @@ type Slice struct {
 	Stream     *Stream  `json:"stream,omitempty"`  // one-way loads
 	Background *Stream  `json:"beside,omitempty"`  // what the stream beside the load carried
 	Failed     string   `json:"failed,omitempty"`  // why there is no figure
+
+	Merged int `json:"-"` // slices of the file that it stands for; 0: itself
+	Blank  int `json:"-"` // of these, without a figure
+}
+
+// Counts tells how many slices of the file the slice stands for, more than one in a long
+// record, and how many of these have no figure. A figure of CPU time may be missing where
+// nothing failed.
+func (s *Slice) Counts(m Metric) (all, blank int) {
+	if s.Merged > 0 {
+		return s.Merged, s.Blank
+	}
+	if _, ok := s.Value(m); !ok && (s.Failed != "" || !m.IsCPU()) {
+		blank = 1
+	}
+	return 1, blank
 }
 
 // Latency is a slice of a load of requests: F outstanding, one a flow. Where each has

@@ -138,7 +138,7 @@ func (a *analyzer) cell(c result.Cell) (Cell, bool) {
 }
 
 func (a *analyzer) row(c result.Cell, arm result.Arm, d, base *armData) Row {
-	r := Row{Arm: arm, Slices: len(d.slices), Fragments: fragments(c, arm)}
+	r := Row{Arm: arm, Fragments: fragments(c, arm)}
 	switch {
 	case arm.Emulated:
 		r.Emulated = EmulatedPath
@@ -146,12 +146,11 @@ func (a *analyzer) row(c result.Cell, arm result.Arm, d, base *armData) Row {
 		r.Emulated = EmulatedMachine
 	}
 	for _, s := range d.slices {
-		if _, ok := s.Value(c.Metric); !ok && (s.Failed != "" || !c.Metric.IsCPU()) {
-			if r.NoFigure == 0 {
-				r.Failed = s.Failed
-			}
-			r.NoFigure++
+		all, blank := s.Counts(c.Metric)
+		if blank > 0 && r.NoFigure == 0 {
+			r.Failed = s.Failed
 		}
+		r.Slices, r.NoFigure = r.Slices+all, r.NoFigure+blank
 	}
 	a.latency(&r, d)
 	a.stream(&r, c, d)

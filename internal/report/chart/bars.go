@@ -53,7 +53,7 @@ func (c Bars) Draw(w io.Writer, sheet Sheet) error {
 	left := margin + nameWidth + 10
 	room := max(minPlot, whole-margin-textWidth-10-left)
 	for _, g := range c.Groups {
-		d.Names = append(d.Names, label{margin, px(y + lineHeight), shorten(g.Name, whole-2*margin)})
+		d.Names = append(d.Names, label{margin, px(y + lineHeight), shortenTitle(g.Name, whole-2*margin)})
 		y += lineHeight + 8
 		longest := 0.0
 		for _, b := range g.Bars {

@@ -52,6 +52,7 @@ var templates = template.Must(template.New("").ParseFS(sources, "*.svg.tmpl"))
 // Sizes in pixels.
 const (
 	charWidth  = 6.6 // of a digit at the size of the style sheet
+	boldWidth  = 7.4 // of one in the titles of groups
 	lineHeight = 16
 	rowHeight  = 24
 	margin     = 8
@@ -132,6 +133,9 @@ func textWidth(s string) float64 { return charWidth * float64(runewidth.StringWi
 func shorten(s string, width float64) string {
 	return runewidth.Truncate(s, max(1, int(width/charWidth)), "…")
 }
+
+// shortenTitle does so for the title of a group, which is bold.
+func shortenTitle(s string, width float64) string { return shorten(s, width*charWidth/boldWidth) }
 
 // widest is the width of the widest text, at most so many pixels.
 func widest(most float64, texts ...string) float64 {

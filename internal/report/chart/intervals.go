@@ -79,7 +79,7 @@ func (c Intervals) Draw(w io.Writer, sheet Sheet) error {
 	}
 	y += margin + 4
 	for _, g := range c.Groups {
-		band := intervalBand{Name: label{margin, px(y + lineHeight), shorten(g.Name, whole-2*margin)}}
+		band := intervalBand{Name: label{margin, px(y + lineHeight), shortenTitle(g.Name, whole-2*margin)}}
 		y += lineHeight + 8
 		band.Y, band.Height, band.Title = px(y), px(float64(len(g.Rows)*rowHeight)), g.Band
 		if g.Low > 0 && g.High > g.Low {
