@@ -277,7 +277,7 @@ func (l *Liveness) callIdle(ctx context.Context) {
 		b.called = true
 		l.calls++
 		go func() {
-			b.answers(ctx)
+			b.probe(ctx)
 			l.endIfLost()
 			l.mu.Lock()
 			defer l.mu.Unlock()
@@ -292,7 +292,7 @@ func (l *Liveness) callIdle(ctx context.Context) {
 func callAll(ctx context.Context, agents []*agentBeats) {
 	var wait sync.WaitGroup
 	for _, b := range agents {
-		wait.Go(func() { b.answers(ctx) })
+		wait.Go(func() { b.probe(ctx) })
 	}
 	wait.Wait()
 }
@@ -352,8 +352,8 @@ func (b *agentBeats) markHeard() {
 	b.last = time.Now()
 }
 
-// answers asks an agent whether it is there, and hangs up on one that does not say so.
-func (b *agentBeats) answers(ctx context.Context) bool {
+// probe asks an agent whether it is there, and hangs up on one that does not say so.
+func (b *agentBeats) probe(ctx context.Context) {
 	b.calling.Lock()
 	defer b.calling.Unlock()
 	select {
@@ -362,16 +362,13 @@ func (b *agentBeats) answers(ctx context.Context) bool {
 	}
 	if b.send(agentpb.Beat_CALL) != nil {
 		b.hangUp()
-		return false
+		return
 	}
 	select {
 	case <-b.answer:
-		return true
 	case <-ctx.Done():
-		return true
 	case <-time.After(b.client.patience * answerBy):
 		b.hangUp()
-		return false
 	}
 }
 

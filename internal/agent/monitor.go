@@ -6,14 +6,13 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/venturi-net/venturi/internal/load"
 )
 
 // monitorSlack is by how much a wake-up of the runtime's monitor may be late. It is the
 // longest that the monitor sleeps by itself.
 const monitorSlack = 10 * time.Millisecond
-
-// defaultSlack is the kernel's, of a thread that has asked for nothing.
-const defaultSlack = 50 * time.Microsecond
 
 // calmMonitor lets the wake-ups of the Go runtime's monitor thread wait for another timer of
 // their core. In a series that thread looks after the threads of loads as often as every
@@ -35,7 +34,7 @@ func calmMonitor() (restore func()) {
 	return func() {
 		threads, _ := ownThreads()
 		for _, t := range threads {
-			_ = setSlack(t, defaultSlack) // it may have ended
+			_ = setSlack(t, load.DefaultTimerSlack) // it may have ended
 		}
 	}
 }

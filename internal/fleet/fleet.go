@@ -30,8 +30,8 @@ type Fleet struct {
 	say      func(format string, args ...any)
 }
 
-// silent is for a fleet whose caller is told nothing.
-func silent(string, ...any) {}
+// discardProgress is for a fleet whose caller is told nothing.
+func discardProgress(string, ...any) {}
 
 // Open reaches all machines at once. Error, for people: one of them cannot be reached.
 func Open(ctx context.Context, machines []remote.Machine, o remote.Options, say func(format string, args ...any)) (*Fleet, error) {
@@ -56,7 +56,7 @@ func FromStreams(ctx context.Context, names []string, streams []net.Conn) (*Flee
 
 // open speaks to all machines at once, each over the stream that reach gives.
 func open(ctx context.Context, machines []remote.Machine, reach func(i int) (net.Conn, error)) (f *Fleet, err error) {
-	f = &Fleet{machines: machines, streams: make([]net.Conn, len(machines)), agents: make([]*agent.Client, len(machines)), say: silent}
+	f = &Fleet{machines: machines, streams: make([]net.Conn, len(machines)), agents: make([]*agent.Client, len(machines)), say: discardProgress}
 	defer func() {
 		if err != nil {
 			f.Close()

@@ -16,7 +16,7 @@ import (
 
 // Attach makes a fleet of machines whose agents somebody else has opened, and closes.
 func Attach(machines []remote.Machine, agents []*agent.Client) *Fleet {
-	return &Fleet{machines: machines, agents: agents, streams: make([]net.Conn, len(machines)), say: silent}
+	return &Fleet{machines: machines, agents: agents, streams: make([]net.Conn, len(machines)), say: discardProgress}
 }
 
 // MachineToggles turn candidates on and off on all machines at once. Each machine has its own

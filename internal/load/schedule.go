@@ -209,8 +209,8 @@ func (a *active) takeAnswer(t *timetable, n int, at int64) {
 	}
 }
 
-// usualSlack is the kernel's, for threads that have asked for nothing.
-const usualSlack = 50 * time.Microsecond
+// DefaultTimerSlack is the kernel's, of a thread that has asked for nothing.
+const DefaultTimerSlack = 50 * time.Microsecond
 
 // exactTimers lets the timers of the calling thread, which must be locked, expire when they are due: by default
 // the kernel delays them by up to 50 us to merge them.

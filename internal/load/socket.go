@@ -366,7 +366,7 @@ func pin(cpu int) error {
 		return os.NewSyscallError("block SIGURG", err)
 	}
 	// The runtime's monitor may have started the thread, and its timers are slow.
-	if err := setTimerSlack(usualSlack); err != nil {
+	if err := setTimerSlack(DefaultTimerSlack); err != nil {
 		return err
 	}
 	if cpu < 0 {

@@ -205,12 +205,12 @@ func (e exam) examineNodes(ctx context.Context, r *ClusterReport) error {
 		return fleet.Failed(replies)
 	}
 	r.Report = doctor.Merge(reports, func(command string, _ []string) string { return command })
-	r.judge()
+	r.applyRules()
 	return fleet.Failed(replies)
 }
 
-// judge applies the rules of clusters.
-func (r *ClusterReport) judge() {
+// applyRules applies the rules of clusters.
+func (r *ClusterReport) applyRules() {
 	r.Noun = "node"
 	r.Coverage.Rules += len(Table)
 	for _, rule := range Table {

@@ -102,7 +102,7 @@ func TestPrint(t *testing.T) {
 		{Machine: "a", Report: &doctor.Report{Findings: []doctor.Finding{f}}}, {Machine: "b", Report: &doctor.Report{Findings: []doctor.Finding{f}}},
 		{Machine: "c", Report: &doctor.Report{Findings: []doctor.Finding{f}}},
 	}, func(command string, _ []string) string { return command })}
-	r.judge()
+	r.applyRules()
 	var out strings.Builder
 	if err := Print(&out, r); err != nil {
 		t.Fatal(err)

@@ -37,8 +37,6 @@ type route struct {
 
 func (r route) isDefault() bool { return r.dst.Bits() == 0 }
 
-const familyBridge = unix.AF_BRIDGE
-
 func readNode() (*node, error) {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -56,7 +54,7 @@ func readNode() (*node, error) {
 	if n.neighbours, err = neighbours(h, unix.AF_INET); err != nil {
 		return nil, err
 	}
-	if n.fdb, err = neighbours(h, familyBridge); err != nil {
+	if n.fdb, err = neighbours(h, unix.AF_BRIDGE); err != nil {
 		return nil, err
 	}
 	if err := n.readRoutes(h); err != nil {

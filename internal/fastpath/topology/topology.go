@@ -163,7 +163,7 @@ func (r *reader) read() error {
 	return r.readRoutes()
 }
 
-const familyBridge = 7 // AF_BRIDGE
+const familyBridge = unix.AF_BRIDGE
 
 // pod finds the single address behind a pod's link. For a bridge port, that is the bridge's
 // neighbour with a MAC behind this port; for any other device, the address that is routed to it.
