@@ -22,7 +22,7 @@ func (r *Run) MeasureOnce(ctx context.Context) (*result.Record, error) {
 		r.Write = func(result.Line) error { return nil }
 	}
 	r.rec, r.start = &result.Record{Plan: *r.Plan}, time.Now()
-	r.disabled = map[armCell]bool{}
+	r.disabled, r.exitAwaited = map[armCell]bool{}, map[int]bool{}
 	for _, i := range r.rng.Perm(len(r.Plan.Cells)) {
 		err := r.cell(ctx, 0, r.Plan.Cells[i])
 		if err != nil && !errors.Is(err, errNoBaseline) {

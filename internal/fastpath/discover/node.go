@@ -375,7 +375,8 @@ func (n *node) whyNoPod(l netlink.Link, refused []topology.Refusal) (Outlook, st
 	return Waiting, "its address and MAC are not known yet: they are as soon as it sends something"
 }
 
-// addrsBehind are the IPv4 addresses that are known to be behind a device.
+// addrsBehind are the IPv4 addresses that are known to be behind a device, in order: the
+// kernel lists neighbours by a hash that differs from boot to boot.
 func (n *node) addrsBehind(l netlink.Link) (addrs []string) {
 	a := l.Attrs()
 	on := cmp.Or(a.MasterIndex, a.Index)
@@ -384,6 +385,7 @@ func (n *node) addrsBehind(l netlink.Link) (addrs []string) {
 			addrs = append(addrs, toAddr(e.IP).String())
 		}
 	}
+	slices.Sort(addrs)
 	return addrs
 }
 
