@@ -65,11 +65,14 @@ same link, same cores, same socket buffers, one message per system call.
 The median of the paired ratios must be within 0.95 and 1.05, and our loads must
 not cost more CPU time per byte or packet than theirs.`,
 		Example: `  venturi verify agree
-  venturi verify agree --pairs 6`,
+  venturi verify agree --pairs 6
+  venturi verify agree --with qperf --load tcp_bw`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return RunCheck(cmd.Context(), env, "verify", c) },
 	}
 	f := cmd.Flags()
+	f.StringSliceVar(&c.Tools, "with", nil, "only these tools")
+	f.StringSliceVar(&c.Loads, "load", nil, "only these loads")
 	f.IntVar(&c.Pairs, "pairs", c.Pairs, "runs of each tool and of ours, per load")
 	f.DurationVar(&c.Slice, "slice", c.Slice, "length of a run; whole seconds, 2s at least")
 	f.Uint64Var(&c.Seed, "seed", c.Seed, "seed of the random order")

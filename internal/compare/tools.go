@@ -39,7 +39,7 @@ func (b toolRunner) Measure(ctx context.Context, cell result.Cell, ends experime
 	rec.Begin(0)
 	r, err := b.tool.Run(ctx, tool.Job{
 		Load: cmp.Or(cell.ToolLoad(), cell.Load), Size: cell.Size, Metric: cell.Metric, Duration: cell.Slice,
-		Flows: cell.Flows, Rate: cell.Rate, InProgram: cell.ToolLoad() == "",
+		Flows: cell.Flows, Rate: cell.Rate,
 		From: pair.From, To: pair.To, ClientCPU: clientCPU, ServerCPU: serverCPU,
 	})
 	rec.End(0)

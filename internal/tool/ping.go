@@ -35,14 +35,10 @@ func pingClient(j Job) []string {
 		rate = pingRate
 	}
 	count := max(1, int(rate*j.Duration.Seconds()))
-	args := []string{"-n", "-i", strconv.FormatFloat(1/rate, 'f', 6, 64),
+	return []string{"-n", "-i", strconv.FormatFloat(1/rate, 'f', 6, 64),
 		"-c", strconv.Itoa(count), "-s", strconv.Itoa(j.Size),
 		// Replies that are lost would be awaited for ten seconds.
-		"-W", "1"}
-	if j.InProgram {
-		args = append(args, "-U")
-	}
-	return append(args, j.To.Addr.String())
+		"-W", "1", j.To.Addr.String()}
 }
 
 // pingParse reads the line of each reply, because the mean at the end is in whole

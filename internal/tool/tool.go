@@ -53,15 +53,12 @@ type Load struct {
 
 // Job is one run of a tool.
 type Job struct {
-	Load     string
-	Size     int           // bytes of a message, one message a system call
-	Metric   result.Metric // what Result.Value shall be; empty: the usual one of the load
-	Flows    int           // at a time; 0: one
-	Rate     float64       // per second, of all flows together: bits, or requests; 0: as fast as it goes
-	Duration time.Duration // whole seconds, at least MinDuration
-	// InProgram times a reply when the program has it, as our loads do, where the tool's
-	// own way is to stop when the kernel has it.
-	InProgram bool
+	Load      string
+	Size      int           // bytes of a message, one message a system call
+	Metric    result.Metric // what Result.Value shall be; empty: the usual one of the load
+	Flows     int           // at a time; 0: one
+	Rate      float64       // per second, of all flows together: bits, or requests; 0: as fast as it goes
+	Duration  time.Duration // whole seconds, at least MinDuration
 	From, To  host.Endpoint
 	ClientCPU int // -1: not pinned
 	ServerCPU int

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -23,6 +24,8 @@ type Agree struct {
 	Pairs int           // runs of each, a load
 	Slice time.Duration // length of a run, whole seconds
 	Seed  uint64
+	Tools []string // those alone; empty: all
+	Loads []string // those alone; empty: all
 }
 
 // DefaultAgree is what a claim of agreement rests on.
@@ -36,19 +39,40 @@ const (
 	reachCPU            = 1.05
 )
 
-// agreeTools are the loads that run in turn with each tool. A datagram of iperf3 has a
-// header of 16 bytes, so iperf3 cannot send 1 byte.
-var agreeTools = []struct {
+// toolRun is a tool and the loads that it runs in turn with.
+type toolRun struct {
 	tool  string
 	loads []string
 	sizes string
-}{
+}
+
+// agreeTools are the loads that run in turn with each tool. A datagram of iperf3 has a
+// header of 16 bytes, so iperf3 cannot send 1 byte.
+var agreeTools = []toolRun{
 	{"qperf", []string{"tcp_lat", "udp_lat", "tcp_bw", "udp_bw"}, ""},
 	{"iperf3", []string{"tcp_bw"}, ""},
 	{"iperf3", []string{"udp_bw"}, "16"},
 	{"ping", []string{"ping"}, ""},
 	{"netperf", []string{"tcp_lat", "udp_lat", "tcp_bw"}, ""},
 	{"sockperf", []string{"tcp_lat", "udp_lat"}, "14"}, // its header
+}
+
+// runs are the entries of agreeTools that were asked for.
+func (c Agree) runs() (runs []toolRun, err error) {
+	for _, run := range agreeTools {
+		loads := run.loads
+		if len(c.Loads) > 0 {
+			loads = slices.DeleteFunc(slices.Clone(loads), func(l string) bool { return !slices.Contains(c.Loads, l) })
+		}
+		if len(loads) > 0 && (len(c.Tools) == 0 || slices.Contains(c.Tools, run.tool)) {
+			runs = append(runs, toolRun{run.tool, loads, run.sizes})
+		}
+	}
+	if len(runs) == 0 {
+		return nil, verr.New(verr.Usage, fmt.Sprintf("cannot check --load %s with %s", strings.Join(c.Loads, ","), cmp.Or(strings.Join(c.Tools, ","), "any tool")),
+			"no tool of the check has such a load", "leave --load and --with out to check all")
+	}
+	return runs, nil
 }
 
 // optionalTools are those that few distributions have; they are left out where they are
@@ -60,6 +84,10 @@ func (c Agree) Check(ctx context.Context, w io.Writer, h compare.Host) (err erro
 	if c.Pairs < 1 || c.Pairs > 1000 || c.Slice < tool.MinDuration || c.Slice%time.Second != 0 {
 		return verr.New(verr.Usage, fmt.Sprintf("cannot check with --pairs %d --slice %s", c.Pairs, c.Slice),
 			"there must be 1 to 1000 pairs, of whole seconds, two at least", "30 pairs of 2s are the default")
+	}
+	runs, err := c.runs()
+	if err != nil {
+		return err
 	}
 	base := compare.Request{Paths: []string{"host"}, Command: []string{"venturi", "verify", "agree"}, Wait: true}
 	b, err := OpenComparer(ctx, base, h)
@@ -74,7 +102,7 @@ func (c Agree) Check(ctx context.Context, w io.Writer, h compare.Host) (err erro
 	fmt.Fprintf(w, "%d pairs of runs of %s each; ratio of ours to the tool's, median with its interval\n\n", c.Pairs, c.Slice)
 	fmt.Fprintf(w, "%-14s %-7s %12s %12s  %-26s %s\n", "load", "tool", "ours", "tool's", "ratio", "CPU per unit")
 	var bars []Requirement
-	for i, run := range agreeTools {
+	for i, run := range runs {
 		if t, err := tool.Find(run.tool); err == nil && slices.Contains(optionalTools, run.tool) && t.Installed() != nil {
 			fmt.Fprintf(w, "%-14s %-7s is not installed, and left out\n", strings.Join(run.loads, ","), run.tool)
 			continue
@@ -93,8 +121,10 @@ func (c Agree) Check(ctx context.Context, w io.Writer, h compare.Host) (err erro
 			}
 		}
 	}
-	if err := c.batched(ctx, w, b, base); err != nil {
-		return err
+	if len(c.Loads) == 0 {
+		if err := c.batched(ctx, w, b, base); err != nil {
+			return err
+		}
 	}
 	fmt.Fprintln(w)
 	return CheckRequirements(w, "our figures do not agree with those of the real tools", bars)
