@@ -23,7 +23,7 @@ func newAgent(env *Env) *cobra.Command {
 	var linger time.Duration
 	cmd := &cobra.Command{
 		Use:    "agent --machine NAME --socket PATH",
-		Short:  "Be the agent of a machine",
+		Short:  "Run as the agent of a machine",
 		Long:   "Serve endpoints, loads and meters of one machine to a controller, over a unix\nsocket in a private folder, until standard input ends.",
 		Hidden: true,
 		Args:   noArgs,
@@ -60,12 +60,12 @@ func newAgent(env *Env) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&o.Machine, "machine", "", "name of the machine")
 	cmd.Flags().StringVar(&o.Socket, "socket", "", "path of the unix socket to listen on; its folder must have mode 0700")
-	cmd.Flags().IntSliceVar(&o.Cores, "cores", nil, "cores that the machine is confined to")
-	cmd.Flags().BoolVar(&o.Detach, "detach", false, "go on when standard input ends")
+	cmd.Flags().IntSliceVar(&o.Cores, "cores", nil, "cores to which the machine is confined")
+	cmd.Flags().BoolVar(&o.Detach, "detach", false, "keep running when standard input ends")
 	cmd.Flags().BoolVar(&stdio, "stdio", false, "serve on standard input and output, until either ends")
 	cmd.Flags().StringVar(&watch, "watch", "", "when standard input ends, remove what is left of this lab")
-	cmd.Flags().BoolVar(&unlocked, "unlocked", false, "take no lock, and make no lab: who starts the agent sees to it that nobody else measures")
-	cmd.Flags().DurationVar(&linger, "linger", 0, "be the first process of a container, and end when no other has run in it for so long")
-	cmd.Flags().StringVar(&folder, "remove", "", "folder of this program, which is removed as soon as it runs")
+	cmd.Flags().BoolVar(&unlocked, "unlocked", false, "take no lock, and make no lab: the caller ensures that nobody else measures")
+	cmd.Flags().DurationVar(&linger, "linger", 0, "run as the first process of a container, and exit when no other process has run in it for this long")
+	cmd.Flags().StringVar(&folder, "remove", "", "folder of this program, to remove as soon as it runs")
 	return cmd
 }

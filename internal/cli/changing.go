@@ -170,9 +170,9 @@ type commitFlags struct {
 }
 
 func (c *commitFlags) flags(f *pflag.FlagSet) {
-	f.DurationVar(&c.trial, "trial", 0, "undo it after this time, such as 120s, unless \"venturi confirm\" comes before")
+	f.DurationVar(&c.trial, "trial", 0, "undo it after this time, such as 120s, unless \"venturi confirm\" comes first")
 	f.BoolVar(&c.asJSON, "json", false, "print it as JSON")
-	f.BoolVar(&c.hold, "hold", false, "undo it unless standard input says that it stays")
+	f.BoolVar(&c.hold, "hold", false, "undo it unless standard input says to keep it")
 	_ = f.MarkHidden("hold") // another venturi says it
 }
 
@@ -238,10 +238,10 @@ func undoHeld(j *journal.Journal, txn int, why error) error {
 		err = errors.Join(err, o.Err)
 	}
 	if err != nil {
-		return verr.New(verr.Failed, "cannot take back the changes of transaction "+strconv.Itoa(txn), fmt.Sprintf("%v; they were to be undone because of this: %s", err, reason),
+		return verr.New(verr.Failed, "cannot undo the changes of transaction "+strconv.Itoa(txn), fmt.Sprintf("%v; they were to be undone because of this: %s", err, reason),
 			"undo them on this machine with: venturi undo "+strconv.Itoa(txn))
 	}
-	return verr.New(verr.Code(why), "cannot keep the changes", reason, "nothing is left changed here")
+	return verr.New(verr.Code(why), "cannot keep the changes", reason, "nothing remains changed on this machine")
 }
 
 // settle says that the changes of this machine are made, and waits for the word on what
@@ -263,11 +263,11 @@ func settle(ctx context.Context, env *Env, j *journal.Journal, txn int, until ti
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-time.After(time.Until(until)):
-		return verr.New(verr.Failed, "cannot keep the changes", "no word came in time on whether every machine made its own", "nothing is left changed here")
+		return verr.New(verr.Failed, "cannot keep the changes", "the controller did not say in time whether every machine made its changes", "nothing remains changed on this machine")
 	}
 	late, err := j.Expired()
 	if err == nil && (said != fleet.KeepLine || slices.Contains(late, txn)) {
-		err = verr.New(verr.Failed, "cannot keep the changes", "not every machine made its own", "nothing is left changed here")
+		err = verr.New(verr.Failed, "cannot keep the changes", "another machine failed to make its changes", "nothing remains changed on this machine")
 	}
 	return err
 }
@@ -281,7 +281,7 @@ func (c *commitFlags) print(out io.Writer, h journal.History, txn int, planned [
 	for _, p := range planned {
 		now, err := p.Assignment.Knob.Get(thisMachine(), p.Assignment.Target)
 		if err != nil && txn > 0 {
-			return verr.Wrap(verr.Failed, "cannot read "+p.Assignment.Knob.Name+" once more", err, fmt.Sprintf("the changes stand; undo them with: venturi undo %d", txn))
+			return verr.Wrap(verr.Failed, "cannot read back "+p.Assignment.Knob.Name, err, fmt.Sprintf("the changes were made; undo them with: venturi undo %d", txn))
 		}
 		if err != nil {
 			return err

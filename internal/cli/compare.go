@@ -27,7 +27,7 @@ import (
 func newCompare(env *Env) *cobra.Command {
 	var inCluster bool
 	cmd := newCompareOf(env, &inCluster)
-	cmd.Flags().BoolVar(&inCluster, "kube", false, "measure in a Kubernetes cluster, in place of a lab: see \"venturi kube compare --help\"")
+	cmd.Flags().BoolVar(&inCluster, "kube", false, "measure in a Kubernetes cluster instead of a lab: see \"venturi kube compare --help\"")
 	return cmd
 }
 
@@ -58,16 +58,16 @@ rounds, with a 95 % interval and a verdict:
   faster/slower the interval excludes 1
   cannot tell   neither; with the smallest difference that would have shown
 
-The host network is always measured, unless --baseline names another path, or all of
-several paths are there already (attach). A second copy of it is measured as if it were
-another path: how far its ratio may stray from 1 is the noise floor, and no smaller
-difference is claimed. Where the copy itself differs, the result is TOO NOISY, and
-nothing is judged.
+The host network is always measured, unless --baseline names another path, or several
+paths are given and all of them exist already (attach). A second copy of it is measured
+as if it were another path: the range of its ratio around 1 is the noise floor, and no
+smaller difference is claimed. If the copy itself differs, the result is TOO NOISY, and
+there are no verdicts.
 
 ` + display.PathAndLoadHelp() + `
 
-It needs root here, except with --machines and --kube. In a lab, it changes only its
-own network namespaces, and removes those that a killed run left.`,
+It needs root, except with --machines and --kube. In a lab, it changes only its own
+network namespaces, and removes those that a killed run left behind.`,
 		Example: `  venturi compare
   venturi compare vxlan --load tcp_lat,udp_lat --budget 30s
   venturi compare --wire tso=on,tunnel-tso=off --load tcp_bw
@@ -107,7 +107,7 @@ own network namespaces, and removes those that a killed run left.`,
 			}
 			if cmd.Flags().Changed("margin") && q.Margin == 0 {
 				return verr.New(verr.Usage, "cannot compare with --margin 0",
-					"no two measurements are the same to the last digit", "name the smallest difference that matters, such as 1%")
+					"no two measurements agree exactly", "give the smallest difference that matters, such as 1%")
 			}
 			elsewhere, err := u.runsInGuest(env)
 			if err != nil {
@@ -131,39 +131,39 @@ own network namespaces, and removes those that a killed run left.`,
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&q.Loads, "load", nil, "loads to measure (default "+strings.Join(load.Default, ",")+")")
-	f.StringVar(&q.Sizes, "sizes", "", "message sizes: 64, or 1,1K,64K, or 8:256K:*2 (inclusive; K=1024, k=1000); default: each load's own")
+	f.StringVar(&q.Sizes, "sizes", "", "message sizes: 64, or 1,1K,64K, or 8:256K:*2 (inclusive; K=1024, k=1000)\n(default: each load's own)")
 	f.IntSliceVar(&q.Flows, "flows", []int{1}, "connections at a time; 1,8 measures both")
-	f.Var(number{&q.Threads, 1, compare.MaxFlows}, "threads", "deal the --flows out to this many threads at each end, in turn: 640 flows on 5 threads are\nwhat 5 processes of iperf3 with 128 streams each are (default: as the load does by itself)")
+	f.Var(number{&q.Threads, 1, compare.MaxFlows}, "threads", "distribute the --flows over this many threads at each end, in turn: 640 flows on 5 threads\ncorrespond to 5 iperf3 processes with 128 streams each (default: the load's own choice)")
 	f.IntVar(&q.Batch, "batch", 0, "datagrams per system call, for udp_bw; 0: one")
-	f.Func("response", "`size` of the answers to requests, such as 16K, where it is not that of the requests (tcp_lat, udp_lat, tcp_rr, udp_rr, tcp_crr)", func(text string) error {
+	f.Func("response", "`size` of responses, such as 16K, if it differs from that of requests\n(tcp_lat, udp_lat, tcp_rr, udp_rr, tcp_crr)", func(text string) error {
 		sizes, err := compare.ParseSizes(text)
 		if err == nil && len(sizes) > 1 {
-			err = verr.New(verr.Usage, "cannot compare with --response "+text, "answers have one size", "give one, such as 16K")
+			err = verr.New(verr.Usage, "cannot compare with --response "+text, "all answers have the same size", "give one size, such as 16K")
 		}
 		if err == nil {
 			q.Response = sizes[0]
 		}
 		return err
 	})
-	f.Func("rate", "offer this `RATE` per second: bits of tcp_bw (20G), datagrams of udp_bw (100k), requests of probe and ping (default 1000)", rateFlag(&q.Rate))
-	f.StringVar(&beside, "beside", "", "measure latency while this stream runs on the same path: LOAD, LOAD@RATE or a share of each path's own maximum, such as udp_bw@100k, udp_bw@50%")
-	f.StringSliceVar(&curve, "curve", nil, "measure latency at these `percents` of the background stream's maximum, such as 0,25,50,75,90 (without --load and --beside: probe beside udp_bw)")
+	f.Func("rate", "offer this `RATE` per second: bits of tcp_bw (20G), datagrams of udp_bw (100k), requests of\nprobe and ping (default 1000)", rateFlag(&q.Rate))
+	f.StringVar(&beside, "beside", "", "measure latency while this stream runs on the same path: LOAD, LOAD@RATE, or a share of each\npath's maximum, such as udp_bw@100k or udp_bw@50%")
+	f.StringSliceVar(&curve, "curve", nil, "measure latency at these `percentages` of the background stream's maximum, such as\n0,25,50,75,90 (without --load and --beside: probe beside udp_bw)")
 	f.StringVar(&cores, "probe-core", "", "cores of the background stream: same as the load's (default), or other")
-	f.DurationVar(&q.Budget, "budget", 0, "time to measure; rounds and series are chosen to fit")
+	f.DurationVar(&q.Budget, "budget", 0, "time to measure; rounds and series are chosen to fit it")
 	f.Var((*share)(&q.Precision), "precision", "stop early once every interval is within this, e.g. 2%")
 	f.BoolVar(&q.UntilDecided, "until-decided", false, fmt.Sprintf("stop when every comparison has its verdict, or when --budget is used up (without --budget: %s);\non by default in a terminal, unless --series, --rounds, --precision or --with is given", experiment.DefaultBudget))
 	f.Var((*share)(&q.Margin), "margin", "differences within this are \"same\" (default 3%)")
 	f.Var(number{&q.Series, 1, compare.MaxSeries}, "series", fmt.Sprintf("sets of fresh connections (default %d)", experiment.DefaultSeries))
-	f.Var(number{&q.Rounds, 1, compare.MaxRounds}, "rounds", fmt.Sprintf("times that each path is measured in a series (default %d)", experiment.DefaultRounds))
-	f.DurationVar(&q.Slice, "slice", 0, "how long a path is measured at a time (default 25ms for ping-pongs, 50ms for streams, 100ms or more for probe and ping)")
-	f.StringVar(&q.Baseline, "baseline", "", "compare with this `PATH`: one of those that are named, or one more (default: the host network;\nthe first path where all are attach or host)")
+	f.Var(number{&q.Rounds, 1, compare.MaxRounds}, "rounds", fmt.Sprintf("slices of each path in a series (default %d)", experiment.DefaultRounds))
+	f.DurationVar(&q.Slice, "slice", 0, "length of a slice (default 25ms for ping-pongs, 50ms for streams, 100ms or more for probe\nand ping)")
+	f.StringVar(&q.Baseline, "baseline", "", "compare with this `PATH`, one of those named or another (default: the host network, or the first\npath if all are attach or host)")
 	f.StringVar(&q.Wire, "wire", "", lab.WireHelp)
 	f.StringVar(&q.Cores, "cores", "", lab.CoresHelp)
 	f.Var(hostsFlag(&q.Hosts), "hosts", lab.HostsHelp)
 	f.Var(servicesFlag(&q.Services), "services", "give the machines kube-proxy's rules for this many Services")
-	f.StringSliceVar(&q.Tools, "with", nil, "run a real tool in turn with our loads on the host network, and print how far they agree: "+strings.Join(tool.Names(), ", "))
-	f.StringSliceVar(&q.Tool, "tool", nil, "run the loads once more with a real tool, on every path: "+strings.Join(tool.Names(), ", "))
-	f.DurationVar(&q.ToolTime, "tool-time", 0, "how long a real tool runs at a time, in whole seconds (default 2s)")
+	f.StringSliceVar(&q.Tools, "with", nil, "run a real tool in turn with Venturi's loads on the host network, and print how far they\nagree: "+strings.Join(tool.Names(), ", "))
+	f.StringSliceVar(&q.Tool, "tool", nil, "also run the loads with a real tool, on every path: "+strings.Join(tool.Names(), ", "))
+	f.DurationVar(&q.ToolTime, "tool-time", 0, "length of each run of a real tool, in whole seconds (default 2s)")
 	u.flags(f)
 	far.flags(f)
 	k.runFlags(f)

@@ -16,10 +16,10 @@ func newConfirm(env *Env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "confirm [TXN]",
-		Short: "Keep what was changed on trial",
-		Long: `Keep what was changed with --trial: it is not undone when the time of the trial ends.
-"venturi undo" can still undo it. Without a number it confirms the only transaction that
-is on trial.`,
+		Short: "Keep changes that are on trial",
+		Long: `Keep changes made with --trial: they are not undone when the time of the trial ends.
+"venturi undo" can still undo them. Without a number it confirms the only transaction on
+trial.`,
 		Example: "  venturi confirm\n  venturi confirm 7",
 		Args:    atMost(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -59,7 +59,7 @@ func toConfirm(h journal.History, args []string) (int, error) {
 	case 0:
 		return 0, verr.New(verr.Usage, "cannot confirm a trial", "no transaction is on trial", "see what was changed with: venturi journal")
 	default:
-		return 0, verr.New(verr.Usage, "cannot choose what to confirm", "several transactions are on trial: "+strings.Join(args, ", "), "name one")
+		return 0, verr.New(verr.Usage, "cannot choose what to confirm", "several transactions are on trial: "+strings.Join(args, ", "), "give the number of one")
 	case 1:
 	}
 	t, err := txnNamed(h, args[0], "confirm")
@@ -67,7 +67,7 @@ func toConfirm(h journal.History, args []string) (int, error) {
 		return 0, err
 	}
 	if t.Lease != nil && !t.OfProof() && !t.Open() {
-		return 0, verr.New(verr.Failed, "cannot confirm transaction "+args[0], "nothing of it is left: "+display.StateOf(t, nil, nil), "see what became of it with: venturi journal "+args[0])
+		return 0, verr.New(verr.Failed, "cannot confirm transaction "+args[0], "it is no longer in effect: "+display.StateOf(t, nil, nil), "see what happened to it with: venturi journal "+args[0])
 	}
 	return t.ID, nil
 }

@@ -21,7 +21,7 @@ func (d daemon) command(run func(ctx context.Context, config string) error) *cob
 	config := ""
 	cmd := &cobra.Command{
 		Use:    d.name + " --config FILE",
-		Short:  "Be the " + d.kind + " of a machine",
+		Short:  "Run as the " + d.kind + " of a machine",
 		Long:   d.action + ", until standard\ninput ends, if it is a pipe.",
 		Hidden: true,
 		Args:   noArgs,

@@ -35,28 +35,28 @@ func newDoctor(env *Env) *cobra.Command {
 	var d diagnosis
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Read the host and its devices, and name what is off; change nothing",
-		Long: `Read the host and its devices, in all visible network namespaces, and name what is
-off with the network: lost offloads, on virtual devices too; MTUs that do not fit
-together along a path; one CPU that does all the work; queues that overflow; long
-chains of netfilter rules; and more ("doctor --md" lists all). Nothing is changed.
+		Short: "Examine the host and its devices for network problems; change nothing",
+		Long: `Examine the host and its devices, in all visible network namespaces, for network
+problems: lost offloads, on virtual devices too; mismatched MTUs along a path; one CPU
+that does all the work; queues that overflow; long chains of netfilter rules; and more
+("doctor --md" lists all). Nothing is changed.
 
-Each finding has a stable code, what was read, how large the effect was for others
-and who says so, and the command that fixes it. There are three severities:
+Each finding has a stable code, the evidence, the size of the effect with its source,
+and the command that fixes it. There are three severities:
 
   error    packets are lost, or will be
   warning  the network is slower, or costs more, than it need be
   note     good to know; it may be intended
 
-Counters are read twice, --interval apart: let the slow traffic run meanwhile. With
---netns and --dev, only findings there and of the host as a whole are printed; the
-other namespaces are still read, because paths lead through them. Other namespaces
-and the packet filter can only be read as root; what could not be read is a note
+Counters are read twice, --interval apart: keep the slow traffic running meanwhile.
+With --netns and --dev, only findings there and of the host as a whole are printed; the
+other namespaces are still read, because paths lead through them. Only root can read
+other namespaces and the packet filter; what could not be read is reported as a note
 ("not-seen").
 
 The exit code is 0 if there are only notes, and 8 if there are warnings or errors.`,
 		Example: `  venturi doctor
-  venturi doctor --interval 30s            while the slow traffic runs
+  venturi doctor --interval 30s            while the traffic is slow
   venturi doctor --netns shop --dev eth0   one device of one pod
   venturi doctor --peer 10.0.0.7           and the path to that machine
   venturi doctor --json | jq -r '.findings[] | select(.severity != "note") | .mend // empty'`,
@@ -74,8 +74,8 @@ The exit code is 0 if there are only notes, and 8 if there are warnings or error
 		},
 	}
 	f := cmd.Flags()
-	f.Var(repeatableFlag{&d.dev}, "dev", "network device (can be given several times, as all below; default: all)")
-	f.VarP(repeatableFlag{&d.netns}, "netns", "n", "network namespace: its name, its file, or a process in it; \"self\": this one\n(default: all that can be seen)")
+	f.Var(repeatableFlag{&d.dev}, "dev", "network device (repeatable, like --netns and --peer; default: all)")
+	f.VarP(repeatableFlag{&d.netns}, "netns", "n", "network namespace: its name, its file, or the id of a process in it; \"self\": the current\none (default: all that are visible)")
 	f.Var(repeatableFlag{&d.peer}, "peer", "IP address of another machine or pod: check the path to it too, with a few UDP datagrams")
 	f.DurationVar(&d.interval, "interval", defaultInterval, "time between two readings of counters; 0: read them once")
 	f.BoolVar(&d.asJSON, "json", false, "print the findings as JSON")
@@ -168,7 +168,7 @@ func (d *diagnosis) options() (doctor.Options, error) {
 	for _, text := range d.peer {
 		addr, err := netip.ParseAddr(text)
 		if err != nil {
-			return o, verr.New(verr.Usage, "cannot look at the way to "+text, "it is not an IP address", "give --peer an address such as 10.0.0.7")
+			return o, verr.New(verr.Usage, "cannot check the path to "+text, "it is not an IP address", "give --peer an address such as 10.0.0.7")
 		}
 		o.Peers = append(o.Peers, addr)
 	}

@@ -34,7 +34,7 @@ func newFastpath(env *Env) *cobra.Command {
 		o.Config = config
 		return fastpath.Main(ctx, o)
 	})
-	cmd.Flags().BoolVar(&o.Replace, "replace", false, "take over from the daemon that lives there: it ends, and leaves in place what is attached")
+	cmd.Flags().BoolVar(&o.Replace, "replace", false, "take over from the running daemon: it ends and leaves its programs attached")
 	for _, flag := range []string{"config", "replace"} {
 		_ = cmd.Flags().MarkHidden(flag) // a lab gives them
 	}
@@ -68,26 +68,26 @@ func newFastpathPlan(env *Env) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "plan",
-		Short: "Say what a fast path would carry on this node, and why not the rest; change nothing",
-		Long: `Read this node's network as its CNI plugin has wired it, and say what a fast path would
-carry: from which pods, to which peers. Whatever would stay slow is named, with what is in
-the way: a rule, a device, a queueing discipline. Nothing is changed and nothing is loaded.
+		Short: "Show what a fast path would carry on this node and what not, with the reason; change nothing",
+		Long: `Read this node's network as its CNI plugin has set it up, and show what a fast path would
+carry: from which pods, to which peers. What would stay on the slow path is listed with the
+reason: a rule, a device, a queueing discipline. Nothing is changed and nothing is loaded.
 
-It knows pods on veth or netkit pairs, as ports of a bridge or behind a route to their
+It supports pods on veth or netkit pairs, attached to a bridge or reached by a route to their
 address, and peers behind one vxlan device or by next hops on one wire: Flannel (vxlan,
 host-gw), Calico without encapsulation, and the plugins bridge and ptp. All of it is read
 from the kernel: devices, routes, neighbours, forwarding entries, rules, programs.
 
-What is not understood is left alone, and named: networks of BPF programs such as Cilium,
+What it does not support, it leaves alone and lists: BPF data planes such as Cilium's,
 Open vSwitch, other encapsulations, bonds and VLANs below a tunnel, iptables-legacy, limits
 on pods' devices, Ethernet overlays.
 
-  carried  established TCP and UDP flows over IPv4 are carried
-  waiting  they will be, as soon as the node has heard of this pod or peer
+  carried  its established TCP and UDP flows over IPv4 are carried
+  waiting  they will be, as soon as the node has learned this pod's or peer's address
   slow     they stay on the node's own path
 
-The exit code is 0 if everything that is named is carried or waits, 8 if something stays
-slow, and 4 if nothing can be carried.`,
+The exit code is 0 if everything listed is carried or waiting, 8 if something stays on the
+slow path, and 4 if nothing can be carried.`,
 		Example: `  venturi fastpath plan
   venturi fastpath plan --netns node1
   venturi fastpath plan --json | jq -r '.pods[] | select(.outlook == "slow") | .device + " " + .why'`,
@@ -137,7 +137,7 @@ func readPlan(netns string) (plan *discover.Plan, err error) {
 		return err
 	})
 	if err != nil && !errors.As(err, new(*verr.Error)) {
-		err = verr.Wrap(verr.Failed, what, err, "run it again; if the reason stays, report it with what \"venturi version\" prints")
+		err = verr.Wrap(verr.Failed, what, err, "run it again; if it fails again, report it with the output of \"venturi version\"")
 	}
 	return plan, err
 }
@@ -150,19 +150,19 @@ func newFastpathEnable(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "enable",
 		Short: "Carry this node's established flows, until Ctrl-C or \"fastpath disable\"",
-		Long: `Carry what "venturi fastpath plan" says, and follow every change: pods that come and go,
-peers, routes and rules. It runs until Ctrl-C, SIGTERM or "venturi fastpath disable", and
-then removes all that it brought. Nothing else of the node is changed.
+		Long: `Carry the flows that "venturi fastpath plan" lists, and follow every change of pods, peers,
+routes and rules. It runs until Ctrl-C, SIGTERM or "venturi fastpath disable", and then
+removes everything that it added. Nothing else on the node is changed.
 
-It acts in the network namespace that it runs in. It says what it carries, and whenever
-that changes; "venturi fastpath status" says how much.
+It works in its own network namespace. It prints what it carries, and every change of that;
+"venturi fastpath status" shows the counters.
 
-It is recorded in the journal before it begins. If it is killed, flows go on by the node's
-own path at once, and "venturi fastpath disable" or "venturi undo" removes the rest. With
---trial it ends by itself.
+It is recorded in the journal before it begins. If it is killed, flows continue on the
+node's own path at once, and "venturi fastpath disable" or "venturi undo" removes the rest.
+With --trial it ends by itself.
 
 With --listen it serves OpenMetrics at ` + watch.MetricsPath + `: pods, peers and flows, packets and bytes
-by what became of them, and what is left slow, with the reasons.
+by outcome, and what stays on the slow path, with the reasons.
 
 If nothing can be carried, nothing is changed, the plan is printed, and the exit code is 4.`,
 		Example: `  venturi fastpath enable --trial 120s
@@ -181,7 +181,7 @@ If nothing can be carried, nothing is changed, the plan is printed, and the exit
 				if err := display.PrintFastPathPlan(env.Stdout, plan); err != nil {
 					return err
 				}
-				return verr.New(verr.Missing, "cannot enable the fast path", "nothing can be carried here, as the plan says", "remove what is in the way, and run it again")
+				return verr.New(verr.Missing, "cannot enable the fast path", "the plan above shows that nothing can be carried here", "fix the reasons that it lists, and run it again")
 			}
 			ctx, stopServing, err := serveNode(cmd.Context(), listen)
 			if err != nil {
@@ -227,9 +227,9 @@ func serveNode(ctx context.Context, listen string) (serving context.Context, sto
 func newFastpathDisable(env *Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "disable",
-		Short: "End this node's fast path, and remove all of it",
-		Long: `End the fast path of the network namespace that this is run in, also if its process was
-killed. Flows go on by the node's own path, and nothing of the fast path is left.`,
+		Short: "End this node's fast path, and remove it completely",
+		Long: `End the fast path of the current network namespace, even if its process was killed. Flows
+continue on the node's own path, and nothing of the fast path remains.`,
 		Example: "  venturi fastpath disable",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -243,9 +243,9 @@ killed. Flows go on by the node's own path, and nothing of the fast path is left
 			defer j.Close()
 			was, err := node.Disable(j)
 			if err != nil {
-				return verr.Wrap(verr.Failed, "cannot disable the fast path", err, "see what is left with: venturi fastpath status; and try: venturi undo")
+				return verr.Wrap(verr.Failed, "cannot disable the fast path", err, "see what remains with: venturi fastpath status; then try: venturi undo")
 			}
-			text := "the fast path is disabled; nothing of it is left"
+			text := "the fast path is disabled and fully removed"
 			if !was {
 				text = "there is no fast path here"
 			}
@@ -259,10 +259,10 @@ func newFastpathStatus(env *Env) *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Say what this node's fast path carries",
-		Long: `Say whether the network namespace that this is run in has a fast path, what it carries, and
-what became of the packets that it saw since it was enabled: how many were carried, and why
-the others were not.`,
+		Short: "Show what this node's fast path carries",
+		Long: `Show whether the current network namespace has a fast path, what it carries, and what
+happened to the packets since it was enabled: how many were carried, and why the others
+were not.`,
 		Example: "  venturi fastpath status\n  venturi fastpath status --json | jq .packets",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -271,7 +271,7 @@ the others were not.`,
 			}
 			s, err := node.ReadStatus()
 			if err != nil {
-				return verr.Wrap(verr.Failed, "cannot read the fast path", err, "it may have been ended meanwhile: run it again")
+				return verr.Wrap(verr.Failed, "cannot read the fast path", err, "it may have ended in the meantime: run it again")
 			}
 			told := display.NewFastPathReport(s)
 			if asJSON {

@@ -15,7 +15,7 @@ import (
 func runFlags(f *pflag.FlagSet, q *compare.Request) {
 	f.Uint64Var(&q.Seed, "seed", 0, "seed of the random order; 0: from the clock (the report names it)")
 	f.StringVar(&q.Out, "out", "", "folder for the record (default: a new one below "+compare.RunsFolder+"/)")
-	f.BoolVar(&q.Wait, "wait", false, "wait while another run measures, instead of failing")
+	f.BoolVar(&q.Wait, "wait", false, "wait while another run measures instead of failing")
 }
 
 // ownCommand is the command line that a record notes.

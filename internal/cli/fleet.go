@@ -50,10 +50,10 @@ type fleetRun struct {
 func onMachines(env *Env, cmd *cobra.Command, do func(ctx context.Context, r *fleetRun) error) *cobra.Command {
 	var ff fleetFlags
 	f := cmd.Flags()
-	f.StringVar(&ff.machines, "machines", "", "run on these machines over ssh: a=ssh://[USER@]HOST[:PORT],b=..., or a file such as "+machinesFile+";\ndevices, namespaces and files are those of each machine")
+	f.StringVar(&ff.machines, "machines", "", "run on these machines over ssh: a=ssh://[USER@]HOST[:PORT],b=..., or a file such as "+machinesFile+";\nother flags name devices, namespaces and files on each machine")
 	f.StringSliceVar(&ff.on, "on", nil, "run only on these machines, by name (without --machines, "+machinesFile+" in the current folder is read)")
 	f.StringVar(&ff.ssh, "ssh", "ssh", "the ssh command for --machines, with its options")
-	f.BoolVar(&ff.noCopy, "no-copy", false, "run the venturi that is on the machines' PATH: copy nothing there")
+	f.BoolVar(&ff.noCopy, "no-copy", false, "run the venturi on the machines' PATH instead of copying one there")
 	local := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if ff.machines == "" && len(ff.on) == 0 {
@@ -131,7 +131,7 @@ func chosenMachines(all []remote.Machine, names []string) (chosen []remote.Machi
 	}
 	for _, name := range names {
 		if !slices.Contains(known, name) {
-			return nil, verr.New(verr.Usage, "cannot do anything on machine "+name, "the machines are "+strings.Join(known, ", "), "name some of these with --on")
+			return nil, verr.New(verr.Usage, "cannot run the command on machine "+name, "the machines are "+strings.Join(known, ", "), "choose from these with --on")
 		}
 	}
 	return chosen, nil
@@ -189,7 +189,7 @@ func changeByNumber(ctx context.Context, r *fleetRun) error { return r.byNumber(
 
 func (r *fleetRun) byNumber(ctx context.Context, anyUser bool) error {
 	if len(r.words) > 0 && len(r.machines) > 1 {
-		return verr.New(verr.Usage, "cannot choose transaction "+strings.Join(r.words, ", "), "each machine has a journal of its own, with its own numbers", "name the machine with --on")
+		return verr.New(verr.Usage, "cannot choose transaction "+strings.Join(r.words, ", "), "each machine numbers its transactions separately", "name the machine with --on")
 	}
 	return r.runOnEach(ctx, anyUser)
 }

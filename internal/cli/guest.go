@@ -31,6 +31,6 @@ func newGuest(env *Env) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&o.Config, "config", "", "file that says which machine")
 	cmd.Flags().StringVar(&o.Socket, "socket", "", "path of the unix socket to listen on; its folder must have mode 0700")
-	cmd.Flags().BoolVar(&detach, "detach", false, "go on when standard input ends")
+	cmd.Flags().BoolVar(&detach, "detach", false, "keep running when standard input ends")
 	return cmd
 }

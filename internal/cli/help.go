@@ -19,11 +19,11 @@ var exitCodes = []struct {
 	{verr.Failed, "something that should work did not"},
 	{verr.Usage, "the command line is wrong; nothing was changed"},
 	{verr.Permission, "not root, or not allowed"},
-	{verr.Missing, "the kernel or the host lacks something that was asked for; or a fast path could carry nothing\n       here, as \"fastpath plan\" says"},
+	{verr.Missing, "the kernel or the host lacks something that is needed; or a fast path can carry nothing here"},
 	{verr.Busy, "another run holds the lock, or another command is changing the host"},
 	{verr.BadRecord, "a record is truncated, newer than this program, or not a record"},
-	{verr.Partial, "some paths of the run failed, or a machine was lost, and the rest is reported; or undo\n       left some values alone, because somebody else has changed them since"},
-	{verr.Findings, "doctor found errors or warnings, not only notes; or a report has what --fail-if names;\n       or \"fastpath plan\" names something that stays slow"},
+	{verr.Partial, "some paths of the run failed, or a machine was lost, and the rest is reported; or undo\n       left values alone that somebody else has changed since"},
+	{verr.Findings, "doctor found errors or warnings, not only notes; or a report has a verdict of --fail-if;\n       or \"fastpath plan\" lists something that stays on the slow path"},
 	{verr.Interrupted, "interrupted (Ctrl-C); what was measured until then is reported"},
 }
 
@@ -59,6 +59,6 @@ func newHelp(root *cobra.Command) *cobra.Command {
 
 func noSuchTopic(args []string) error {
 	topic := strings.Join(args, " ")
-	return verr.New(verr.Usage, "cannot help with "+topic,
+	return verr.New(verr.Usage, "cannot show help for "+topic,
 		fmt.Sprintf("there is no command and no topic %q", topic), `see "venturi --help" for both`)
 }

@@ -27,11 +27,11 @@ func newIperf3Server(env *Env) *cobra.Command {
 		Use:   "iperf3-server",
 		Short: "Serve iperf3 clients: TCP and UDP, several streams, either direction",
 		Long: `Speak iperf3's protocol, so that any iperf3 can measure against this host. Tests run one
-at a time, as with "iperf3 --server"; a further client is told that the server is busy.
+at a time, as with "iperf3 --server"; another client gets the error that the server is busy.
 TCP, UDP, -P, -R, -b, -l, -t, -O and -J work. --bidir, SCTP and authentication are refused.
 
-Whoever can reach the port can load this host's network, as with iperf3 itself: name an
-address with --bind where that matters. The server ends with Ctrl-C.`,
+As with iperf3 itself, anyone who can reach the port can load this host's network: use
+--bind to restrict it to one address. Ctrl-C ends the server.`,
 		Example: `  venturi iperf3-server
   venturi iperf3-server --bind 10.0.0.1 -p 5202 --one-off
   iperf3 -c HOST -P 4 -R                   on the other host`,
@@ -88,16 +88,16 @@ func newIperf3(env *Env) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "iperf3 HOST[:PORT]",
-		Short: "Measure against an iperf3 server that is already there",
-		Long: `Speak iperf3's protocol to a server of it: "iperf3 --server", or "venturi iperf3-server".
-It is for a host where nothing of Venturi's may be installed. A comparison of paths is
-"venturi compare", whose figures have intervals.`,
+		Short: "Measure against an existing iperf3 server",
+		Long: `Speak iperf3's protocol to "iperf3 --server" or "venturi iperf3-server". Use it for hosts
+on which Venturi may not be installed. To compare paths, use "venturi compare", whose
+figures have intervals.`,
 		Example: `  venturi iperf3 10.0.0.2
   venturi iperf3 10.0.0.2:5202 --flows 4 --reverse
   venturi iperf3 10.0.0.2 --udp --rate 100M --json`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return errors.New("no server is named")
+				return errors.New("no server is given")
 			}
 			return atMost(1)(cmd, args)
 		},
@@ -108,7 +108,7 @@ It is for a host where nothing of Venturi's may be installed. A comparison of pa
 			}
 			what := "cannot measure against the iperf3 server " + c.Server
 			if c.Time < time.Second || c.Time > 24*time.Hour || c.Time%time.Second != 0 {
-				return verr.New(verr.Usage, what+" for "+c.Time.String(), "iperf3 measures for whole seconds, a day at most", "choose such a --time")
+				return verr.New(verr.Usage, what+" for "+c.Time.String(), "iperf3 measures for whole seconds, at most a day", "give a --time such as 10s")
 			}
 			if err := c.Check(); err != nil {
 				return verr.Wrap(verr.Usage, what, err, "choose a --size of 1 byte to 1 MiB, or for datagrams of 16 to 65507 bytes")
@@ -117,7 +117,7 @@ It is for a host where nothing of Venturi's may be installed. A comparison of pa
 			r, err := c.Run(cmd.Context())
 			switch {
 			case err != nil:
-				return verr.Wrap(verr.Failed, what, err, "see whether an iperf3 server listens there and is free, and whether a firewall lets TCP and UDP through")
+				return verr.Wrap(verr.Failed, what, err, "check that an iperf3 server listens there and is idle, and that firewalls pass TCP and UDP")
 			case asJSON:
 				return display.PrintJSON(env.Stdout, r)
 			}
@@ -126,11 +126,11 @@ It is for a host where nothing of Venturi's may be installed. A comparison of pa
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&c.UDP, "udp", false, "send datagrams; without --rate as fast as it goes")
+	f.BoolVar(&c.UDP, "udp", false, "send datagrams; without --rate, as fast as possible")
 	f.BoolVar(&c.Reverse, "reverse", false, "the server sends")
 	f.Var(number{&c.Streams, 1, iperf3.MaxStreams}, "flows", "streams at a time (default 1)")
 	f.IntVar(&c.Length, "size", 0, "bytes of a message (default 128 KiB, or a datagram of 1448 bytes)")
-	f.Func("rate", "offer this `RATE` in bits per second, over all streams: 100M, 1G (default: as fast as it goes)", rateFlag(&c.Rate))
+	f.Func("rate", "offer this `RATE` in bits per second, over all streams: 100M, 1G\n(default: as fast as possible)", rateFlag(&c.Rate))
 	f.DurationVar(&c.Time, "time", c.Time, "how long, in whole seconds")
 	f.BoolVar(&asJSON, "json", false, "print the report as JSON")
 	return cmd

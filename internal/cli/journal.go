@@ -15,22 +15,22 @@ func newJournal(env *Env) *cobra.Command {
 	var asJSON, open bool
 	cmd := &cobra.Command{
 		Use:   "journal [TXN]",
-		Short: "List what was changed, by whom, and from what to what",
+		Short: "List changes: by whom, and from what to what",
 		Long: `List the transactions in which Venturi changed this machine: when, by whom, and by
 which command; with a number, every write of one, from what to what.
 
   open       in effect, and can be undone
-  on trial   undone when the time ends, unless it is confirmed
-  undone     the old value is back
-  passed     undone, beneath a later transaction of the same value
-  failed     it had no effect, and the old value stayed
-  gone       the value went away, with a reboot, its device or its namespace
-  left       given up: somebody else's value stays, or ours that could not be undone
-  in-doubt   the writer was killed: it may have been written, undo will check
-  conflict   somebody else has changed it since: undo will leave it alone
+  on trial   will be undone when the time ends, unless it is confirmed
+  undone     the old value is restored
+  passed     undone, but a later transaction still sets the same value
+  failed     the write had no effect, and the old value stayed
+  gone       the value disappeared with a reboot, its device or its namespace
+  left       given up: somebody else's value stays, or one that could not be undone
+  in-doubt   the writer was killed: the value may have been written; undo will check
+  conflict   somebody else has changed it since; undo will leave it alone
   empty      nothing was written
 
-A conflict is looked for now, where the value can be read.`,
+Conflicts are checked at the time of the call, where the value can be read.`,
 		Example: `  venturi journal
   venturi journal 7
   venturi journal --open --json`,
@@ -75,7 +75,7 @@ A conflict is looked for now, where the value can be read.`,
 			return display.PrintTxns(env.Stdout, h.Txns, trials, conflicts)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON, with all values whole")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON, with complete values")
 	cmd.Flags().BoolVar(&open, "open", false, "only those that can be undone")
 	return onMachines(env, cmd, readByNumber)
 }

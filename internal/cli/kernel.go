@@ -19,9 +19,9 @@ func newKernel(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kernel",
 		Short: "Fetch other kernels, and run commands under them",
-		Long: `Measure under another kernel, in a virtual machine with this machine's own files:
-"venturi compare --kernel 6.1" and the like run there. Kernels are fetched once, and
-kept. They are Debian's packages, unpacked and never installed.`,
+		Long: `Measure under another kernel, in a virtual machine that sees this machine's files, with
+"venturi compare --kernel 6.1" and the like. Kernels are fetched once and stored. They
+are Debian's packages, unpacked but never installed.`,
 		Example: `  venturi kernel fetch 6.1
   venturi compare --kernel 6.1 host geneve
   venturi kernel exec 6.1 -- uname -a`,
@@ -37,9 +37,9 @@ func kernelFetch(env *Env) *cobra.Command {
 		Use:   "fetch [VERSION...]",
 		Short: "Fetch Debian's kernel of a version",
 		Long: fmt.Sprintf(`Fetch Debian's newest kernel of each VERSION, which is one of %s
-(default: %s). This machine's own package manager fetches them from where its packages
-come from, and checks their signatures; 60 to 110 MB each. They are kept in
-/var/lib/venturi/kernels, for a user other than root in ~/.local/share/venturi/kernels,
+(default: %s). This machine's own package manager fetches them from its usual sources
+and checks their signatures; each has 60 to 110 MB. They are stored in
+/var/lib/venturi/kernels, for users other than root in ~/.local/share/venturi/kernels,
 or in the folder that %s names.`, strings.Join(kernel.FetchableSeries(), ", "), kernel.Default, kernel.StoreVariable),
 		Example: `  venturi kernel fetch
   venturi kernel fetch 5.10 6.1 6.12
@@ -68,7 +68,7 @@ or in the folder that %s names.`, strings.Join(kernel.FetchableSeries(), ", "), 
 		},
 	}
 	cmd.Flags().StringVar(&mirror, "mirror", "", "address of the Debian mirror to fetch from (default: that of this machine's packages)")
-	cmd.Flags().BoolVar(&newer, "newer", false, "look for a newer one even if one is kept")
+	cmd.Flags().BoolVar(&newer, "newer", false, "look for a newer one even if one is stored")
 	return cmd
 }
 
@@ -76,8 +76,8 @@ func kernelList(env *Env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "ls",
-		Short:   "List the kept kernels",
-		Long:    "List the kept kernels, the newest first, and which of them --kernel VERSION means.",
+		Short:   "List the stored kernels",
+		Long:    "List the stored kernels, the newest first, and which one --kernel VERSION selects.",
 		Example: "  venturi kernel ls\n  venturi kernel ls --json",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -110,8 +110,8 @@ func kernelList(env *Env) *cobra.Command {
 func kernelRemove(env *Env) *cobra.Command {
 	return &cobra.Command{
 		Use:     "rm RELEASE...",
-		Short:   "Remove kept kernels",
-		Long:    "Remove kept kernels, named by their full releases, as \"venturi kernel ls\" lists them.",
+		Short:   "Remove stored kernels",
+		Long:    "Remove stored kernels, named by their full releases, as \"venturi kernel ls\" lists them.",
 		Example: "  venturi kernel rm 6.1.0-56-amd64",
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -140,14 +140,13 @@ func kernelExec(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exec VERSION|FILE [FLAG...] [--] COMMAND [ARGUMENT...]",
 		Short: "Run a command under another kernel",
-		Long: `Start a virtual machine under a kept kernel, or under that of a bzImage FILE, and run a
-command in it as root: in the same folder, with the same environment and this machine's
-own files. What the command writes is lost with the virtual machine, except below a
-folder of --write. It needs no root: then the command sees only the files that you may
-read.
+		Long: `Start a virtual machine with a stored kernel or a bzImage FILE, and run a command in it
+as root: in the same folder, with the same environment and this machine's files. What the
+command writes is lost when the virtual machine ends, except in a folder of --write. It
+does not need root; without it, the command sees only the files that you may read.
 
-With --nic the virtual machine has network cards, eth0 and so on, that are connected to
-nothing: use them to try what a card's driver does. That takes root.
+With --nic the virtual machine has unconnected network cards, eth0 and so on, to try a
+card's driver. This needs root.
 
 The exit code is that of the command.`,
 		Example: `  venturi kernel exec 6.1 -- uname -a
@@ -168,7 +167,7 @@ The exit code is that of the command.`,
 	f.SetInterspersed(false) // the command's options are its own
 	f.Var(&u.accel, "accel", "what runs the virtual machine: auto, kvm, or tcg (emulation)")
 	f.IntVar(&config.CPUs, "cpus", 0, "CPUs of the virtual machine (default: this machine's)")
-	f.IntVar(&config.Memory, "memory", 0, "memory of the virtual machine, MiB (default: what a lab needs)")
+	f.IntVar(&config.Memory, "memory", 0, "memory of the virtual machine, MiB (default: enough for a lab)")
 	f.Var(&nics, "nic", "add a network card of this model: virtio, e1000e or vmxnet3; may be given several times")
 	f.StringArrayVar(&config.Writable, "write", nil, "let the command write to this folder of the host; may be given several times")
 	return cmd

@@ -32,11 +32,11 @@ func execWords(cmd *cobra.Command, args []string) (spec string, command []string
 		return "", nil, cmd.Help()
 	}
 	if len(command) == 0 {
-		return "", nil, verr.New(verr.Usage, what, "no kernel, or no command is given", "see `venturi kernel exec --help`")
+		return "", nil, verr.New(verr.Usage, what, "the kernel or the command is missing", "see `venturi kernel exec --help`")
 	}
 	if strings.HasPrefix(command[0], "-") {
-		return "", nil, verr.New(verr.Usage, what, command[0]+" is a flag, where the command should begin",
-			"put flags of venturi before the --, and the command behind it: venturi kernel exec 6.1 --write out -- COMMAND")
+		return "", nil, verr.New(verr.Usage, what, command[0]+" is a flag, where the command is expected",
+			"put venturi's flags before the -- and the command after it: venturi kernel exec 6.1 --write out -- COMMAND")
 	}
 	return spec, command, nil
 }
@@ -48,13 +48,13 @@ func runUnder(ctx context.Context, env *Env, u kernelFlag, config vm.Config, nic
 	}
 	for _, folder := range config.Writable {
 		if info, err := os.Stat(folder); err != nil || !info.IsDir() {
-			return verr.New(verr.Usage, "cannot let the command write to "+folder, "there is no such folder", "make it first")
+			return verr.New(verr.Usage, "cannot let the command write to "+folder, "there is no such folder", "create it first")
 		}
 	}
 	if len(nics) > 0 {
 		config.NICs, config.In, err = vm.Cards(nics)
 		if errors.Is(err, fs.ErrPermission) {
-			return verr.New(verr.Permission, "cannot give the virtual machine network cards", "only root may make the devices that they are joined to", "run it as root, or leave --nic out")
+			return verr.New(verr.Permission, "cannot give the virtual machine network cards", "only root may create the devices behind them", "run it as root, or leave --nic out")
 		}
 		if err != nil {
 			return err

@@ -37,7 +37,7 @@ type kernelFlag struct {
 }
 
 func (u *kernelFlag) flags(f *pflag.FlagSet) {
-	f.StringVar(&u.spec, "kernel", "", "run everything under another kernel, in a virtual machine: a version that\n\"venturi kernel ls\" lists, such as 6.1, or a bzImage file")
+	f.StringVar(&u.spec, "kernel", "", "run everything under another kernel, in a virtual machine: a version from\n\"venturi kernel ls\", such as 6.1, or a bzImage file")
 	f.Var(&u.accel, "accel", "what runs the virtual machine: auto, kvm, or tcg (emulation)")
 }
 
@@ -84,8 +84,8 @@ func (*accel) Type() string { return "how" }
 func refuseAttach(specs []string) error {
 	for _, spec := range specs {
 		if d, _, err := path.ParseSpec(spec); err == nil && d.Name == "attach" {
-			return verr.New(verr.Usage, "cannot lay path "+spec+" under another kernel",
-				"the namespaces that it attaches to are on this machine, not in the virtual one", "leave --kernel out, or that path")
+			return verr.New(verr.Usage, "cannot build path "+spec+" under another kernel",
+				"the namespaces that it attaches to are on this host, not in the virtual machine", "leave --kernel out, or that path")
 		}
 	}
 	return nil
@@ -239,8 +239,8 @@ func finished(code int) error {
 	if sig == syscall.SIGKILL {
 		why += ", as happens when memory runs out there"
 	}
-	return verr.New(verr.Failed, "cannot finish what runs under another kernel", why,
-		"run it again; if it happens again, ask for less at once: fewer paths, flows or sizes")
+	return verr.New(verr.Failed, "cannot finish the command in the virtual machine", why,
+		"run it again; if it fails again, reduce the run: fewer paths, flows or sizes")
 }
 
 // endedWith gives the error of an exit code; nil: it is 0.

@@ -23,10 +23,10 @@ func newKnob(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "knob",
 		Short: "List, read and set what can be tuned, with an exact undo",
-		Long: `A knob is one thing that can be tuned: of the host as a whole, of a network namespace,
+		Long: `A knob is one setting that can be tuned: of the host as a whole, of a network namespace,
 of a network device, of Open vSwitch or OVN, or in a file of Kubernetes objects. Name
 the target with --dev and --netns, as for ip, or with --manifest or --db. Nothing else
-is touched, and "venturi undo" restores every byte.`,
+is changed, and "venturi undo" restores every byte.`,
 		Example: `  venturi knob ls
   venturi knob ls net.backlog
   venturi knob get --all --dev eth0
@@ -69,15 +69,15 @@ func knobGet(out, say io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get NAME...|--all",
 		Short: "Read knobs",
-		Long: `Read the values of knobs on a target: a device, a network namespace, a file, a
-database; by default, the host itself. The value in effect is printed where it differs
-from the one that was set. --all omits knobs that the target does not have.`,
+		Long: `Read the values of knobs on a target: a device, a network namespace, a file or a
+database; by default, the host itself. If the effective value differs from the one that
+was set, both are printed. --all omits knobs that the target does not have.`,
 		Example: `  venturi knob get net.backlog
   venturi knob get tcp.cc -n shop
   venturi knob get --all --dev eth0 --json`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if all == (len(args) > 0) {
-				return verr.New(verr.Usage, "cannot choose which knobs to read", "it is either names or --all", "list them with: venturi knob ls")
+				return verr.New(verr.Usage, "cannot choose which knobs to read", "names and --all exclude each other", "list them with: venturi knob ls")
 			}
 			to, err := t.read()
 			if err != nil {
@@ -179,10 +179,10 @@ func knobSet(env *Env, t *target) *cobra.Command {
 		Short: "Set knobs, all in one transaction",
 		Long: `Set knobs on a target, in one transaction, all or none. The old values are on disk
 before the first write, and each new value is read back; if one has no effect, all are
-undone. A change stays until "venturi undo", or with --trial until the time ends unless
-"venturi confirm" comes first.
+undone. A change stays until "venturi undo"; with --trial, it is undone after that time
+unless "venturi confirm" comes first.
 
-A knob that is never used automatically can be set here, by its name.`,
+Knobs that Venturi never sets automatically can be set here, by name.`,
 		Example: `  venturi knob set net.backlog 4000
   venturi knob set tcp.cc bbr net.listen 8192 -n shop --plan
   venturi knob set nic.gro off --dev eth0 --trial 120s`,
@@ -231,7 +231,7 @@ A knob that is never used automatically can be set here, by its name.`,
 // wishesOf reads names and values in turn.
 func wishesOf(args []string, t knob.Target) (wishes []tune.Assignment, err error) {
 	if len(args) == 0 || len(args)%2 != 0 {
-		return nil, verr.New(verr.Usage, "cannot set "+strings.Join(append([]string{"knobs"}, args...), " "), "each knob wants a value", "give pairs of NAME VALUE")
+		return nil, verr.New(verr.Usage, "cannot set "+strings.Join(append([]string{"knobs"}, args...), " "), "each knob needs a value", "give pairs of NAME VALUE")
 	}
 	var targets []knob.Target
 	for i := 0; i < len(args); i += 2 {
@@ -244,7 +244,7 @@ func wishesOf(args []string, t knob.Target) (wishes []tune.Assignment, err error
 			return nil, err
 		}
 		if slices.ContainsFunc(wishes, func(w tune.Assignment) bool { return w.Knob.Name == e.Name }) {
-			return nil, verr.New(verr.Usage, "cannot set "+e.Name+" twice", "one of the values would be lost", "name each knob once; one that has parts takes them in one value, such as rx=512,tx=512")
+			return nil, verr.New(verr.Usage, "cannot set "+e.Name+" twice", "only one of the two values could take effect", "name each knob once; a value with several parts is written as one, such as rx=512,tx=512")
 		}
 		targets = append(targets, to)
 		wishes = append(wishes, tune.Assignment{Knob: e, Target: to, Value: args[i+1]})

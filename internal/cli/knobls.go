@@ -21,9 +21,9 @@ func knobList(out, say io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls [NAME]",
 		Short: "List the knobs, or describe one",
-		Long: `List what can be tuned, on what target, with the present value there, and what it may help.
-With a NAME, describe one: its values, risk, prerequisites, evidence with its
-source, and how it is undone. The grade of evidence:
+		Long: `List the knobs with their targets, present values, and what they may help. With a NAME,
+describe one: its values, risk, prerequisites, evidence with its source, and how it is
+undone. The grades of evidence:
 
   A  repeated runs with their spread
   B  a number, by a weak method
@@ -61,7 +61,7 @@ source, and how it is undone. The grade of evidence:
 		names = append(names, s.Name)
 	}
 	cmd.Flags().StringVar(&section, "section", "", "only one section: "+strings.Join(names, ", "))
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the list as JSON, with all that is known of each")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the list as JSON, with all details")
 	cmd.Flags().BoolVar(&markdown, "md", false, "print the whole table as Markdown")
 	cmd.MarkFlagsMutuallyExclusive("json", "md")
 	return cmd

@@ -24,12 +24,12 @@ func plugin() CommandLine {
 		Long: `Venturi measures how much slower or faster the pod network of a cluster is than
 the network of its nodes: in the same minutes, with a confidence interval.
 
-It makes pods, speaks to them through the API server alone, and removes them.`,
+It creates pods, controls them through the API server only, and removes them.`,
 		Example: `  kubectl venturi compare --image IMAGE                    unprivileged pods
   kubectl venturi compare --image IMAGE --node-agents      with the host network
-  kubectl venturi doctor --image IMAGE                     every node, and what is off there
-  kubectl venturi rbac --node-agents                       what that needs
-  kubectl venturi cleanup                                  remove what killed runs left`,
+  kubectl venturi doctor --image IMAGE                     examine every node
+  kubectl venturi rbac --node-agents                       the rights that it needs
+  kubectl venturi cleanup                                  remove what killed runs left behind`,
 		Commands: append([]func(*Env) *cobra.Command{newKubeCompare, newKubeDoctor, newRBAC, newCleanup, newReport, newVersion, newExitCodes}, startedCommands()...),
 	}
 }
@@ -74,13 +74,13 @@ each to the first one in the same rounds, with a 95 % interval and a verdict.
 
 Paths, all of them unless some are named:
 ` + kube.PathHelp() + `
-By default each end is an unprivileged pod, as PodSecurity "restricted" admits, and paths
-are compared with pod. With --node-agents, one agent on each of the two nodes enters the
-network namespace of every end, and paths are compared with the host network. The rights
-that this needs are printed first.
+By default each end is an unprivileged pod that PodSecurity "restricted" admits, and paths
+are compared with the path pod. With --node-agents, one agent on each of the two nodes enters
+the network namespace of every end, and paths are compared with the host network. The rights
+that it needs are printed first.
 
 Control streams go through the API server (pods/exec). Only the data ports of the run are
-open: 19000 to 29999, TCP and UDP. Everything has the label
+open: 19000 to 29999, TCP and UDP. Every object has the label
 ` + kube.Label + ` and belongs to one Job. If this command
 dies, the pods end within half a minute, and the Job removes the rest.`
 	cmd.Example = `  kubectl venturi compare --image IMAGE
@@ -100,19 +100,20 @@ func newKubeDoctor(env *Env) *cobra.Command {
 	var e kubeExamination
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Examine every node of a cluster, and name what is off; change nothing",
-		Long: `Examine every node of a cluster, and name what is off: what "venturi doctor" finds on
-each, merged, and what of the nodes does not fit together. Also printed are the network
-plugin and its settings (Flannel, Calico, Cilium, Kube-OVN, Antrea, OVN-Kubernetes,
-kube-router, Weave Net), the MTU between nodes, and kube-proxy's mode. Nothing is changed.
+		Short: "Examine every node of a cluster for network problems; change nothing",
+		Long: `Examine every node of a cluster for network problems: the findings of "venturi doctor" on
+each node, merged, and mismatches between nodes. It also prints the network plugin and its
+settings (Flannel, Calico, Cilium, Kube-OVN, Antrea, OVN-Kubernetes, kube-router, Weave Net),
+the MTU between nodes, and kube-proxy's mode. Nothing is changed.
 
-One agent pod on each node reads it: hostNetwork, hostPID, all capabilities dropped but
+One agent pod runs on each node, with hostNetwork, hostPID, and all capabilities dropped but
 SYS_ADMIN, SYS_PTRACE and NET_ADMIN (to read the packet filter). "kubectl venturi rbac
-doctor" prints the rights. A setting that may not be read is a note. The pods are removed
-at the end, and tolerate every taint unless --toleration names some.
+doctor" prints the rights that it needs. A setting that it may not read is reported as a
+note. The pods tolerate every taint unless --toleration names some; they are removed at the
+end.
 
-Do not run it beside a measurement: it refuses while one runs (exit code 5), and --wait
-waits. Counters are read twice, --interval apart: let the slow traffic run meanwhile.
+Do not run it during a measurement: it refuses while one runs (exit code 5), or waits with
+--wait. Counters are read twice, --interval apart: keep the slow traffic running meanwhile.
 
 The exit code is 0 if there are only notes, and 8 if there are warnings or errors.`,
 		Example: `  kubectl venturi doctor --image IMAGE
@@ -137,11 +138,11 @@ func newRBAC(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rbac [compare|doctor]",
 		Short: "Print the rights that a command needs, as a Role",
-		Long: `Print the rights that compare needs, or doctor, ready for kubectl apply. Unprivileged
-pods and agents on nodes (--node-agents) take the same rights of the API; they differ in
-what the namespace's PodSecurity has to allow. No right to read Secrets is among them.
+		Long: `Print the rights that compare or doctor needs, ready for kubectl apply. Unprivileged
+pods and agents on nodes (--node-agents) need the same API rights; they differ in
+what the namespace's PodSecurity must allow. Reading Secrets is never needed.
 
-Without -n each run makes a namespace of its own, which takes a ClusterRole. So does
+Without -n each run creates its own namespace, which needs a ClusterRole. So does
 doctor, to list nodes and to read the settings of network plugins.`,
 		Example: `  kubectl venturi rbac -n lab --user jane | kubectl apply -f -
   kubectl venturi rbac --node-agents --user jane | kubectl apply -f -
@@ -154,14 +155,14 @@ doctor, to list nodes and to read the settings of network plugins.`,
 			case slices.Equal(args, []string{"doctor"}):
 				printLines(env.Stdout, k.options().NodesRBAC(user))
 			default:
-				return verr.New(verr.Usage, "cannot print the rights of "+strings.Join(args, " "), "the commands that need some are compare and doctor", "name one of these")
+				return verr.New(verr.Usage, "cannot print the rights of "+strings.Join(args, " "), "only compare and doctor need rights in a cluster", "name one of these")
 			}
 			return nil
 		},
 	}
 	k.accessFlags(cmd.Flags())
 	k.levelFlags(cmd.Flags())
-	cmd.Flags().StringVar(&user, "user", user, "whom the role is for")
+	cmd.Flags().StringVar(&user, "user", user, "user to whom the role is bound")
 	return cmd
 }
 
@@ -169,10 +170,10 @@ func newCleanup(env *Env) *cobra.Command {
 	var k kubeFlags
 	cmd := &cobra.Command{
 		Use:   "cleanup",
-		Short: "Remove everything that runs have made in the cluster",
-		Long: `Remove everything that runs have made, in the whole cluster or with -n in one namespace:
-Jobs, pods, Services, and namespaces that Venturi made. Runs in progress are ended too,
-other people's included. It finds them by their label,
+		Short: "Remove everything that runs have created in the cluster",
+		Long: `Remove everything that runs have created, in the whole cluster or, with -n, in one
+namespace: Jobs, pods, Services and namespaces. Runs in progress are ended too, including
+other people's. It finds them by their label,
 ` + kube.Label + `.`,
 		Example: `  kubectl venturi cleanup
   kubectl venturi cleanup -n lab`,

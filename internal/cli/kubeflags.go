@@ -25,15 +25,15 @@ func (k *kubeFlags) accessFlags(f *pflag.FlagSet) {
 	k.set = pflag.NewFlagSet("", pflag.ContinueOnError)
 	k.set.StringVar(&k.access.Kubeconfig, "kubeconfig", "", "the kubeconfig to use (default: as kubectl)")
 	k.set.StringVar(&k.access.Context, "context", "", "the context of the kubeconfig to use")
-	k.set.StringVarP(&k.o.Namespace, "namespace", "n", "", "the namespace of all that is made (default: one of its own for each run)")
+	k.set.StringVarP(&k.o.Namespace, "namespace", "n", "", "the namespace for all objects (default: a new one for each run)")
 	f.AddFlagSet(k.set)
 }
 
 // levelFlags are those that rights depend on.
 func (k *kubeFlags) levelFlags(f *pflag.FlagSet) {
 	k.set.BoolVar(&k.node, "node-agents", false, "run one agent on each node, which sees the node's own network: it needs hostNetwork, hostPID,\nSYS_ADMIN and SYS_PTRACE")
-	k.set.StringVar(&k.o.From, "from", "", "measure from this pod, which is there: NAMESPACE/POD (with --node-agents)")
-	k.set.StringVar(&k.o.To, "to", "", "measure to this pod: NAMESPACE/POD")
+	k.set.StringVar(&k.o.From, "from", "", "measure from this existing pod: NAMESPACE/POD (with --node-agents)")
+	k.set.StringVar(&k.o.To, "to", "", "measure to this existing pod: NAMESPACE/POD")
 	f.AddFlagSet(k.set)
 }
 
@@ -47,8 +47,8 @@ func (k *kubeFlags) runFlags(f *pflag.FlagSet) {
 
 // podFlags are those of what is made in a cluster.
 func (k *kubeFlags) podFlags(f *pflag.FlagSet) {
-	k.set.StringVar(&k.o.Image, "image", "", "the image that has this version of venturi, as \"make image\" builds it")
-	k.set.StringVar(&k.o.PullSecret, "image-pull-secret", "", "the Secret to fetch the image with, in the namespace of the run")
+	k.set.StringVar(&k.o.Image, "image", "", "the image with this version of venturi, as \"make image\" builds it")
+	k.set.StringVar(&k.o.PullSecret, "image-pull-secret", "", "the Secret for pulling the image, in the namespace of the run")
 	k.set.StringToStringVar(&k.o.NodeSelector, "node-selector", nil, "use only nodes with these labels: `KEY=VALUE,...`")
 	k.set.Lookup("node-selector").DefValue = "" // a map's own is []
 	k.set.Func("toleration", "tolerate a `TAINT`: KEY[=VALUE][:EFFECT]; may be given several times", func(text string) error {
@@ -95,7 +95,7 @@ func (k *kubeFlags) refuseAlone() (err error) {
 	if len(names) == 0 {
 		return nil
 	}
-	return verr.New(verr.Usage, "cannot use "+strings.Join(names, ", ")+" here", "no cluster is named: a lab or machines are measured", "add --kube, or use `kubectl venturi compare`")
+	return verr.New(verr.Usage, "cannot use "+strings.Join(names, ", ")+" here", "this run measures a lab or machines, not a cluster", "add --kube, or use `kubectl venturi compare`")
 }
 
 // sayRights prints what agents on nodes need before anything of it is used.

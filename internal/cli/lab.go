@@ -19,11 +19,11 @@ import (
 func newLab(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lab",
-		Short: "Raise a lab by hand, look at it, work in it, take it down",
+		Short: "Raise a lab by hand, inspect it, run commands in it, take it down",
 		Long: `A lab has two or more machines, called m1, m2 and so on. Each is a network namespace; a
-wire joins them, and each path between them has pods of its own. "venturi compare"
-raises a lab for a run and takes it down again. With these commands a lab stays until
-you take it down, so you can see how a path is wired or try something in it.
+wire joins them, and each path between them has its own pods. "venturi compare" raises
+a lab for a run and takes it down again. With these commands a lab stays until you take
+it down, so you can see how a path is built or try something in it.
 
 Everything in a lab carries its name: the namespaces venturi.LAB.m1, venturi.LAB.m2
 and those of pods and switches, such as venturi.LAB.m1.vxlan, and the folder
@@ -56,17 +56,17 @@ func labUp(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up [PATH...]",
 		Short: "Raise a lab that stays until it is taken down",
-		Long: `Raise machines, the wire between them, and every PATH, all at once. A path that is
-named twice is built twice, the second as PATH.2. Options follow its name after a
-colon; "venturi path show PATH" lists them.
+		Long: `Raise the machines, the wire between them, and every PATH. A path that is named twice
+is built twice, the second as PATH.2. Options follow the name after a colon; "venturi
+path show PATH" lists them.
 
 Paths:
 ` + display.PathHelp(),
 		Example: `  venturi lab up                              host, routed and vxlan
   venturi lab up vxlan vxlan:port=4789        two overlays side by side
-  venturi lab up --hosts 5 bgp:reflector=1    five machines, one reflects routes
-  venturi lab up --wire tso=off,gro=on        cards without TSO
-  venturi lab up --cores "m1=0 m2=1"          each machine on a core of its own
+  venturi lab up --hosts 5 bgp:reflector=1    five machines, one of them a route reflector
+  venturi lab up --wire tso=off,gro=on        network cards without TSO
+  venturi lab up --cores "m1=0 m2=1"          each machine on its own core
   venturi lab up --name busy --services 1000  behind a node's packet filter
   venturi lab up --kernel 6.1 geneve          in a virtual machine, under another kernel`,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -106,7 +106,7 @@ Paths:
 	f.StringVar(&wire, "wire", "", lab.WireHelp)
 	f.StringVar(&cores, "cores", "", lab.CoresHelp)
 	f.Var(hostsFlag(&o.Hosts), "hosts", lab.HostsHelp)
-	f.Var(servicesFlag(&o.Services), "services", "give the machines' packet filter what kube-proxy writes for this many\nServices, with connection tracking on")
+	f.Var(servicesFlag(&o.Services), "services", "add kube-proxy's rules for this many Services to the machines' packet filter,\nwith connection tracking")
 	u.flags(f)
 	f.BoolVar(&asJSON, "json", false, "print the lab as JSON")
 	return cmd
@@ -122,7 +122,7 @@ func notRaised(name string, err error) error {
 	}
 	failed[0] = verr.Wrap(verr.Failed, "cannot raise lab "+name, failed[0], do)
 	for i, err := range failed[1:] {
-		failed[1+i] = verr.Wrap(verr.Failed, "cannot remove all of a lab", err, removeRest)
+		failed[1+i] = verr.Wrap(verr.Failed, "cannot remove the whole lab", err, removeRest)
 	}
 	return errors.Join(failed...)
 }
@@ -134,12 +134,12 @@ func labList(out io.Writer) *cobra.Command {
 		Short: "List the labs on this machine",
 		Long: `List the labs on this machine. A lab is
 
-  kept      raised by "venturi lab up": stays until it is taken down
+  kept      raised by "venturi lab up"; it stays until you take it down
   running   in use by a process, which takes it down itself
-  dead      left by a process that was killed: the next command removes it
+  dead      left behind by a killed process; the next command removes it
 
 With --accel-stats it shows instead what the labs' fast paths have carried since they
-were raised, what went slow, and why; docs/fast-path.md explains each reason.`,
+were raised, what took the slow path, and why; docs/fast-path.md explains each reason.`,
 		Example: `  venturi lab ls
   venturi lab ls --accel-stats
   venturi lab ls --json`,
@@ -172,7 +172,7 @@ were raised, what went slow, and why; docs/fast-path.md explains each reason.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the list as JSON")
-	cmd.Flags().BoolVar(&stats, "accel-stats", false, "show what fast paths carried, what went slow, and why")
+	cmd.Flags().BoolVar(&stats, "accel-stats", false, "show what fast paths carried, what took the slow path, and why")
 	return cmd
 }
 
@@ -181,18 +181,18 @@ func labExec(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exec MACHINE[/PATH] [--] COMMAND [ARGUMENT...]",
 		Short: "Run a command on a machine of a lab, or in a pod",
-		Long: `Run a command in the network namespace of a machine, or in one below it:
+		Long: `Run a command in the network namespace of a machine, or of a pod or switch on it:
 
   m1           the machine
   m1/PATH      the path's pod on it
   m1/PATH.p2   its second pod, where the path has several tunnels or tags
   m1/PATH.ovs  its switch, where the path has one
 
-Only the network is the machine's: files, including /sys, are this host's. The exit
-code is that of the command.
+Only the network is the machine's; files, including /sys, are those of this host. The
+exit code is that of the command.
 
 The daemons of a path keep sockets, databases and logs in ` + lab.Folder + `/LAB/m1/PATH.
-A switch's flows can be read through the socket of its bridge there, from anywhere.`,
+The socket of a switch's bridge is there, too: it gives access to the flows from anywhere.`,
 		Example: `  venturi lab exec m1 ip -brief address
   venturi lab exec m1/vxlan -- ip route
   venturi lab exec m1/ovs-vxlan.ovs -- ovs-ofctl dump-flows unix:` + lab.Folder + `/lab/m1/ovs-vxlan/br-int.mgmt
@@ -226,13 +226,13 @@ func labDown(out io.Writer) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "down",
-		Short: "Take a lab down, and remove what killed runs left",
-		Long: `Take a lab down: end what runs in it, and delete its namespaces and its folder. Labs
-whose process was killed are removed too, whatever their names. A lab in use by a
-process is left to that process.`,
-		Example: `  venturi lab down              the lab called ` + lab.DefaultName + `, and what killed runs left
-  venturi lab down --name busy  another one
-  venturi lab down --all        all that are kept`,
+		Short: "Take a lab down, and remove what killed runs left behind",
+		Long: `Take a lab down: end the processes in it, and delete its namespaces and its folder.
+Labs whose process was killed are removed too, whatever their names. A lab in use is
+left to the process that uses it.`,
+		Example: `  venturi lab down              the lab called ` + lab.DefaultName + `, and what killed runs left behind
+  venturi lab down --name busy  another lab
+  venturi lab down --all        all kept labs`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			swept, err := lab.Sweep(cmd.Context())

@@ -20,7 +20,7 @@ func newLease(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:    "lease --journal FOLDER --txn N",
 		Short:  "Undo a trial when its time ends",
-		Long:   "Wait until the time of a trial ends, and undo it unless it was confirmed by then.",
+		Long:   "Wait until the time of a trial ends, and undo it unless it has been confirmed.",
 		Hidden: true,
 		Args:   noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

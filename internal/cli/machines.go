@@ -19,11 +19,11 @@ type machinesFlag struct {
 }
 
 func (m *machinesFlag) flags(f *pflag.FlagSet) {
-	f.StringVar(&m.machines, "machines", "", "measure between these machines, reached by ssh, in place of a lab's:\na=ssh://[USER@]HOST[:PORT][?addr=ADDRESS][&dev=DEVICE],b=..., or those of a file")
-	f.StringVar(&m.dev, "dev", "", "build paths on these network cards of the --machines, in namespaces of our own that share the\ncard by macvlan: eth1; or a=eth1,b=ens5; add ,ipvlan where the network allows a card one MAC")
+	f.StringVar(&m.machines, "machines", "", "measure between these machines over ssh instead of a lab's:\na=ssh://[USER@]HOST[:PORT][?addr=ADDRESS][&dev=DEVICE],b=..., or a file that lists them")
+	f.StringVar(&m.dev, "dev", "", "build paths on these network cards of the --machines, in new namespaces that share the card\nby macvlan: eth1; or a=eth1,b=ens5; append ,ipvlan if the network allows one MAC address per card")
 	f.StringVar(&m.network, "net", "", "network of the machines' addresses on the cards of --dev (default "+lab.WireNet().String()+")")
 	f.StringVar(&m.ssh, "ssh", "ssh", "the ssh command for --machines, with its options")
-	f.BoolVar(&m.noCopy, "no-copy", false, "run the venturi that is on the machines' PATH: copy nothing there")
+	f.BoolVar(&m.noCopy, "no-copy", false, "run the venturi on the machines' PATH instead of copying one there")
 }
 
 // remote is what the flags ask for. Errors are for people.
@@ -31,7 +31,7 @@ func (m *machinesFlag) remote() (r compare.Remote, err error) {
 	if m.machines == "" {
 		if m.dev != "" || m.network != "" {
 			return r, verr.New(verr.Usage, "cannot build on network cards without --machines",
-				"--dev and --net say how paths are built between real machines", "name these with --machines, or leave --dev and --net out")
+				"--dev and --net say how to build paths between real machines", "name the machines with --machines, or leave --dev and --net out")
 		}
 		return r, nil
 	}
@@ -49,7 +49,7 @@ func (m *machinesFlag) remote() (r compare.Remote, err error) {
 	}
 	words := strings.Fields(m.ssh)
 	if len(words) == 0 {
-		return r, verr.New(verr.Usage, "cannot use --ssh", "it is empty", "leave it out, or name a command such as: ssh -F FILE")
+		return r, verr.New(verr.Usage, "cannot use --ssh", "it is empty", "leave it out, or give a command such as: ssh -F FILE")
 	}
 	r.Options = remote.Options{Program: program[0], NoCopy: m.noCopy, SSH: words}
 	return r, nil

@@ -28,7 +28,7 @@ func (g onceFlag) Set(text string) error {
 	case text == "":
 		return errEmpty
 	case *g.to != "":
-		return fmt.Errorf("%s is given already, and a knob is turned on one thing at a time", *g.to)
+		return fmt.Errorf("it already is %q, and this command sets a knob on one target only", *g.to)
 	}
 	*g.to = text
 	return nil
@@ -36,7 +36,7 @@ func (g onceFlag) Set(text string) error {
 
 func (g onceFlag) Type() string { return "string" }
 
-var errEmpty = errors.New("it is empty; leave it out if nothing is meant")
+var errEmpty = errors.New("it is empty")
 
 // repeatableFlag is a string flag that may be repeated. Empty values are refused.
 type repeatableFlag struct{ to *[]string }
@@ -65,7 +65,7 @@ func checkTarget(t knob.Target) error {
 	what := "cannot look at " + t.String()
 	if t.Netns != "" || t.Device != "" {
 		if _, err := t.Place(); err != nil {
-			do := "see which devices there are with: ip link"
+			do := "list devices with: ip link"
 			switch {
 			case t.Device == "":
 				do = "see which namespaces there are with: ip netns ls"
@@ -81,7 +81,7 @@ func checkTarget(t knob.Target) error {
 		}
 	}
 	if t.Switch != "" {
-		return permissionError(what, verr.Wrap(verr.Usage, "cannot ask the database of "+t.Switch, pingSocket(t.Switch), "name the socket of one that runs, such as /run/openvswitch/db.sock"))
+		return permissionError(what, verr.Wrap(verr.Usage, "cannot ask the database of "+t.Switch, pingSocket(t.Switch), "give the socket of a running ovsdb-server, such as /run/openvswitch/db.sock"))
 	}
 	return nil
 }

@@ -13,9 +13,8 @@ func newPath(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "path",
 		Short: "List the data paths that can be built, and what each needs",
-		Long: `A path is what lies between two ends of traffic. Give its name, and options after a
-colon: vxlan:vni=42,tunnels=5. The same path can be given several times, with other
-options.`,
+		Long: `A path is what lies between two ends of traffic. Options follow its name after a colon:
+vxlan:vni=42,tunnels=5. The same path can be given several times, with different options.`,
 		Example: `  venturi path ls
   venturi path show ovs-vxlan
   venturi path show ovs-vxlan:datapath=netdev`,
@@ -30,9 +29,9 @@ func pathList(out io.Writer) *cobra.Command {
 		Use:   "ls",
 		Short: "List the paths",
 		Long: `List the paths: what each is, which system uses it, how many bytes it adds to each
-packet on the wire, what it needs of the kernel and of Debian's packages, and whether
-it can be built here, with its default options or with others. "?" means unknown:
-most of what the kernel can do, only root can find out.`,
+packet on the wire, which kernel features and Debian packages it needs, and whether it
+can be built here, with its default options or with others. "?" means unknown: most
+kernel features can be checked only by root.`,
 		Example: "  venturi path ls\n  venturi path ls --json",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -61,8 +60,8 @@ func pathShow(out io.Writer) *cobra.Command {
 		Use:   "show PATH[:OPTIONS]",
 		Short: "Show one path with its options and needs",
 		Long: `Show what a path is, its options with their defaults, what it needs, and what this
-machine lacks. With options after its name, overhead and needs are those of the path
-with these options.`,
+machine lacks. With options after its name, it shows overhead and needs with those
+options.`,
 		Example: `  venturi path show vxlan
   venturi path show ovs-vxlan:datapath=netdev,tunnels=5`,
 		Args: cobra.ExactArgs(1),

@@ -36,26 +36,26 @@ func newReport(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report [RUN [LATER...]]",
 		Short: "Print the report of a run, from its record",
-		Long: `Print the report of a run again, at any later time and in any format. Every report is
-made from the record, which keeps every slice.
+		Long: `Print the report of a run again, in any format. Every report is made from the record,
+which keeps every slice.
 
 RUN is the folder of a run, or the record in it (` + result.FileName + `). The default is the
 newest run below ` + runsFolder + `/. No root is needed.
 
-With more than one run, each later run is set against the first: each path's ratio to
-the host network after is divided by the one before. It does not
-matter how fast the machine was on either day. Use it before and after a kernel, a
-release of a CNI, or a tuning.
+With several runs, each later run is compared with the first: each path's later ratio to
+the host network is divided by the earlier one, so the speed of the machine on either day
+does not matter. Use it before and after a change of the kernel, the CNI plugin or the
+tuning.
 
 --fail-if 'PATH LOAD VERDICT' makes the exit code ` + strconv.Itoa(verr.Findings) + ` when the report has that
 verdict. * is every path or load; VERDICT is ` + strings.Join(gate.Verdicts, ", ") + `.
 
---format html is a page with figures: one file, without scripts, that needs no network.
---open writes it beside the record and shows it in the browser. --format svg draws one
-of its figures, for a document.
+--format html is a page with figures: a single file without scripts that needs no
+network. --open writes it next to the record and shows it in the browser. --format svg
+draws one of its figures, for a document.
 
-With --study, only the tables of that study are printed: of a run of the study, or of
-any other run with the same paths and loads.`,
+With --study, only the tables of that study are printed. The run may be one of the study,
+or any other with the same paths and loads.`,
 		Example: `  venturi report                              the newest run
   venturi report ` + runsFolder + `/20260102-150405 --format md
   venturi report --open                       a page with figures, in the browser
@@ -78,7 +78,7 @@ any other run with the same paths and loads.`,
 			}
 			if tables != "" {
 				if len(conditions) > 0 {
-					return verr.New(verr.Usage, "cannot check --fail-if on a study", "its tables compare with more than one path", "leave out --study: the run has the verdicts")
+					return verr.New(verr.Usage, "cannot check --fail-if on a study", "the tables of a study compare several paths", "leave --study out: the run's own report has verdicts")
 				}
 				return reportStudy(env, tables, args, partial, opt)
 			}
@@ -119,11 +119,11 @@ any other run with the same paths and loads.`,
 	f.StringVar(&opt.Style, "style", "", "print as another tool does: "+strings.Join(report.Styles(), ", "))
 	verboseFlag(f, &opt)
 	accelStatsFlag(f, &opt)
-	f.StringVar(&opt.Figure, "figure", "", "figure of --format svg: "+strings.Join(figure.Kinds(), ", ")+";\nof one load with a slash, such as latency/tcp_lat/1")
+	f.StringVar(&opt.Figure, "figure", "", "figure for --format svg: "+strings.Join(figure.Kinds(), ", ")+";\nfor one load, append it, such as latency/tcp_lat/1")
 	f.BoolVar(&open, "open", false, "show the page of --format html in the browser")
 	f.StringVar(&tables, "study", "", "print the tables of a study: its name, or a study file")
-	f.StringArrayVar(&fail, "fail-if", nil, "end with exit code "+strconv.Itoa(verr.Findings)+" when the report has this verdict, such as 'vxlan tcp_lat slower'")
-	f.BoolVar(&partial, "partial", false, "report what a truncated record holds")
+	f.StringArrayVar(&fail, "fail-if", nil, "exit with code "+strconv.Itoa(verr.Findings)+" when the report has this verdict, such as 'vxlan tcp_lat slower'")
+	f.BoolVar(&partial, "partial", false, "report the contents of a truncated record")
 	return cmd
 }
 
@@ -158,7 +158,7 @@ func verboseFlag(f *pflag.FlagSet, opt *view.Options) {
 
 // accelStatsFlag is the flag by which what fast paths carried is printed.
 func accelStatsFlag(f *pflag.FlagSet, opt *view.Options) {
-	f.BoolVar(&opt.AccelStats, "accel-stats", false, "show what fast paths carried, what went slow, and why")
+	f.BoolVar(&opt.AccelStats, "accel-stats", false, "show what fast paths carried, what took the slow path, and why")
 }
 
 // checkReport refuses an unknown format or style before any file is opened.
@@ -174,11 +174,11 @@ func checkReport(opt view.Options) error {
 	}
 	if !slices.Contains(report.Styles(), opt.Style) {
 		return verr.New(verr.Usage, "cannot report in the style of "+opt.Style,
-			"there is no such style", "choose one of: "+strings.Join(report.Styles(), ", "))
+			"there is no such style", "choose from: "+strings.Join(report.Styles(), ", "))
 	}
 	if opt.Format != report.Formats()[0] {
 		return verr.New(verr.Usage, "cannot report in the style of "+opt.Style+" as "+opt.Format,
-			"a style is a format of its own", "leave one of --style and --format out")
+			"a style is itself a format", "leave --style or --format out")
 	}
 	return nil
 }
@@ -189,7 +189,7 @@ func checkFormat(what, format string, known []string) error {
 	if slices.Contains(known, format) {
 		return nil
 	}
-	return verr.New(verr.Usage, what+" in the format "+format, "there is no such format", "choose one of: "+strings.Join(known, ", "))
+	return verr.New(verr.Usage, what+" in the format "+format, "there is no such format", "choose from: "+strings.Join(known, ", "))
 }
 
 func printReport(env *Env, path string, rec *result.Record, opt view.Options) error {
@@ -201,13 +201,13 @@ func printReport(env *Env, path string, rec *result.Record, opt view.Options) er
 func printed(what string, err error) error {
 	switch {
 	case errors.Is(err, analysis.ErrNoPlan):
-		return verr.Wrap(verr.BadRecord, what, err, "measure again: nothing had been measured yet")
+		return verr.Wrap(verr.BadRecord, what, err, "measure again: the run ended before its first measurement")
 	case errors.Is(err, analysis.ErrMixedEmulation):
 		return verr.Wrap(verr.BadRecord, what, err, "measure both on a real machine, or both under one kernel in a virtual machine")
 	case errors.Is(err, analysis.ErrNothingInCommon):
 		return verr.Wrap(verr.Usage, what, err, "name two runs of the same paths and loads")
 	case errors.Is(err, figure.ErrNoFigure):
-		return verr.Wrap(verr.Usage, what, err, "name one that it has with --figure")
+		return verr.Wrap(verr.Usage, what, err, "choose one of the run's figures with --figure")
 	case errors.Is(err, layout.ErrOtherRecord):
 		return verr.Wrap(verr.Usage, what, err, "name the folder of a run of this study")
 	case errors.Is(err, layout.ErrMixed):

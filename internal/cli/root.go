@@ -50,8 +50,8 @@ path is, with a confidence interval. It also tunes, and undoes every change to
 the byte.
 
 It measures in a lab: two or more machines, played by network namespaces that
-Venturi makes and removes. Only "venturi knob set" and "venturi tune" write to
-this machine's own interfaces and settings, and only to those that you name.`
+Venturi creates and removes. Only "venturi knob set", "venturi tune" and "venturi
+fastpath enable" change this machine's own network, and "venturi undo" restores it.`
 
 // product is the program of users.
 func product() CommandLine {
@@ -59,11 +59,11 @@ func product() CommandLine {
 		Name:  "venturi",
 		Short: "Measure virtual networks against the host network",
 		Long:  longHelp,
-		Example: `  venturi compare                      host, routed and vxlan, the default loads, about 90 s
+		Example: `  venturi compare                       host, routed and vxlan, the default loads, about 90 s
   venturi compare vxlan --load tcp_lat  one path, one load
-  venturi report                        the newest record once more
-  venturi knob get --all                what could be tuned here, as it is now
-  venturi undo                          bring back what was changed
+  venturi report                        the newest run once more
+  venturi knob get --all                the present values of everything that can be tuned here
+  venturi undo                          restore what was changed
   venturi lab down                      remove what a killed run left behind`,
 		Commands: commands,
 	}
@@ -121,7 +121,7 @@ func (p CommandLine) execute(ctx context.Context, env *Env) []error {
 	}
 	// An error without three parts by now is one that nobody foresaw.
 	failed[0] = verr.Wrap(verr.Failed, "cannot finish "+cmd.CommandPath(), failed[0],
-		`if the reason does not tell what to do, report it with what "venturi version" prints`)
+		`if the reason does not show what to do, report it with the output of "venturi version"`)
 	return failed
 }
 

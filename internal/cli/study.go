@@ -51,9 +51,9 @@ func newStudy(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "study",
 		Short: "Repeat a published experiment, and print its table",
-		Long: `A study is a file that says which paths and loads to compare, for how long, and which
-tables to print. Some come with Venturi, each after a published write-up; "venturi
-study ls" lists them. A file of your own looks like this:
+		Long: `A study is a file that defines which paths and loads to compare, for how long, and which
+tables to print. Venturi includes studies of published experiments; "venturi study ls"
+lists them. You can write your own:
 
 ` + indented(studyExample),
 		Example: `  venturi study ls
@@ -68,7 +68,7 @@ study ls" lists them. A file of your own looks like this:
 // oneStudy is for commands about one study.
 func oneStudy(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		return errors.New("no study is named")
+		return errors.New("no study is given")
 	}
 	return atMost(1)(cmd, args)
 }
@@ -77,8 +77,8 @@ func studyList(env *Env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "ls",
-		Short:   "List the studies that come with Venturi",
-		Long:    "List the studies that come with Venturi: what each measures, and for how long.",
+		Short:   "List the included studies",
+		Long:    "List the included studies: what each measures, and for how long.",
 		Example: "  venturi study ls\n  venturi study ls --json",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -110,7 +110,7 @@ func studyShow(env *Env) *cobra.Command {
 		Use:   "show NAME|FILE",
 		Short: "Show what a study does, how long it takes, and whether it can run here",
 		Long: `Show what a study compares, how long that takes, and what this machine lacks for it.
-Nothing is raised or measured. As root, more can be asked of the kernel.`,
+Nothing is built or measured. Run it as root to check more of what the kernel supports.`,
 		Example: `  venturi study show calico-bgp-vs-ovs
   venturi study show ./my-overlay.yaml`,
 		Args: oneStudy,
@@ -144,16 +144,16 @@ func studyRun(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run NAME|FILE",
 		Short: "Run a study, and print its tables",
-		Long: `Run a study: one comparison for each of its wires, as "venturi compare" makes it. Then
-print its tables. The record keeps more than these: "venturi report" shows all of it,
-and "venturi report --study" prints the tables again.
+		Long: `Run a study: one comparison for each of its wires, as "venturi compare" does it. Then
+print its tables. The record holds more: "venturi report" shows all of it, and "venturi
+report --study" prints the tables again.
 
-With several wires there is a record for each, in a folder named after the wire.
-Tables that go by wires are printed after the last one. Between real machines (--machines)
-there is one comparison, with all of the paths, on the wire that there is.
+With several wires, each has its own record, in a folder named after the wire. Tables
+that compare wires are printed after the last one. Between real machines (--machines),
+one comparison of all paths runs over the wire that exists.
 
 It needs root. It changes only its own network namespaces, and removes those that a
-killed run left.`,
+killed run left behind.`,
 		Example: `  venturi study run calico-bgp-vs-ovs
   venturi study run ./my-overlay.yaml --budget 5m --out mine
   venturi study run calico-bgp-vs-ovs --kernel 6.1
@@ -184,7 +184,7 @@ killed run left.`,
 		},
 	}
 	f := cmd.Flags()
-	f.DurationVar(&q.Budget, "budget", 0, "time to measure, over all wires, in place of the study's own")
+	f.DurationVar(&q.Budget, "budget", 0, "time to measure, over all wires (default: the study's own)")
 	u.flags(f)
 	far.flags(f)
 	runFlags(f, &q)
@@ -241,7 +241,7 @@ func runStudy(cmd *cobra.Command, env *Env, s *study.Study, flags compare.Reques
 func reportStudy(env *Env, name string, args []string, partial bool, opt view.Options) error {
 	if opt.Style != "" {
 		return verr.New(verr.Usage, "cannot print the tables of a study in the style of "+opt.Style,
-			"that style has no such tables", "leave one of --style and --study out")
+			"that style has no tables of studies", "leave --style or --study out")
 	}
 	if err := checkFormat("cannot print the tables of a study", opt.Format, layout.Formats()); err != nil {
 		return err

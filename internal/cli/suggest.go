@@ -52,7 +52,7 @@ func findProfile(name string) (tune.Profile, error) {
 		names = append(names, p.Name)
 	}
 	if name == "" {
-		return tune.Profile{}, verr.New(verr.Usage, "cannot tune", "no profile is named", "name one with --profile: "+strings.Join(names, ", "))
+		return tune.Profile{}, verr.New(verr.Usage, "cannot tune", "no profile is given", "choose one with --profile: "+strings.Join(names, ", "))
 	}
 	p, err := tune.FindProfile(name)
 	return p, verr.Suggest(err, verr.Nearest(name, names))

@@ -26,10 +26,10 @@ func (t *target) flags(f *pflag.FlagSet) {
 	f.Var(onceFlag{&t.dev}, "dev", "network device, for knobs of devices")
 	f.VarP(onceFlag{&t.netns}, "netns", "n", netnsHelp)
 	f.Var(onceFlag{&t.manifest}, "manifest", "file with Kubernetes objects, for knobs of manifests")
-	f.Var(onceFlag{&t.db}, "db", "socket of the database of Open vSwitch or OVN, for their knobs (default: where\ntheir package puts it)")
+	f.Var(onceFlag{&t.db}, "db", "socket of the database of Open vSwitch or OVN, for their knobs (default: the path of\ntheir package)")
 }
 
-const netnsHelp = "network namespace: its name in " + host.NamespaceFolder + ", its file, or a process in it\n(default: the host's own)"
+const netnsHelp = "network namespace: its name in " + host.NamespaceFolder + ", its file, or the id of a\nprocess in it (default: the host's own)"
 
 // read checks what was named. Error: it is not there (exit code 2), or may not be
 // looked into (3).
@@ -113,19 +113,19 @@ func restrictTarget(e knob.Entry, t knob.Target) (knob.Target, error) {
 	switch e.Scope {
 	case knob.ScopeMachine:
 		if t.Netns != "" {
-			return t, verr.New(verr.Usage, what, "it applies to the whole machine, and a network namespace is named", "leave --netns out if the whole machine is meant")
+			return t, verr.New(verr.Usage, what, "it applies to the whole machine, not to a network namespace", "leave --netns out to set it on the whole machine")
 		}
 		return knob.Target{}, nil
 	case knob.ScopeNetns:
 		return knob.Target{Netns: t.Netns}, nil
 	case knob.ScopeDevice:
 		if t.Device == "" {
-			return t, verr.New(verr.Usage, what, "it applies to a network device, and none is named", "name one with --dev")
+			return t, verr.New(verr.Usage, what, "it applies to a network device, and none is given", "name one with --dev")
 		}
 		return knob.Target{Netns: t.Netns, Device: t.Device}, nil
 	case knob.ScopeManifest:
 		if t.File == "" {
-			return t, verr.New(verr.Usage, what, "it is in a manifest, and none is named", "name a file with --manifest")
+			return t, verr.New(verr.Usage, what, "it is in a manifest, and none is given", "name a file with --manifest")
 		}
 		return knob.Target{File: t.File}, nil
 	}

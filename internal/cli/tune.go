@@ -35,29 +35,27 @@ func newTune(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tune --profile PROFILE [--plan|--prove|--apply]",
 		Short: "Plan, prove and apply a list of tunings",
-		Long: `Go through a list of tunings, and say what each would change here, or why it is left
-out. Only what you name is touched: --host is the host as a whole and its own network
-namespace, --dev a device, --netns a pod's namespace, --manifest a file, --db a
-database of Open vSwitch or OVN.
+		Long: `Go through a list of tunings, and show what each would change here, or why it does not
+apply. Only the targets that you name are changed: --host is the host as a whole and its
+own network namespace, --dev a device, --netns a pod's namespace, --manifest a file,
+--db a database of Open vSwitch or OVN.
 
---plan is the default: it changes nothing, and prints exactly what would be written,
-old and new, as a diff. --apply makes these changes in one transaction, all or none.
-"venturi undo" restores every byte; with --trial that happens by itself unless
-"venturi confirm" comes first.
+--plan is the default: it changes nothing, and prints exactly what would be written as
+a diff. --apply makes these changes in one transaction, all or none. "venturi undo"
+restores every byte; with --trial that happens by itself unless "venturi confirm" comes
+first.
 
---prove finds the smallest set of changes that helps, by measuring. It raises a lab
-with a path, or takes two existing namespaces (--path attach:...), and tries the
-changes on that path and on what you name, in turn and in random order. The host as a
-whole is touched with --host only. First the path is compared with itself, to find what
-is too noisy to be judged. A change is kept if removing it from the set was a loss in
-fresh measurements; the set is kept if it harms no other figure. Everything is undone
-in the end. With --machines it measures between two real machines, and turns the steps
-on both.
+--prove finds the smallest set of changes that helps, by measuring. It raises a lab with
+a path, or uses two existing namespaces (--path attach:...), and toggles the changes on
+that path and on the targets that you name, in random order. The host as a whole is
+changed only with --host. First it compares the path with itself, to find figures too
+noisy to judge. It keeps a change if removing it from the set was a loss in fresh
+measurements, and keeps the set if no other figure gets worse. Everything is undone at
+the end. With --machines it measures between two real machines, and changes both.
 
-In a plan each step has a mark: not shown (nobody has shown here that it helps),
-obsolete, wrong way round (the published list sets the opposite of what it says),
-never automatic (left to a person). Only the table of --prove says which steps help;
-it is not remembered.
+In a plan, steps have marks: not shown (no evidence here that it helps), obsolete, wrong
+way round (the published list sets the opposite of what it says), never automatic (left
+to you). Only the table of --prove shows which steps help; it is not stored.
 
 Profiles:
 ` + profileHelp(),
@@ -73,12 +71,12 @@ Profiles:
 	f.StringVar(&t.profile, "profile", "", "list of tunings, one of those above")
 	f.BoolVar(&t.plan, "plan", false, "change nothing; print what would be written (the default)")
 	f.BoolVar(&t.apply, "apply", false, "make the changes")
-	f.BoolVar(&t.all, "all", false, "list each step that is left out, and why, not only their number")
+	f.BoolVar(&t.all, "all", false, "list each step that does not apply, with the reason, not only their number")
 	f.Var(onceFlag{&t.config}, "config", configHelp)
 	t.targets.flags(f)
 	t.commitFlags.flags(f)
 	t.prove.flags(f)
-	f.DurationVar(&t.toggle, "toggle", 0, "turn the steps on and off as standard input says, with this lease")
+	f.DurationVar(&t.toggle, "toggle", 0, "toggle the steps as standard input says, with this lease")
 	_ = f.MarkHidden("toggle") // another venturi says it
 	cmd.MarkFlagsMutuallyExclusive("plan", "apply", "prove")
 	cmd.MarkFlagsMutuallyExclusive("prove", "trial")
@@ -90,7 +88,7 @@ Profiles:
 func (t *tuning) onMachines(ctx context.Context, r *fleetRun) error {
 	switch {
 	case t.config != "":
-		return verr.New(verr.Usage, "cannot use --config with --machines", "the file is on this machine", "name what it names with --dev and --manifest")
+		return verr.New(verr.Usage, "cannot use --config with --machines", "the file describes this machine only", "give its devices and manifests with --dev and --manifest instead")
 	case t.prove.on:
 		return t.prove.onMachines(ctx, r, t.profile)
 	case t.apply:
@@ -118,7 +116,7 @@ func (t *tuning) run(cmd *cobra.Command, env *Env) error {
 	}
 	for _, name := range proofOnly {
 		if f := cmd.Flags().Lookup(name); f.Changed && !t.prove.on {
-			return verr.New(verr.Usage, what+" with --"+name, "it is about measuring, and nothing is measured without --prove", "give --prove too, or leave --"+name+" out")
+			return verr.New(verr.Usage, what+" with --"+name, "it only affects measurements, and nothing is measured without --prove", "give --prove too, or leave --"+name+" out")
 		}
 	}
 	if t.config != "" {
@@ -189,11 +187,11 @@ type targetFlags struct {
 }
 
 func (n *targetFlags) flags(f *pflag.FlagSet) {
-	f.BoolVar(&n.host, "host", false, "the host as a whole, and its own network namespace")
-	f.Var(repeatableFlag{&n.dev}, "dev", "network device, in the namespace of --netns if one is given, or as DEVICE@NETNS\n(can be given several times, as all below)")
-	f.VarP(repeatableFlag{&n.netns}, "netns", "n", "network namespace of a pod: its name, its file, or a process in it")
+	f.BoolVar(&n.host, "host", false, "tune the host as a whole, and its own network namespace")
+	f.Var(repeatableFlag{&n.dev}, "dev", "network device, in the namespace of --netns if given, or as DEVICE@NETNS\n(repeatable, like all targets below)")
+	f.VarP(repeatableFlag{&n.netns}, "netns", "n", "network namespace of a pod: its name, its file, or the id of a process in it")
 	f.Var(repeatableFlag{&n.manifest}, "manifest", "file with Kubernetes objects")
-	f.Var(repeatableFlag{&n.db}, "db", "socket of the database of Open vSwitch or OVN; \"default\": where their package\nputs it")
+	f.Var(repeatableFlag{&n.db}, "db", "socket of the database of Open vSwitch or OVN; \"default\": the path of their package")
 }
 
 // targets reads what is named. Error: nothing is, or something that is not there.
@@ -244,7 +242,7 @@ func (n *targetFlags) targets() (t tune.Targets, err error) {
 		t.Switches, t.Centrals = append(t.Switches, socket), append(t.Centrals, socket)
 	}
 	if !n.named() {
-		return t, verr.New(verr.Usage, "cannot tune", "nothing is named that may be touched", "name it: --host, --dev, --netns, --manifest or --db; nothing is changed without --apply")
+		return t, verr.New(verr.Usage, "cannot tune", "no target is given", "name what may be tuned: --host, --dev, --netns, --manifest or --db; nothing is changed without --apply")
 	}
 	return t, nil
 }
@@ -264,7 +262,7 @@ func (n *targetFlags) device(text string) (knob.Target, error) {
 	case len(n.netns) == 1:
 		netns = n.netns[0]
 	case len(n.netns) > 1:
-		return knob.Target{}, verr.New(verr.Usage, "cannot tune dev "+text, "it may be in any of several namespaces", "say in which: --dev "+sanitize.Shell(text+"@NETNS")+", or @self for the machine's own")
+		return knob.Target{}, verr.New(verr.Usage, "cannot tune dev "+text, "several namespaces have a device of this name", "say which one: --dev "+sanitize.Shell(text+"@NETNS")+", or @self for the machine's own")
 	}
 	file, err := netnsFile(netns)
 	return knob.Target{Device: device, Netns: file}, err

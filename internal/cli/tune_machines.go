@@ -43,7 +43,7 @@ func (p *proving) onMachines(ctx context.Context, r *fleetRun, name string) erro
 		return verr.New(verr.Usage, "cannot prove profile "+name, "it is measured between two machines", "name two with --machines, the client's first")
 	}
 	if !slices.ContainsFunc([]string{"host", "dev", "netns", "db"}, r.flagSet.Changed) {
-		return verr.New(verr.Usage, "cannot prove profile "+name, "nothing is named that may be touched on the machines", "name it: --host, --dev or --netns; what is tried is undone in the end")
+		return verr.New(verr.Usage, "cannot prove profile "+name, "no target is given", "name what may be tuned on the machines: --host, --dev or --netns; every change is undone at the end")
 	}
 	q := prooflab.Request(spec, p.wire)
 	q.Seed, q.Command = p.seed, ownCommand(r.env)
@@ -53,7 +53,7 @@ func (p *proving) onMachines(ctx context.Context, r *fleetRun, name string) erro
 		return err
 	}
 	if least := time.Duration(search.Least(1)) * pair; p.budget < least {
-		return verr.New(verr.Usage, "cannot prove anything with --budget "+p.budget.String(), "a single change takes "+least.Round(time.Second).String(), tune.LeastBudget(least))
+		return verr.New(verr.Usage, "cannot run a proof with --budget "+p.budget.String(), "a single change takes "+least.Round(time.Second).String(), tune.LeastBudget(least))
 	}
 	show := progress.New(r.env.Stderr)
 	defer show.Done()

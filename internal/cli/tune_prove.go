@@ -33,12 +33,12 @@ type proving struct {
 }
 
 func (p *proving) flags(f *pflag.FlagSet) {
-	f.BoolVar(&p.on, "prove", false, "find the smallest set of changes that helps, by measuring; leaves nothing changed")
+	f.BoolVar(&p.on, "prove", false, "find the smallest set of changes that helps, by measuring; undo everything at the end")
 	f.StringVar(&p.path, "path", "vxlan", "with --prove, the path to measure: one of a lab, or attach:from=NS,to=NS")
-	f.StringVar(&p.wire, "wire", "", "with --prove, what the network cards of the lab can do; see \"venturi compare --help\"")
-	f.DurationVar(&p.budget, "budget", 6*time.Minute, "with --prove, time to measure in")
+	f.StringVar(&p.wire, "wire", "", "with --prove, the offloads of the lab's network cards; see \"venturi compare --help\"")
+	f.DurationVar(&p.budget, "budget", 6*time.Minute, "with --prove, time to measure")
 	f.Var(effect{(*share)(&p.effect)}, "effect", "with --prove, refuse to run if an effect this small could not be shown (default 10%)")
-	f.Uint64Var(&p.seed, "seed", 0, "with --prove, of the random order (default: another one each time)")
+	f.Uint64Var(&p.seed, "seed", 0, "with --prove, seed of the random order (default: a new one each time)")
 }
 
 // run proves a profile. More may be named to be touched than the path is made of.
@@ -100,8 +100,8 @@ func (p *proving) mayTouch(onHost bool) error {
 	}
 	for _, end := range []string{"from", "to"} {
 		if given[end] == host.OwnNetwork {
-			return verr.New(verr.Usage, "cannot prove anything on path "+p.path, "it ends in the machine's own network, and that is not named as what may be touched",
-				"give --host too; what was tried is undone in the end")
+			return verr.New(verr.Usage, "cannot run a proof on path "+p.path, "it ends in the host's own network, which is not a target of this run",
+				"add --host; every change is undone at the end")
 		}
 	}
 	return nil

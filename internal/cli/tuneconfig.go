@@ -27,7 +27,7 @@ func (n *targetFlags) heed(file string, say io.Writer) error {
 	}
 	switch {
 	case c.Cilium && len(n.manifest) == 0:
-		return verr.New(verr.Usage, "cannot tune Cilium", fmt.Sprintf("%s asks for it, and no file is named with ConfigMap %s of namespace %s", file, c.Name, c.Namespace),
+		return verr.New(verr.Usage, "cannot tune Cilium", fmt.Sprintf("%s asks for it, but no manifest with ConfigMap %s of namespace %s is given", file, c.Name, c.Namespace),
 			fmt.Sprintf("give it with --manifest: kubectl -n %s get configmap %s -o yaml >cilium-config.yaml", sanitize.Shell(c.Namespace), sanitize.Shell(c.Name)))
 	case !c.Cilium && len(n.manifest) > 0:
 		sanitize.Fprintf(say, "venturi: TUNING_CILIUM is not true in %s: manifests are left alone\n", file)

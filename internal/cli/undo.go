@@ -20,24 +20,24 @@ func newUndo(env *Env) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "undo [TXN...|--all]",
-		Short: "Undo what was changed, to the byte",
-		Long: `Write back what was there before a transaction: the old bytes, not defaults. Without a
-number it undoes the only open transaction; if there are several, it asks for one.
+		Short: "Undo changes, to the byte",
+		Long: `Restore the values from before a transaction: the old bytes, not defaults. Without a
+number it undoes the only open transaction; if there are several, give a number.
 
-A value that somebody else has changed since is reported and left alone, all others
-are undone, and the exit code is 7. --force overwrites it; --leave keeps it and forgets
-the change. --leave also gives up a value that the host refuses to take back: otherwise
-it stays open and blocks changes to that device.
+A value that somebody else has changed since is reported and left alone, all others are
+undone, and the exit code is 7. --force overwrites it; --leave keeps it and closes the
+change. --leave also gives up a value that the host refuses to restore: otherwise it
+stays open and blocks changes to that device.
 
-What went away by itself, with a reboot, a device or a namespace, needs no undo. Undoing
-twice does no harm.`,
+Changes that ended by themselves, with a reboot, a device or a namespace, need no undo.
+Undoing twice is harmless.`,
 		Example: `  venturi undo
   venturi undo 7
   venturi undo --all
   venturi undo 7 --force`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if all && len(args) > 0 {
-				return verr.New(verr.Usage, "cannot undo "+strings.Join(args, " ")+" and all", "it is one or the other", "leave the numbers or --all out")
+				return verr.New(verr.Usage, "cannot undo "+strings.Join(args, " ")+" and all", "numbers and --all exclude each other", "leave the numbers or --all out")
 			}
 			j, err := waitForJournal(cmd.Context(), env)
 			if err != nil {
@@ -68,8 +68,8 @@ twice does no harm.`,
 	f := cmd.Flags()
 	f.BoolVar(&all, "all", false, "undo all open transactions")
 	f.BoolVar(&how.Force, "force", false, "overwrite what somebody else has changed since")
-	f.BoolVar(&how.Leave, "leave", false, "keep what somebody else has changed since, or what the host refuses to take back, and\nforget our change")
-	f.BoolVar(&asJSON, "json", false, "print what became of each value as JSON")
+	f.BoolVar(&how.Leave, "leave", false, "keep what somebody else has changed since, or what the host refuses to restore, and\nclose the change")
+	f.BoolVar(&asJSON, "json", false, "print the outcome for each value as JSON")
 	cmd.MarkFlagsMutuallyExclusive("force", "leave")
 	return onMachines(env, cmd, changeByNumber)
 }
@@ -91,7 +91,7 @@ func chosenTxns(h journal.History, args []string, all bool) (txns []int, err err
 		return txns, nil
 	case len(args) == 0 && len(open) > 1:
 		return nil, verr.New(verr.Usage, "cannot choose what to undo", fmt.Sprintf("%d transactions are open: %s", len(open), strings.Join(open, ", ")),
-			"name the ones that you mean, or give --all; list them with: venturi journal --open")
+			"name the ones to undo, or give --all; list them with: venturi journal --open")
 	case len(args) == 0:
 		args = open
 	}
@@ -117,5 +117,5 @@ func txnNamed(h journal.History, text, verb string) (*journal.Txn, error) {
 			return t, nil
 		}
 	}
-	return nil, verr.New(verr.Usage, what, "there is none of that number", "list them with: venturi journal")
+	return nil, verr.New(verr.Usage, what, "no transaction has that number", "list them with: venturi journal")
 }

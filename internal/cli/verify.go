@@ -18,8 +18,8 @@ func newVerify(env *Env) *cobra.Command {
 		Use:   "verify",
 		Short: "Check the instrument itself, on this machine",
 		Long: `Check the instrument itself, on this machine: that its figures agree with those of
-well-known tools, and that its verdicts are right as often as they promise. Each check
-prints what it measured and whether its bars hold; exit code 1 means that one does not.
+well-known tools, and that its verdicts are right as often as promised. Each check prints
+its measurements and whether they meet its limits; exit code 1 means that one does not.
 Run nothing else on the machine meanwhile.`,
 		Example: `  venturi verify agree      against qperf, iperf3, ping and others, about 20 minutes
   venturi verify stats      false alarms and missed differences, about 25 minutes`,
@@ -48,7 +48,7 @@ func movedToBench(name string) *cobra.Command {
 	return &cobra.Command{
 		Use: name, Hidden: true, DisableFlagParsing: true,
 		RunE: func(*cobra.Command, []string) error {
-			return verr.New(verr.Usage, "cannot run venturi verify "+name, "benchmarks of Venturi itself are in a program of their own, venturi-bench",
+			return verr.New(verr.Usage, "cannot run venturi verify "+name, "Venturi's own benchmarks are in a separate program, venturi-bench",
 				"build it in the source tree with `make bin/venturi-bench`, and run: venturi-bench "+name)
 		},
 	}
@@ -58,12 +58,12 @@ func newVerifyAgree(env *Env) *cobra.Command {
 	c := verify.DefaultAgree()
 	cmd := &cobra.Command{
 		Use:   "agree",
-		Short: "Compare our figures with those of qperf, iperf3, ping, netperf and sockperf",
-		Long: `Run the real qperf, iperf3 and ping, and netperf and sockperf where they are
-installed, on the host path of a lab, in turn with our own loads:
-same link, same cores, same socket buffers, one message per system call.
-The median of the paired ratios must be within 0.95 and 1.05, and our loads must
-not cost more CPU time per byte or packet than theirs.`,
+		Short: "Compare Venturi's figures with those of qperf, iperf3, ping, netperf and sockperf",
+		Long: `Run the real qperf, iperf3 and ping, and netperf and sockperf if they are installed, on
+the host path of a lab, in turn with Venturi's own loads: same link, same cores, same
+socket buffers, one message per system call. The median of the paired ratios must be
+between 0.95 and 1.05, and Venturi's loads must not cost more CPU time per byte or
+packet.`,
 		Example: `  venturi verify agree
   venturi verify agree --pairs 6
   venturi verify agree --with qperf --load tcp_bw`,
@@ -73,8 +73,8 @@ not cost more CPU time per byte or packet than theirs.`,
 	f := cmd.Flags()
 	f.StringSliceVar(&c.Tools, "with", nil, "only these tools")
 	f.StringSliceVar(&c.Loads, "load", nil, "only these loads")
-	f.IntVar(&c.Pairs, "pairs", c.Pairs, "runs of each tool and of ours, per load")
-	f.DurationVar(&c.Slice, "slice", c.Slice, "length of a run; whole seconds, 2s at least")
+	f.IntVar(&c.Pairs, "pairs", c.Pairs, "runs of each tool, and of Venturi, per load")
+	f.DurationVar(&c.Slice, "slice", c.Slice, "length of a run; whole seconds, at least 2s")
 	f.Uint64Var(&c.Seed, "seed", c.Seed, "seed of the random order")
 	return cmd
 }
@@ -84,9 +84,9 @@ func newVerifyStats(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stats",
 		Short: "Count false alarms and missed differences",
-		Long: `Make many comparisons of two identical paths, and many in which the responder of one is
-busy for a known share of the round trip, in random order. At most 8 % of the first may
-end in faster or slower; at least 90 % of the others must end in slower.`,
+		Long: `Make many comparisons of two identical paths, and many in which one path's responder is
+busy for a known share of the round trip, in random order. At most 8 % of the former may
+end in faster or slower; at least 90 % of the latter must end in slower.`,
 		Example: `  venturi verify stats
   venturi verify stats --same 20 --slower 10 --effect 5% --budget 10s
   venturi verify stats --until-decided --effect 10% --budget 30s`,
@@ -99,8 +99,8 @@ end in faster or slower; at least 90 % of the others must end in slower.`,
 	f.Var((*share)(&c.Effect), "effect", "how much slower the slower path is")
 	f.Var((*share)(&c.Margin), "margin", "differences within this are \"same\"")
 	f.DurationVar(&c.Budget, "budget", c.Budget, "time for one comparison")
-	f.BoolVar(&c.UntilDecided, "until-decided", false, "check runs that stop when they have a verdict, and how long they take")
-	f.DurationVar(&c.Slice, "slice", c.Slice, "time that a path is measured at a stretch")
+	f.BoolVar(&c.UntilDecided, "until-decided", false, "check runs that stop once they have a verdict, and report how long they take")
+	f.DurationVar(&c.Slice, "slice", c.Slice, "length of a slice")
 	f.Uint64Var(&c.Seed, "seed", c.Seed, "seed of the random order")
 	return cmd
 }

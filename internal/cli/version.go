@@ -27,7 +27,7 @@ func newVersion(env *Env) *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version of this program",
-		Long:    "Print the version of this program, of the Go that built it, and the source revision\nit was built from.",
+		Long:    "Print the version of this program, of the Go toolchain that built it, and the source\nrevision.",
 		Example: "  venturi version",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {

@@ -47,27 +47,25 @@ func newWatch(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch [PATH...]",
 		Short: "Measure again and again, serve metrics, and report when a ratio has changed",
-		Long: `Repeat a small comparison, one every --interval, until Ctrl-C or SIGTERM. Each run is
-as "venturi compare" makes it, and leaves nothing behind but its record.
+		Long: `Repeat a small comparison every --interval, until Ctrl-C or SIGTERM. Each run works like
+"venturi compare", and leaves only its record.
 
-The last run is served as OpenMetrics at ` + watch.MetricsPath + ` of --listen, for Prometheus, with what
-the runs came to. A Grafana dashboard and a systemd unit are in the source, below
-contrib/.
+The last run and counters of all runs are served as OpenMetrics at ` + watch.MetricsPath + ` of --listen, for
+Prometheus. A Grafana dashboard and a systemd unit are in the source tree, in contrib/.
 
-Watch reports when a ratio to the host network has changed. It needs some 10 runs to learn
-what is normal, and then finds a plain change after 4 to 7 runs. While nothing changes, it
-raises on average at most one false alarm in --false-alarm-runs runs, provided that runs do
-not depend on each other; a daily cycle can raise more. A change is logged and counted in
-venturi_watch_changes_total. From then on, the new ratio counts as normal.
+Watch reports when a ratio to the host network has changed. It needs about 10 runs to learn
+what is normal, and then detects a clear change after 4 to 7 runs. While nothing changes, it
+raises on average at most one false alarm in --false-alarm-runs runs, provided that the runs
+are independent; a daily cycle can raise more. A change is logged and counted in
+venturi_watch_changes_total. From then on, the new ratio is the normal one.
 
-The ratios of the last 9,000 runs are kept in ` + watch.HistoryFile + ` of the folder, so that a
-service that is started again goes on. A history of other paths, machines or another wire
-is set aside as ` + watch.HistoryFile + `.old. The last --keep records are kept too, for
-"venturi report".
+The ratios of the last 9,000 runs are stored in ` + watch.HistoryFile + ` of the folder, so that a
+restarted service continues. A history of other paths, machines or another wire is moved to
+` + watch.HistoryFile + `.old. The last --keep records are kept, too, for "venturi report".
 
 It needs root, as "venturi compare" does, except with --machines and --kube. With --kube it
-measures a Kubernetes cluster, and in a pod that of the pod, with the rights of its service
-account: the Helm chart in charts/venturi runs it so.`,
+measures a Kubernetes cluster. In a pod, it measures the pod's own cluster, with the rights
+of its service account; the Helm chart in charts/venturi does this.`,
 		Example: `  venturi watch vxlan
   venturi watch vxlan geneve --load tcp_lat,tcp_bw --interval 30m
   venturi watch vxlan --listen 127.0.0.1:9137 --out /var/lib/venturi
@@ -86,7 +84,7 @@ account: the Helm chart in charts/venturi runs it so.`,
 				return err
 			}
 			if opt.Interval < leastInterval {
-				return verr.New(verr.Usage, "cannot measure every "+opt.Interval.String(), "a run takes longer", "give an --interval of "+leastInterval.String()+" or more")
+				return verr.New(verr.Usage, "cannot measure every "+opt.Interval.String(), "a run takes longer than that", "give an --interval of "+leastInterval.String()+" or more")
 			}
 			r, err := q.Resolve()
 			if err != nil {
@@ -130,13 +128,13 @@ account: the Helm chart in charts/venturi runs it so.`,
 	f := cmd.Flags()
 	f.StringSliceVar(&q.Loads, "load", nil, "loads to measure (default "+strings.Join(load.Default, ",")+")")
 	f.DurationVar(&q.Budget, "budget", q.Budget, "time to measure in each run")
-	f.DurationVar(&opt.Interval, "interval", opt.Interval, "time from the start of one run to that of the next")
-	f.StringVar(&listen, "listen", listen, "address to serve metrics at")
+	f.DurationVar(&opt.Interval, "interval", opt.Interval, "time from one start to the next")
+	f.StringVar(&listen, "listen", listen, "address at which to serve metrics")
 	f.StringVar(&folder, "out", folder, "folder for the records and "+watch.HistoryFile)
 	f.Var(number{&keep, 1, 1_000_000}, "keep", "records to keep")
 	f.Var(number{&opt.FalseAlarm, 10, 1_000_000}, "false-alarm-runs", "average number of runs between false alarms")
 	f.StringVar(&q.Wire, "wire", "", lab.WireHelp)
-	f.BoolVar(&cluster, "kube", false, "measure in a Kubernetes cluster, in place of a lab: see \"venturi kube compare --help\"")
+	f.BoolVar(&cluster, "kube", false, "measure in a Kubernetes cluster instead of a lab: see \"venturi kube compare --help\"")
 	k.runFlags(f)
 	k.set.VisitAll(func(f *pflag.Flag) { f.Hidden = true })
 	far.flags(f)
@@ -205,7 +203,7 @@ func requestText(q *compare.Request) string {
 func resume(folder, request string, opt *watch.Options) error {
 	what := "cannot keep the history in " + folder
 	if err := compare.MakeFolder(folder); err != nil {
-		return verr.Wrap(verr.Failed, what, err, "name a folder that can be written with --out")
+		return verr.Wrap(verr.Failed, what, err, "name a writable folder with --out")
 	}
 	opt.Save = func(h watch.RatioHistory) error {
 		_, err := compare.WriteBeside(folder, watch.HistoryFile, h.Write)
@@ -219,7 +217,7 @@ func resume(folder, request string, opt *watch.Options) error {
 	default:
 		defer f.Close()
 		if opt.History, err = watch.ReadRatios(io.LimitReader(f, watch.MostHistory)); err != nil {
-			return verr.Wrap(verr.BadRecord, what, err, "remove "+watch.HistoryFile+" there to begin anew, or name another folder with --out")
+			return verr.Wrap(verr.BadRecord, what, err, "remove "+watch.HistoryFile+" there to start over, or name another folder with --out")
 		}
 	}
 	if old := opt.History; old.Request != "" && old.Request != request {
@@ -232,7 +230,7 @@ func resume(folder, request string, opt *watch.Options) error {
 	}
 	opt.History.Request = request
 	if err := opt.Save(opt.History); err != nil {
-		return verr.Wrap(verr.Failed, what, err, "name a folder that can be written with --out")
+		return verr.Wrap(verr.Failed, what, err, "name a writable folder with --out")
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ func ParseBeside(text, cores string) (*result.BackgroundLoad, error) {
 func parseLoadShare(text string) (float64, error) {
 	percent, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(text), "%")), 64)
 	if err != nil || !(percent > 0 && percent <= 100) {
-		return 0, verr.New(verr.Usage, fmt.Sprintf("cannot run a stream at %q of its maximum", text),
+		return 0, verr.New(verr.Usage, fmt.Sprintf("cannot run a stream at %q of its maximum rate", text),
 			"a share is above 0 and at most 100 %", "write it as udp_bw@50%")
 	}
 	return percent / 100, nil
@@ -158,7 +158,7 @@ func (q Request) checkBeside(l load.Load, b *result.BackgroundLoad) error {
 			"choose same or other")
 	}
 	if len(q.Remote.Machines) > 2 {
-		return verr.New(verr.Usage, "cannot compare with --probe-core other", "that is for paths between two machines", "choose --probe-core same, or name two machines")
+		return verr.New(verr.Usage, "cannot compare with --probe-core other", "it needs a path between two machines", "choose --probe-core same, or name two machines")
 	}
 	if len(q.Remote.Machines) > 0 || q.Cores != "" {
 		return nil // their agents know
@@ -197,7 +197,7 @@ func (s *Session) otherCPUs(p *result.Plan) (other [2]int, err error) {
 		at := slices.IndexFunc(m.agent.CPUs(), func(cpu int) bool { return cpu != m.cpu })
 		if at < 0 {
 			return other, verr.New(verr.Usage, "cannot compare with --probe-core other",
-				"machine "+m.name+" has one core for the load, and none for the background stream", "choose --probe-core same")
+				"machine "+m.name+" has a core for the load, but none for the background stream", "choose --probe-core same")
 		}
 		other[i] = m.agent.CPUs()[at]
 	}

@@ -60,9 +60,9 @@ func servicePorts(p result.Plan, paths []string) (ports int, err error) {
 		case err != nil:
 			return 0, err
 		case c.Background != nil:
-			return 0, verr.New(verr.Usage, "cannot measure a Service with --beside or --curve", "its ports are those of one load", "leave it out, or name the paths host and pod")
+			return 0, verr.New(verr.Usage, "cannot measure a Service with --beside or --curve", "a Service has ports for one load only", "leave it out, or name the paths host and pod")
 		case l.Transport != "tcp" && l.Transport != "udp":
-			return 0, verr.New(verr.Usage, "cannot measure a Service with "+c.Load, "a Service has ports, and nothing else answers at its address", "name the paths host and pod, or other loads")
+			return 0, verr.New(verr.Usage, "cannot measure a Service with "+c.Load, "a Service forwards TCP and UDP ports only", "name the paths host and pod, or other loads")
 		}
 	}
 	if ports > kube.MaxPorts {
@@ -260,7 +260,7 @@ func (s *Session) awaitServices(ctx context.Context, r *Resolved) error {
 		}
 		if time.Now().After(deadline) {
 			return verr.Wrap(verr.Failed, "cannot reach the Services of the cluster", err,
-				"see that kube-proxy, or what stands in for it, runs on both nodes, and that no NetworkPolicy forbids it; or leave the path out")
+				"check that kube-proxy or its replacement runs on both nodes, and that no NetworkPolicy forbids the traffic; or leave the path out")
 		}
 		select {
 		case <-ctx.Done():
@@ -298,7 +298,7 @@ func (s *Session) tryPaths(ctx context.Context, paths []int) error {
 		}
 	}
 	if len(rec.Slices) < len(plan.Cells)*len(paths) {
-		return errors.New("no traffic comes through")
+		return errors.New("no traffic arrives")
 	}
 	return nil
 }

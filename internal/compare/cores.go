@@ -11,8 +11,8 @@ func (q Request) checkCores(cores lab.Cores) error {
 	if cores == nil || !q.onOtherMachines() && !q.foundHere() {
 		return nil
 	}
-	return verr.New(verr.Usage, "cannot compare with --cores", "it is for the machines of a lab, and none is raised",
-		"leave it out; the cores of real machines stand in the machines file")
+	return verr.New(verr.Usage, "cannot compare with --cores", "--cores confines the machines of a lab, and this run has no lab",
+		"leave it out; the machines file names the cores of real machines")
 }
 
 // confine pins the ends of the traffic to cores of their machines, and lets each machine have a

@@ -87,8 +87,8 @@ func (q Request) endsOf(spec string, arm path.Arm, pair pair) (ends [2]agent.Loc
 		}
 	default:
 		return ends, verr.New(verr.Usage, "cannot raise path "+spec+" between machines",
-			"without --dev only networks that are there already are measured: host and attach",
-			"name the network card to build it on with --dev; or give the ends of your own network with attach:from=ns:NAME,to=pid:N; or leave --machines out")
+			"without --dev, only existing networks can be measured: host and attach",
+			"name the network card for it with --dev; or give the ends of an existing network with attach:from=ns:NAME,to=pid:N; or leave --machines out")
 	}
 	return ends, nil
 }
@@ -280,5 +280,5 @@ func trafficCPU(m remote.Machine, allowed []int) (int, error) {
 		}
 	}
 	return 0, verr.New(verr.Usage, fmt.Sprintf("cannot use the cores %v of machine %s", m.Cores, m.Name),
-		fmt.Sprintf("a process there may run on %v", allowed), "name one of these, or leave the cores out")
+		fmt.Sprintf("processes there may run on cores %v only", allowed), "choose from these, or leave the cores out")
 }

@@ -54,7 +54,7 @@ func OpenRecord(warn io.Writer, path string, partial bool) (*result.Record, erro
 	case errors.Is(err, result.ErrNotRecord):
 		return nil, verr.Wrap(verr.BadRecord, what, err, "name the folder of a run, or the "+result.FileName+" in it")
 	case errors.As(err, &syntax):
-		return nil, verr.Wrap(verr.BadRecord, what, err, "it was changed or damaged; use a copy that was not")
+		return nil, verr.Wrap(verr.BadRecord, what, err, "the file was changed or damaged; use an intact copy")
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, verr.Wrap(verr.Usage, what, err, "name the folder of a run, as under "+RunsFolder+"/")
 	}

@@ -44,7 +44,7 @@ func createRecord(folder string, owner *Owner) (*output, error) {
 		}
 		o.remove()
 		return nil, verr.Wrap(verr.Failed, "cannot write the record to "+folder, err,
-			"name a folder that can be written with --out, on a disk that has room")
+			"name a writable folder with --out, on a disk with free space")
 	}
 	o.write = result.NewWriter(o.file).Write
 	return o, nil
@@ -145,7 +145,7 @@ func recordError(err error) error {
 	if err == nil || !errors.Is(err, experiment.ErrRecord) {
 		return err
 	}
-	return verr.Wrap(verr.Failed, "cannot write the record", err, "make room on the disk, or name another folder with --out")
+	return verr.Wrap(verr.Failed, "cannot write the record", err, "free space on the disk, or name another folder with --out")
 }
 
 // WriteBeside makes a file in the folder of a run, which is named by itself or by

@@ -53,9 +53,9 @@ func (q Request) parsePair(spec string) (b betweenMachines, err error) {
 	switch {
 	case b.pair[0] == b.pair[1]:
 		return b, verr.New(verr.Usage, "cannot attach to "+spec, "both ends are on machine "+m[b.pair[0]].Name+", and a path is between two machines",
-			"name another machine for one of the ends; or leave --machines out, and run the command there")
+			"choose another machine for one of the ends; or run the command on that machine, without --machines")
 	case len(m) == 2 && b.pair != firstPair:
-		return b, verr.New(verr.Usage, "cannot attach to "+spec, "the client is on the machine that is named first, the server on the second",
+		return b, verr.New(verr.Usage, "cannot attach to "+spec, "the client is on the first machine, the server on the second",
 			"write from="+m[0].Name+"/... and to="+m[1].Name+"/..., or name the machines in the other order")
 	case named == 1 && b.pair != firstPair:
 		return b, verr.New(verr.Usage, "cannot attach to "+spec, "one of its ends names no machine", "write from=MACHINE/... and to=MACHINE/...")
@@ -79,7 +79,7 @@ func (q Request) hostBetween(spec string, names []string) (b betweenMachines, er
 		}
 	}
 	if len(q.Remote.Machines) == 2 && b.pair != firstPair {
-		return b, verr.New(verr.Usage, "cannot read path "+spec, "the client is on the machine that is named first, the server on the second", "name the machines in the other order")
+		return b, verr.New(verr.Usage, "cannot read path "+spec, "the client is on the first machine, the server on the second", "name the machines in the other order")
 	}
 	return b, nil
 }

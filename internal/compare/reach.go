@@ -60,7 +60,7 @@ func (b *remoteTestbed) try(ctx context.Context, between pair, trials []reach.Tr
 		return nil, err
 	}
 	if len(ports) != len(trials) {
-		return nil, fmt.Errorf("a machine listens at %d ports, and was asked for %d", len(ports), len(trials))
+		return nil, fmt.Errorf("a machine listens on %d ports instead of %d", len(ports), len(trials))
 	}
 	for i, port := range ports {
 		trials[i].Port = port
@@ -75,7 +75,7 @@ func (b *remoteTestbed) try(ctx context.Context, between pair, trials []reach.Tr
 		return nil, dialErr
 	}
 	if len(failed) != len(trials) || len(heard) != len(trials) {
-		return nil, fmt.Errorf("of %d trials between machines, one tells of %d and the other of %d", len(trials), len(failed), len(heard))
+		return nil, fmt.Errorf("of %d trials between machines, one machine reports %d and the other %d", len(trials), len(failed), len(heard))
 	}
 	lost = make([]string, len(trials))
 	for i, t := range trials {
@@ -94,7 +94,7 @@ func (b *remoteTestbed) try(ctx context.Context, between pair, trials []reach.Tr
 func unreachable(r *Resolved, s *Session, path int, t reach.Trial, why string) error {
 	pair := r.pairs[path]
 	return verr.New(verr.Failed, fmt.Sprintf("cannot send %s from machine %s to machine %s by path %s", strings.ToUpper(t.Transport), s.machines[pair[0]].name, s.machines[pair[1]].name, s.paths[path].arm.Name),
-		why, "see whether a firewall or a translation of addresses (NAT) is between them: ports 20000 to 29999 there, and answers to ports from 10000 on, must pass; "+
+		why, "check for a firewall or NAT between them: ports 20000 to 29999 there, and answers to ports from 10000 on, must pass; "+
 			"or choose other addresses, as a=ssh://HOST?addr=ADDRESS; or leave loads by "+strings.ToUpper(t.Transport)+" out")
 }
 

@@ -234,7 +234,7 @@ func (q Request) check() error {
 		return bad("margin", load.FormatShare(q.Margin), "the margin is a share between 0 and 50 %", "3% is the default")
 	case q.UntilDecided && (q.Precision > 0 || q.Series > 0 || q.Rounds > 0):
 		return verr.New(verr.Usage, "cannot combine --until-decided with a fixed plan",
-			"--series, --rounds and --precision say by themselves when a run ends", "leave these out, or give --until-decided=false")
+			"--series, --rounds and --precision already define the end of a run", "leave these out, or give --until-decided=false")
 	case q.UntilDecided && len(q.Tools) > 0:
 		return verr.New(verr.Usage, "cannot combine --until-decided with --with",
 			"runs with a real tool give no verdict on a path", "leave out --with or --until-decided")
@@ -268,7 +268,7 @@ func (q Request) checkToolEnds() error {
 		return err
 	}
 	return verr.New(verr.Usage, fmt.Sprintf("cannot run %s beside %s", strings.Join(q.Tools, " and "), q.Paths[0]),
-		"tools run on the machines, and this path's ends are in virtual ones", "put another path first, or leave --with out")
+		"tools run on the machines, but this path ends in virtual machines", "put another path first, or leave --with out")
 }
 
 func (q Request) checkTools() error {
@@ -293,15 +293,15 @@ func (q Request) checkTools() error {
 			}
 			if c.Response > 0 {
 				return verr.New(verr.Usage, "cannot run "+name+" with responses of another size",
-					"it is run with as many bytes both ways, to compare like with like", "leave --response out beside --with")
+					"it runs with equal sizes in both directions, to compare like with like", "leave --response out beside --with")
 			}
 			if l, err := load.Find(c.Load); err == nil && c.Rate != l.Rate {
 				return verr.New(verr.Usage, "cannot run "+name+" with a rate",
-					"it is run as fast as it goes, to compare like with like", "leave --rate out beside --with")
+					"it runs at full speed, to compare like with like", "leave --rate out beside --with")
 			}
 			if c.Flows > 1 {
 				return verr.New(verr.Usage, "cannot run "+name+" with several flows",
-					"it is run with one, to compare like with like", "leave --flows out beside --with")
+					"it runs with one flow, to compare like with like", "leave --flows out beside --with")
 			}
 		}
 	}

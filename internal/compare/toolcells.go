@@ -82,15 +82,15 @@ func (q Request) toolCells(l load.Load, spec CellSpec) (cells []result.Cell, err
 	case spec.Curve != "":
 		return nil, verr.New(verr.Usage, "cannot run "+t.Name+" with --curve", "a real tool runs alone", "leave one of them out")
 	case spec.Response > 0:
-		return nil, verr.New(verr.Usage, "cannot run "+t.Name+" with --response", "its answers are as long as its requests", "leave one of them out")
+		return nil, verr.New(verr.Usage, "cannot run "+t.Name+" with --response", "the tool's answers are as long as its requests", "leave one of them out")
 	case spec.Threads > 0:
-		return nil, verr.New(verr.Usage, "cannot run "+t.Name+" with --threads", "it has as many threads as it likes", "leave one of them out")
+		return nil, verr.New(verr.Usage, "cannot run "+t.Name+" with --threads", "the tool chooses its own number of threads", "leave one of them out")
 	case q.Batch > 1:
-		return nil, verr.New(verr.Usage, "cannot run "+t.Name+" with --batch", "it has one message a system call", "leave one of them out")
+		return nil, verr.New(verr.Usage, "cannot run "+t.Name+" with --batch", "the tool sends one message per system call", "leave one of them out")
 	case len(q.Tools) > 0:
 		return nil, verr.New(verr.Usage, "cannot combine --tool with --with", "one runs a tool on every path, the other beside the first", "leave one of them out")
 	case len(q.Remote.Machines) > 0 || q.Cluster != nil:
-		return nil, verr.New(verr.Usage, "cannot run "+t.Name+" on machines", "real tools run in a lab only", "leave --tool out")
+		return nil, verr.New(verr.Usage, "cannot run "+t.Name+" on machines", "real tools run only in a lab", "leave --tool out")
 	}
 	sizes := []int{own.Size}
 	if spec.Sizes != "" {

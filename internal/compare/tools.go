@@ -29,7 +29,7 @@ type toolRunner struct{ tool *tool.Tool }
 func (b toolRunner) Measure(ctx context.Context, cell result.Cell, ends experiment.Ends, clientCPU, serverCPU int) (s result.Slice, m []result.Meter, err error) {
 	pair := ends.Pairs[0]
 	if pair.From.Agent != "" || pair.To.Agent != "" {
-		return s, nil, errors.New("tools run on the machines, and this path's ends are in virtual ones")
+		return s, nil, errors.New("tools run on the machines, but this path ends in virtual machines")
 	}
 	rec, err := meter.NewRecorder(pair.From.Machine, []string{"cpu"}, meter.Setup{Arms: []meter.Arm{{Name: b.tool.Name}}})
 	if err != nil {

@@ -18,7 +18,7 @@ func PrintFastPathPlan(out io.Writer, p *discover.Plan) error {
 	case fastpath.VXLAN:
 		sanitize.Fprintf(w, "to other nodes by %s: VXLAN (VNI %d, UDP port %d) over %s\n", p.Tunnel, p.VNI, p.Port, p.Wire)
 	case fastpath.Routed:
-		sanitize.Fprintf(w, "to other nodes by %s, with nothing around the packets\n", p.Wire)
+		sanitize.Fprintf(w, "to other nodes by %s, without encapsulation\n", p.Wire)
 	}
 	if p.Off != "" {
 		sanitize.Fprintf(w, "nothing is carried: %s\n", p.Off)
@@ -49,10 +49,10 @@ func PrintFastPathPlan(out io.Writer, p *discover.Plan) error {
 		sanitize.Fprintf(w, "%s\t%s\n", l.Device, l.Reason)
 	}
 	if p.CarriesAny() {
-		sanitize.Fprintf(w, "\nCarried packets do not pass the bridge, the tunnel device and the rules: counters and captures there do not see them.\n")
+		sanitize.Fprintf(w, "\nCarried packets bypass the bridge, the tunnel device and the rules: counters and captures there do not see them.\n")
 	}
 	if p.CarriesAny() && p.Unreplied != "" {
-		sanitize.Fprintf(w, "UDP that nobody answers stays slow: %s\n", p.Unreplied)
+		sanitize.Fprintf(w, "one-way UDP stays on the slow path: %s\n", p.Unreplied)
 	}
 	return w.Flush()
 }

@@ -12,7 +12,7 @@ var mtuPath = Rule{
 		Title:    "Full packets to a peer vanish on the path",
 		Severity: Error,
 		Looks:    "datagrams to each --peer that may not be fragmented (UDP port 33434): small ones are answered, three of the route's MTU are not",
-		Effect:   Impact{"connections hang as soon as they send much: whoever drops the packets does not say that they are too large", "kernel: path MTU discovery; mismatches in Calico issues 8868 and 5575", "B"},
+		Effect:   Impact{"connections hang once they send full packets: the device that drops them does not say so", "kernel: path MTU discovery; mismatches in Calico issues 8868 and 5575", "B"},
 		Do:       "find the device with the smaller MTU on the path, or the filter that drops ICMP messages: ping -M do -s SIZE",
 	},
 	Check: func(v *View) (all []Finding) {

@@ -38,7 +38,7 @@ func (r *Run) runTool(ctx context.Context, series int, cell result.Cell, arms []
 	return nil
 }
 
-var errToolInVM = errors.New("tools run on the machines, and this path's ends are in virtual ones")
+var errToolInVM = errors.New("tools run on the machines, but this path ends in virtual machines")
 
 // hasToolArm tells whether a tool is an arm, and so runs in turn with our loads.
 func (r *Run) hasToolArm() bool {

@@ -90,7 +90,7 @@ func (f *Fleet) withdraw(ctx context.Context, replies []Reply) {
 	if len(failed) == 0 || len(keep) == 0 {
 		return
 	}
-	f.say("undoing the changes of %s, because %s did not keep its own; this takes at most %v",
+	f.say("undoing the changes of %s, because %s failed to keep its changes; this takes at most %v",
 		strings.Join(keep, ", "), strings.Join(failed, ", "), withdrawLimit)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawLimit)
 	defer cancel()
@@ -112,7 +112,7 @@ func (f *Fleet) undo(ctx context.Context, i int, told []byte) error {
 		} `json:"transactions"`
 	}
 	if err := json.Unmarshal(told, &done); err != nil {
-		return &commandError{verr.Wrap(verr.Failed, "cannot undo the changes", fmt.Errorf("read what was changed: %w", err), "see on that machine what is changed with: venturi journal --open")}
+		return &commandError{verr.Wrap(verr.Failed, "cannot undo the changes", fmt.Errorf("read what was changed: %w", err), "on that machine, list what is changed with: venturi journal --open")}
 	}
 	for _, t := range done.Transactions {
 		id := strconv.Itoa(t.ID)
@@ -124,7 +124,7 @@ func (f *Fleet) undo(ctx context.Context, i int, told []byte) error {
 		case <-ctx.Done():
 		}
 		if ctx.Err() != nil { // an answer to that says only that it was interrupted
-			err = fmt.Errorf("it was not done within %v", withdrawLimit)
+			err = fmt.Errorf("it took longer than %v", withdrawLimit)
 		}
 		if err != nil {
 			return &commandError{verr.New(verr.Failed, "cannot undo transaction "+id, err.Error(), "undo it on that machine with: venturi undo "+id)}
@@ -133,7 +133,7 @@ func (f *Fleet) undo(ctx context.Context, i int, told []byte) error {
 	if len(done.Transactions) == 0 {
 		return nil
 	}
-	return &commandError{verr.New(verr.Failed, "cannot keep the changes", "another machine did not keep its own", "nothing is left changed here")}
+	return &commandError{verr.New(verr.Failed, "cannot keep the changes", "another machine failed to keep its changes", "nothing remains changed on this machine")}
 }
 
 // heldCommand is a command that waits for the word on its changes.
@@ -183,19 +183,19 @@ func (h *heldCommand) reply() Reply {
 		case <-h.ended:
 		case <-time.After(lateGrace):
 			return Reply{Machine: h.machine, Err: &commandError{verr.New(verr.Failed, "cannot change the settings",
-				fmt.Sprintf("they were not made within %v, and the command hangs", holdLimit),
-				"it undoes what it changed as soon as its driver returns; see there what is changed with: venturi journal --open")}}
+				fmt.Sprintf("they were not made within %v, and the command does not respond", holdLimit),
+				"it undoes its changes as soon as the driver returns; on that machine, list them with: venturi journal --open")}}
 		}
 	}
 	select {
 	case <-h.ended:
 	case <-time.After(keepLimit):
 		return Reply{Machine: h.machine, Err: &commandError{verr.New(verr.Failed, "cannot change the settings",
-			fmt.Sprintf("it did not say within %v what became of them", keepLimit), "see there what is changed with: venturi journal --open")}}
+			fmt.Sprintf("it did not report within %v whether it kept them", keepLimit), "on that machine, list what is changed with: venturi journal --open")}}
 	}
 	if h.late && h.result.Err != nil {
 		h.result.Err = &commandError{verr.New(verr.Failed, "cannot change the settings",
-			fmt.Sprintf("they were not made within %v (%v)", holdLimit, h.result.Err), "nothing is left changed here; see whether its driver hangs: dmesg")}
+			fmt.Sprintf("they were not made within %v (%v)", holdLimit, h.result.Err), "nothing remains changed there; check for a hanging driver with: dmesg")}
 	}
 	h.result.Stdout = []byte(strings.TrimPrefix(h.out.text.String(), ReadyLine))
 	return h.result

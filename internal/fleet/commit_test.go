@@ -80,7 +80,7 @@ func keeps(undo fakeMachine) fakeMachine {
 }
 
 func fails(i agent.Invocation, why string) int {
-	verr.Print(i.Stderr, verr.New(verr.Failed, "cannot keep the changes", why, "nothing is left changed here"))
+	verr.Print(i.Stderr, verr.New(verr.Failed, "cannot keep the changes", why, "nothing remains changed on this machine"))
 	return verr.Failed
 }
 
@@ -103,7 +103,7 @@ func TestCommitGivesUpAMachineThatHangs(t *testing.T) {
 	if took := time.Since(begin); took > 10*time.Second {
 		t.Errorf("it took %v", took)
 	}
-	for i, want := range []string{"not told to keep", "the command hangs"} {
+	for i, want := range []string{"not told to keep", "the command does not respond"} {
 		if err := replies[i].Err; err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("machine %s: %v, want %q", replies[i].Machine.Name, err, want)
 		}
@@ -122,7 +122,7 @@ func TestWithdraw(t *testing.T) {
 	if err := replies[0].Err; err == nil || !strings.Contains(err.Error(), "another machine") || !strings.Contains(err.Error(), "nothing is left") {
 		t.Errorf("a: %v", err)
 	}
-	if !strings.Contains(said(), "undoing the changes of a, because b did not keep its own") {
+	if !strings.Contains(said(), "undoing the changes of a, because b failed to keep its changes") {
 		t.Errorf("said %q", said())
 	}
 }

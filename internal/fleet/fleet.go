@@ -144,7 +144,7 @@ func (f *Fleet) runOne(ctx context.Context, i int, args []string, stdin io.Reade
 	}
 	said := verr.Parse(a.Code, a.Stderr)
 	if said == nil {
-		said = verr.New(a.Code, "the command failed", strings.TrimSpace(a.Stderr), "run it on that machine itself to see more")
+		said = verr.New(a.Code, "the command failed", strings.TrimSpace(a.Stderr), "run it on that machine to see more")
 	} else {
 		a.Stderr, _ = verr.Split(a.Stderr)
 	}

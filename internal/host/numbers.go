@@ -24,7 +24,7 @@ func ParseNumbers(list string) ([]int, error) {
 		first, err1 := strconv.Atoi(from)
 		last, err2 := strconv.Atoi(to)
 		if err1 != nil || err2 != nil || first < 0 || last < first || last >= mostNumber {
-			return nil, fmt.Errorf("%q is no number and no span of numbers", span)
+			return nil, fmt.Errorf("%q is neither a number nor a range of numbers", span)
 		}
 		for n := first; n <= last; n++ {
 			numbers = append(numbers, n)

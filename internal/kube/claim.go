@@ -28,7 +28,7 @@ func (p *Placement) claim(ctx context.Context, wait bool, say func(string, ...an
 			return err
 		}
 		if try == claimTries {
-			return verr.Wrap(verr.Failed, "cannot measure in the cluster", err, "remove what has this name and is of no run, or name another namespace with -n")
+			return verr.Wrap(verr.Failed, "cannot measure in the cluster", err, "remove the object of that name, which belongs to no run, or choose another namespace with -n")
 		}
 		if err := pause(ctx, time.Second); err != nil {
 			return err

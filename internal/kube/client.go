@@ -55,7 +55,7 @@ func Open(a Access) (*Client, error) {
 		return nil, verr.Wrap(verr.Usage, "cannot use the kubeconfig", err, "name one with --kubeconfig, and a context of it with --context; `kubectl config get-contexts` lists them")
 	}
 	c, err := newClient(config)
-	return c, verr.Wrap(verr.Usage, "cannot use the kubeconfig", err, "see that `kubectl version` works with it")
+	return c, verr.Wrap(verr.Usage, "cannot use the kubeconfig", err, "check that `kubectl version` works with it")
 }
 
 func newClient(config *rest.Config) (*Client, error) {
@@ -164,7 +164,7 @@ func (c *Client) failure(verb string, of resourceType, namespace string, err err
 	case errors.Is(err, context.Canceled):
 		return err
 	case apierrors.IsUnauthorized(err):
-		return verr.Wrap(verr.Permission, what, err, "log in anew: the cluster does not know the credentials of the kubeconfig")
+		return verr.Wrap(verr.Permission, what, err, "log in again: the cluster rejects the credentials in the kubeconfig")
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "violates PodSecurity"):
 		return verr.Wrap(verr.Permission, what, err, "label the namespace "+securityLabel+"="+Node.PodSecurity()+", or leave --node-agents out")
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota"):
@@ -172,9 +172,9 @@ func (c *Client) failure(verb string, of resourceType, namespace string, err err
 	case apierrors.IsForbidden(err):
 		return verr.Wrap(verr.Permission, what, err, "`kubectl venturi rbac` prints the rights that are needed; ask for those, or name a namespace where you have them with -n")
 	case errors.As(err, &said):
-		return verr.Wrap(verr.Failed, what, err, "the API server said so: see `kubectl get events -n "+orAll(namespace)+"`")
+		return verr.Wrap(verr.Failed, what, err, "the API server refused it: see `kubectl get events -n "+orAll(namespace)+"`")
 	}
-	return verr.Wrap(verr.Failed, what, err, "see that `kubectl version` reaches "+c.Server())
+	return verr.Wrap(verr.Failed, what, err, "check that `kubectl version` reaches "+c.Server())
 }
 
 func orAll(namespace string) string {

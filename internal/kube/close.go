@@ -53,6 +53,6 @@ func (p *Placement) removalError(err error) error {
 	if errors.As(err, &known) {
 		why = errors.New(known.Reason)
 	}
-	return &verr.Error{Code: verr.Failed, Summary: "cannot remove what was made in namespace " + p.run.namespace, Reason: why.Error(), Err: err,
+	return &verr.Error{Code: verr.Failed, Summary: "cannot remove Venturi's objects in namespace " + p.run.namespace, Reason: why.Error(), Err: err,
 		Hint: "its pods end by themselves in half a minute; `kubectl venturi cleanup` removes the rest"}
 }

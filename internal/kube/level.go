@@ -72,13 +72,13 @@ func (o Options) Paths(asked []string) ([]string, error) {
 	for _, name := range asked {
 		switch {
 		case slices.Contains(out, name):
-			return nil, verr.New(verr.Usage, "cannot measure path "+name+" twice", "each path in a cluster is one", "name it once")
+			return nil, verr.New(verr.Usage, "cannot measure path "+name+" twice", "a path in a cluster can be measured only once", "name it once")
 		case slices.Contains(known, name):
 		case slices.Contains(pathNames(Node), name) && o.From == "":
-			return nil, verr.New(verr.Usage, "cannot measure path "+name+" between unprivileged pods", "they have networks of their own, and do not see the node's",
+			return nil, verr.New(verr.Usage, "cannot measure path "+name+" between unprivileged pods", "they have their own networks, and cannot reach the node's",
 				"add --node-agents, which runs one agent on each of the two nodes with the rights that `kubectl venturi rbac` prints")
 		default:
-			return nil, verr.New(verr.Usage, "cannot measure path "+name+" in a cluster", "the paths there are "+strings.Join(known, ", "), "name some of these, or none for all")
+			return nil, verr.New(verr.Usage, "cannot measure path "+name+" in a cluster", "the paths there are "+strings.Join(known, ", "), "choose from these, or name none for all")
 		}
 		out = append(out, name)
 	}

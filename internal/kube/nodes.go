@@ -128,11 +128,11 @@ func (c *Client) chooseNodes(ctx context.Context, o Options, a *NodeAgents) (cho
 	}
 	for _, name := range o.Nodes {
 		if !slices.Contains(known, name) {
-			return nil, verr.New(verr.Usage, "cannot examine node "+name, "the nodes are "+strings.Join(known, ", "), "name some of these, or none for all")
+			return nil, verr.New(verr.Usage, "cannot examine node "+name, "the nodes are "+strings.Join(known, ", "), "choose from these, or name none for all")
 		}
 	}
 	if len(chosen) == 0 {
-		return nil, verr.New(verr.Missing, "cannot examine any node", "none of those that are asked for is ready", "see `kubectl get nodes`")
+		return nil, verr.New(verr.Missing, "cannot examine any node", "no requested node is ready", "see `kubectl get nodes`")
 	}
 	return chosen, nil
 }

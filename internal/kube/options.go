@@ -28,16 +28,16 @@ func (o Options) Check() error {
 	}
 	switch {
 	case len(o.Nodes) != 0 && (len(o.Nodes) != 2 || o.Nodes[0] == o.Nodes[1]):
-		return verr.New(verr.Usage, "cannot measure between the nodes "+strings.Join(o.Nodes, ","), "a comparison is between two nodes", "name two: --nodes a,b")
+		return verr.New(verr.Usage, "cannot measure between the nodes "+strings.Join(o.Nodes, ","), "a comparison needs two nodes", "name two: --nodes a,b")
 	case (o.From == "") != (o.To == ""):
-		return verr.New(verr.Usage, "cannot measure from one pod to none", "--from and --to belong together", "give both, each as NAMESPACE/POD")
+		return verr.New(verr.Usage, "cannot measure with only one pod", "--from and --to go together", "give both, each as NAMESPACE/POD")
 	case o.From == "":
 		return nil
 	case o.Level != Node:
-		return verr.New(verr.Usage, "cannot measure between pods that are there without --node-agents", "an agent on the node has to enter their networks",
+		return verr.New(verr.Usage, "cannot measure between existing pods without --node-agents", "an agent on the node must enter their networks",
 			"add --node-agents, which runs one agent on each of the two nodes with the rights that `kubectl venturi rbac` prints")
 	case len(o.Nodes) != 0:
-		return verr.New(verr.Usage, "cannot choose nodes beside --from and --to", "the pods are where they are", "leave --nodes out")
+		return verr.New(verr.Usage, "cannot combine --nodes with --from and --to", "the pods determine the nodes", "leave --nodes out")
 	}
 	for flag, pod := range map[string]string{"--from": o.From, "--to": o.To} {
 		if namespace, name := splitPod(pod); namespace == "" || name == "" {
@@ -49,7 +49,7 @@ func (o Options) Check() error {
 
 func (o Options) checkImage() error {
 	if o.Image == "" {
-		return verr.New(verr.Usage, "cannot make pods without an image", "--image is not given, and this program does not know where yours is",
+		return verr.New(verr.Usage, "cannot create pods without an image", "--image is missing, and this build has no default image",
 			"build one with `make image`, push or load it, and name it with --image")
 	}
 	return nil

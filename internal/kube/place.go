@@ -152,7 +152,7 @@ func (c *Client) namedPods(ctx context.Context, o *Options) (map[string]TrafficE
 		ends[role] = end
 	}
 	if o.Nodes = []string{ends[clientRole].node, ends[serverRole].node}; o.Nodes[0] == o.Nodes[1] {
-		return nil, verr.New(verr.Usage, "cannot compare "+o.From+" and "+o.To+" with the host network", "both are on node "+o.Nodes[0]+", and no network lies between the two ends there",
+		return nil, verr.New(verr.Usage, "cannot compare "+o.From+" and "+o.To+" with the host network", "both are on node "+o.Nodes[0]+", so the host network has no path between two nodes",
 			"name pods on different nodes")
 	}
 	return ends, nil
@@ -185,7 +185,7 @@ func (p *Placement) start(ctx context.Context, roles []string) (map[string]Traff
 				return err
 			}
 			if ends[i], err = podEnd(*pod); err != nil {
-				return verr.Wrap(verr.Missing, "cannot measure with pod "+ends[i].Name, err, "the pod network has to have IPv4")
+				return verr.Wrap(verr.Missing, "cannot measure with pod "+ends[i].Name, err, "use a pod network with IPv4")
 			}
 			streams[i], err = p.client.agent(ctx, p.run.namespace, pod.Name, ends[i].node)
 			return err
@@ -254,7 +254,7 @@ func (p *ClusterPath) dial(s *corev1.Service, node netip.Addr) error {
 		addr, err = node, nil
 	}
 	if err != nil || !addr.Is4() {
-		return verr.New(verr.Missing, "cannot measure path "+p.Name, "its Service has the address "+s.Spec.ClusterIP+", not one of IPv4", "leave "+p.Name+" out")
+		return verr.New(verr.Missing, "cannot measure path "+p.Name, "its Service has the address "+s.Spec.ClusterIP+", which is not IPv4", "leave "+p.Name+" out")
 	}
 	p.Port = int(servicePorts[p.Name])
 	ports := map[corev1.Protocol][]uint16{}
@@ -266,7 +266,7 @@ func (p *ClusterPath) dial(s *corev1.Service, node netip.Addr) error {
 		ports[port.Protocol] = append(ports[port.Protocol], uint16(number))
 	}
 	if !slices.Equal(ports[corev1.ProtocolTCP], ports[corev1.ProtocolUDP]) {
-		return verr.New(verr.Missing, "cannot measure path "+p.Name, "the cluster gave TCP and UDP different ports", "leave "+p.Name+" out")
+		return verr.New(verr.Missing, "cannot measure path "+p.Name, "the cluster assigned different ports to TCP and UDP", "leave "+p.Name+" out")
 	}
 	for _, number := range ports[corev1.ProtocolTCP] {
 		p.Dial = append(p.Dial, netip.AddrPortFrom(addr, number))

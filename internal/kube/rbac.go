@@ -111,7 +111,7 @@ func (c *Client) checkRights(ctx context.Context, all []scopedRights) error {
 	if len(lacking) == 0 {
 		return nil
 	}
-	return verr.New(verr.Permission, "cannot measure in the cluster", "you may not "+strings.Join(lacking, ", "),
+	return verr.New(verr.Permission, "cannot measure in the cluster", "you lack the rights to "+strings.Join(lacking, ", "),
 		"`kubectl venturi rbac` prints the rights that are needed; ask for those, or name a namespace where you have them with -n")
 }
 

@@ -63,7 +63,7 @@ func (c *Client) sweep(ctx context.Context, namespace string, wait bool, say fun
 			return err
 		}
 		busy, err := c.removeDead(ctx, found)
-		text := "what dead runs left to go"
+		text := "leftovers of earlier runs to be removed"
 		switch {
 		case err != nil:
 			return err
@@ -71,7 +71,7 @@ func (c *Client) sweep(ctx context.Context, namespace string, wait bool, say fun
 			text = fmt.Sprintf("%s in namespace %s, which began %s ago", busy.Annotations[commandAnnotation], cmp.Or(busy.Namespace, busy.Name), time.Since(busy.CreationTimestamp.Time).Round(time.Second))
 			if !wait {
 				return verr.New(verr.Busy, "cannot measure in the cluster", "another run measures there: "+text,
-					"wait for its end, or give --wait; if it was killed, its pods end by themselves in half a minute")
+					"wait until it ends, or add --wait; if it was killed, its pods end within half a minute")
 			}
 			deadline = time.Now().Add(removalLimit)
 		case len(found.jobs)+len(found.namespaces) == 0:
@@ -166,8 +166,8 @@ func (c *Client) waitGone(ctx context.Context, namespace, selector string) error
 }
 
 func errStillThere(objects int) error {
-	return verr.New(verr.Failed, "cannot see the end of what was made in the cluster", fmt.Sprintf("%d objects are still there after %v", objects, removalLimit),
-		"see `kubectl get namespaces,jobs,pods -A -l "+Label+"`; a node that does not answer keeps its pods")
+	return verr.New(verr.Failed, "cannot confirm that Venturi's objects are gone from the cluster", fmt.Sprintf("%d objects are still there after %v", objects, removalLimit),
+		"see `kubectl get namespaces,jobs,pods -A -l "+Label+"`; a node that does not respond keeps its pods")
 }
 
 func (c *Client) count(ctx context.Context, namespace, selector string) (int, error) {

@@ -72,7 +72,7 @@ func (w *podPoll) running(ctx context.Context, role string) (*corev1.Pod, error)
 			}
 		}
 		if took := time.Since(began); took > startPatience {
-			return nil, verr.New(verr.Failed, "cannot start the pod of role "+role, fmt.Sprintf("it does not run after %v", took.Round(time.Second)),
+			return nil, verr.New(verr.Failed, "cannot start the pod of role "+role, fmt.Sprintf("it is not running after %v", took.Round(time.Second)),
 				"see `kubectl describe pods -n "+w.placement.run.namespace+"` while the command runs")
 		}
 		if err := pause(ctx, pollEvery); err != nil {

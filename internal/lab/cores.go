@@ -19,7 +19,7 @@ type Cores map[string][]int
 
 // CoresHelp explains the option's text, for --help.
 const CoresHelp = "confine each machine, its processes and softirqs, to cores of its own: `MACHINE=CORES ...`,\n" +
-	"such as \"m1=0 m2=1\" or \"m1=0-3 m2=4,6\"; CPU time is then told for each machine"
+	"such as \"m1=0 m2=1\" or \"m1=0-3 m2=4,6\"; CPU time is then reported for each machine"
 
 // ParseCores reads "m1=0,2-3 m2=1"; machines may also be apart by commas. Errors are for a user.
 func ParseCores(text string) (Cores, error) {
@@ -88,7 +88,7 @@ func (c Cores) check(hosts int) error {
 	}
 	for i := range measured {
 		if c[machineName(i)] == nil {
-			return refuse("machine "+machineName(i)+" has none", "traffic is measured between m1 and m2: name both")
+			return refuse("machine "+machineName(i)+" has no cores", "name cores for both m1 and m2, between which traffic is measured")
 		}
 	}
 	return nil
@@ -132,23 +132,23 @@ func (b *builder) confined(o Options) error {
 		failed = errors.Join(failed, n.ConfineVhost())
 	}
 	say := func(text string) { b.lab.Unconfined = append(b.lab.Unconfined, text) }
-	say("workers of the kernel that belong to no core, such as kworker/u8:1")
+	say("unbound kernel workers, such as kworker/u8:1")
 	if failed != nil {
-		say(fmt.Sprintf("threads of vhost (%v)", failed))
+		say(fmt.Sprintf("vhost threads (%v)", failed))
 	}
 	if b.unsteered != nil {
-		say(fmt.Sprintf("softirqs: a packet is received on the core that sent it (%v)", b.unsteered))
+		say(fmt.Sprintf("softirqs: packets are received on the core that sent them (%v)", b.unsteered))
 	} else {
-		say("the hand-over of a packet to the wire's other end, which its sender does")
+		say("passing a packet over the wire, which runs on the sender's core")
 	}
 	if o.Wire.GRO && !o.Wire.TSO {
-		say("GRO on the wire: a veth pair merges packets on the core that sent them")
+		say("GRO on the wire, which runs on the core that sent the packets")
 	}
 	if o.Hosts > DefaultHosts {
-		say("the switch between the machines, which works on the core that sent a packet")
+		say("the switch between the machines, which runs on the core that sent the packet")
 	}
 	if slices.ContainsFunc(b.lab.Arms, func(a Arm) bool { return len(a.Pins) > 0 }) {
-		say("XDP programs of fast paths: a veth pair runs them on the core that sent the packet")
+		say("XDP programs of fast paths, which a veth pair runs on the core that sent the packet")
 	}
 	return nil
 }

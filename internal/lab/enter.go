@@ -20,8 +20,8 @@ func Exec(name, where string, args []string) error {
 	}
 	l, err := Load(name)
 	if err != nil {
-		return verr.New(verr.Usage, what, "there is no such lab, or it is not complete",
-			"see which there are with `venturi lab ls`, or raise one with `venturi lab up`")
+		return verr.New(verr.Usage, what, "there is no such lab, or it is incomplete",
+			"list labs with `venturi lab ls`, or raise one with `venturi lab up`")
 	}
 	namespace, err := l.find(what, where)
 	if err != nil {

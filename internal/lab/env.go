@@ -38,7 +38,7 @@ func (b *builder) paths(ctx context.Context, o Options, arms []path.Arm) error {
 			if err == nil || ctx.Err() != nil {
 				return err
 			}
-			return verr.Wrap(verr.Failed, "cannot raise path "+arm.Name, err, "see whether it comes up alone with: venturi lab up "+arm.Spec())
+			return verr.Wrap(verr.Failed, "cannot raise path "+arm.Name, err, "try it alone with: venturi lab up "+arm.Spec())
 		})
 	}
 	err := group.Wait()
@@ -75,7 +75,7 @@ func (b *builder) site(arm path.Arm, mtu int, o Options, made *Arm) *path.Site {
 		SwitchNetns: func(i int, name string) (*netcfg.Namespace, error) { return b.switchNetns(i, arm.Name+"."+name) },
 		Cards: func(ends []netcfg.VethEnd, senders func(int) []net.HardwareAddr) error {
 			if !arm.Driver.OwnCard {
-				return fmt.Errorf("give path %s a network card of its own: its driver does not say that it needs one", arm.Name)
+				return fmt.Errorf("give path %s its own network card: its driver does not declare that it needs one", arm.Name)
 			}
 			return b.joinCards(fmt.Sprintf("card%d", arm.Index), ends, senders)
 		},

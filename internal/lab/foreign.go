@@ -21,7 +21,7 @@ import (
 func (c *Claim) guard(n *netcfg.Namespace) error {
 	f, free, err := lockNamespace(n.Path())
 	if err == nil && !free {
-		err = errors.New("somebody else has locked it")
+		err = errors.New("another process has locked it")
 	}
 	if err != nil {
 		return fmt.Errorf("lock namespace %s: %w", n.Name(), err)
@@ -104,6 +104,6 @@ func foreign(what, name string) error {
 	if err != nil || who == "" {
 		return err
 	}
-	return verr.New(verr.Busy, what, fmt.Sprintf("%s, and it is not in %s here: another venturi raised it, such as one in a container", who, Folder),
-		"take it down where it was raised; if there is no such place any more, end what runs in it, and try again")
+	return verr.New(verr.Busy, what, fmt.Sprintf("%s, and it is not in %s here: another instance of venturi raised it, perhaps in a container", who, Folder),
+		"take it down where it was raised; if that is no longer possible, end the processes in it and try again")
 }

@@ -54,7 +54,7 @@ func LockMeasure(ctx context.Context, wait bool, who string, tell func(Holder)) 
 		holder := readHolder(file)
 		if !wait {
 			return nil, verr.New(verr.Busy, "cannot measure now", holder.String()+" has the measuring lock",
-				"wait until it is done, or let this run wait with --wait")
+				"wait until it is done, or add --wait")
 		}
 		if tell != nil {
 			tell(holder)

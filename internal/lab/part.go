@@ -74,10 +74,10 @@ func ParseNet(text string) (netip.Prefix, error) {
 		err = errors.New("it is not an IPv4 network of /8 to /29")
 	}
 	if err == nil && (p.Overlaps(path.Pods) || p.Overlaps(path.Tunnels)) {
-		err = fmt.Errorf("it overlaps %s of the pods or %s of the tunnels", path.Pods, path.Tunnels)
+		err = fmt.Errorf("it overlaps %s, used for pods, or %s, used for tunnels", path.Pods, path.Tunnels)
 	}
 	if err != nil {
-		return p, verr.Wrap(verr.Usage, fmt.Sprintf("cannot use --net %q", text), err, "name a network that nobody uses there, such as "+wireNet.String())
+		return p, verr.Wrap(verr.Usage, fmt.Sprintf("cannot use --net %q", text), err, "name an unused network, such as "+wireNet.String())
 	}
 	return p.Masked(), nil
 }
@@ -214,10 +214,10 @@ func CheckSpread(arms []path.Arm, ipvlan bool) error {
 		what := "cannot raise path " + a.Name + " between real machines"
 		switch d := a.Driver; {
 		case d.OneHost:
-			return verr.New(verr.Usage, what, "all of its machines must be namespaces of one host", "leave it out, or measure it in a lab, without --machines")
+			return verr.New(verr.Usage, what, "it needs machines that are namespaces of one host", "leave it out, or measure it in a lab, without --machines")
 		case ipvlan && (d.OwnCard || d.Overhead == nil && d.Name != "host"):
-			return verr.New(verr.Usage, what+" by ipvlan", "an ipvlan takes packets for its own addresses and the card's MAC only, and this path puts others on the wire",
-				"choose a tunnel, such as vxlan or geneve, or share the card by macvlan, where the network allows several MACs")
+			return verr.New(verr.Usage, what+" by ipvlan", "an ipvlan device accepts only packets to its own addresses and the card's MAC address, and this path sends others",
+				"choose a tunnel, such as vxlan or geneve, or share the card by macvlan if the network allows several MAC addresses")
 		}
 	}
 	return nil

@@ -56,7 +56,7 @@ func (p *Parts) raise(ctx context.Context, part Part) (*Lab, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.lab != nil {
-		return nil, verr.New(verr.Busy, "cannot raise lab "+part.Name, "this agent has raised one", "take that down first")
+		return nil, verr.New(verr.Busy, "cannot raise lab "+part.Name, "this agent has already raised one", "take that one down first")
 	}
 	if part.Self < 0 || part.Self >= len(part.Machines) {
 		return nil, fmt.Errorf("raise machine %d of %d", part.Self, len(part.Machines))
@@ -120,7 +120,7 @@ func WatchPart(in io.Reader, name string) (err error) {
 			if info.Status == StatusDead {
 				return demolish(name)
 			}
-			return errors.New("its owner still lives")
+			return errors.New("its owner is still running")
 		})
 		if err == nil {
 			return nil

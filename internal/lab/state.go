@@ -250,7 +250,7 @@ func Owner(name string) (pid int, held bool) {
 
 func needRoot(what string) error {
 	if os.Geteuid() != 0 {
-		return verr.New(verr.Permission, what, "only root can make network namespaces, look into them and remove them", "run it as root, or through sudo")
+		return verr.New(verr.Permission, what, "only root can create, enter and remove network namespaces", "run it as root, or through sudo")
 	}
 	return nil
 }

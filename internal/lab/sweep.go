@@ -196,11 +196,11 @@ func Remove(ctx context.Context, name string) error {
 			}
 			if info.Status == StatusRunning {
 				return verr.New(verr.Busy, what, fmt.Sprintf("process %d is using it", info.Owner),
-					"end that process first: it takes its lab down itself")
+					"end that process: it then takes its lab down itself")
 			}
 			return demolish(name)
 		}
-		return verr.New(verr.Usage, what, "there is no such lab", "see which there are with `venturi lab ls`")
+		return verr.New(verr.Usage, what, "there is no such lab", "list labs with `venturi lab ls`")
 	})
 }
 

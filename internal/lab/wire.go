@@ -69,11 +69,11 @@ func DefaultWire() Wire {
 }
 
 // WireHelp explains the option's text, for --help.
-const WireHelp = "what the wire's network cards can do, as `KEY=VALUE,...`; the defaults are\n" +
+const WireHelp = "offloads of the wire's network cards, as `KEY=VALUE,...`; the defaults are\n" +
 	"tso=on,tunnel-tso=on,gro=off,csum=on,mtu=1500. csum=off turns both TSO off;\n" +
-	"gro=on merges packets only when tso is off; gso-max-size=BYTES (default 65536) is how\n" +
-	"much of a stream the cards take at once; rss=l3 has one core receive all that comes from\n" +
-	"a machine, as a card that hashes addresses alone, rss=l4 spreads flows over all cores"
+	"gro=on merges packets only when tso is off; gso-max-size=BYTES (default 65536) is the\n" +
+	"largest packet that the cards segment; rss=l3 receives all packets of a machine on one\n" +
+	"core, as a card that hashes addresses only; rss=l4 spreads flows over all cores"
 
 // String gives the normal form, as ParseWire takes it: all that cards differ in, and
 // what few have only where it is said.

@@ -32,7 +32,7 @@ var overBGP = Driver{
 			return nil
 		}
 		return verr.New(verr.Usage, fmt.Sprintf("cannot raise path %s with %s=%d", a.Name, bgpReflectors, n),
-			fmt.Sprintf("the lab has %d machines, and at least one must be no reflector", hosts),
+			fmt.Sprintf("the lab has %d machines, and at least one must not be a reflector", hosts),
 			fmt.Sprintf("give %s=%d or less, or more --hosts", bgpReflectors, hosts-1))
 	},
 	Up: bgpUp,

@@ -54,7 +54,7 @@ func withFastPath(over Driver, devices func(s *Site, i int) fastpath.Config) Dri
 	}
 	d.Resolve = func(v Values) error {
 		if v["tunnels"] != "" && v.Int("tunnels") != 1 {
-			return errors.New("the fast path knows one tunnel")
+			return errors.New("the fast path supports one tunnel only")
 		}
 		if over.Resolve == nil {
 			return nil

@@ -72,7 +72,7 @@ func ipipCheckHosts(a Arm, hosts int) error {
 	}
 	return verr.New(verr.Usage, fmt.Sprintf("cannot raise path %s with subnets=%d on %d machines", a.Name, subnets, hosts),
 		fmt.Sprintf("a subnet has room for %d", room),
-		fmt.Sprintf("give subnets=%d or more, or subnets=1, which is the wire's own", (hosts+room-1)/room))
+		fmt.Sprintf("give subnets=%d or more, or subnets=1, the subnet of the wire", (hosts+room-1)/room))
 }
 
 // ipipNode is the address of a machine that the arm's outer headers have, in

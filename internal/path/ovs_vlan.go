@@ -53,7 +53,7 @@ func vlanSettle(v Values) error {
 // lastVLAN: every pod has an id.
 func lastVLAN(v Values) error {
 	if last := v.Int("vlan") + v.Int("ids") - 1; last > maxVLAN {
-		return fmt.Errorf("the last of %d ids from vlan %d on would be %d, and the greatest is %d",
+		return fmt.Errorf("%d ids starting at vlan %d would end at %d, beyond the maximum of %d",
 			v.Int("ids"), v.Int("vlan"), last, maxVLAN)
 	}
 	return nil

@@ -46,8 +46,8 @@ func Arms(paths, names []string) ([]Arm, error) {
 			arm.Name = names[i]
 		}
 		if taken[arm.Name] || given && !validName(arm.Name) {
-			return nil, verr.New(verr.Usage, fmt.Sprintf("cannot call a path %q", arm.Name),
-				"each path needs a name of its own, which becomes part of a namespace's",
+			return nil, verr.New(verr.Usage, fmt.Sprintf("cannot name a path %q", arm.Name),
+				"each path needs a unique name, which becomes part of the name of a namespace",
 				fmt.Sprintf("use at most %d of a-z, 0-9 and -, beginning with a letter or digit", maxName))
 		}
 		taken[arm.Name] = true
@@ -103,7 +103,7 @@ func (d *Driver) take(part string, given Values) error {
 	key, value = strings.TrimSpace(key), strings.TrimSpace(value)
 	switch {
 	case !ok && key == "":
-		return errors.New("there is no option where one is expected")
+		return errors.New("an option is empty")
 	case !ok && len(given) == 0 && d.hasOption(nameOption):
 		key, value = nameOption, key
 	case !ok:

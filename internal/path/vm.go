@@ -81,7 +81,7 @@ func vmVLANOptions() []Option {
 // else is open, so that a record says it.
 func vmSettle(v Values) error {
 	if v.Int("queues") > v.Int("cpus") {
-		return fmt.Errorf("%s queues are more than the virtual machine has CPUs (%s), and each is for one of its own", v["queues"], v["cpus"])
+		return fmt.Errorf("%s queues need as many CPUs, and the virtual machine has %s", v["queues"], v["cpus"])
 	}
 	v["port"], v["ids"], v["tunnels"] = ovsVeth, "1", "1"
 	if v["vhost"] == vmAuto {
@@ -105,7 +105,7 @@ func vmFits(a Arm, hosts int) error {
 		return nil
 	}
 	return verr.New(verr.Usage, fmt.Sprintf("cannot raise path %s on %d machines", a.Name, hosts),
-		fmt.Sprintf("it starts a virtual machine with %s MiB and %s CPUs on each, and does so on at most %d", a.Options["memory"], a.Options["cpus"], vmMaxHosts),
+		fmt.Sprintf("it starts a virtual machine with %s MiB and %s CPUs on each, and supports at most %d machines", a.Options["memory"], a.Options["cpus"], vmMaxHosts),
 		fmt.Sprintf("give --hosts %d or less, or leave this path out", vmMaxHosts))
 }
 
@@ -139,7 +139,7 @@ func (k keptKernel) Ask() (feature.Answer, error) {
 		case err != nil:
 			return feature.Unknown, err
 		case len(kept) == 0:
-			return feature.No, errors.New("none is kept on this machine")
+			return feature.No, errors.New("none is stored on this machine")
 		}
 		return feature.Yes, nil
 	}

@@ -90,7 +90,7 @@ func vxlanOptions(port, portHelp string) []Option {
 // checkVNIs: every tunnel has a VNI.
 func checkVNIs(v Values) error {
 	if last := v.Int("vni") + v.Int("tunnels") - 1; last > maxVNI {
-		return fmt.Errorf("the last of %d tunnels from vni %d on would have %d, and the greatest is %d",
+		return fmt.Errorf("%d tunnels starting at vni %d would end at %d, beyond the maximum of %d",
 			v.Int("tunnels"), v.Int("vni"), last, maxVNI)
 	}
 	return nil

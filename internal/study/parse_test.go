@@ -134,7 +134,7 @@ func TestRefused(t *testing.T) {
 		{"no path", "{name: base, path: host}", "{name: base}", "this path has no key path"},
 		{"paths of one name", "name: mine", "name: routed", "two paths are called routed"},
 		{"a name of a path", "name: mine", "name: m.ine", `"m.ine" cannot be a name`},
-		{"a long name", "name: mine", "name: a-name-that-is-far-too-long-for-a-socket", "cannot call a path"},
+		{"a long name", "name: mine", "name: a-name-that-is-far-too-long-for-a-socket", "cannot name a path"},
 		{"load", "load: tcp_lat", "load: tcp_late", `unknown load "tcp_late"`},
 		{"sizes", "sizes: 8:256K:*2", "sizes: 8:256K:*1", "never ends"},
 		{"flows", "flows: [1, 8]", "flows: [1, x]", `flows is "x"`},

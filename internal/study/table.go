@@ -183,13 +183,13 @@ func auxiliaryFigure(out *layout.Figure, f fileFigure, l load.Load) error {
 	case full:
 		out.Full = true
 		if f.Tool.s != "" {
-			return wrong(f.Show.line, "nothing is metered beside %s", f.Tool.s)
+			return wrong(f.Show.line, "no meters run beside %s", f.Tool.s)
 		}
 		if f.Unit.s != "" {
-			return wrong(f.Unit.line, "what was full has no unit: it is named")
+			return wrong(f.Unit.line, "the full resources are listed by name, so they have no unit")
 		}
 	default:
-		return wrong(f.Show.line, "show is %q, and can only be %s, %s, %s or %s", f.Show.s, retransmits, cpu, full, runs)
+		return wrong(f.Show.line, "show is %q, but must be %s, %s, %s or %s", f.Show.s, retransmits, cpu, full, runs)
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func Apply(ctx context.Context, j *journal.Journal, m knob.Machine, assignments 
 	}
 	if err := tx.End(); err != nil {
 		return tx.ID(), entries, verr.Wrap(verr.Failed, "cannot record that all changes were made", err,
-			fmt.Sprintf("the changes stand; undo them with: venturi undo %d", tx.ID()))
+			fmt.Sprintf("the changes were made; undo them with: venturi undo %d", tx.ID()))
 	}
 	return tx.ID(), entries, nil
 }
@@ -81,7 +81,7 @@ func checkUndisturbed(m knob.Machine, entries []*journal.Entry) error {
 		}
 		if e.Readback != nil && !now.Equal(*e.Readback) {
 			return verr.New(verr.Failed, "cannot set "+e.Knob+" together with the others",
-				fmt.Sprintf("%s was set to %q, and after the other settings shows %q", e.Setting, e.New, now), "set "+e.Knob+" in a transaction of its own")
+				fmt.Sprintf("%s was set to %q, but reads %q after the other settings", e.Setting, e.New, now), "set "+e.Knob+" in a transaction of its own")
 		}
 	}
 	return nil

@@ -128,7 +128,7 @@ func TestApplyAllOrNothing(t *testing.T) {
 				}
 				return nil
 			}
-		}, 1, "after the other settings shows"},
+		}, 1, "after the other settings"},
 		{"it is interrupted", []Assignment{assign("a", "one"), assign("b", "two")}, func(s *fakeHost, stop context.CancelFunc) {
 			s.onWrite = func(string) error { stop(); return nil }
 		}, 1, "context canceled"},

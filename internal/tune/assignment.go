@@ -73,7 +73,7 @@ func noEffect(w Assignment, now knob.Reading) error {
 	if w.Target.File != "" {
 		do += " --manifest " + sanitize.Shell(w.Target.File)
 	}
-	return verr.New(verr.Failed, fmt.Sprintf("cannot set %s to %s", w.Knob.Name, w.Value), why+": "+now.Note, do+" (nothing was left changed)")
+	return verr.New(verr.Failed, fmt.Sprintf("cannot set %s to %s", w.Knob.Name, w.Value), why+": "+now.Note, do+" (nothing remains changed)")
 }
 
 // rollbackKnob undoes what of a knob was written, and tells why.
@@ -85,7 +85,7 @@ func rollbackKnob(tx *journal.Tx, w Assignment, entries []*journal.Entry, why er
 	}
 	if err := tx.Revert(entries, why.Error()); err != nil {
 		why = errors.New(why.Error()) // what to do about it is not what matters now
-		do = fmt.Sprintf("undoing it went wrong too (%v): try again with: venturi undo %d", err, tx.ID())
+		do = fmt.Sprintf("undoing it failed, too (%v): try again with: venturi undo %d", err, tx.ID())
 	}
 	return verr.Wrap(code, what, why, do)
 }

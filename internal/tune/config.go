@@ -41,7 +41,7 @@ func ReadConfig(file string) (Config, error) {
 		}
 		m := configLine.FindStringSubmatch(line)
 		if m == nil {
-			return Config{}, verr.New(verr.Usage, what, fmt.Sprintf("line %d is more than NAME=WORD: %q", number, line), "write out what it stands for; nothing of it is run")
+			return Config{}, verr.New(verr.Usage, what, fmt.Sprintf("line %d is not of the form NAME=WORD: %q", number, line), "write plain values; the file is not run as a script")
 		}
 		value := m[2] + m[3] + m[4]
 		switch m[1] {

@@ -146,7 +146,7 @@ func delivered(r *result.Record) error {
 	for _, w := range r.Warnings {
 		return fmt.Errorf("%s: %s", w.Cell, w.Text)
 	}
-	return fmt.Errorf("nothing came through")
+	return fmt.Errorf("no traffic arrived")
 }
 
 // loadOf is the load of a slice's or a meter's cell.

@@ -144,7 +144,7 @@ func FindProfile(name string) (Profile, error) {
 		}
 		names = append(names, p.Name)
 	}
-	return Profile{}, verr.New(verr.Usage, fmt.Sprintf("cannot use profile %q", name), "there is none of that name", "take one of: "+strings.Join(names, ", "))
+	return Profile{}, verr.New(verr.Usage, fmt.Sprintf("cannot use profile %q", name), "there is no such profile", "choose from: "+strings.Join(names, ", "))
 }
 
 // Assignments gives what the profile would have set on a machine, and why not the

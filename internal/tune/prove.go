@@ -91,11 +91,11 @@ func (p Proof) Do(ctx context.Context) (found *ProofResult, err error) {
 	}
 	var noisy *search.NoisyError
 	if errors.As(err, &noisy) {
-		err = verr.Wrap(verr.Failed, "cannot prove anything on this machine now", noisy, quieter(noisy.MDE))
+		err = verr.Wrap(verr.Failed, "cannot run a proof on this machine now", noisy, quieter(noisy.MDE))
 	}
 	var short *search.ShortError
 	if errors.As(err, &short) {
-		err = verr.Wrap(verr.Usage, fmt.Sprintf("cannot prove anything with --budget %s", p.Options.Budget), short, LeastBudget(short.Least))
+		err = verr.Wrap(verr.Usage, fmt.Sprintf("cannot run a proof with --budget %s", p.Options.Budget), short, LeastBudget(short.Least))
 	}
 	return found, err
 }

@@ -33,8 +33,8 @@ func (p ProfileProof) Do(ctx context.Context) (result *ProofResult, skipped []Sk
 		return nil, skipped, err
 	}
 	if len(candidates) == 0 {
-		return nil, skipped, verr.New(verr.Failed, "cannot prove profile "+p.Profile.Name, "nothing of it would change anything on this path",
-			"see why with: venturi tune --profile "+p.Profile.Name+" --plan, and what is to be touched")
+		return nil, skipped, verr.New(verr.Failed, "cannot prove profile "+p.Profile.Name, "none of its steps would change anything on this path",
+			"see why with: venturi tune --profile "+p.Profile.Name+" --plan, and the same targets")
 	}
 	j, err := p.openJournal()
 	if err != nil {
@@ -110,7 +110,7 @@ func (p Profile) CheckBudget(budget, pair time.Duration, named Targets) error {
 		return nil
 	}
 	return verr.New(verr.Usage, fmt.Sprintf("cannot prove profile %s with --budget %s", p.Name, budget),
-		fmt.Sprintf("up to %d changes want %d pairs of measurements, of about %s each", tries, pairs, pair.Round(10*time.Millisecond)), LeastBudget(least))
+		fmt.Sprintf("up to %d changes need %d pairs of measurements, of about %s each", tries, pairs, pair.Round(10*time.Millisecond)), LeastBudget(least))
 }
 
 // CheckNoLease refuses a proof while something has a lease: a proof has the journal for
@@ -121,7 +121,7 @@ func CheckNoLease(h journal.History, folder string) error {
 		return err
 	}
 	l := leases[0]
-	return verr.New(verr.Busy, "cannot prove anything now", fmt.Sprintf("transaction %d is %s, and could not be undone meanwhile", l.Txn, l.Kind()), l.HowToEnd())
+	return verr.New(verr.Busy, "cannot run a proof now", fmt.Sprintf("transaction %d is %s, and could not be undone during the proof", l.Txn, l.Kind()), l.HowToEnd())
 }
 
 // Kind is what has the lease, for people.

@@ -23,7 +23,7 @@ var vethKinds = map[string]bool{"veth": true, "netkit": true}
 func (t *Targets) AddDevice(on knob.Target) error {
 	place, err := setting.DeviceScope(on.Netns, on.Device)
 	if err != nil {
-		return verr.Wrap(verr.Usage, fmt.Sprintf("cannot tune %s", on), err, "see which devices there are with: ip link")
+		return verr.Wrap(verr.Usage, fmt.Sprintf("cannot tune %s", on), err, "list devices with: ip link")
 	}
 	if slices.Contains(slices.Concat(t.NICs, t.Tunnels, t.Veths), on) {
 		return nil // each write is listed once

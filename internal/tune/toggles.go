@@ -60,7 +60,7 @@ func prepare(ctx context.Context, j *journal.Journal, tx *journal.Tx, m knob.Mac
 		before := openWrites(j, tx)
 		entries, err := setAll(tx, m, c)
 		if err != nil && openWrites(j, tx) != before {
-			return s, nil, nil, fmt.Errorf("take %s back: %w", c.Name, err)
+			return s, nil, nil, fmt.Errorf("undo %s: %w", c.Name, err)
 		}
 		if err == nil && len(entries) == 0 {
 			unfit = append(unfit, search.Row{Knob: c.Name, Verdict: search.VerdictNotTried, Reason: "it is so already"})
@@ -77,7 +77,7 @@ func prepare(ctx context.Context, j *journal.Journal, tx *journal.Tx, m knob.Mac
 		}
 		s.now = search.Subset{n}
 		if err := s.switchTo(nil); err != nil {
-			return s, nil, nil, fmt.Errorf("take %s back: %w", c.Name, err)
+			return s, nil, nil, fmt.Errorf("undo %s: %w", c.Name, err)
 		}
 	}
 	return s, fit, unfit, nil

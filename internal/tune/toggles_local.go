@@ -64,5 +64,5 @@ func (l *LocalToggles) Close() error {
 			failed = append(failed, fmt.Errorf("%s: %w", o.Entry.Setting, o.Err))
 		}
 	}
-	return verr.Wrap(verr.Failed, "cannot take back all that was tried", errors.Join(failed...), fmt.Sprintf("try again with: venturi undo %d", l.tx.ID()))
+	return verr.Wrap(verr.Failed, "cannot undo all changes of the proof", errors.Join(failed...), fmt.Sprintf("try again with: venturi undo %d", l.tx.ID()))
 }

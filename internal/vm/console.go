@@ -126,5 +126,5 @@ func saidSince(why string, lines []string) string {
 	}
 	lines = lines[first:]
 	lines = lines[:min(len(lines), faultLines)]
-	return why + "; its console tells of it with:\n    " + strings.Join(lines, "\n    ")
+	return why + "; its console says:\n    " + strings.Join(lines, "\n    ")
 }

@@ -24,7 +24,7 @@ func Print(w io.Writer, r *ClusterReport) error {
 	row("kernel", v.valueLines(func(n NodeView) string { return n.Kernel })...)
 	row("MTU", v.valueLines(func(n NodeView) string { return fmt.Sprintf("%s %d", n.Uplink, n.MTU) })...)
 	if len(v.Plugins) == 0 {
-		row("CNI", "none that is known here")
+		row("CNI", "none that Venturi knows")
 	}
 	for _, p := range v.Plugins {
 		var parts []string

@@ -31,7 +31,7 @@ var uplinkMTU = Rule{
 	Facts: doctor.Facts{
 		Code: "nodes-mtu-differ", Title: "The nodes' own networks have different MTUs", Severity: doctor.Warning,
 		Looks:  "the devices that have the nodes' addresses",
-		Effect: doctor.Impact{Size: "what a node sends beyond another's MTU is lost or fragmented, and tunnels over them have different MTUs", Source: "kernel: path MTU discovery; no isolated number was found", Grade: "C"},
+		Effect: doctor.Impact{Size: "packets larger than another node's MTU are lost or fragmented, and tunnels over the nodes' networks have different MTUs", Source: "kernel: path MTU discovery; no isolated number was found", Grade: "C"},
 		Do:     "give all nodes the same MTU",
 	},
 	Check: func(v ClusterView) []doctor.Finding {
@@ -53,9 +53,9 @@ var uplinkMTU = Rule{
 var pluginMTU = Rule{
 	Facts: doctor.Facts{
 		Code: "cni-mtu-differs", Title: "A device of the network plugin has different MTUs on different nodes", Severity: doctor.Warning,
-		Looks:  "devices of one name that the network plugin makes on each node",
+		Looks:  "devices that the network plugin creates under the same name on each node",
 		Effect: doctor.Impact{Size: "each new connection first loses a full packet, and then learns the MTU; where the ICMP message is filtered, connections hang", Source: "Calico issues 5575 and 8868", Grade: "B"},
-		Do:     "restart the plugin's agent on the nodes whose MTU is old; pods keep the MTU that they were created with",
+		Do:     "restart the plugin's agent on the nodes with the old MTU; pods keep the MTU with which they were created",
 	},
 	Check: func(v ClusterView) (all []doctor.Finding) {
 		var devices []string
@@ -83,10 +83,10 @@ var pluginMTU = Rule{
 
 var proxyMode = Rule{
 	Facts: doctor.Facts{
-		Code: "kube-proxy-mode-differs", Title: "kube-proxy does not work in one mode on all nodes", Severity: doctor.Warning,
+		Code: "kube-proxy-mode-differs", Title: "kube-proxy does not run in the same mode on all nodes", Severity: doctor.Warning,
 		Looks:  "kube-proxy's rules on the nodes, and its ConfigMap",
-		Effect: doctor.Impact{Size: "Services cost differently by node; rules of the mode before stay until they are cleaned up, and both are walked", Source: "Kubernetes documentation of kube-proxy; no isolated number was found", Grade: "C"},
-		Do:     "restart kube-proxy where its mode is old, and clean up the rules of that mode with kube-proxy --cleanup",
+		Effect: doctor.Impact{Size: "the cost of Services differs by node; rules of an earlier mode stay until they are cleaned up, and packets pass both sets", Source: "Kubernetes documentation of kube-proxy; no isolated number was found", Grade: "C"},
+		Do:     "restart kube-proxy on the nodes with the old mode, and remove that mode's rules with kube-proxy --cleanup",
 	},
 	Check: func(v ClusterView) []doctor.Finding {
 		mode := func(n NodeView) string { return n.ProxyMode }
@@ -131,7 +131,7 @@ var calicoChecksum = Rule{
 		Looks:  "vxlan.calico with tx-checksum-ip-generic on, on kernel 6.12",
 		Effect: doctor.Impact{Size: "200 Mbit/s instead of more than 9 Gbit/s", Source: "Calico issue 11435", Grade: "B"},
 		Knob:   "virt.tx_csum", Value: "off",
-		Do: "check that it helps on your cards: with working ones it costs throughput; Calico makes the device anew, and then the setting is lost",
+		Do: "check that it helps with your network cards: where offload works, switching it off costs throughput; the setting is lost when Calico recreates the device",
 	},
 	Check: func(v ClusterView) (all []doctor.Finding) {
 		for _, n := range v.Nodes {
@@ -159,7 +159,7 @@ var kubeOVNBalancer = Rule{
 			if p.Name != "Kube-OVN" || v.proxyFound() == "" {
 				continue
 			}
-			enabled := doctor.Evidence{Read: "arguments of kube-ovn-controller", Value: "--enable-lb is not given, and its default is on"}
+			enabled := doctor.Evidence{Read: "arguments of kube-ovn-controller", Value: "--enable-lb is not set; the default is on"}
 			for _, s := range p.Settings {
 				if s.Name == "enable-lb" {
 					enabled.Value = "--enable-lb=" + s.Value
@@ -176,9 +176,9 @@ var kubeOVNBalancer = Rule{
 
 var severalPlugins = Rule{
 	Facts: doctor.Facts{
-		Code: "several-cnis", Title: "Settings of several network plugins are in the cluster", Severity: doctor.Note,
+		Code: "several-cnis", Title: "The cluster has settings of several network plugins", Severity: doctor.Note,
 		Looks:  "ConfigMaps, custom resources and DaemonSets of network plugins",
-		Effect: doctor.Impact{Size: "one may be the rest of a plugin that was replaced, whose devices and rules stay on the nodes", Source: "no number", Grade: "C"},
+		Effect: doctor.Impact{Size: "one plugin may have been replaced, and its devices and rules left behind on the nodes", Source: "no number", Grade: "C"},
 		Do:     "it may be intended: Cilium or Calico for policies beside another plugin's network",
 	},
 	Check: func(v ClusterView) []doctor.Finding {
@@ -210,7 +210,7 @@ var notExamined = Rule{
 	Facts: doctor.Facts{
 		Code: "node-not-examined", Title: "A node was not examined", Severity: doctor.Note,
 		Looks:  "nodes that are not ready, or on which no agent starts",
-		Effect: doctor.Impact{Size: "what is off there is not in this report", Source: "no number", Grade: "C"},
+		Effect: doctor.Impact{Size: "problems on that node are missing in this report", Source: "no number", Grade: "C"},
 	},
 	Check: func(v ClusterView) (all []doctor.Finding) {
 		for _, n := range v.Unreached {

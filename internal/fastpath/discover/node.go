@@ -275,13 +275,13 @@ func (n *node) whyLeft(l netlink.Link, p *Plan) string {
 	master, enslaved := n.byIndex[a.MasterIndex]
 	switch {
 	case l.Type() == "openvswitch":
-		return "is a switch of Open vSwitch: its flows decide where packets go, and the fast path does not know them"
+		return "is an Open vSwitch bridge, whose flows the fast path does not read"
 	case topology.IsPodLink(l) && n.isPod(l):
 		return "" // it is among the pods
 	case enslaved && l.Type() == "vxlan":
-		return fmt.Sprintf("is a port of %s: the fast path does not know Ethernet overlays, in which pods address each other's MACs", master.Attrs().Name)
+		return fmt.Sprintf("is a port of %s: the fast path does not support Ethernet overlays, in which pods use each other's MAC addresses", master.Attrs().Name)
 	case enslaved && slices.ContainsFunc(n.ports(a.MasterIndex), topology.IsPodLink):
-		return fmt.Sprintf("is a port of %s, of kind %s: what is behind it stays slow", master.Attrs().Name, l.Type())
+		return fmt.Sprintf("is a port of %s and a %s device: traffic through it stays on the slow path", master.Attrs().Name, l.Type())
 	}
 	var beyond, all []string
 	for _, r := range n.routes {
@@ -295,17 +295,17 @@ func (n *node) whyLeft(l netlink.Link, p *Plan) string {
 	encapsulation := encapsulations[l.Type()]
 	switch {
 	case len(all) > 0 && encapsulation != "" && l.Type() != "vxlan":
-		return fmt.Sprintf("leads to %s by %s, which the fast path does not know", list(all), encapsulation)
+		return fmt.Sprintf("leads to %s by %s, which the fast path does not support", list(all), encapsulation)
 	case len(beyond) == 0:
 		return ""
 	case l.Type() == "vxlan":
-		return fmt.Sprintf("leads to %s: the fast path follows one tunnel, and that is %s", list(beyond), p.Tunnel)
+		return fmt.Sprintf("leads to %s: the fast path uses one tunnel only, which is %s", list(beyond), p.Tunnel)
 	case n.leadsInside(l):
-		return fmt.Sprintf("leads to %s through a pod, and the fast path carries to a pod only what is for the pod itself", list(beyond))
+		return fmt.Sprintf("leads to %s through a pod; the fast path carries to a pod only packets for the pod itself", list(beyond))
 	case p.Wire == "":
-		return fmt.Sprintf("leads to %s, and is no wire that the fast path can follow", list(beyond))
+		return fmt.Sprintf("leads to %s, and is not a device that the fast path can use", list(beyond))
 	}
-	return fmt.Sprintf("leads to %s: the fast path follows one wire, and that is %s", list(beyond), p.Wire)
+	return fmt.Sprintf("leads to %s: the fast path uses one wire only, which is %s", list(beyond), p.Wire)
 }
 
 // list names some, and how many more there are.
@@ -368,11 +368,11 @@ func (n *node) whyNoPod(l netlink.Link, refused []topology.Refusal) (Outlook, st
 	case !isUp(l):
 		return Slow, "is down"
 	case len(addrs) > 1:
-		return Slow, fmt.Sprintf("leads to several addresses (%s), and the fast path knows pods of one", list(addrs))
+		return Slow, fmt.Sprintf("leads to several addresses (%s), and the fast path supports pods with one", list(addrs))
 	case a.MasterIndex == 0 && !n.hasHostRoute(a.Index):
-		return Slow, "no route to a single address leads to it, and it is no port of a bridge"
+		return Slow, "it is not a bridge port, and no route to a single address leads to it"
 	}
-	return Waiting, "its address and MAC are not known yet: they are as soon as it sends something"
+	return Waiting, "its addresses are not known yet; its first packet makes them known"
 }
 
 // addrsBehind are the IPv4 addresses that are known to be behind a device, in order: the

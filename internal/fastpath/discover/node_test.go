@@ -12,13 +12,13 @@ import (
 // Devices of kinds that not every kernel has are left alone, each with its reason.
 func TestLeavesKindsAlone(t *testing.T) {
 	for _, c := range []struct{ kind, why string }{
-		{"openvswitch", "is a switch of Open vSwitch"},
+		{"openvswitch", "is an Open vSwitch bridge"},
 		{"geneve", "leads to 10.9.0.0/16 by Geneve, which the fast path does not know"},
 		{"wireguard", "leads to 10.9.0.0/16 by WireGuard"},
 		{"ipip", "leads to 10.9.0.0/16 by IPIP"},
 		{"xfrm", "leads to 10.9.0.0/16 by IPsec"},
-		{"vlan", "leads to 10.9.0.0/16: the fast path follows one wire, and that is eth0"},
-		{"bond", "leads to 10.9.0.0/16: the fast path follows one wire, and that is eth0"},
+		{"vlan", "leads to 10.9.0.0/16: the fast path uses one wire only, which is eth0"},
+		{"bond", "leads to 10.9.0.0/16: the fast path uses one wire only, which is eth0"},
 	} {
 		to := netip.MustParsePrefix("10.9.0.0/16")
 		l := &netlink.GenericLink{LinkType: c.kind, LinkAttrs: netlink.LinkAttrs{Name: "x0", Index: 7, NetNsID: -1, Flags: net.FlagUp}}

@@ -81,17 +81,17 @@ func (n *node) judgePeer(peer *PlannedPeer, p *Plan, device int, found topology.
 	peer.Outlook = Waiting
 	switch on := n.deviceTo(peer.Addr); {
 	case mac == nil:
-		peer.Reason = fmt.Sprintf("the MAC of next hop %v is not known yet: it is as soon as something is sent there", hop)
+		peer.Reason = fmt.Sprintf("the MAC address of next hop %v is not known yet; the first packet sent there resolves it", hop)
 	case p.Tunnel == "":
 		peer.Outlook, peer.Reason = Slow, fmt.Sprintf("next hop %v does not answer", hop)
 	case peer.Addr == hop:
 		peer.Reason = fmt.Sprintf("%s has no forwarding entry for %v yet", p.Tunnel, mac)
 	case !peer.Addr.Is4():
-		peer.Outlook, peer.Reason = Slow, "its outer address is of IPv6, which the fast path does not carry"
+		peer.Outlook, peer.Reason = Slow, "its outer address is IPv6, which the fast path does not support"
 	case on == 0:
 		peer.Outlook, peer.Reason = Slow, fmt.Sprintf("there is no route to %v", peer.Addr)
 	default:
-		peer.Reason = fmt.Sprintf("the MAC of %v on %s is not known yet: it is as soon as something is sent there", peer.Addr, n.name(on))
+		peer.Reason = fmt.Sprintf("the MAC address of %v on %s is not known yet; the first packet sent there resolves it", peer.Addr, n.name(on))
 	}
 }
 

@@ -225,7 +225,7 @@ func mergedRemarks(rec *result.Record) []string {
 	text := fmt.Sprintf("The record has %s. To fit in memory, up to %d rounds are merged into one: counts, rates and ratios cover all of them, percentiles a sample.",
 		Plural(m.Slices, "slice", "slices"), m.Rounds)
 	if m.Failed > 0 {
-		text += fmt.Sprintf(" %s without a figure stood beside others that have one.", Plural(m.Failed, "slice", "slices"))
+		text += fmt.Sprintf(" %s without a figure merged with slices that have one.", Plural(m.Failed, "slice", "slices"))
 	}
 	return []string{text}
 }
