@@ -135,14 +135,8 @@ network namespaces, and removes those that a killed run left behind.`,
 	f.IntSliceVar(&q.Flows, "flows", []int{1}, "connections at a time; 1,8 measures both")
 	f.Var(number{&q.Threads, 1, compare.MaxFlows}, "threads", "distribute the --flows over this many threads at each end, in turn: 640 flows on 5 threads\ncorrespond to 5 iperf3 processes with 128 streams each (default: the load's own choice)")
 	f.IntVar(&q.Batch, "batch", 0, "datagrams per system call, for udp_bw; 0: one")
-	f.Func("response", "`size` of responses, such as 16K, if it differs from that of requests\n(tcp_lat, udp_lat, tcp_rr, udp_rr, tcp_crr)", func(text string) error {
-		sizes, err := compare.ParseSizes(text)
-		if err == nil && len(sizes) > 1 {
-			err = verr.New(verr.Usage, "cannot compare with --response "+text, "all answers have the same size", "give one size, such as 16K")
-		}
-		if err == nil {
-			q.Response = sizes[0]
-		}
+	f.Func("response", "`size` of responses, such as 16K, if it differs from that of requests\n(tcp_lat, udp_lat, tcp_rr, udp_rr, tcp_crr)", func(text string) (err error) {
+		q.Response, err = compare.ParseResponse(text)
 		return err
 	})
 	f.Func("rate", "offer this `RATE` per second: bits of tcp_bw (20G), datagrams of udp_bw (100k), requests of\nprobe and ping (default 1000)", rateFlag(&q.Rate))

@@ -180,10 +180,7 @@ func (q Request) checkBeside(l load.Load, b *result.BackgroundLoad) error {
 // has no other.
 func (s *Session) otherCPUs(p *result.Plan) (other [2]int, err error) {
 	other = [2]int{s.machines[0].cpu, s.machines[1].cpu}
-	asked := slices.ContainsFunc(p.Cells, func(c result.Cell) bool {
-		return c.Background != nil && c.Background.Cores == experiment.OtherCores
-	})
-	if !asked {
+	if !ownBackground(p) {
 		return other, nil
 	}
 	if s.sharedCores { // checkBeside has seen that there are four
@@ -194,12 +191,13 @@ func (s *Session) otherCPUs(p *result.Plan) (other [2]int, err error) {
 		return other, err
 	}
 	for i, m := range s.machines[:2] {
-		at := slices.IndexFunc(m.agent.CPUs(), func(cpu int) bool { return cpu != m.cpu })
+		cpus := slices.Concat(m.cores, m.agent.CPUs()) // the user's choice first
+		at := slices.IndexFunc(cpus, func(cpu int) bool { return cpu != m.cpu })
 		if at < 0 {
 			return other, verr.New(verr.Usage, "cannot compare with --probe-core other",
 				"machine "+m.name+" has a core for the load, but none for the background stream", "choose --probe-core same")
 		}
-		other[i] = m.agent.CPUs()[at]
+		other[i] = cpus[at]
 	}
 	return other, nil
 }

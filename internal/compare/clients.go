@@ -25,7 +25,7 @@ func (g *clientGroup) Run(ctx context.Context, plan load.Plan, meters []string) 
 		if len(numbers) == 0 {
 			continue
 		}
-		pin(&part, member.cpu, -1)
+		pin(&part, member.affinity, unpinned)
 		parts = append(parts, agent.SeriesPart{Agent: member.agent, Plan: part, Arms: numbers, Meters: meters})
 	}
 	return g.live.Drive(ctx, plan, parts)
@@ -44,22 +44,12 @@ func partOf(plan load.Plan, agentOf map[string]int, member int) (part load.Plan,
 	return part, numbers
 }
 
-// pin gives both ends of a plan, and of what runs beside its load, their cores; -1: none.
-func pin(plan *load.Plan, client, server int) {
-	plan.ClientCPU, plan.ServerCPU = client, server
-	if plan.Background != nil {
-		beside := *plan.Background
-		beside.ClientCPU, beside.ServerCPU = client, server
-		plan.Background = &beside
-	}
-}
-
 // newGroups makes the groups of a comparison between more than two machines.
 func newGroups(r *Resolved, machines []testMachine, live *agent.Liveness) (*clientGroup, *serverGroup) {
 	clients := &clientGroup{live: live, members: machines, agentOf: map[string]int{}}
 	servers := &serverGroup{agentOf: map[string]int{}}
 	for _, m := range machines {
-		servers.members = append(servers.members, groupMember{ServerAgent: m.agent, pinned: true, cpu: m.cpu})
+		servers.members = append(servers.members, groupMember{ServerAgent: m.agent, affinity: &m.affinity})
 	}
 	for i, arm := range r.plan.Arms {
 		pair := r.pairs[r.pathOf[i]]

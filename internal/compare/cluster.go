@@ -144,7 +144,7 @@ func openCluster(ctx context.Context, r *Resolved, h Host) (s *Session, err erro
 	}
 	s = &Session{host: h, testbed: b, servers: &serverGroup{agentOf: map[string]int{}}}
 	for i := range 2 {
-		s.machines = append(s.machines, testMachine{name: b.placement.Agents[i].Node, agent: b.agents[i], cpu: -1})
+		s.machines = append(s.machines, testMachine{name: b.placement.Agents[i].Node, agent: b.agents[i], affinity: unpinned})
 	}
 	if b.plain {
 		s.meters = plainMeters
@@ -167,7 +167,11 @@ func openCluster(ctx context.Context, r *Resolved, h Host) (s *Session, err erro
 		if i == 0 || b.placement.Agents[i].Node == b.placement.Agents[0].Node { // the client's agent counts the cores
 			meters = plainMeters
 		}
-		s.servers.members = append(s.servers.members, groupMember{ServerAgent: c, meters: meters})
+		member := groupMember{ServerAgent: c, meters: meters}
+		if !b.plain && !s.sharedCores {
+			member.affinity = s.serverAffinity(i)
+		}
+		s.servers.members = append(s.servers.members, member)
 	}
 	return s, s.awaitServices(ctx, r)
 }
@@ -214,12 +218,24 @@ func (s *Session) pinNodes(ctx context.Context) error {
 	}
 	client, server := s.machines[0].agent.CPUs(), s.machines[1].agent.CPUs()
 	if s.sharedCores = boots[0] != "" && boots[0] == boots[1]; s.sharedCores {
-		s.machines[0].cpu, s.machines[1].cpu = ChooseCPUs(client)
-		return nil
+		client, server = dealCores(client)
+	} else {
+		client, server = ownCores(client), ownCores(server)
 	}
-	_, s.machines[0].cpu = ChooseCPUs(client)
-	_, s.machines[1].cpu = ChooseCPUs(server)
+	s.machines[0].affinity, s.machines[1].affinity = onCores(client), onCores(server)
 	return nil
+}
+
+// serverAffinity is that of the servers which the agent of a node has. Those on the client's
+// node use its cores from the other end.
+func (s *Session) serverAffinity(node int) *affinity {
+	if node > 0 {
+		return &s.machines[node].affinity
+	}
+	cores := slices.Clone(s.machines[0].cores)
+	slices.Reverse(cores)
+	own := onCores(cores)
+	return &own
 }
 
 // locate finds both ends of a path: the devices of their addresses, then the routes between them.

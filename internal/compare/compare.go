@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -113,6 +114,7 @@ func (s *Session) Compare(ctx context.Context, r *Resolved, write func(result.Li
 	if err != nil {
 		return nil, err
 	}
+	threadCPUs := s.threadCPUs(plan, other)
 	clientMeters, serverMeters := meter.Names(), meter.Names()
 	if s.meters != nil {
 		clientMeters, serverMeters = s.meters, s.meters
@@ -127,7 +129,7 @@ func (s *Session) Compare(ctx context.Context, r *Resolved, write func(result.Li
 		}
 		return nil
 	}
-	if err := s.preamble(ctx, r, plan, add); err != nil {
+	if err := s.preamble(ctx, r, plan, s.fewCores(plan, threadCPUs), add); err != nil {
 		return rec, err
 	}
 	own := rec.Facts[0] // of the client's machine
@@ -144,7 +146,7 @@ func (s *Session) Compare(ctx context.Context, r *Resolved, write func(result.Li
 		DaemonExit:    func(arm int) error { return s.testbed.daemonExit(strings.TrimSuffix(plan.Arms[arm].Name, copySuffix)) },
 		FinalWarnings: func() []result.Warning { return append(s.testbed.warnings(), s.strangers()...) },
 		ClientMeters:  clientMeters, ServerMeters: serverMeters, Congestion: own.Congestion,
-		OtherCPUs: other, ThreadCPUs: [2][]int{s.machines[0].cores, s.machines[1].cores},
+		OtherCPUs: other, ThreadCPUs: threadCPUs,
 	}
 	if plan.Precision > 0 || plan.UntilDecided {
 		run.StopRule = openCells
@@ -223,9 +225,9 @@ func (s *Session) plan(r *Resolved) (*result.Plan, []experiment.Ends, error) {
 	return p, ends, nil
 }
 
-// preamble writes header, plan and the facts of both machines, with warnings of
-// what of them could not be read.
-func (s *Session) preamble(ctx context.Context, r *Resolved, plan *result.Plan, add func(result.Line) error) error {
+// preamble writes header, plan and the facts of both machines, with warnings: of what of
+// them could not be read, and others.
+func (s *Session) preamble(ctx context.Context, r *Resolved, plan *result.Plan, warnings []result.Warning, add func(result.Line) error) error {
 	header := result.Header{Format: result.Format, Version: result.Version, Venturi: s.host.Version,
 		Started: time.Now(), Command: r.Command}
 	if err := add(result.Line{Header: &header}); err != nil {
@@ -258,12 +260,7 @@ func (s *Session) preamble(ctx context.Context, r *Resolved, plan *result.Plan, 
 			return recordError(err)
 		}
 	}
-	for _, w := range missing.warnings() {
-		if err := add(result.Line{Warning: &w}); err != nil {
-			return recordError(err)
-		}
-	}
-	for _, w := range s.unconfined() {
+	for _, w := range slices.Concat(missing.warnings(), s.unconfined(), warnings) {
 		if err := add(result.Line{Warning: &w}); err != nil {
 			return recordError(err)
 		}

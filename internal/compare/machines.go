@@ -160,11 +160,11 @@ func openMachines(ctx context.Context, r *Resolved, h Host) (s *Session, err err
 	}
 	s = &Session{host: h, testbed: b}
 	for i, m := range r.machines {
-		cpu, err := trafficCPU(m, b.agents[i].CPUs())
+		cores, err := machineCores(m, b.agents[i].CPUs())
 		if err != nil {
 			return nil, err
 		}
-		s.machines = append(s.machines, testMachine{name: m.Name, agent: b.agents[i], cpu: cpu})
+		s.machines = append(s.machines, testMachine{name: m.Name, agent: b.agents[i], affinity: onCores(cores)})
 	}
 	if len(r.machines) > 2 {
 		s.clients, s.servers = newGroups(r, s.machines, b.live)
@@ -265,20 +265,4 @@ func (b *remoteTestbed) locate(ctx context.Context, ends [2]agent.Location, pair
 		return nil, err
 	}
 	return path.Ends{{found[0].Endpoint}, {found[1].Endpoint}}, nil
-}
-
-// trafficCPU chooses the core of an end that has a machine of its own: the first that the
-// user named, or else not the first, which takes most interrupts, where there is another.
-func trafficCPU(m remote.Machine, allowed []int) (int, error) {
-	if len(m.Cores) == 0 {
-		_, cpu := ChooseCPUs(allowed)
-		return cpu, nil
-	}
-	for _, core := range m.Cores {
-		if slices.Contains(allowed, core) {
-			return core, nil
-		}
-	}
-	return 0, verr.New(verr.Usage, fmt.Sprintf("cannot use the cores %v of machine %s", m.Cores, m.Name),
-		fmt.Sprintf("processes there may run on cores %v only", allowed), "choose from these, or leave the cores out")
 }

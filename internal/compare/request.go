@@ -280,9 +280,6 @@ func (q Request) checkTools() error {
 		if err != nil {
 			return err
 		}
-		if err := t.Installed(); err != nil {
-			return err
-		}
 		cells, err := q.cells()
 		if err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/remote"
+	"github.com/venturi-net/venturi/internal/tool"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -120,6 +121,15 @@ func (q Request) Plan() (*result.Plan, error) {
 func (r *Resolved) Check() error {
 	if r.onMachines() {
 		return nil // they are asked when they are reached
+	}
+	for _, name := range r.tools {
+		t, err := tool.Find(name)
+		if err == nil {
+			err = t.Installed()
+		}
+		if err != nil {
+			return err
+		}
 	}
 	if err := r.checkThreads(); err != nil {
 		return err

@@ -24,9 +24,8 @@ type serverGroup struct {
 // groupMember is one agent, with the meters that it runs beside its servers.
 type groupMember struct {
 	experiment.ServerAgent
-	meters []string
-	pinned bool // to a core of its own, and not that of the plan:
-	cpu    int
+	meters   []string
+	affinity *affinity // of its servers; nil: that of the plan
 }
 
 // Serve opens the servers of every arm where they are.
@@ -40,8 +39,8 @@ func (g *serverGroup) Serve(ctx context.Context, plan load.Plan, _ []string) (ma
 		if part, numbers[m] = partOf(plan, g.agentOf, m); len(part.Arms) == 0 {
 			continue
 		}
-		if member.pinned {
-			pin(&part, -1, member.cpu)
+		if member.affinity != nil {
+			pin(&part, unpinned, *member.affinity)
 		}
 		g.serving = append(g.serving, m)
 		work.Go(func() (err error) {

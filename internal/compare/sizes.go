@@ -31,6 +31,18 @@ func ParseSizes(text string) ([]int, error) {
 	return sizes, nil
 }
 
+// ParseResponse reads the size of answers.
+func ParseResponse(text string) (int, error) {
+	sizes, err := ParseSizes(text)
+	if err != nil {
+		return 0, err
+	}
+	if len(sizes) > 1 {
+		return 0, verr.New(verr.Usage, "cannot compare with --response "+text, "all answers have the same size", "give one size, such as 16K")
+	}
+	return sizes[0], nil
+}
+
 func parseRange(item string) ([]int, error) {
 	parts := strings.Split(item, ":")
 	first, err := parseSize(parts[0])

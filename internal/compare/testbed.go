@@ -27,8 +27,7 @@ type testMachine struct {
 	name       string
 	agent      *agent.Client
 	namespaces []host.Named // that the record has facts of, besides those of the agent's own
-	cpu        int          // that its end of the traffic is pinned to; -1: none
-	cores      []int        // that it is confined to; none: it is not
+	affinity                // of its end of the traffic
 }
 
 // testPath is a path that is up: what the record says of it, and where it leads.

@@ -38,8 +38,9 @@ func openFound(ctx context.Context, r *Resolved, h Host) (s *Session, err error)
 		if b.agents[i], err = agent.DialStream(ctx, b.streams[i], name); err != nil {
 			return nil, err
 		}
-		cpu := []int{r.plan.ClientCPU, r.plan.ServerCPU}[i]
-		s.machines = append(s.machines, testMachine{name: name, agent: b.agents[i], cpu: cpu})
+		s.machines = append(s.machines, testMachine{name: name, agent: b.agents[i]})
 	}
+	client, server := dealCores(b.agents[0].CPUs())
+	s.machines[0].affinity, s.machines[1].affinity = onCores(client), onCores(server)
 	return s, b.addPaths(ctx, r, s)
 }

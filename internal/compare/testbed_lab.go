@@ -51,13 +51,13 @@ func openLab(ctx context.Context, r *Resolved, h Host) (s *Session, err error) {
 	}
 	s = &Session{host: h, testbed: b, lab: b.lab, wire: b.lab.Wire, machines: make([]testMachine, 2), sharedCores: b.lab.Cores == nil}
 	b.agents = make(agents, 2)
-	s.machines[0].cpu, s.machines[1].cpu = r.plan.ClientCPU, r.plan.ServerCPU
 	for i := range s.machines {
 		m := b.lab.Machines[i]
 		if b.agents[i], err = agent.Dial(ctx, m.Socket); err != nil {
 			return nil, err
 		}
-		s.machines[i].name, s.machines[i].agent, s.machines[i].cores = m.Name, b.agents[i], b.lab.Cores[m.Name]
+		s.machines[i].name, s.machines[i].agent = m.Name, b.agents[i]
+		s.machines[i].affinity = affinity{cpu: []int{r.plan.ClientCPU, r.plan.ServerCPU}[i], cores: b.lab.Cores[m.Name]}
 		s.machines[i].namespaces = append(m.Namespaces()[1:], m.Attached...)
 	}
 	emulated, err := emulated(ctx, b.lab)

@@ -117,5 +117,5 @@ func (q Request) toolCells(l load.Load, spec CellSpec) (cells []result.Cell, err
 			cells = append(cells, c)
 		}
 	}
-	return cells, t.Installed()
+	return cells, nil
 }

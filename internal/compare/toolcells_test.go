@@ -112,9 +112,12 @@ func TestToolCellsRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	// A missing one is no reason not to tell what would be measured.
 	t.Setenv("PATH", t.TempDir())
-	if _, err := (Request{Tool: []string{"netperf"}, Loads: []string{"tcp_lat"}}).Plan(); verr.Code(err) != verr.Missing {
-		t.Errorf("a missing tool: %v", err)
+	for _, q := range []Request{{Tool: []string{"netperf"}, Loads: []string{"tcp_lat"}}, {Paths: []string{"host"}, Tools: []string{"qperf"}, Loads: []string{"tcp_lat"}}} {
+		if err := resolve(t, q).Check(); verr.Code(err) != verr.Missing || !strings.Contains(err.Error(), "cannot run "+q.withDefaults().toolNames()[0]) {
+			t.Errorf("a missing tool: %v", err)
+		}
 	}
 }
 

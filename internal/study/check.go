@@ -189,6 +189,18 @@ func (c *checker) machines() (err error) {
 	if _, err := (compare.Request{Services: s.Services}).Plan(); err != nil {
 		return because(m.Services.line, err)
 	}
+	cores, err := lab.ParseCores(m.Cores.s)
+	if err != nil {
+		return because(m.Cores.line, err)
+	}
+	s.Cores = cores.String()
+	r, err := compare.Request{Hosts: s.Hosts, Cores: s.Cores}.Resolve()
+	if err == nil {
+		err = r.CheckAnywhere()
+	}
+	if err != nil {
+		return because(m.Cores.line, err)
+	}
 	return nil
 }
 
@@ -262,6 +274,11 @@ func cellSpec(name text, sizes, flows list, more fileTraffic, line int) (compare
 	if c.Threads, err = number(more.Threads, "threads", 1, compare.MaxFlows); err != nil {
 		return c, err
 	}
+	if more.Response.s != "" {
+		if c.Response, err = compare.ParseResponse(more.Response.s); err != nil {
+			return c, because(more.Response.line, err)
+		}
+	}
 	if more.Rate.s != "" {
 		rate, err := load.ParseRate(more.Rate.s)
 		if err != nil {
@@ -324,6 +341,14 @@ func (c *checker) time() (err error) {
 		}
 		if _, err := s.Requests()[0].Plan(); err != nil {
 			return wrong(f.Margin.line, "the margin is %q, not a share between 0 and 50 %%", f.Margin.s)
+		}
+	}
+	if f.ToolTime.s != "" {
+		if s.ToolTime, err = time.ParseDuration(f.ToolTime.s); err != nil || s.ToolTime <= 0 {
+			return wrong(f.ToolTime.line, "the tool-time is %q, not a time such as 10s", f.ToolTime.s)
+		}
+		if _, err := s.Requests()[0].Plan(); err != nil {
+			return because(f.ToolTime.line, err)
 		}
 	}
 	if f.Budget.s != "" {

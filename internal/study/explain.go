@@ -16,6 +16,7 @@ import (
 	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/report/layout"
 	"github.com/venturi-net/venturi/internal/sanitize"
+	"github.com/venturi-net/venturi/internal/tool"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -75,7 +76,7 @@ func (s *Study) Explain(w io.Writer) error {
 			line("  %s\t%s", told[0], wrap(told[1]))
 		}
 	}
-	line("  machines\t%d, with the packet filter rules of %d Services", max(s.Hosts, lab.DefaultHosts), s.Services)
+	line("  machines\t%d, with the packet filter rules of %d Services%s", max(s.Hosts, lab.DefaultHosts), s.Services, onOwnCores(s.Cores))
 	for _, wire := range s.Wires {
 		full, err := lab.ParseWire(wire.Options)
 		if err != nil {
@@ -103,6 +104,9 @@ func (s *Study) Explain(w io.Writer) error {
 	line("  arms\t%d: the paths, and a copy of %s for the noise floor", len(plan.Arms), s.Paths[0].Name)
 	line("  cells\t%d: every load at each size with each number of flows", len(plan.Cells))
 	line("  slices\t%d series x %d rounds of every arm in every cell%s", plan.Series, plan.Rounds, eachWire(len(s.Wires)))
+	if s.ToolTime > 0 {
+		line("  tools\teach runs for %s at a time", short(s.ToolTime))
+	}
 	line("  time\tabout %s of measuring (budget %s), and some seconds to raise and take down the lab", short(took), s.budget())
 	line("\nThis machine")
 	var remedies []string
@@ -113,8 +117,19 @@ func (s *Study) Explain(w io.Writer) error {
 			remedies = append(remedies, remedy)
 		}
 	}
+	for _, name := range s.tools() {
+		t, err := tool.Find(name)
+		if err == nil {
+			err = t.Installed()
+		}
+		here, remedy := reported(err, "is installed")
+		line("  %s\t%s", name, wrap(here))
+		if remedy != "" {
+			remedies = append(remedies, remedy)
+		}
+	}
 	for i, r := range joinRemedies(remedies) {
-		line("  %s\t%s", []string{"to raise them", ""}[min(i, 1)], wrap(r))
+		line("  %s\t%s", []string{"what to do", ""}[min(i, 1)], wrap(r))
 	}
 	r, err := s.Requests()[0].Resolve()
 	if err == nil {
@@ -133,6 +148,14 @@ func (s *Study) arms() ([]path.Arm, error) {
 		specs, names = append(specs, p.Spec), append(names, p.Name)
 	}
 	return path.Arms(specs, names)
+}
+
+// onOwnCores says on which cores the machines are, where they are confined to some.
+func onOwnCores(cores string) string {
+	if cores == "" {
+		return ""
+	}
+	return ", on the cores " + cores
 }
 
 // onlyOn says on which wires a path is that is not on all.
@@ -155,6 +178,9 @@ func variant(l compare.CellSpec) string {
 	text := ""
 	if l.Threads > 0 {
 		text += fmt.Sprintf("  on %d threads", l.Threads)
+	}
+	if l.Response > 0 {
+		text += fmt.Sprintf("  answers of %d bytes", l.Response)
 	}
 	if l.Rate > 0 {
 		text += "  at " + load.FormatRate(l.Rate) + " a second"
@@ -202,10 +228,28 @@ func raisable(a path.Arm) (here, remedy string) {
 	if err == nil && a.Supported() == feature.Unknown {
 		return "could not be told: ask as root", ""
 	}
-	if known := new(verr.Error); errors.As(err, &known) {
+	return reported(err, "can be raised here")
+}
+
+// reported says what an error says of a path or tool, and what to do; good: there is none.
+func reported(err error, good string) (here, remedy string) {
+	switch known := new(verr.Error); {
+	case err == nil:
+		return good, ""
+	case errors.As(err, &known):
 		return "no: " + known.Reason, known.Hint
 	}
-	return readiness(err), ""
+	return err.Error(), ""
+}
+
+// tools are the real programs that run loads.
+func (s *Study) tools() (names []string) {
+	for _, l := range s.Loads {
+		if l.Tool != "" && !slices.Contains(names, l.Tool) {
+			names = append(names, l.Tool)
+		}
+	}
+	return names
 }
 
 // joinRemedies factors out what several remedies have in common.
@@ -220,13 +264,9 @@ func joinRemedies(remedies []string) []string {
 	return out
 }
 
-// readiness says whether something can be done here, and if not, what is missing.
+// readiness says what is missing to do something here.
 func readiness(err error) string {
-	known := new(verr.Error)
-	switch {
-	case err == nil:
-		return "can be raised here"
-	case errors.As(err, &known):
+	if known := new(verr.Error); errors.As(err, &known) {
 		return fmt.Sprintf("%s: %s (%s)", known.Summary, known.Reason, known.Hint)
 	}
 	return err.Error()

@@ -25,13 +25,15 @@ type file struct {
 	Paths    []filePath   `yaml:"paths"`
 	Loads    []fileLoad   `yaml:"loads"`
 	Budget   text         `yaml:"budget"`
+	ToolTime text         `yaml:"tool-time"`
 	Margin   text         `yaml:"margin"`
 	Tables   []fileTable  `yaml:"tables"`
 }
 
 type fileMachines struct {
-	Hosts    text `yaml:"hosts"`
-	Services text `yaml:"services"`
+	Hosts    text    `yaml:"hosts"`
+	Services text    `yaml:"services"`
+	Cores    options `yaml:"cores"`
 }
 
 type fileWire struct {
@@ -56,6 +58,7 @@ type fileLoad struct {
 // fileTraffic is what else a load can have, under the names of the flags of compare.
 type fileTraffic struct {
 	Threads    text `yaml:"threads"`
+	Response   text `yaml:"response"`
 	Rate       text `yaml:"rate"`
 	Background text `yaml:"beside"`
 	Cores      text `yaml:"probe-core"`

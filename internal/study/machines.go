@@ -6,9 +6,10 @@ import "slices"
 const RealWire = "real"
 
 // OnMachines gives the study as it is measured between real machines: once, with all of its
-// paths, on the wire that there is.
+// paths, on the wire and the cores that there are.
 func (s *Study) OnMachines() *Study {
 	real := *s
+	real.Cores = "" // those of real machines stand in the machines file
 	real.Wires, real.WiresOf = []Wire{{Name: RealWire}}, nil
 	real.Tables = slices.Clone(s.Tables)
 	for i := range real.Tables {

@@ -2,6 +2,17 @@ package study
 
 import "testing"
 
+// The cores of a lab's machines are none of real ones.
+func TestCoresOnMachines(t *testing.T) {
+	s, err := Parse("good.yaml", []byte(good))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if q := s.OnMachines().Requests()[0]; q.Cores != "" {
+		t.Errorf("cores %q", q.Cores)
+	}
+}
+
 // On real machines a study is one comparison with all of its paths, and its tables show it.
 func TestOnMachines(t *testing.T) {
 	for _, name := range Names() {

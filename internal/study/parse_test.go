@@ -19,7 +19,7 @@ question: >-
   Is it
   slower?
 source: a write-up
-machines: {hosts: 2, services: 10}
+machines: {hosts: 2, services: 10, cores: {m1: "0,2", m2: 1}}
 wires:
   - {name: hw, options: {tso: on, mtu: 1400}}
   - {name: sw, options: "tso=off"}
@@ -30,6 +30,7 @@ paths:
 loads:
   - load: tcp_lat
   - {load: tcp_bw, sizes: 8:256K:*2, flows: [1, 8]}
+  - {load: tcp_rr, response: 16K}
 budget: 10m
 margin: 5%
 tables:
@@ -45,6 +46,10 @@ tables:
     rows: path
     figures:
       - load: tcp_lat
+  - title: Answers
+    rows: path
+    figures:
+      - {load: tcp_rr, response: 16K}
 `
 
 func TestParse(t *testing.T) {
@@ -52,7 +57,7 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Name != "my-overlay" || s.Question != "Is it slower?" || s.Hosts != 2 || s.Services != 10 || s.Budget != 10*time.Minute || s.Margin != 0.05 {
+	if s.Name != "my-overlay" || s.Question != "Is it slower?" || s.Hosts != 2 || s.Services != 10 || s.Budget != 10*time.Minute || s.Margin != 0.05 || s.Cores != "m1=0,2 m2=1" {
 		t.Errorf("%+v", s)
 	}
 	if want := []Path{{"base", "host"}, {"routed", "routed"}, {"mine", "vxlan:vni=42,csum=off"}}; !slices.Equal(s.Paths, want) {
@@ -72,6 +77,9 @@ func TestParse(t *testing.T) {
 	if !again.Retransmits || again.Unit != "" || lat.Unit != "us" || !slices.Equal(lat.Sizes, []int{1}) {
 		t.Errorf("figures %+v and %+v", again, lat)
 	}
+	if answers := s.Tables[2].Figures[0]; s.Loads[2].Response != 16<<10 || answers.Response != 16<<10 {
+		t.Errorf("answers of %d bytes, shown are %d", s.Loads[2].Response, answers.Response)
+	}
 	if !slices.Equal(s.Tables[1].Paths, []string{"base", "routed", "mine"}) {
 		t.Errorf("a table that names no paths has %v", s.Tables[1].Paths)
 	}
@@ -88,14 +96,14 @@ func TestRequests(t *testing.T) {
 		t.Fatalf("%+v", all)
 	}
 	for _, q := range all {
-		if q.Budget != 5*time.Minute || q.Margin != 0.05 || q.Services != 10 || q.Hosts != 2 {
+		if q.Budget != 5*time.Minute || q.Margin != 0.05 || q.Services != 10 || q.Hosts != 2 || q.Cores != "m1=0,2 m2=1" {
 			t.Errorf("%+v", q)
 		}
 		p, err := q.Plan()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(p.Arms) != 4 || len(p.Cells) != 33 || p.Arms[0].Name != "base" || p.Arms[3].Name != "mine" {
+		if len(p.Arms) != 4 || len(p.Cells) != 34 || p.Arms[0].Name != "base" || p.Arms[3].Name != "mine" {
 			t.Errorf("arms %+v, %d cells", p.Arms, len(p.Cells))
 		}
 	}
@@ -117,11 +125,21 @@ func TestRefused(t *testing.T) {
 		{"key twice", "source: a", "name: a", `the key "name" is there twice`},
 		{"no YAML", "source: a", "source: [a", "it is not YAML"},
 		{"a list for a word", "source: a write-up", "source: [a]", "one value is wanted"},
-		{"a word for a list", "machines: {hosts: 2, services: 10}", "machines: lots", "a map of keys is wanted"},
+		{"a word for a list", "machines: {hosts: 2, services: 10, cores: {m1: \"0,2\", m2: 1}}", "machines: lots", "a map of keys is wanted"},
 		{"a name", "name: my-overlay", "name: My Overlay", `"My Overlay" cannot be a name`},
 		{"no title", "title: My overlay against plain routes", "title:", "the study has no title"},
 		{"hosts", "hosts: 2", "hosts: 1", `hosts is "1", not a number from 2`},
 		{"services", "services: 10", "services: many", `services is "many", not a number`},
+		{"cores", "m2: 1", "m2: x", "machine m2 has no cores"},
+		{"cores of one machine", ", m2: 1}", "}", "machine m2 has no cores"},
+		{"cores of two machines", "m2: 1", "m2: 0", "core 0 is that of m1 and of m2"},
+		{"cores of a third machine", "m2: 1", "m2: 1, m3: 3", "the lab has no machine \"m3\""},
+		{"response", "{load: tcp_rr, response: 16K}\nbudget", "{load: tcp_rr, response: many}\nbudget", `"many" is not a number of bytes`},
+		{"several responses", "{load: tcp_rr, response: 16K}\nbudget", "{load: tcp_rr, response: '1,2'}\nbudget", "all answers have the same size"},
+		{"response of a stream", "{load: tcp_rr, response: 16K}\nbudget", "{load: tcp_bw, response: 16K}\nbudget", "tcp_bw"},
+		{"response of a figure", "      - {load: tcp_rr, response: 16K}\n", "      - {load: tcp_rr, response: 8K}\n", "tcp_rr/1/response=8192 is shown and not measured"},
+		{"tool-time", "margin: 5%", "tool-time: soon", `the tool-time is "soon"`},
+		{"tool-time without a tool", "margin: 5%", "tool-time: 10s", "none is named"},
 		{"wire", "tso=off", "tso=perhaps", "tso is"},
 		{"wire without a name", "name: sw, ", "", "this wire has no name"},
 		{"wires of one name", "name: sw", "name: hw", "two wires are called hw"},
@@ -152,8 +170,8 @@ func TestRefused(t *testing.T) {
 		{"figure", "      - load: tcp_lat\n", "      - load: udp_lat\n", "udp_lat/1 is shown and not measured"},
 		{"size of a figure", `sizes: "8,1K"`, "sizes: 9", "tcp_bw/9 is shown and not measured"},
 		{"unit", "unit: MB/s", "unit: us", `tcp_bw cannot be shown in "us"`},
-		{"what to show", "show: retransmits", "show: colours", "can only be retransmits"},
-		{"a unit of what was full", "show: retransmits", "show: full, unit: us", "has no unit"},
+		{"what to show", "show: retransmits", "show: colours", "must be retransmits"},
+		{"a unit of what was full", "show: retransmits", "show: full, unit: us", "have no unit"},
 		{"many threads", "sizes: 1K, show: retransmits", "sizes: 1K, threads: 2, show: retransmits", "tcp_bw with 1 flows on 2 threads"},
 		{"threads", "sizes: 1K, show: retransmits", "sizes: 1K, threads: x, show: retransmits", `threads is "x"`},
 		{"a unit of retransmits", "show: retransmits", "show: retransmits, unit: us", "have no unit"},
@@ -276,6 +294,27 @@ func atLine(t *testing.T, why, file string) (line int) {
 		line = 10*line + int(digit-'0')
 	}
 	return line
+}
+
+// A real tool's time is that of all of its runs; a study can be read where the tool is missing.
+func TestToolTime(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	s, err := Parse("a.yaml", []byte("name: a\ntitle: b\npaths: [{path: routed}]\nloads: [{load: tcp_bw, tool: iperf3}]\ntool-time: 10s\n"+
+		"tables: [{title: c, rows: path, figures: [{load: tcp_bw, tool: iperf3}]}]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := s.Requests()[0].Plan()
+	if err != nil || p.Cells[0].Slice != 10*time.Second {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if sum, err := s.Summary(); err != nil || sum.ToolTime != 10 {
+		t.Errorf("%+v, %v", sum, err)
+	}
+	var text strings.Builder
+	if err := s.Explain(&text); err != nil || !strings.Contains(text.String(), "each runs for 10s at a time") || !strings.Contains(text.String(), `no program "iperf3"`) {
+		t.Errorf("%s, %v", text.String(), err)
+	}
 }
 
 // The host network is measured though it is not named, under its own name.

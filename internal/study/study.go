@@ -34,6 +34,7 @@ type Study struct {
 	Source   string // the write-up that it is held against; empty: none
 	Hosts    int    // machines of the lab; 0: two
 	Services int    // whose rules the machines carry
+	Cores    string // that the machines are confined to, as lab.ParseCores takes them; empty: none
 	Wires    []Wire // at least one
 	Paths    []Path // the host network first
 	// WiresOf lists the wires of each path that is not on all of them.
@@ -41,7 +42,9 @@ type Study struct {
 	Loads   []compare.CellSpec
 	Budget  time.Duration // over all wires; 0: as long as a comparison takes by default
 	Margin  float64       // 0: the default
-	Tables  []layout.Table
+	// ToolTime is how long a real tool runs at a time; 0: the default.
+	ToolTime time.Duration
+	Tables   []layout.Table
 }
 
 // Wire is one way to join the machines. A study is one comparison a wire.
@@ -114,8 +117,8 @@ func (s *Study) Requests() []compare.Request {
 	var all []compare.Request
 	for _, w := range s.Wires {
 		q := compare.Request{
-			Cells: s.Loads, Wire: w.Options, Hosts: s.Hosts, Services: s.Services,
-			Budget: s.Budget / time.Duration(len(s.Wires)), Margin: s.Margin,
+			Cells: s.Loads, Wire: w.Options, Hosts: s.Hosts, Services: s.Services, Cores: s.Cores,
+			Budget: s.Budget / time.Duration(len(s.Wires)), Margin: s.Margin, ToolTime: s.ToolTime,
 		}
 		for _, p := range s.pathsOn(w) {
 			q.Paths, q.Names = append(q.Paths, p.Spec), append(q.Names, p.Name)

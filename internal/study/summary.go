@@ -18,6 +18,7 @@ type Summary struct {
 	Source   string        `json:"source,omitempty"`
 	Machines int           `json:"machines"`
 	Services int           `json:"services"`
+	Cores    string        `json:"cores,omitempty"` // of the machines; absent: they share all
 	Wires    []SummaryWire `json:"wires"`
 	Paths    []SummaryPath `json:"paths"`
 	Loads    []SummaryLoad `json:"loads"`
@@ -25,9 +26,10 @@ type Summary struct {
 	Arms     int           `json:"arms"`   // with the copy of the host network
 	Cells    int           `json:"cells"`
 	Series   int           `json:"series"`
-	Rounds   int           `json:"rounds"`             // a series
-	Budget   float64       `json:"budget_s,omitempty"` // over all wires; absent: none
-	Measures float64       `json:"measures_s"`         // how long measuring takes, over all wires
+	Rounds   int           `json:"rounds"`                // a series
+	Budget   float64       `json:"budget_s,omitempty"`    // over all wires; absent: none
+	ToolTime float64       `json:"tool_time_s,omitempty"` // for which a real tool runs at a time; absent: the default
+	Measures float64       `json:"measures_s"`            // how long measuring takes, over all wires
 }
 
 // SummaryWire is one wire, with all of its options.
@@ -90,9 +92,9 @@ func (s *Study) Summary() (Summary, error) {
 	}
 	sum := Summary{
 		Name: s.Name, Title: s.Title, Question: s.Question, Source: s.Source,
-		Machines: max(s.Hosts, lab.DefaultHosts), Services: s.Services,
+		Machines: max(s.Hosts, lab.DefaultHosts), Services: s.Services, Cores: s.Cores,
 		Arms: len(plan.Arms), Cells: len(plan.Cells), Series: plan.Series, Rounds: plan.Rounds,
-		Budget: s.Budget.Seconds(), Measures: took.Seconds(),
+		Budget: s.Budget.Seconds(), Measures: took.Seconds(), ToolTime: s.ToolTime.Seconds(),
 	}
 	for _, w := range s.Wires {
 		full, err := lab.ParseWire(w.Options)

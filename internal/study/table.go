@@ -138,7 +138,7 @@ func (c *checker) figure(f fileFigure, line int, measured []result.Cell) (layout
 			return out, &mistake{line: line, reason: shown.Name + " is shown and not measured", do: "add it to the loads of the study"}
 		}
 		out.Sizes, out.Flows = insertMissing(out.Sizes, shown.Size), insertMissing(out.Flows, shown.Flows)
-		out.Load, out.Threads, out.Rate, out.Background = shown.Load, shown.Threads, shown.Rate, shown.Background
+		out.Load, out.Threads, out.Response, out.Rate, out.Background = shown.Load, shown.Threads, shown.Response, shown.Rate, shown.Background
 	}
 	l, err := load.Find(cell.Load)
 	if err != nil {

@@ -31,6 +31,7 @@ type entry struct {
 	Size        int                    `json:"size,omitempty"` // bytes
 	Flows       int                    `json:"flows,omitempty"`
 	Threads     int                    `json:"threads,omitempty"`
+	Response    int                    `json:"response,omitempty"` // bytes of the answers, where it is not size
 	Retransmits bool                   `json:"retransmits,omitempty"`
 	CPU         bool                   `json:"cpu,omitempty"` // Value is CPU time
 	Unit        string                 `json:"unit,omitempty"`
@@ -127,7 +128,7 @@ func (t Table) entries(host string) (places []coord, entries []entry) {
 							continue
 						}
 						e := entry{
-							Path: r.arm, Baseline: r.baseline, Wire: wire, Load: fig.Load, Size: size, Flows: n, Threads: fig.Threads, Rate: fig.Rate, Background: fig.Background,
+							Path: r.arm, Baseline: r.baseline, Wire: wire, Load: fig.Load, Size: size, Flows: n, Threads: fig.Threads, Response: fig.Response, Rate: fig.Rate, Background: fig.Background,
 							Retransmits: fig.Retransmits, CPU: fig.CPU, inTable: true,
 						}
 						if r.baseline == "" {

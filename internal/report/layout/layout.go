@@ -67,9 +67,10 @@ type Figure struct {
 	Sizes []int // bytes
 	Flows []int
 	Unit  string // one of [Units]; none for Retransmits and CPU
-	// Threads, Rate and Background are those of the cells, which differ in nothing but size and
-	// flows.
+	// Threads, Response, Rate and Background are those of the cells, which differ in nothing but
+	// size and flows.
 	Threads     int
+	Response    int
 	Rate        float64
 	Background  *result.BackgroundLoad
 	Retransmits bool // show these, in place of the load's own figure
@@ -214,7 +215,7 @@ func (s *source) row(against, arm string, e *entry) (*analysis.Cell, *analysis.R
 
 // shows tells whether the entry has a figure of a cell.
 func (e *entry) shows(c result.Cell) bool {
-	if c.Load != e.Load || c.Size != e.Size || c.Flows != e.Flows || c.Threads != e.Threads || c.Rate != e.Rate || c.Batch > 1 {
+	if c.Load != e.Load || c.Size != e.Size || c.Flows != e.Flows || c.Threads != e.Threads || c.Response != e.Response || c.Rate != e.Rate || c.Batch > 1 {
 		return false
 	}
 	if c.Background == nil || e.Background == nil {

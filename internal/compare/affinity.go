@@ -1,0 +1,135 @@
+package compare
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/venturi-net/venturi/internal/experiment"
+	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/remote"
+	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/result"
+)
+
+// affinity is where an end of the traffic runs.
+type affinity struct {
+	cpu   int   // all flows; -1: any core
+	cores []int // the threads of --threads, in turn; none: all on cpu
+}
+
+var unpinned = affinity{cpu: -1}
+
+// onCores is an affinity to some cores, the best first.
+func onCores(cores []int) affinity {
+	if len(cores) == 0 {
+		return unpinned
+	}
+	return affinity{cpu: cores[0], cores: cores}
+}
+
+// ownCores orders the cores of a machine that has one end. The first takes most interrupts,
+// and comes last.
+func ownCores(allowed []int) []int {
+	if len(allowed) < 2 {
+		return allowed
+	}
+	return append(slices.Clone(allowed[1:]), allowed[0])
+}
+
+// dealCores gives both ends on one machine cores of their own, where there are two.
+func dealCores(allowed []int) (client, server []int) {
+	if len(allowed) < 2 {
+		return allowed, allowed
+	}
+	for i, core := range allowed {
+		if i%2 == 0 {
+			client = append(client, core)
+		} else {
+			server = append(server, core)
+		}
+	}
+	return client, server
+}
+
+// machineCores orders the cores of a machine that has one end: those that the user named, or else all.
+func machineCores(m remote.Machine, allowed []int) ([]int, error) {
+	if len(m.Cores) == 0 {
+		return ownCores(allowed), nil
+	}
+	var named []int
+	for _, core := range dedup(m.Cores) {
+		if slices.Contains(allowed, core) {
+			named = append(named, core)
+		}
+	}
+	if len(named) > 0 {
+		return named, nil
+	}
+	return nil, verr.New(verr.Usage, fmt.Sprintf("cannot use the cores %v of machine %s", m.Cores, m.Name),
+		fmt.Sprintf("processes there may run on cores %v only", allowed), "choose from these, or leave the cores out")
+}
+
+// pin gives both ends of a plan, and of what runs beside its load, their cores.
+func pin(plan *load.Plan, client, server affinity) {
+	plan.ClientCPU, plan.ServerCPU = client.cpu, server.cpu
+	if plan.Threads > 1 {
+		plan.ClientCPUs, plan.ServerCPUs = client.cores, server.cores
+	}
+	if plan.Background != nil {
+		beside := *plan.Background
+		beside.ClientCPU, beside.ServerCPU = client.cpu, server.cpu
+		plan.Background = &beside
+	}
+}
+
+// threadCPUs are the cores that the threads of each end are dealt out to: none of those that a
+// stream beside the load has for itself.
+func (s *Session) threadCPUs(p *result.Plan, other [2]int) (cpus [2][]int) {
+	for i := range cpus {
+		cores := s.machines[i].cores
+		if ownBackground(p) {
+			cores = slices.DeleteFunc(slices.Clone(cores), func(core int) bool {
+				return core == other[i] || s.sharedCores && core == other[1-i]
+			})
+		}
+		cpus[i] = cores
+	}
+	return cpus
+}
+
+// ownBackground tells whether a stream of the plan has cores of its own.
+func ownBackground(p *result.Plan) bool {
+	return slices.ContainsFunc(p.Cells, func(c result.Cell) bool {
+		return c.Background != nil && c.Background.Cores == experiment.OtherCores
+	})
+}
+
+// fewCores warns of machines on which threads share cores. The machines of a lab have those
+// that the user gave them.
+func (s *Session) fewCores(p *result.Plan, cpus [2][]int) (out []result.Warning) {
+	threads := 0
+	for _, c := range p.Cells {
+		threads = max(threads, c.Threads)
+	}
+	if s.lab != nil {
+		return nil
+	}
+	for i, m := range s.machines {
+		cores := len(m.cores)
+		switch {
+		case m.cpu < 0:
+			cores = len(m.agent.CPUs()) // its threads run on any
+		case i < len(cpus):
+			cores = len(cpus[i])
+		}
+		if cores >= threads {
+			continue
+		}
+		shared := "one core"
+		if cores > 1 {
+			shared = fmt.Sprintf("%d cores", cores)
+		}
+		out = append(out, result.Warning{Code: "few-cores", Text: fmt.Sprintf("the %d threads of an end share %s of machine %s", threads, shared, m.name)})
+	}
+	return out
+}
