@@ -22,6 +22,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/agent/agentpb"
 	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/load/engine"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -70,18 +71,18 @@ type Options struct {
 
 // Engine is what offers the traffic: package load, but for tests.
 type Engine struct {
-	Serve func(load.Plan, load.SliceObserver, load.GuestDialer) (load.GuestServer, error)
-	Run   func(context.Context, load.Plan, load.SliceObserver, load.GuestDialer) ([]load.SliceResult, error)
+	Serve func(load.Plan, engine.SliceObserver, engine.GuestDialer) (engine.GuestServer, error)
+	Run   func(context.Context, load.Plan, engine.SliceObserver, engine.GuestDialer) ([]load.SliceResult, error)
 }
 
 func (e Engine) orLoad() Engine {
 	if e.Serve == nil {
-		e.Serve = func(p load.Plan, probe load.SliceObserver, guests load.GuestDialer) (load.GuestServer, error) {
-			return load.Serve(p, probe, guests)
+		e.Serve = func(p load.Plan, probe engine.SliceObserver, guests engine.GuestDialer) (engine.GuestServer, error) {
+			return engine.Serve(p, probe, guests)
 		}
 	}
 	if e.Run == nil {
-		e.Run = load.Run
+		e.Run = engine.Run
 	}
 	return e
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/venturi-net/venturi/internal/agent"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/load/engine"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
 )
@@ -149,7 +150,7 @@ func TestStopOvertakesRun(t *testing.T) {
 func TestOneSeriesPerRole(t *testing.T) {
 	ends := &nopCloser{}
 	e := endless()
-	e.Serve = func(load.Plan, load.SliceObserver, load.GuestDialer) (load.GuestServer, error) { return ends, nil }
+	e.Serve = func(load.Plan, engine.SliceObserver, engine.GuestDialer) (engine.GuestServer, error) { return ends, nil }
 	c, _ := start(t, e)
 	if _, err := c.Serve(t.Context(), plan(1), nil); err != nil {
 		t.Fatal(err)
@@ -188,8 +189,8 @@ func TestOneSeriesPerRole(t *testing.T) {
 func TestErrorsArriveWhole(t *testing.T) {
 	known := verr.New(verr.Missing, "what", "why", "do")
 	e := agent.Engine{
-		Serve: func(load.Plan, load.SliceObserver, load.GuestDialer) (load.GuestServer, error) { return nil, known },
-		Run: func(context.Context, load.Plan, load.SliceObserver, load.GuestDialer) ([]load.SliceResult, error) {
+		Serve: func(load.Plan, engine.SliceObserver, engine.GuestDialer) (engine.GuestServer, error) { return nil, known },
+		Run: func(context.Context, load.Plan, engine.SliceObserver, engine.GuestDialer) ([]load.SliceResult, error) {
 			return []load.SliceResult{{Start: time.Unix(0, 1)}}, known
 		},
 	}
@@ -216,7 +217,7 @@ func TestErrorsArriveWhole(t *testing.T) {
 func TestShutArms(t *testing.T) {
 	known := verr.New(verr.Missing, "what", "why", "do")
 	e := endless()
-	e.Serve = func(load.Plan, load.SliceObserver, load.GuestDialer) (load.GuestServer, error) {
+	e.Serve = func(load.Plan, engine.SliceObserver, engine.GuestDialer) (engine.GuestServer, error) {
 		return &nopCloser{shut: map[int]error{1: known, 2: errors.New("plain")}}, nil
 	}
 	c, _ := start(t, e)
@@ -283,7 +284,7 @@ func TestFactsArrive(t *testing.T) {
 // TestLongSeries: what a series of tens of thousands of slices weighs passes.
 func TestLongSeries(t *testing.T) {
 	const n = 20_000
-	e := agent.Engine{Run: func(context.Context, load.Plan, load.SliceObserver, load.GuestDialer) ([]load.SliceResult, error) {
+	e := agent.Engine{Run: func(context.Context, load.Plan, engine.SliceObserver, engine.GuestDialer) ([]load.SliceResult, error) {
 		slices := make([]load.SliceResult, n)
 		for i := range slices {
 			slices[i] = load.SliceResult{Round: i, Start: time.Unix(0, 1), Latency: &result.Latency{RTT: make([]byte, 1024)}}
@@ -337,8 +338,8 @@ func TestStuckSeriesDoesNotKeepTheAgent(t *testing.T) {
 			hang := make(stuck)
 			defer close(hang)
 			e := agent.Engine{
-				Serve: func(load.Plan, load.SliceObserver, load.GuestDialer) (load.GuestServer, error) { return hang, nil },
-				Run: func(context.Context, load.Plan, load.SliceObserver, load.GuestDialer) ([]load.SliceResult, error) {
+				Serve: func(load.Plan, engine.SliceObserver, engine.GuestDialer) (engine.GuestServer, error) { return hang, nil },
+				Run: func(context.Context, load.Plan, engine.SliceObserver, engine.GuestDialer) ([]load.SliceResult, error) {
 					<-hang
 					return nil, nil
 				},

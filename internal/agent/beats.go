@@ -10,6 +10,7 @@ import (
 	"github.com/venturi-net/venturi/internal/agent/agentpb"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/load/engine"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -141,12 +142,12 @@ func (p *pulse) pause(ctx context.Context) {
 
 // pauseObserver is an observer of slices that lets the controller speak between them.
 type pauseObserver struct {
-	load.SliceObserver
+	engine.SliceObserver
 	ctx   context.Context
 	pulse *pulse
 }
 
-// Pause is of [load.Pauser].
+// Pause is of [engine.Pauser].
 func (p pauseObserver) Pause() { p.pulse.pause(p.ctx) }
 
 // Liveness keeps agents and their controller sure of each other.

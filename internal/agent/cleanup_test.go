@@ -8,6 +8,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/agent/agentpb"
 	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/load/engine"
 )
 
 // A series that is given up before it ends is cleaned up after when it does.
@@ -15,7 +16,7 @@ func TestRunGivenUp(t *testing.T) {
 	before := debug.SetGCPercent(100)
 	defer debug.SetGCPercent(before)
 	runs, letGo := make(chan bool), make(chan bool)
-	s := newServer("m1", "test", Engine{Run: func(context.Context, load.Plan, load.SliceObserver, load.GuestDialer) ([]load.SliceResult, error) {
+	s := newServer("m1", "test", Engine{Run: func(context.Context, load.Plan, engine.SliceObserver, engine.GuestDialer) ([]load.SliceResult, error) {
 		runs <- true
 		<-letGo
 		return nil, context.Canceled

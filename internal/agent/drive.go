@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/load/engine"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -27,7 +28,7 @@ func (l *Liveness) Drive(ctx context.Context, plan load.Plan, parts []SeriesPart
 	}
 	series, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
-	d := &drive{arms: make([]drivenArm, len(plan.Arms)), abort: func() { abort(load.ErrAborted) }}
+	d := &drive{arms: make([]drivenArm, len(plan.Arms)), abort: func() { abort(engine.ErrAborted) }}
 	defer d.cancel()
 	for _, p := range parts {
 		s, err := p.Agent.openSteps(ctx, p.Plan, p.Meters)
@@ -40,7 +41,7 @@ func (l *Liveness) Drive(ctx context.Context, plan load.Plan, parts []SeriesPart
 		}
 	}
 	pauser, end := l.beginDrive(series, plan, d)
-	results, err := load.Drive(series, plan.Schedule, d, pauser)
+	results, err := engine.Drive(series, plan.Schedule, d, pauser)
 	end()
 	lost := l.lostAgent()
 	var sums []result.Meter
@@ -74,7 +75,7 @@ type drivenArm struct {
 	arm   int // its number there
 }
 
-// Measure is of [load.Client]. The slice is dated by the clock of this machine.
+// Measure is of [engine.Client]. The slice is dated by the clock of this machine.
 func (d *drive) Measure(arm, round int) load.SliceResult {
 	at := d.arms[arm]
 	s, err := at.steps.measure(at.arm, round)
@@ -87,7 +88,7 @@ func (d *drive) Measure(arm, round int) load.SliceResult {
 	return s
 }
 
-// Close is of [load.Client].
+// Close is of [engine.Client].
 func (d *drive) Close() { d.cancel() }
 
 func (d *drive) cancel() {
@@ -103,7 +104,7 @@ func (d *drive) abandon() {
 }
 
 // beginDrive keeps the channels silent but for pauses, until end is called.
-func (l *Liveness) beginDrive(ctx context.Context, plan load.Plan, d *drive) (p load.Pauser, end func()) {
+func (l *Liveness) beginDrive(ctx context.Context, plan load.Plan, d *drive) (p engine.Pauser, end func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.running, l.limit, l.onLoss = true, beatEvery+l.patience()*sliceTime(plan), d.abandon
@@ -125,7 +126,7 @@ type drivePauser struct {
 	called   time.Time
 }
 
-// Pause is of [load.Pauser].
+// Pause is of [engine.Pauser].
 func (p *drivePauser) Pause() {
 	if time.Since(p.called) >= beatEvery {
 		callAll(p.ctx, p.liveness.ends)

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/load/engine"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
 )
@@ -79,8 +80,8 @@ func (g *Guests) dial(ctx context.Context, socket string) (*Client, error) {
 	return Dial(ctx, socket)
 }
 
-// Serve is of [load.GuestDialer].
-func (g *Guests) Serve(socket string, plan load.Plan) (load.GuestServer, error) {
+// Serve is of [engine.GuestDialer].
+func (g *Guests) Serve(socket string, plan load.Plan) (engine.GuestServer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), guestCall+forEnds(endsOf(plan)))
 	defer cancel()
 	c, err := g.dial(ctx, socket)
@@ -108,13 +109,13 @@ type servedGuest struct {
 	shut   map[int]error
 }
 
-// FailedArms is of [load.GuestServer].
+// FailedArms is of [engine.GuestServer].
 func (s *servedGuest) FailedArms() map[int]error { return s.shut }
 
-// Refused is of [load.GuestServer].
+// Refused is of [engine.GuestServer].
 func (s *servedGuest) Refused() int64 { return s.client.Refused() }
 
-// Close is of [load.GuestServer].
+// Close is of [engine.GuestServer].
 func (s *servedGuest) Close() error {
 	defer s.client.Close()
 	sums, err := s.client.finish(context.Background(), s.token, guestCall)
@@ -125,8 +126,8 @@ func (s *servedGuest) Close() error {
 	return nil
 }
 
-// Open is of [load.GuestDialer].
-func (g *Guests) Open(ctx context.Context, socket string, plan load.Plan) (load.Client, error) {
+// Open is of [engine.GuestDialer].
+func (g *Guests) Open(ctx context.Context, socket string, plan load.Plan) (engine.Client, error) {
 	c, err := g.dial(ctx, socket)
 	if err != nil {
 		return nil, inVM(err)
@@ -145,7 +146,7 @@ type guestSteps struct {
 	guests *Guests
 }
 
-// Measure is of [load.Client].
+// Measure is of [engine.Client].
 func (s guestSteps) Measure(arm, round int) load.SliceResult {
 	slice, err := s.measure(arm, round)
 	if err != nil {
@@ -154,7 +155,7 @@ func (s guestSteps) Measure(arm, round int) load.SliceResult {
 	return slice
 }
 
-// Close is of [load.Client].
+// Close is of [engine.Client].
 func (s guestSteps) Close() {
 	defer s.client.Close()
 	sums, _ := s.end() // whoever opens the next series learns of it: the agent is gone, or hangs

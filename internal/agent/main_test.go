@@ -12,6 +12,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/agent"
 	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/load/engine"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -85,10 +86,10 @@ func (c *nopCloser) Refused() int64            { return 0 }
 // endless is an engine whose Run makes one slice, then waits to be stopped.
 func endless() agent.Engine {
 	return agent.Engine{
-		Serve: func(load.Plan, load.SliceObserver, load.GuestDialer) (load.GuestServer, error) {
+		Serve: func(load.Plan, engine.SliceObserver, engine.GuestDialer) (engine.GuestServer, error) {
 			return &nopCloser{}, nil
 		},
-		Run: func(ctx context.Context, p load.Plan, probe load.SliceObserver, _ load.GuestDialer) ([]load.SliceResult, error) {
+		Run: func(ctx context.Context, p load.Plan, probe engine.SliceObserver, _ engine.GuestDialer) ([]load.SliceResult, error) {
 			probe.Begin(0)
 			probe.End(0)
 			<-ctx.Done()

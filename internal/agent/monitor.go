@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/load/thread"
 )
 
 // monitorSlack is by how much a wake-up of the runtime's monitor may be late. It is the
@@ -34,7 +34,7 @@ func calmMonitor() (restore func()) {
 	return func() {
 		threads, _ := ownThreads()
 		for _, t := range threads {
-			_ = setSlack(t, load.DefaultTimerSlack) // it may have ended
+			_ = setSlack(t, thread.DefaultTimerSlack) // it may have ended
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/venturi-net/venturi/internal/agent/agentpb"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/load/engine"
 	"github.com/venturi-net/venturi/internal/meter"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
@@ -43,7 +44,7 @@ type server struct {
 // passive is a series whose passive ends are here.
 type passive struct {
 	token  uint64
-	ends   load.GuestServer
+	ends   engine.GuestServer
 	meter  *meter.Recorder
 	guests *Guests
 	quiet  func() // undoes what was done for its slices
@@ -245,7 +246,7 @@ func endsInTime(ctx context.Context, ended <-chan struct{}) bool {
 		return true
 	case <-ctx.Done():
 	}
-	if !errors.Is(context.Cause(ctx), load.ErrAborted) {
+	if !errors.Is(context.Cause(ctx), engine.ErrAborted) {
 		<-ended
 		return true
 	}
@@ -267,7 +268,7 @@ func (s *server) Stop(_ context.Context, req *agentpb.StopRequest) (*agentpb.Sto
 	}
 	s.active.stopped = true
 	if req.GetAbort() {
-		s.active.stop(load.ErrAborted)
+		s.active.stop(engine.ErrAborted)
 	}
 	s.active.stop(nil)
 	return &agentpb.StopReply{Running: true}, nil
@@ -318,7 +319,7 @@ func (s *server) stopAll() {
 	if s.active != nil {
 		s.active.stopped = true
 		if s.abandoned {
-			s.active.stop(load.ErrAborted)
+			s.active.stop(engine.ErrAborted)
 		}
 		s.active.stop(nil)
 	}

@@ -7,7 +7,7 @@ import (
 	"io"
 
 	"github.com/venturi-net/venturi/internal/agent/agentpb"
-	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/load/engine"
 )
 
 // Steps opens the active ends of a series and runs one slice for each step that
@@ -32,7 +32,7 @@ func (s *server) Steps(stream agentpb.Agent_StepsServer) error {
 		return err
 	}
 	defer s.slicesRun(plan)()
-	client, err := load.Open(ctx, plan, rec, nil)
+	client, err := engine.Open(ctx, plan, rec, nil)
 	if err == nil {
 		err = s.step(ctx, stream, client, len(plan.Arms))
 		client.Close()
@@ -44,7 +44,7 @@ func (s *server) Steps(stream agentpb.Agent_StepsServer) error {
 }
 
 // step runs slices until the caller wants no more, or ctx ends.
-func (s *server) step(ctx context.Context, stream agentpb.Agent_StepsServer, client load.Client, arms int) error {
+func (s *server) step(ctx context.Context, stream agentpb.Agent_StepsServer, client engine.Client, arms int) error {
 	if err := stream.Send(&agentpb.StepsReply{}); err != nil {
 		return err
 	}

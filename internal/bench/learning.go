@@ -13,6 +13,7 @@ import (
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/load/engine"
 	"github.com/venturi-net/venturi/internal/verify"
 )
 
@@ -88,10 +89,10 @@ func carriedOf(before, after [bpf.Counts]uint64) float64 {
 	return r.share()
 }
 
-type udpTurns struct{ *load.RoundRobin }
+type udpTurns struct{ *engine.RoundRobin }
 
 func openUDPTurns(arm lab.Arm, flows int) (turns, error) {
-	r, err := load.OpenRoundRobin(load.Pair{From: arm.Client(), To: arm.Server()}, liveClients, flows/liveClients, liveClientPort, liveServerPort, 0, 1)
+	r, err := engine.OpenRoundRobin(load.Pair{From: arm.Client(), To: arm.Server()}, liveClients, flows/liveClients, liveClientPort, liveServerPort, 0, 1)
 	return udpTurns{r}, err
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/load/engine"
 	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/stats"
 	"github.com/venturi-net/venturi/internal/verify"
@@ -223,7 +224,7 @@ func (c programBench) roundRobin(ctx context.Context, arm lab.Arm, both []*progr
 
 // runSeries runs one series of slices.
 func runSeries(ctx context.Context, plan load.Plan, both []*programPair) (err error) {
-	server, err := load.Serve(plan, nil, nil)
+	server, err := engine.Serve(plan, nil, nil)
 	if err != nil {
 		return err
 	}
@@ -231,7 +232,7 @@ func runSeries(ctx context.Context, plan load.Plan, both []*programPair) (err er
 	for _, b := range both {
 		b.series = append(b.series, nil)
 	}
-	results, err := load.Run(ctx, plan, pairObserver(both), nil)
+	results, err := engine.Run(ctx, plan, pairObserver(both), nil)
 	for _, r := range results {
 		err = errors.Join(err, r.Err)
 	}

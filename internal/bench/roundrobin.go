@@ -14,6 +14,7 @@ import (
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/load/engine"
 	"github.com/venturi-net/venturi/internal/stats"
 	"github.com/venturi-net/venturi/internal/verify"
 )
@@ -43,12 +44,12 @@ var learnTimeout = host.ScaleTimeout(2 * time.Minute)
 
 // flowSet is the flows on one path.
 type flowSet struct {
-	*load.RoundRobin
+	*engine.RoundRobin
 	arm lab.Arm
 }
 
 func openFlowSet(arm lab.Arm) (*flowSet, error) {
-	r, err := load.OpenRoundRobin(load.Pair{From: arm.Client(), To: arm.Server()}, liveClients, liveServers, liveClientPort, liveServerPort, 0, 1)
+	r, err := engine.OpenRoundRobin(load.Pair{From: arm.Client(), To: arm.Server()}, liveClients, liveServers, liveClientPort, liveServerPort, 0, 1)
 	if err != nil {
 		return nil, fmt.Errorf("open %d flows on %s: %w", liveFlows, arm.Name, err)
 	}
@@ -81,7 +82,7 @@ func (l *flowSet) learn(ctx context.Context) error {
 
 // tour tells which share of a tour the fast path carried.
 func (l *flowSet) tour() (share float64, err error) {
-	_, share, err = l.measureCarried(func() (load.Trips, error) { return l.Tour(0, l.Flows(), 1) })
+	_, share, err = l.measureCarried(func() (engine.Trips, error) { return l.Tour(0, l.Flows(), 1) })
 	return share, err
 }
 
@@ -98,7 +99,7 @@ func countsText(before, after [bpf.Counts]uint64) string {
 
 // measureCarried tells which share of the packets the fast path carried. Both machines
 // see each request and its reply.
-func (l *flowSet) measureCarried(what func() (load.Trips, error)) (trips load.Trips, share float64, err error) {
+func (l *flowSet) measureCarried(what func() (engine.Trips, error)) (trips engine.Trips, share float64, err error) {
 	before, err := l.carriedPackets()
 	if err != nil {
 		return trips, 0, err
@@ -171,7 +172,7 @@ func measureFlowSets(ends [2]*flowSet, rng *rand.Rand) (sample, error) {
 		var logs [2]float64
 		ok := true
 		for _, i := range rng.Perm(len(ends)) {
-			trips, carried, err := ends[i].measureCarried(func() (load.Trips, error) { return ends[i].Ping(liveSlice) })
+			trips, carried, err := ends[i].measureCarried(func() (engine.Trips, error) { return ends[i].Ping(liveSlice) })
 			if err != nil {
 				return nil, err
 			}

@@ -18,6 +18,7 @@ import (
 	"github.com/venturi-net/venturi/internal/agent"
 	"github.com/venturi-net/venturi/internal/experiment"
 	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/load/engine"
 	"github.com/venturi-net/venturi/internal/remote"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/testenv/agenttest"
@@ -117,13 +118,13 @@ func runAgent(args []string) int {
 		return agenttest.RunAgent(args)
 	}
 	return agenttest.RunAgentWith(agent.Engine{
-		Serve: func(p load.Plan, o load.SliceObserver, guests load.GuestDialer) (load.GuestServer, error) {
+		Serve: func(p load.Plan, o engine.SliceObserver, guests engine.GuestDialer) (engine.GuestServer, error) {
 			_, _ = file.Write(p.Nonce[:])
-			return load.Serve(p, o, guests)
+			return engine.Serve(p, o, guests)
 		},
-		Run: func(ctx context.Context, p load.Plan, o load.SliceObserver, guests load.GuestDialer) ([]load.SliceResult, error) {
+		Run: func(ctx context.Context, p load.Plan, o engine.SliceObserver, guests engine.GuestDialer) ([]load.SliceResult, error) {
 			_, _ = file.Write(p.Nonce[:])
-			return load.Run(ctx, p, o, guests)
+			return engine.Run(ctx, p, o, guests)
 		},
 	}, args)
 }

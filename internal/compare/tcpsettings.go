@@ -8,7 +8,7 @@ import (
 	"github.com/venturi-net/venturi/internal/experiment"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/load/engine"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -60,7 +60,7 @@ func unlikeEnd(arm, space string, own map[string]string, isTool bool) []result.W
 	if there != "" && there != here {
 		if isTool {
 			warn("congestion-differs", "it sends TCP with %s, our own loads with %s", there, here)
-		} else if err := load.TryCongestion(space, here); err != nil {
+		} else if err := engine.TryCongestion(space, here); err != nil {
 			warn("congestion-differs", "it sends TCP with %s, the other paths with %s: %v", there, here, err)
 		}
 	}

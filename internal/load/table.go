@@ -66,16 +66,16 @@ func (l Load) CheckBatch(batch int, rate float64) error {
 		return nil
 	case l.Segments:
 		return verr.New(verr.Usage, fmt.Sprintf("%s cannot run with --batch %d", l.Name, batch),
-			fmt.Sprintf("it sends up to %d datagrams in a call by itself", mostSegments), "use --batch with udp_bw alone")
+			fmt.Sprintf("it sends up to %d datagrams in a call by itself", MaxSegments), "use --batch with udp_bw alone")
 	case l.Transport != "udp" || l.Kind != Stream:
 		return verr.New(verr.Usage, fmt.Sprintf("%s cannot run with --batch %d", l.Name, batch),
 			"only one-way datagrams can be sent many at a time", "use --batch with udp_bw alone")
-	case rate > 0 && batch > mostBurst:
+	case rate > 0 && batch > MaxBurst:
 		return verr.New(verr.Usage, fmt.Sprintf("cannot send %d datagrams a system call at a rate", batch),
-			fmt.Sprintf("a sender with a rate sends at most %d at once", mostBurst), "choose a smaller --batch")
-	case batch > maxBatch:
+			fmt.Sprintf("a sender with a rate sends at most %d at once", MaxBurst), "choose a smaller --batch")
+	case batch > MaxBatch:
 		return verr.New(verr.Usage, fmt.Sprintf("cannot send %d datagrams a system call", batch),
-			fmt.Sprintf("the kernel takes at most %d", maxBatch), "choose a smaller --batch")
+			fmt.Sprintf("the kernel takes at most %d", MaxBatch), "choose a smaller --batch")
 	}
 	return nil
 }
@@ -104,9 +104,9 @@ func (l Load) CheckThreads(threads, flows, size int) error {
 		return verr.New(verr.Usage, what, "a thread has one flow or more", fmt.Sprintf("choose 1 to %d for --threads, or more --flows", flows))
 	case l.Kind == Connect:
 		return verr.New(verr.Usage, what, "each of its flows waits for its own connections", "leave --threads out")
-	case l.Kind == PingPong && size > sharedThreadSize:
+	case l.Kind == PingPong && size > SharedThreadSize:
 		return verr.New(verr.Usage, what,
-			fmt.Sprintf("a thread that waits until a message of more than %d bytes is sent cannot serve another flow meanwhile", sharedThreadSize),
+			fmt.Sprintf("a thread that waits until a message of more than %d bytes is sent cannot serve another flow meanwhile", SharedThreadSize),
 			"choose smaller messages, or leave --threads out")
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/venturi-net/venturi/internal/agent"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/load/engine"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/result"
 )
@@ -75,9 +76,9 @@ func planOf(name string, flows int, slice time.Duration, arms []load.Arm, port *
 func measure(t *testing.T, p load.Plan) (failed []load.Arm, why error) {
 	t.Helper()
 	guests := agent.NewGuests(nil)
-	server, err := load.Serve(p, nil, guests)
+	server, err := engine.Serve(p, nil, guests)
 	testenv.Must(t, err)
-	results, err := load.Run(t.Context(), p, nil, guests)
+	results, err := engine.Run(t.Context(), p, nil, guests)
 	testenv.Must(t, err)
 	problems := map[int]error{}
 	for _, r := range results {

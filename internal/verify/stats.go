@@ -11,6 +11,7 @@ import (
 	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/internal/compare"
 	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/load/engine"
 	"github.com/venturi-net/venturi/internal/stats"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -134,7 +135,7 @@ func (b *Comparer) calibrate(ctx context.Context, q *compare.Request, rtt map[st
 		}
 		rtt[name] = 2 * s.Cells[0].Rows[0].Value
 	}
-	q.Spin = map[int]time.Duration{1: load.SpinFor(time.Duration(effect * rtt[name]))}
+	q.Spin = map[int]time.Duration{1: engine.SpinFor(time.Duration(effect * rtt[name]))}
 	return nil
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/compare"
-	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/load/engine"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/testenv/agenttest"
 	"github.com/venturi-net/venturi/internal/testenv/comparetest"
@@ -56,7 +56,7 @@ func TestChangeInLab(t *testing.T) {
 		runs++
 		q.Out, q.Seed = filepath.Join(t.TempDir(), "run"), uint64(runs)
 		if runs > calm {
-			q.Spin = map[int]time.Duration{1: load.SpinFor(plantedSpin)}
+			q.Spin = map[int]time.Duration{1: engine.SpinFor(plantedSpin)}
 		}
 		r, err := q.Resolve()
 		if err != nil {

@@ -1,0 +1,82 @@
+package engine
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/load"
+)
+
+// TestLostReplies talks to a server that answers control frames and withholds
+// one reply in 50: each such request is lost after its timeout, and no slice
+// takes longer than its length and the timeouts.
+func TestLostReplies(t *testing.T) {
+	p := loopback(t, "udp_lat", 1, 1, 1, 25000)
+	p.Slice = 100 * time.Millisecond
+	server, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 25000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() { withhold(server, p.Token); close(done) }()
+	start := time.Now()
+	results, err := Run(context.Background(), p, nil, nil)
+	took := time.Since(start)
+	server.Close()
+	<-done
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkLosses(t, results)
+	for _, r := range results {
+		if share := float64(r.Latency.Lost) / float64(r.Latency.Requests); share > 0.05 {
+			t.Errorf("%d of %d lost, where 1 in 50 was withheld", r.Latency.Lost, r.Latency.Requests)
+		}
+	}
+	if took > 10*time.Second {
+		t.Errorf("three slices of %v took %v", p.Slice, took)
+	}
+}
+
+// checkLosses holds slices in which replies were lost: that is told, and the wait for
+// them is in no figure.
+func checkLosses(t *testing.T, results []load.SliceResult) {
+	t.Helper()
+	var lost int64
+	for _, r := range results {
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+		checkPings(t, r.Latency)
+		lost += r.Latency.Lost
+		if mean, timeout := time.Duration(r.Latency.RTTSum/r.Latency.Replies), time.Duration(r.Latency.Timeout); mean >= timeout {
+			t.Errorf("mean of %v: the timeouts of %v are in it", mean, timeout)
+		}
+	}
+	if lost == 0 {
+		t.Error("no loss was told")
+	}
+}
+
+// withhold is a server that drops every fiftieth reply.
+func withhold(server *net.UDPConn, token uint64) {
+	buf := make([]byte, frameSize)
+	for n := 1; ; {
+		size, from, err := server.ReadFromUDP(buf)
+		if err != nil {
+			return
+		}
+		if f, ok := parseFrame(buf[:size], token); ok {
+			answer := frame{kind: frameReady, token: token, slice: f.slice}
+			if f.kind == frameEnd {
+				answer.kind = frameDone
+			}
+			answer.put(buf)
+		} else if n++; n%50 == 0 {
+			continue
+		}
+		server.WriteToUDP(buf[:size], from)
+	}
+}
