@@ -34,44 +34,6 @@ func code(t *testing.T, err error, want int) {
 	}
 }
 
-func TestLifeline(t *testing.T) {
-	for name, tc := range map[string]struct{ detach, ends bool }{"attached": {false, true}, "detached": {true, false}} {
-		t.Run(name, func(t *testing.T) {
-			socket := filepath.Join(folder(t), "s")
-			in, out := io.Pipe()
-			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan error, 1)
-			go func() {
-				ended <- agent.Main(ctx, agent.Options{Machine: "m1", Socket: socket, Stdin: in, Detach: tc.detach, Engine: endless()})
-			}()
-			c, err := agent.Dial(t.Context(), socket)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
-			if _, err := c.Serve(t.Context(), plan(1), nil); err != nil {
-				t.Fatal(err)
-			}
-			out.Close()
-			if !tc.ends {
-				select {
-				case err := <-ended:
-					t.Fatalf("ended with its lifeline: %v", err)
-				case <-time.After(200 * time.Millisecond):
-				}
-				cancel()
-			}
-			if err := waitFor(t, "agent", ended); err != nil {
-				t.Errorf("ended with %v", err)
-			}
-			cancel()
-			if !lostError(socket) {
-				t.Error("left its socket")
-			}
-		})
-	}
-}
-
 // TestLifelineEndsRunningSeries: the controller dies while slices run.
 func TestLifelineEndsRunningSeries(t *testing.T) {
 	socket := filepath.Join(folder(t), "s")
@@ -150,7 +112,9 @@ func TestStopOvertakesRun(t *testing.T) {
 func TestOneSeriesPerRole(t *testing.T) {
 	ends := &nopCloser{}
 	e := endless()
-	e.Serve = func(load.Plan, engine.SliceObserver, engine.GuestDialer) (engine.GuestServer, error) { return ends, nil }
+	e.Serve = func(load.Plan, engine.SliceObserver, engine.GuestDialer) (engine.GuestServer, error) {
+		return ends, nil
+	}
 	c, _ := start(t, e)
 	if _, err := c.Serve(t.Context(), plan(1), nil); err != nil {
 		t.Fatal(err)
@@ -189,7 +153,9 @@ func TestOneSeriesPerRole(t *testing.T) {
 func TestErrorsArriveWhole(t *testing.T) {
 	known := verr.New(verr.Missing, "what", "why", "do")
 	e := agent.Engine{
-		Serve: func(load.Plan, engine.SliceObserver, engine.GuestDialer) (engine.GuestServer, error) { return nil, known },
+		Serve: func(load.Plan, engine.SliceObserver, engine.GuestDialer) (engine.GuestServer, error) {
+			return nil, known
+		},
 		Run: func(context.Context, load.Plan, engine.SliceObserver, engine.GuestDialer) ([]load.SliceResult, error) {
 			return []load.SliceResult{{Start: time.Unix(0, 1)}}, known
 		},
@@ -338,7 +304,9 @@ func TestStuckSeriesDoesNotKeepTheAgent(t *testing.T) {
 			hang := make(stuck)
 			defer close(hang)
 			e := agent.Engine{
-				Serve: func(load.Plan, engine.SliceObserver, engine.GuestDialer) (engine.GuestServer, error) { return hang, nil },
+				Serve: func(load.Plan, engine.SliceObserver, engine.GuestDialer) (engine.GuestServer, error) {
+					return hang, nil
+				},
 				Run: func(context.Context, load.Plan, engine.SliceObserver, engine.GuestDialer) ([]load.SliceResult, error) {
 					<-hang
 					return nil, nil

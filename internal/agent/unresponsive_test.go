@@ -42,7 +42,9 @@ func TestGuestsHang(t *testing.T) {
 	agent.ShortGuestCall(t, 300*time.Millisecond)
 	agent.ShortGrace(t)
 	ends := unclosing{make(chan struct{})}
-	_, late := start(t, agent.Engine{Serve: func(load.Plan, engine.SliceObserver, engine.GuestDialer) (engine.GuestServer, error) { return ends, nil }})
+	_, late := start(t, agent.Engine{Serve: func(load.Plan, engine.SliceObserver, engine.GuestDialer) (engine.GuestServer, error) {
+		return ends, nil
+	}})
 	t.Cleanup(func() { close(ends.letGo) }) // before the agent ends
 	far, _ := start(t, agent.Engine{})
 	near, _ := spawn(t, "agent")

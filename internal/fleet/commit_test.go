@@ -119,7 +119,7 @@ func TestWithdraw(t *testing.T) {
 	if !slices.Equal(undone, []string{"undo", "7"}) {
 		t.Errorf("a was told %q", undone)
 	}
-	if err := replies[0].Err; err == nil || !strings.Contains(err.Error(), "another machine") || !strings.Contains(err.Error(), "nothing is left") {
+	if err := replies[0].Err; err == nil || !strings.Contains(err.Error(), "another machine") || !strings.Contains(err.Error(), "nothing remains changed") {
 		t.Errorf("a: %v", err)
 	}
 	if !strings.Contains(said(), "undoing the changes of a, because b failed to keep its changes") {

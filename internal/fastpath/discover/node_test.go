@@ -13,7 +13,7 @@ import (
 func TestLeavesKindsAlone(t *testing.T) {
 	for _, c := range []struct{ kind, why string }{
 		{"openvswitch", "is an Open vSwitch bridge"},
-		{"geneve", "leads to 10.9.0.0/16 by Geneve, which the fast path does not know"},
+		{"geneve", "leads to 10.9.0.0/16 by Geneve, which the fast path does not support"},
 		{"wireguard", "leads to 10.9.0.0/16 by WireGuard"},
 		{"ipip", "leads to 10.9.0.0/16 by IPIP"},
 		{"xfrm", "leads to 10.9.0.0/16 by IPsec"},

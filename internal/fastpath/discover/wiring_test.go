@@ -196,7 +196,7 @@ var refusals = []refusal{
 
 	{name: "a peer with a port of its own", script: "bridge fdb replace 02:00:00:00:cc:02 dev flannel.1 dst 192.0.10.2 port 4790", what: "192.0.10.2", reason: "its entry for 02:00:00:00:cc:02 has"},
 	{name: "a peer without a forwarding entry", script: "bridge fdb del 02:00:00:00:cc:02 dev flannel.1", what: "10.244.2.0", reason: "no forwarding entry", waits: true},
-	{name: "a peer whose outer MAC nobody knows", script: "ip neigh del 192.0.10.2 dev eth0", what: "192.0.10.2", reason: "the MAC of 192.0.10.2 on eth0 is not known yet", waits: true},
+	{name: "a peer whose outer MAC nobody knows", script: "ip neigh del 192.0.10.2 dev eth0", what: "192.0.10.2", reason: "the MAC address of 192.0.10.2 on eth0 is not known yet", waits: true},
 	{name: "a next hop nobody has heard", base: hostGateway, script: "ip neigh del 192.0.10.2 dev eth0", what: "192.0.10.2", reason: "is not known yet", waits: true},
 	{name: "a tunnel that copies the TOS", base: "wire eth0 10; cni0; tunnel flannel.1 1 8472 tos inherit; remote flannel.1 2", what: "192.0.10.2", reason: "its outer headers are not the same for all packets (tos inherit)"},
 	{name: "a tunnel for group policies", base: "wire eth0 10; cni0; tunnel flannel.1 1 8472 gbp; remote flannel.1 2", what: "192.0.10.2", reason: "(gbp)"},
@@ -207,11 +207,11 @@ var refusals = []refusal{
 
 	{name: "a second tunnel", script: "ip link add vxlan9 type vxlan id 9 dstport 4789 local 192.0.10.1 dev eth0; ip link set vxlan9 up; remote flannel.1 3; ip route add 10.9.0.0/16 via 10.9.0.1 dev vxlan9 onlink", what: "left vxlan9", reason: "leads to 10.9.0.0/16: the fast path uses one tunnel only, which is flannel.1"},
 	{name: "peers without the tunnel", script: "wire eth1 11; ip route add 10.9.0.0/16 via 192.0.11.2", what: "left eth1", reason: "leads to 10.9.0.0/16: the fast path uses one wire only, which is eth0"},
-	{name: "a tunnel of a program, as Flannel's udp", script: "ip tuntap add flannel0 mode tun; ip link set flannel0 up; ip route add 10.9.0.0/16 dev flannel0", what: "left flannel0", reason: "leads to 10.9.0.0/16 by a program's tunnel, which the fast path does not know"},
-	{name: "IPIP, as Calico's", base: calico, script: "ip link add tun9 type ipip local 192.0.10.1; ip link set tun9 up; ip route add 10.9.0.0/26 via 192.0.10.2 dev tun9 onlink", what: "left tun9", reason: "by IPIP, which the fast path does not know"},
-	{name: "WireGuard", script: "ip link add wg0 type wireguard; ip link set wg0 up; ip route add 10.9.0.0/16 dev wg0", what: "left wg0", reason: "by WireGuard, which the fast path does not know"},
-	{name: "an Ethernet overlay", script: "ip link add vx9 type vxlan id 9 dstport 4789 local 192.0.10.1 dev eth0; ip link set vx9 up master cni0", what: "left vx9", reason: "is a port of cni0: the fast path does not know Ethernet overlays"},
-	{name: "a virtual machine on the pods' bridge", script: "ip tuntap add tap9 mode tap; ip link set tap9 up master cni0", what: "left tap9", reason: "is a port of cni0, of kind tuntap"},
+	{name: "a tunnel of a program, as Flannel's udp", script: "ip tuntap add flannel0 mode tun; ip link set flannel0 up; ip route add 10.9.0.0/16 dev flannel0", what: "left flannel0", reason: "leads to 10.9.0.0/16 by a program's tunnel, which the fast path does not support"},
+	{name: "IPIP, as Calico's", base: calico, script: "ip link add tun9 type ipip local 192.0.10.1; ip link set tun9 up; ip route add 10.9.0.0/26 via 192.0.10.2 dev tun9 onlink", what: "left tun9", reason: "by IPIP, which the fast path does not support"},
+	{name: "WireGuard", script: "ip link add wg0 type wireguard; ip link set wg0 up; ip route add 10.9.0.0/16 dev wg0", what: "left wg0", reason: "by WireGuard, which the fast path does not support"},
+	{name: "an Ethernet overlay", script: "ip link add vx9 type vxlan id 9 dstport 4789 local 192.0.10.1 dev eth0; ip link set vx9 up master cni0", what: "left vx9", reason: "is a port of cni0: the fast path does not support Ethernet overlays"},
+	{name: "a virtual machine on the pods' bridge", script: "ip tuntap add tap9 mode tap; ip link set tap9 up master cni0", what: "left tap9", reason: "is a port of cni0 and a tuntap device"},
 	{name: "a pod that is a router", script: "ip route add 10.9.0.0/16 via 10.244.0.2", what: "left cni0", reason: "leads to 10.9.0.0/16 through a pod"},
 }
 

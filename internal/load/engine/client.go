@@ -67,12 +67,12 @@ type active struct {
 	done     frame          // the server's account of the last slice
 	aborted  atomic.Bool    // the other end is lost
 	quit     atomic.Bool    // ends a stream before its time; see background
-	thread   *thread.Thread // that all of its work is done on
+	thread   *thread.Worker // that all of its work is done on
 }
 
 // startActive connects one flow of an arm, on a thread that it shares or, if that is nil, on
 // one that it starts.
-func startActive(l load.Load, plan *load.Plan, arm, flow int, shared *thread.Thread) (*active, error) {
+func startActive(l load.Load, plan *load.Plan, arm, flow int, shared *thread.Worker) (*active, error) {
 	a := &active{
 		load: l, plan: plan, arm: arm,
 		tcp:     l.Transport == "tcp",

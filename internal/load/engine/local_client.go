@@ -75,7 +75,7 @@ func (h *localClient) unanswered(arm int) error {
 }
 
 func (h *localClient) open(arm int) error {
-	threads := make([]*thread.Thread, h.plan.ThreadCount(h.load))
+	threads := make([]*thread.Worker, h.plan.ThreadCount(h.load))
 	for flow := range h.plan.Flows {
 		shared := &threads[flow%len(threads)]
 		a, err := startActive(h.load, h.plan, arm, flow, *shared)

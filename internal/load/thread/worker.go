@@ -6,22 +6,22 @@ import (
 	"github.com/venturi-net/venturi/internal/host"
 )
 
-// Thread does the work of active ends, one task at a time.
-type Thread struct {
+// Worker is a thread that does the work of active ends, one task at a time.
+type Worker struct {
 	tasks chan func() error
 	errs  chan error
 	users int // that have not left
 }
 
 // New starts one with a name, in a namespace (empty: any) and on a core (-1: any).
-func New(name, namespace string, cpu int, exact bool) *Thread {
-	t := &Thread{tasks: make(chan func() error), errs: make(chan error, 1)}
+func New(name, namespace string, cpu int, exact bool) *Worker {
+	t := &Worker{tasks: make(chan func() error), errs: make(chan error, 1)}
 	go t.work(name, namespace, cpu, exact)
 	return t
 }
 
 // work does tasks until there are no more; the thread ends with it.
-func (t *Thread) work(name, namespace string, cpu int, exact bool) {
+func (t *Worker) work(name, namespace string, cpu int, exact bool) {
 	err := host.Do(namespace, func() error {
 		err := PinAs(name, cpu)
 		if err == nil && exact {
@@ -35,7 +35,7 @@ func (t *Thread) work(name, namespace string, cpu int, exact bool) {
 }
 
 // serve does what it is told until there is nothing more; nothing of it when err is set.
-func (t *Thread) serve(err error) {
+func (t *Worker) serve(err error) {
 	for task := range t.tasks {
 		if err != nil {
 			t.errs <- err
@@ -46,16 +46,16 @@ func (t *Thread) serve(err error) {
 }
 
 // Start begins a task; Finish waits for it.
-func (t *Thread) Start(task func() error) { t.tasks <- task }
+func (t *Worker) Start(task func() error) { t.tasks <- task }
 
 // Finish gives the error of the task that was started.
-func (t *Thread) Finish() error { return <-t.errs }
+func (t *Worker) Finish() error { return <-t.errs }
 
 // Join makes the caller one of the thread's users.
-func (t *Thread) Join() { t.users++ }
+func (t *Worker) Join() { t.users++ }
 
 // Leave ends the thread when the last of its users does.
-func (t *Thread) Leave() {
+func (t *Worker) Leave() {
 	if t.users--; t.users == 0 {
 		close(t.tasks)
 		<-t.errs
