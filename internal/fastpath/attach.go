@@ -1,12 +1,14 @@
 package fastpath
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cilium/ebpf"
 
@@ -16,15 +18,25 @@ import (
 	"github.com/venturi-net/venturi/internal/host"
 )
 
-// To attach or detach a program takes some 15 ms: the kernel holds the RTNL lock while it
-// waits for an RCU grace period, so parallel requests take as long. To replace a program
-// takes almost no time. Therefore the daemon replaces all programs that are attached
-// before it lets anything be carried, and attaches the others one by one, between the
-// events that it handles: a pod is carried as soon as its own programs are attached.
+// To attach or detach a program by a link takes some 15 ms: the kernel holds the RTNL lock
+// while it waits for an RCU grace period, so parallel requests take as long. A tc filter takes
+// less than a millisecond, but its clsact stops the device for a moment. Therefore only the
+// first pods get links, and the others of a node that has many get filters. To replace a
+// program takes almost no time either way, so the daemon replaces all programs that are
+// attached before it lets anything be carried, and attaches the others between the events that
+// it handles: a pod is carried as soon as its own programs are attached.
+
+// maxLinkedPods is how many pods may have their programs attached by links. These take up to a
+// second to attach, and as long to detach.
+const maxLinkedPods = 8
+
+// attachSlice is for how long the daemon attaches programs before it looks for events.
+const attachSlice = 10 * time.Millisecond
 
 // attachState is which programs are attached, and which are to be.
 type attachState struct {
 	attached  map[string]bool // by pin; false: somebody else has detached it
+	filtered  map[int]bool    // pods' devices whose programs are filters, where others have links
 	missing   []attachment    // to be attached, in this order
 	obsolete  []string        // pins of programs to be detached
 	unchecked []string        // pins of programs to be checked next
@@ -39,7 +51,8 @@ type attachment struct {
 }
 
 // attachments lists where programs belong: first those that every pod needs, then pod by
-// pod. Programs that learn come before those that carry, which depend on them.
+// pod, those with filters first. Programs that learn come before those that carry, which
+// depend on them.
 func (d *daemon) attachments() []attachment {
 	var all []attachment
 	outs := map[int]bool{}
@@ -55,10 +68,20 @@ func (d *daemon) attachments() []attachment {
 	for wire := range d.tables.wires() {
 		all = append(all, d.attachmentFor("from_wire", wire))
 	}
-	for _, device := range slices.Sorted(maps.Keys(d.tables.pods)) {
+	pods := slices.SortedFunc(maps.Keys(d.tables.pods), func(a, b int) int {
+		return cmp.Or(boolRank(d.attach.filtered[b])-boolRank(d.attach.filtered[a]), a-b)
+	})
+	for _, device := range pods {
 		all = append(all, d.attachmentFor("to_pod", device), d.attachmentFor("from_pod", device))
 	}
 	return all
+}
+
+func boolRank(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // attachmentFor is where a program belongs at a device.
@@ -69,9 +92,9 @@ func (d *daemon) attachmentFor(name string, device int) attachment {
 	case "to_tunnel":
 		return attachment{d.objs.ToTunnel, name, device, d.egress()}
 	case "to_pod":
-		return attachment{d.objs.ToPod, name, device, d.egress()}
+		return attachment{d.objs.ToPod, name, device, d.podEgress(device)}
 	case "from_pod":
-		return attachment{d.objs.FromPod, name, device, d.podIngress(d.topo.TC[device])}
+		return attachment{d.objs.FromPod, name, device, d.podIngress(device, d.topo.TC[device])}
 	}
 	return attachment{d.objs.FromWire, name, device, d.ingress()}
 }
@@ -94,6 +117,13 @@ func (d *daemon) replacePrograms() error {
 	filters, failed := kernel.Filters(d.netns, d.Pins)
 	if err := errors.Join(err, failed); err != nil {
 		return err
+	}
+	if !d.TC {
+		for _, pin := range filters { // they stay filters
+			if p, ok := d.attachmentOfPin(pin); ok {
+				d.attach.filtered[p.device] = true
+			}
+		}
 	}
 	for _, pin := range append(pins, filters...) {
 		if d.attach.attached[pin] {
@@ -119,11 +149,23 @@ func (d *daemon) replacePrograms() error {
 	return nil
 }
 
+// forgetFilters forgets the filters that are gone: they vanish with their qdisc.
+func (d *daemon) forgetFilters() {
+	for pin, there := range d.attach.attached {
+		p, ok := d.attachmentOfPin(pin)
+		tc, known := d.topo.TC[p.device]
+		if there && ok && known && (p.point == kernel.FilterIngress || p.point == kernel.FilterEgress) {
+			d.attach.attached[pin] = slices.Contains(tc.OwnFilters, pin)
+		}
+	}
+}
+
 // planAttach finds the programs that are missing, and those that are obsolete. An obsolete
 // program does nothing: its device is not in the tables.
 func (d *daemon) planAttach() {
 	wanted := map[string]bool{}
 	d.attach.missing, d.attach.obsolete = nil, nil
+	d.chooseFilters()
 	for _, p := range d.attachments() {
 		pin := d.pin(p)
 		wanted[pin] = true
@@ -138,9 +180,50 @@ func (d *daemon) planAttach() {
 	}
 }
 
-// attachNext attaches one missing program, or detaches an obsolete one. It writes the state
-// when the first pod is complete, and when the last is.
+// chooseFilters decides which pods get filters: those beyond the first, which get links. What
+// is attached already stays as it is.
+func (d *daemon) chooseFilters() {
+	if d.TC {
+		return
+	}
+	maps.DeleteFunc(d.attach.filtered, func(device int, _ bool) bool {
+		_, known := d.tables.pods[device]
+		return !known
+	})
+	linked, undecided := 0, []int(nil)
+	for _, device := range slices.Sorted(maps.Keys(d.tables.pods)) {
+		tc := d.topo.TC[device]
+		switch {
+		case d.attach.filtered[device]:
+		case tc.Netkit, tc.IngressQdisc, d.attach.attached[d.pin(d.attachmentFor("to_pod", device))]:
+			linked++
+		default:
+			undecided = append(undecided, device)
+		}
+	}
+	for _, device := range undecided[min(len(undecided), max(0, maxLinkedPods-linked)):] {
+		d.attach.filtered[device] = true
+	}
+}
+
+// attachNext attaches missing programs, or detaches obsolete ones, for a moment. It writes the
+// state when the first pod is complete, and when the last is.
 func (d *daemon) attachNext() error {
+	for begin := time.Now(); len(d.attach.missing)+len(d.attach.obsolete) > 0 && time.Since(begin) < attachSlice; {
+		if err := d.attachOne(); err != nil {
+			return err
+		}
+	}
+	if err := d.probeNewPods(); err != nil {
+		return err
+	}
+	if d.lastState.Pods == 0 || len(d.attach.missing) == 0 {
+		return d.writeState()
+	}
+	return nil
+}
+
+func (d *daemon) attachOne() error {
 	if len(d.attach.missing) == 0 {
 		pin := d.attach.obsolete[0]
 		d.attach.obsolete = d.attach.obsolete[1:]
@@ -150,24 +233,14 @@ func (d *daemon) attachNext() error {
 	p := d.attach.missing[0]
 	d.attach.missing = d.attach.missing[1:]
 	err := kernel.AttachProgram(d.netns, p.program, p.device, p.point, d.pin(p))
-	switch {
-	case err == nil:
-		d.attach.attached[d.pin(p)] = true
-		if err := d.programs.noteOwnChange(p); err != nil {
-			return err
-		}
-		if p.name == "from_pod" {
-			if err := d.probeNewPods(); err != nil {
-				return err
-			}
-		}
-	case !errors.Is(err, host.ErrGone): // an event will follow
+	if errors.Is(err, host.ErrGone) { // an event will follow
+		return nil
+	}
+	if err != nil {
 		return err
 	}
-	if d.lastState.Pods == 0 || len(d.attach.missing) == 0 {
-		return d.writeState()
-	}
-	return nil
+	d.attach.attached[d.pin(p)] = true
+	return d.programs.noteOwnChange(p)
 }
 
 // attachPending is ready while there are programs to attach or detach.
@@ -239,13 +312,24 @@ func (c *Config) egress() kernel.AttachPoint {
 	return kernel.Egress
 }
 
-// podIngress is the attach point for what a pod sends. For a netkit pair it lies in the
-// pod's own transmission, from which packets reach the wire without waiting in a queue.
-func (c *Config) podIngress(w topology.TCState) kernel.AttachPoint {
-	if w.Netkit {
+// podIngress is the attach point for what a pod sends, podEgress that for what it gets. For a
+// netkit pair the first lies in the pod's own transmission, from which packets reach the wire
+// without waiting in a queue.
+func (d *daemon) podIngress(device int, w topology.TCState) kernel.AttachPoint {
+	switch {
+	case w.Netkit:
 		return kernel.NetkitPeer
+	case d.attach.filtered[device]:
+		return kernel.FilterIngress
 	}
-	return c.ingress()
+	return d.ingress()
+}
+
+func (d *daemon) podEgress(device int) kernel.AttachPoint {
+	if d.attach.filtered[device] {
+		return kernel.FilterEgress
+	}
+	return d.egress()
 }
 
 // pin is the file by which a program is attached.

@@ -4,20 +4,27 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/pin"
+	vnl "github.com/vishvananda/netlink"
 
+	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
+	"github.com/venturi-net/venturi/internal/fastpath/kernel"
+	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // A pod is carried while others wait for their programs, and a daemon can be replaced
 // meanwhile. The next one exchanges what is attached, with no moment between.
 func TestManyPods(t *testing.T) {
 	const pods = 60
-	n := newNode(t, pods, 3)
+	n := newNode(t, fastpath.Routed, pods, 3)
 	first := n.serve(t)
 	eventually(t, "a pod is carried while others wait", func() bool {
 		s := n.state()
@@ -29,17 +36,26 @@ func TestManyPods(t *testing.T) {
 	heir := n.serve(t, "--replace")
 	must(t, first.Wait())
 	n.carrying(t, time.Now())
-	n.inOrder(t)
-	before := n.links(t)
+	before := n.programs(t)
 	if len(before) != 2*pods+2 {
 		t.Fatalf("%d programs are attached, want %d", len(before), 2*pods+2)
+	}
+	links := 0
+	for _, p := range before {
+		if p.link != 0 {
+			links++
+		}
+	}
+	if want := 2*fastpath.MaxLinkedPods + 2; kernel.HasTCX() && links != want {
+		t.Errorf("%d programs are attached by links, which take an RCU grace period each; want %d", links, want)
 	}
 	last := n.serve(t, "--replace")
 	must(t, heir.Wait())
 	eventually(t, "the last daemon has taken over", func() bool { return n.exchanged(t, before) })
 	n.carrying(t, time.Now())
+	after := n.programs(t)
 	for pin, was := range before {
-		if is := n.links(t)[pin]; is.ID != was.ID {
+		if is := after[pin]; is.link != was.link {
 			t.Errorf("%s is another link now: %+v, was %+v", pin, is, was)
 		}
 	}
@@ -49,13 +65,23 @@ func TestManyPods(t *testing.T) {
 		_, err := os.Lstat(gone)
 		return err == nil
 	})
+	device := n.index(t, "pod50")
+	testenv.Shell(t, n.netns.Path(), "tc qdisc del dev pod50 clsact")
+	eventually(t, "the filters of a clsact that somebody has removed are there again", func() bool { return n.filters(t, device) == 2 })
 	last.end(t)
 	if left, err := bpf.Attached(n.Pins); len(left) > 0 || err != nil {
 		t.Errorf("left attached: %v (%v)", left, err)
 	}
+	testenv.Shell(t, n.netns.Path(), "! tc qdisc show | grep clsact >&2")
+	must(t, os.Remove(n.State))
+	last = n.serve(t)
+	n.carrying(t, time.Now())
+	n.inOrder(t)
+	last.end(t)
 }
 
-// inOrder checks that the wire's programs were attached first, and each pod's together.
+// inOrder checks that the wire's programs were attached first, and each pod's together, those
+// with filters ahead of those with links.
 func (n *node) inOrder(t *testing.T) {
 	t.Helper()
 	at := func(name string, device int) time.Time {
@@ -65,40 +91,75 @@ func (n *node) inOrder(t *testing.T) {
 	}
 	wire := n.index(t, "wire")
 	begun := at("from_wire", wire)
-	for _, pod := range n.Devices.Pods {
+	pods := n.Devices.Pods
+	if kernel.HasTCX() {
+		pods = slices.Concat(pods[fastpath.MaxLinkedPods:], pods[:fastpath.MaxLinkedPods])
+	}
+	for _, pod := range pods {
 		device := n.index(t, pod)
 		in, out := at("to_pod", device), at("from_pod", device)
 		if in.Before(begun) || out.Before(in) {
-			t.Errorf("programs of %s were attached at %v and %v, the wire's at %v", pod, in, out, begun)
+			t.Errorf("programs of %s were attached at %v and %v, those before at %v", pod, in, out, begun)
 		}
 		begun = out
 	}
 }
 
-// links are those of a node's pins.
-func (n *node) links(t *testing.T) map[string]link.Info {
+// pinned is what a pin holds: the link of a program, or the program of a filter.
+type pinned struct {
+	link    link.ID // 0: a filter
+	program ebpf.ProgramID
+}
+
+// programs are those of a node's pins.
+func (n *node) programs(t *testing.T) map[string]pinned {
 	t.Helper()
 	pins, err := bpf.Attached(n.Pins)
 	must(t, err)
-	all := map[string]link.Info{}
-	for _, pin := range pins {
-		l, err := link.LoadPinnedLink(pin, nil)
+	all := map[string]pinned{}
+	for _, name := range pins {
+		by, err := pin.Load(name, nil)
 		must(t, err)
-		info, err := l.Info()
-		must(t, err)
-		must(t, l.Close())
-		all[strings.TrimPrefix(pin, n.Pins)] = *info
+		var is pinned
+		switch by := by.(type) {
+		case link.Link:
+			info, err := by.Info()
+			must(t, err)
+			is = pinned{info.ID, info.Program}
+		case *ebpf.Program:
+			info, err := by.Info()
+			must(t, err)
+			is.program, _ = info.ID()
+		}
+		must(t, by.Close())
+		all[strings.TrimPrefix(name, n.Pins)] = is
 	}
 	return all
 }
 
-// exchanged tells whether all links have other programs than they had.
-func (n *node) exchanged(t *testing.T, before map[string]link.Info) bool {
+// exchanged tells whether all pins have other programs than they had.
+func (n *node) exchanged(t *testing.T, before map[string]pinned) bool {
 	t.Helper()
-	for pin, is := range n.links(t) {
-		if is.Program == before[pin].Program {
+	for pin, is := range n.programs(t) {
+		if is.program == before[pin].program {
 			return false
 		}
 	}
 	return true
+}
+
+// filters counts the fast path's filters at a device.
+func (n *node) filters(t *testing.T, device int) (count int) {
+	t.Helper()
+	testenv.InNetns(t, n.netns.Path(), func() error {
+		for _, parent := range []uint32{vnl.HANDLE_MIN_INGRESS, vnl.HANDLE_MIN_EGRESS} {
+			found, err := vnl.FilterList(&vnl.Device{LinkAttrs: vnl.LinkAttrs{Index: device}}, parent)
+			if err != nil {
+				return nil // there is no clsact
+			}
+			count += len(found)
+		}
+		return nil
+	})
+	return count
 }

@@ -12,11 +12,9 @@ import (
 	"context"
 	"errors"
 	"io"
-	"maps"
 	"reflect"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -171,7 +169,7 @@ func newDaemon(c *Config) *daemon {
 	c.TC = c.TC || !kernel.HasTCX()
 	return &daemon{
 		Config: c, readTopology: topology.Read,
-		attach:   attachState{attached: map[string]bool{}},
+		attach:   attachState{attached: map[string]bool{}, filtered: map[int]bool{}},
 		programs: programTracker{names: map[ebpf.ProgramID]string{}},
 	}
 }
@@ -306,12 +304,8 @@ func (d *daemon) resync() error {
 			return err
 		}
 	}
-	if d.planAttach(); d.TC {
-		// Filters vanish with their qdisc, which may have caused the event.
-		if err := d.reattach(slices.Collect(maps.Keys(d.attach.attached))); err != nil {
-			return err
-		}
-	}
+	d.forgetFilters()
+	d.planAttach()
 	d.synced, d.audit.interrupted = true, ""
 	return errors.Join(d.probeNewPods(), d.probeMissingFDB(), d.updateGate(), d.renewLease())
 }

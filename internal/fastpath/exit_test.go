@@ -3,6 +3,7 @@ package fastpath_test
 import (
 	"encoding/binary"
 	"errors"
+	"github.com/venturi-net/venturi/internal/fastpath"
 	"os/exec"
 	"testing"
 	"time"
@@ -12,7 +13,7 @@ import (
 
 // When a daemon is killed, programs carry nothing on its word any more, at once.
 func TestDaemonKilled(t *testing.T) {
-	n := newNode(t, 1, 1)
+	n := newNode(t, fastpath.Routed, 1, 1)
 	fast, err := bpf.NewRouted(bpf.Options{})
 	must(t, err)
 	defer fast.Close()

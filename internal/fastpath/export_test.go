@@ -20,6 +20,7 @@ const (
 	UnlearnedTicks = unlearnedTicks
 	SweepEvery     = sweepEvery
 	SweepBatch     = sweepBatch
+	MaxLinkedPods  = maxLinkedPods
 )
 
 var (

@@ -8,35 +8,42 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/venturi-net/venturi/internal/fastpath"
 )
 
-// BenchmarkNode tells how long a daemon takes until it carries a first pod's packets and
-// all pods', also one that replaces another, and what it takes while nothing happens.
+// BenchmarkNode tells how long a daemon takes, from its start, until it carries a first pod's
+// packets and all pods', also one that replaces another, and what it takes while nothing happens.
 func BenchmarkNode(b *testing.B) {
 	for _, pods := range []int{1, 50, 200, 1000} {
-		b.Run(fmt.Sprint("pods=", pods), func(b *testing.B) {
-			n := newNode(b, pods, pods)
-			for b.Loop() {
-				b.StopTimer()
-				s := n.serve(b)
-				first, all := n.carrying(b, time.Now())
-				b.ReportMetric(float64(first.Milliseconds()), "ms/first")
-				b.ReportMetric(float64(all.Milliseconds()), "ms/all")
-				begin := time.Now()
-				next := n.serve(b, "--replace")
-				must(b, s.Wait())
-				eventually(b, "the next daemon has begun", func() bool { return n.state().Off != "" })
-				_, all = n.carrying(b, begin)
-				b.ReportMetric(float64(all.Milliseconds()), "ms/replaced")
-				measureIdle(b, next)
-				begin = time.Now()
-				next.end(b)
-				b.ReportMetric(float64(time.Since(begin).Milliseconds()), "ms/end")
-				b.StartTimer()
-			}
-			b.ReportMetric(0, "ns/op")
-		})
+		for _, kind := range []string{fastpath.Routed, fastpath.VXLAN} {
+			b.Run(fmt.Sprintf("%s/pods=%d", kind, pods), func(b *testing.B) { benchmarkNode(b, kind, pods) })
+		}
 	}
+}
+
+func benchmarkNode(b *testing.B, kind string, pods int) {
+	n := newNode(b, kind, pods, pods)
+	for b.Loop() {
+		b.StopTimer()
+		begin := time.Now()
+		s := n.serve(b)
+		first, all := n.carrying(b, begin)
+		b.ReportMetric(float64(first.Milliseconds()), "ms/first")
+		b.ReportMetric(float64(all.Milliseconds()), "ms/all")
+		begin = time.Now()
+		next := n.serve(b, "--replace")
+		must(b, s.Wait())
+		eventually(b, "the next daemon has begun", func() bool { return n.state().Off != "" })
+		_, all = n.carrying(b, begin)
+		b.ReportMetric(float64(all.Milliseconds()), "ms/replaced")
+		measureIdle(b, next)
+		begin = time.Now()
+		next.end(b)
+		b.ReportMetric(float64(time.Since(begin).Milliseconds()), "ms/end")
+		b.StartTimer()
+	}
+	b.ReportMetric(0, "ns/op")
 }
 
 // carrying waits until a node carries packets of its first pod, and of all.

@@ -22,7 +22,7 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-// node is a machine with many routed pods and peers, of which none ever speaks.
+// node is a machine with many pods and peers, of which none ever speaks.
 type node struct {
 	netns  *netcfg.Namespace
 	pods   *os.File // namespace of their own ends
@@ -30,8 +30,16 @@ type node struct {
 	fastpath.Config
 }
 
-// newNode makes one.
-func newNode(t testing.TB, pods, peers int) *node {
+const (
+	tunnelPort   = 8472
+	podNetwork   = 10
+	peerNetwork  = 11
+	innerNetwork = 12
+)
+
+// newNode makes one of a kind: its pods are routed, or ports of a bridge whose peers are behind a
+// tunnel.
+func newNode(t testing.TB, kind string, pods, peers int) *node {
 	t.Helper()
 	w, err := netcfg.Owned(testenv.Claim(t))
 	must(t, err)
@@ -45,34 +53,85 @@ func newNode(t testing.TB, pods, peers int) *node {
 	n.pods, err = os.Open(all.Path())
 	must(t, err)
 	t.Cleanup(func() { n.pods.Close() })
-	folder := t.TempDir()
+	folder, err := os.MkdirTemp("/run", "venturi-node") // in memory, as the folders of labs and nodes
+	must(t, err)
+	t.Cleanup(func() { must(t, os.RemoveAll(folder)) })
 	n.config = filepath.Join(folder, "config")
 	n.Config = fastpath.Config{
-		Kind: fastpath.Routed, Devices: topology.DeviceNames{Wire: "wire"},
+		Kind: kind, Devices: topology.DeviceNames{Wire: "wire"},
 		Pins: filepath.Join(folder, "bpf"), State: filepath.Join(folder, "state"),
+	}
+	if kind == fastpath.VXLAN {
+		n.Devices.Tunnels, n.Port = []string{"tunnel"}, tunnelPort
 	}
 	for i := range pods {
 		n.Devices.Pods = append(n.Devices.Pods, fmt.Sprint("pod", i))
 	}
 	must(t, n.Write(n.config))
 	t.Cleanup(func() { must(t, kernel.UnmountPins(folder)) })
+	for _, m := range []*netcfg.Namespace{n.netns, all} { // a bridge would send to all ports what any pod says about its address
+		must(t, m.Sysctl(netcfg.Sysctl{Name: "net.ipv6.conf.all.disable_ipv6", Value: "1", Optional: true}, netcfg.Sysctl{Name: "net.ipv6.conf.default.disable_ipv6", Value: "1", Optional: true}))
+	}
 	testenv.InNetns(t, n.netns.Path(), func() error {
 		if err := n.link("wire"); err != nil {
 			return err
 		}
+		if kind == fastpath.VXLAN {
+			if err := overlay(); err != nil {
+				return err
+			}
+		}
 		for i := range peers {
-			if err := neighbour("wire", 11, i); err != nil {
+			if err := neighbour("wire", peerNetwork, i); err != nil {
+				return err
+			}
+			if kind != fastpath.VXLAN {
+				continue
+			}
+			if err := forward("tunnel", unix.NTF_SELF, innerNetwork, i, addrIn(peerNetwork, i).AsSlice()); err != nil {
 				return err
 			}
 		}
 		for i, name := range n.Devices.Pods {
-			if err := n.pod(name, i); err != nil {
+			if err := n.pod(kind, name, i); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	testenv.InNetns(t, all.Path(), func() error {
+		for _, name := range append(n.Devices.Pods, "wire") {
+			if err := vnl.LinkSetUp(&vnl.Device{LinkAttrs: vnl.LinkAttrs{Name: name}}); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
 	return n
+}
+
+// overlay adds a bridge for the pods, and a tunnel whose peers are on the wire.
+func overlay() error {
+	wire, err := vnl.LinkByName("wire")
+	if err != nil {
+		return err
+	}
+	bridge, tunnel := vnl.NewLinkAttrs(), vnl.NewLinkAttrs()
+	bridge.Name, tunnel.Name = "br0", "tunnel"
+	own := addrIn(peerNetwork, 1<<15)
+	err = vnl.AddrAdd(wire, &vnl.Addr{IPNet: &net.IPNet{IP: own.AsSlice(), Mask: net.CIDRMask(16, 32)}})
+	for _, l := range []vnl.Link{
+		&vnl.Bridge{LinkAttrs: bridge},
+		&vnl.Vxlan{LinkAttrs: tunnel, VxlanId: 1, Port: tunnelPort, SrcAddr: own.AsSlice(), VtepDevIndex: wire.Attrs().Index},
+	} {
+		if err == nil {
+			err = vnl.LinkAdd(l)
+		}
+		if err == nil {
+			err = vnl.LinkSetUp(l)
+		}
+	}
+	return err
 }
 
 // link adds a pair whose other end is among the pods, both up.
@@ -86,7 +145,7 @@ func (n *node) link(name string) error {
 	return vnl.LinkSetUp(veth)
 }
 
-func (n *node) pod(name string, i int) error {
+func (n *node) pod(kind, name string, i int) error {
 	if err := n.link(name); err != nil {
 		return err
 	}
@@ -94,11 +153,39 @@ func (n *node) pod(name string, i int) error {
 	if err != nil {
 		return err
 	}
-	to := &net.IPNet{IP: addrIn(10, i).AsSlice(), Mask: net.CIDRMask(32, 32)}
+	if kind == fastpath.VXLAN {
+		bridge, err := vnl.LinkByName("br0")
+		if err != nil {
+			return err
+		}
+		if err := vnl.LinkSetMaster(l, bridge); err != nil {
+			return err
+		}
+		if err := forward(name, unix.NTF_MASTER, podNetwork, i, nil); err != nil {
+			return err
+		}
+		return neighbour("br0", podNetwork, i)
+	}
+	to := &net.IPNet{IP: addrIn(podNetwork, i).AsSlice(), Mask: net.CIDRMask(32, 32)}
 	if err := vnl.RouteAdd(&vnl.Route{LinkIndex: l.Attrs().Index, Dst: to, Scope: vnl.SCOPE_LINK}); err != nil {
 		return fmt.Errorf("route to %s: %w", name, err)
 	}
-	return neighbour(name, 10, i)
+	return neighbour(name, podNetwork, i)
+}
+
+// forward adds a forwarding entry for the MAC of the i-th address of a network.
+func forward(device string, flags int, network byte, i int, to net.IP) error {
+	l, err := vnl.LinkByName(device)
+	if err != nil {
+		return err
+	}
+	return vnl.NeighSet(&vnl.Neigh{
+		LinkIndex: l.Attrs().Index, Family: unix.AF_BRIDGE, Flags: flags, State: unix.NUD_PERMANENT | unix.NUD_NOARP, IP: to, HardwareAddr: macIn(network, i),
+	})
+}
+
+func macIn(network byte, i int) net.HardwareAddr {
+	return binary.BigEndian.AppendUint32([]byte{2, network}, uint32(i))
 }
 
 // neighbour gives the i-th address of a network a MAC, at a device.
@@ -107,9 +194,8 @@ func neighbour(device string, network byte, i int) error {
 	if err != nil {
 		return err
 	}
-	mac := binary.BigEndian.AppendUint32([]byte{2, network}, uint32(i))
 	return vnl.NeighSet(&vnl.Neigh{
-		LinkIndex: l.Attrs().Index, State: unix.NUD_PERMANENT, IP: addrIn(network, i).AsSlice(), HardwareAddr: mac,
+		LinkIndex: l.Attrs().Index, State: unix.NUD_PERMANENT, IP: addrIn(network, i).AsSlice(), HardwareAddr: macIn(network, i),
 	})
 }
 

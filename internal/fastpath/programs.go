@@ -85,7 +85,10 @@ func queryPrograms(h attachPoint) (list *link.QueryResult, err error) {
 			break
 		}
 	}
-	if errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ENXIO) {
+	switch {
+	case errors.Is(err, syscall.ENOENT):
+		return &link.QueryResult{Revision: topology.FirstRevision}, nil
+	case errors.Is(err, syscall.ENODEV), errors.Is(err, syscall.ENXIO):
 		return &link.QueryResult{}, nil
 	}
 	return list, err

@@ -124,6 +124,9 @@ func Do(path string, fn func() error) error {
 		return fmt.Errorf("open namespace: %w", err)
 	}
 	defer target.Close()
+	if isHere(target) {
+		return fn()
+	}
 	return InThread(func() error {
 		err := unix.Setns(int(target.Fd()), unix.CLONE_NEWNET)
 		if err != nil && !isHere(target) { // to stay where one is takes no privileges

@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
@@ -21,10 +22,11 @@ import (
 
 // Kernels before 6.6 have no tcx. There a program is a tc filter of the device's clsact. A
 // filter has no owner, so its name is that of the pin, and the program itself is pinned.
-// Before clsact is added to a device, a dangling symbolic link in the folder of pins records
-// that. The kernel stops a device for a moment when clsact is added or removed, and drops
-// what is sent meanwhile. So clsact is added with the first program, and removed when the
-// last is detached for good.
+// Before clsact is added to a device, a dangling symbolic link beside the folder of pins
+// records that: pins may be on a file system that ends with the process that mounted it. The
+// kernel stops a device for a moment when clsact is added or removed, and drops what is sent
+// meanwhile. So clsact is added with the first program, and removed when the last is detached
+// for good.
 
 // Attach points of tc filters. The kernel does not number these.
 const (
@@ -128,13 +130,18 @@ func clsact(device int) netlink.Qdisc {
 // clsactPrefix begins the names of the files that record which devices had no clsact.
 const clsactPrefix = "clsact_"
 
+// clsactRecord is the file that records that a device had none.
+func clsactRecord(pins string, device int) string {
+	return filepath.Join(filepath.Dir(filepath.Clean(pins)), clsactPrefix+strconv.Itoa(device))
+}
+
 // ensureClsact adds clsact to a device, unless it has one.
-func ensureClsact(n *netcfg.Namespace, device int, folder string) error {
-	has, err := hasClsact(n, device)
+func ensureClsact(n *netcfg.Namespace, device int, pins string) error {
+	has, err := hasClsact(device)
 	if has || err != nil {
 		return err
 	}
-	file := filepath.Join(folder, clsactPrefix+strconv.Itoa(device))
+	file := clsactRecord(pins, device)
 	if err := os.Symlink("made", file); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
@@ -144,14 +151,21 @@ func ensureClsact(n *netcfg.Namespace, device int, folder string) error {
 	return nil
 }
 
-func hasClsact(n *netcfg.Namespace, device int) (bool, error) {
-	all, err := n.Handle().QdiscList(linkByIndex(device))
-	for _, q := range all {
-		if q.Attrs().LinkIndex == device && q.Type() == "clsact" {
-			return true, nil
-		}
+// hasClsact tells whether a device of the calling thread's namespace has clsact. It asks for that
+// alone: the library would list the qdiscs of all devices. The kernel answers if it is to echo,
+// and only acknowledges where a clsact was removed before.
+func hasClsact(device int) (bool, error) {
+	req := nl.NewNetlinkRequest(unix.RTM_GETQDISC, unix.NLM_F_ECHO|unix.NLM_F_ACK)
+	req.AddData(&nl.TcMsg{Family: nl.FAMILY_ALL, Ifindex: int32(device), Parent: netlink.HANDLE_CLSACT})
+	found, err := req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWQDISC)
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil
 	}
-	return false, err
+	if err != nil || len(found) != 1 || len(found[0]) < nl.SizeofTcMsg {
+		return false, err
+	}
+	attrs, err := nl.ParseRouteAttrAsMap(found[0][nl.SizeofTcMsg:])
+	return nl.BytesToString(attrs[nl.TCA_KIND].Value) == "clsact", err
 }
 
 // Filters lists the pins in a folder whose programs are filters, even if the pin itself is
@@ -166,14 +180,22 @@ func Filters(n *netcfg.Namespace, folder string) (pins []string, err error) {
 	return pins, err
 }
 
-// removeFilter removes the filter of a pin, at whatever device.
+// removeFilter removes the filter of a pin from the device that the pin is named after.
 func removeFilter(n *netcfg.Namespace, pin string) error {
-	return eachFilter(n, func(f *netlink.BpfFilter) error {
-		if f.Name != topology.OwnFilterPrefix+pin {
-			return nil
+	device, err := strconv.Atoi(pin[strings.LastIndexByte(pin, '_')+1:])
+	if err != nil {
+		return nil // it is the pin of no filter
+	}
+	for at := range filterParents {
+		f, failed := filterOf(n, pin, device, at)
+		if f != nil {
+			failed = n.Handle().FilterDel(f)
 		}
-		return n.Handle().FilterDel(f)
-	})
+		if !isGone(failed) {
+			err = errors.Join(err, failed)
+		}
+	}
+	return err
 }
 
 // eachFilter calls do for each filter that is a BPF program.
@@ -200,8 +222,8 @@ func eachFilter(n *netcfg.Namespace, do func(*netlink.BpfFilter) error) error {
 
 // RemoveClsacts removes the clsact qdiscs that were added for programs pinned in a folder,
 // unless there are filters of others now.
-func RemoveClsacts(n *netcfg.Namespace, folder string) error {
-	files, _ := sanitize.Files(folder, clsactPrefix+"*") // the pattern is sound
+func RemoveClsacts(n *netcfg.Namespace, pins string) error {
+	files, _ := sanitize.Files(filepath.Dir(filepath.Clean(pins)), clsactPrefix+"*") // the pattern is sound
 	var failed []error
 	for _, file := range files {
 		device, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(file), clsactPrefix))

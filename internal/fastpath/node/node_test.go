@@ -39,8 +39,8 @@ func TestEnable(t *testing.T) {
 			testenv.Must(t, c.disable(t, 1))
 			c.check(t, 1, before[1])
 			testenv.Must(t, exchange())
-			if _, err := os.Stat(node.Root); err == nil {
-				t.Errorf("%s is there", node.Root)
+			if left, err := os.ReadDir(node.Root); err == nil {
+				t.Errorf("%s is there: %v", node.Root, left)
 			}
 		})
 	}

@@ -35,8 +35,12 @@ func advance(command uintptr, last *uint32) (is bool) {
 	}
 }
 
+// FirstRevision is the revision of an attach point where no program was attached yet. The kernel
+// gives it as soon as it has an entry for the point, which it also makes for tc filters.
+const FirstRevision = 1
+
 // ProgramsRevision returns the revision of an attach point of a device: a counter of the programs
-// attached and detached there.
+// attached and detached there. It is 0 if the device is gone.
 func ProgramsRevision(device int, attach uint32) (revision uint64, err error) {
 	attr := struct {
 		device, attach, flags, attachFlags uint32
@@ -45,7 +49,10 @@ func ProgramsRevision(device int, attach uint32) (revision uint64, err error) {
 		_, _, _, revision                  uint64
 	}{device: uint32(device), attach: attach}
 	err = bpf(bpfProgQuery, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
-	if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENXIO) {
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return FirstRevision, nil
+	case errors.Is(err, unix.ENODEV), errors.Is(err, unix.ENXIO):
 		return 0, nil
 	}
 	return attr.revision, err

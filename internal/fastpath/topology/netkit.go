@@ -46,15 +46,14 @@ func (r *reader) podBehindL3(l netlink.Link) (LocalPod, bool) {
 	a := l.Attrs()
 	none := make(net.HardwareAddr, macLen)
 	pod := LocalPod{Device: a.Index, NeighDevice: a.Index, MAC: none, Gateway: none}
-	for _, route := range r.mainRoutes {
-		to := nlmsg.ToPrefix(route.Dst)
-		if route.LinkIndex != a.Index || route.Gw != nil || !to.IsSingleIP() || to.Addr() == pod.Addr {
+	for to := range r.hostRoutes {
+		if to.Device != a.Index {
 			continue
 		}
 		if pod.Addr.IsValid() {
 			return LocalPod{}, false
 		}
-		pod.Addr = to.Addr()
+		pod.Addr = to.Addr
 	}
 	entered := slices.ContainsFunc(r.arp, func(n neighbourEntry) bool {
 		return n.LinkIndex == a.Index && nlmsg.ToAddr(n.IP) == pod.Addr && n.State != netlink.NUD_NOARP

@@ -41,8 +41,8 @@ func hasXDP(own netlink.Link) bool {
 // or fragments them if it filters. The pod's end of a veth drops them.
 func (r *reader) podMTU(p LocalPod) int {
 	size := min(r.byIndex[p.Device].Attrs().MTU, r.byIndex[p.NeighDevice].Attrs().MTU)
-	for _, route := range r.allRoutes {
-		if route.MTU > 0 && mayUse(route, p.NeighDevice, nil) && nlmsg.ToPrefix(route.Dst).Contains(p.Addr) {
+	for _, route := range r.mtuRoutes {
+		if mayUse(route, p.NeighDevice, nil) && nlmsg.ToPrefix(route.Dst).Contains(p.Addr) {
 			size = min(size, route.MTU)
 		}
 	}

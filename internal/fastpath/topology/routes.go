@@ -12,18 +12,25 @@ import (
 
 // readRoutes reads the routes of all tables. Policy rules select the table, and can do so by
 // anything.
-func (r *reader) readRoutes() (err error) {
+func (r *reader) readRoutes() error {
 	all := &netlink.Route{Table: unix.RT_TABLE_UNSPEC}
-	r.allRoutes, err = nlmsg.Dump(func() ([]netlink.Route, error) {
+	routes, err := nlmsg.Dump(func() ([]netlink.Route, error) {
 		return r.h.RouteListFiltered(netlink.FAMILY_V4, all, netlink.RT_FILTER_TABLE)
 	})
 	if err != nil {
 		return fmt.Errorf("list routes: %w", err)
 	}
-	r.mainRoutes = slices.DeleteFunc(slices.Clone(r.allRoutes), func(route netlink.Route) bool { return route.Table != unix.RT_TABLE_MAIN })
-	for _, route := range r.allRoutes {
+	r.hostRoutes = map[Neighbour]bool{}
+	for _, route := range routes {
+		to := nlmsg.ToPrefix(route.Dst)
 		if route.Tos != 0 {
-			r.perPacket = fmt.Sprintf("the route to %v in table %d goes by the TOS", nlmsg.ToPrefix(route.Dst), route.Table)
+			r.perPacket = fmt.Sprintf("the route to %v in table %d goes by the TOS", to, route.Table)
+		}
+		if route.MTU > 0 {
+			r.mtuRoutes = append(r.mtuRoutes, route)
+		}
+		if route.Table == unix.RT_TABLE_MAIN && route.Gw == nil && to.IsSingleIP() {
+			r.hostRoutes[Neighbour{route.LinkIndex, to.Addr()}] = true
 		}
 	}
 	if err := r.auditRoutes(); err != nil {
@@ -35,8 +42,8 @@ func (r *reader) readRoutes() (err error) {
 // leastRouteMTU returns the smallest MTU of all routes over a device, in any table, but at most the
 // device's own MTU. If a next hop is given, only its routes count.
 func (r *reader) leastRouteMTU(device int, hop net.IP, least int) int {
-	for _, route := range r.allRoutes {
-		if route.MTU > 0 && mayUse(route, device, hop) {
+	for _, route := range r.mtuRoutes {
+		if mayUse(route, device, hop) {
 			least = min(least, route.MTU)
 		}
 	}

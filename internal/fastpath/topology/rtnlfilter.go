@@ -78,7 +78,17 @@ func (n *rtnlFilter) changes(m netlink.Message) Changes {
 	switch m.Header.Type {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
 		return TopologyChanged | n.deviceChanges(m)
-	case unix.RTM_NEWQDISC, unix.RTM_DELQDISC, unix.RTM_NEWTFILTER, unix.RTM_DELTFILTER, unix.RTM_NEWCHAIN, unix.RTM_DELCHAIN:
+	case unix.RTM_NEWQDISC:
+		if isEmptyClsact(m.Data) {
+			return 0
+		}
+		return TopologyChanged
+	case unix.RTM_NEWTFILTER:
+		if pin, foreign := ownFilter(m.Data); !foreign && pin != "" {
+			return 0
+		}
+		return TopologyChanged
+	case unix.RTM_DELQDISC, unix.RTM_DELTFILTER, unix.RTM_DELCHAIN: // a new chain is empty
 		return TopologyChanged
 	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
 		return n.addressChanges(m)
@@ -88,6 +98,16 @@ func (n *rtnlFilter) changes(m netlink.Message) Changes {
 		return RulesChanged | TopologyChanged
 	}
 	return 0
+}
+
+// isEmptyClsact reports whether a message announces a new clsact. It has no filters yet, so it does
+// nothing to packets. The fast path itself adds one to each of many devices.
+func isEmptyClsact(message []byte) bool {
+	if len(message) < nl.SizeofTcMsg {
+		return false
+	}
+	attrs, err := nl.ParseRouteAttrAsMap(message[nl.SizeofTcMsg:])
+	return err == nil && nl.BytesToString(attrs[nl.TCA_KIND].Value) == "clsact"
 }
 
 // neighbourKey identifies a neighbour or forwarding entry. A MAC is behind one bridge port or one

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -21,6 +20,7 @@ type TCState struct {
 	Name           string
 	Qdisc          string          // kind of the qdisc, if it does more than queue packets: "htb"
 	ForeignFilters audit.Direction // directions with ingress or clsact filters of others
+	OwnFilters     []string        // pins of the fast path's own filters
 	IngressQdisc   bool            // has an ingress qdisc, so clsact cannot be added
 	Netkit         bool            // is a device of a netkit pair, which runs programs of its own
 	// Of the wire and its lower devices: what may read the marks of sent packets, and what may read
@@ -60,7 +60,7 @@ func (r *reader) tcStates(devices, wires map[int]bool) (map[int]TCState, error) 
 			continue
 		case a.Parent == parentClsact: // the ingress qdisc has this parent, too
 			way.IngressQdisc = q.Type() == "ingress"
-			if way.ForeignFilters, err = foreignDirections(a.LinkIndex); err != nil {
+			if err = way.readFilters(a.LinkIndex); err != nil {
 				return nil, err
 			}
 		default:
@@ -130,7 +130,7 @@ func (r *reader) packetReaders(wire string, queues []netlink.Qdisc) (byMarks, un
 func filterKinds(device int, parent uint32) (kinds []filterKind, err error) {
 	found, err := dumpFilters(device, parent)
 	for _, answer := range found {
-		if !foreignFilter(answer) {
+		if _, foreign := ownFilter(answer); !foreign {
 			continue
 		}
 		kinds = append(kinds, readFilter(answer))
@@ -196,33 +196,46 @@ func dumpFilters(device int, parent uint32) ([][]byte, error) {
 	return found, nil
 }
 
-// OwnFilterPrefix is the name prefix of tc filters that the fast path attaches.
-const OwnFilterPrefix = "venturi "
-
-// foreignDirections returns the directions in which a device has foreign clsact or ingress filters.
-func foreignDirections(device int) (sides audit.Direction, err error) {
+// readFilters reads the clsact or ingress filters of a device.
+func (w *TCState) readFilters(device int) error {
 	for parent, side := range map[uint32]audit.Direction{parentIngress: audit.Ingress, parentEgress: audit.Egress} {
 		found, err := dumpFilters(device, parent)
 		if err != nil {
-			return 0, err
+			return err
 		}
-		if slices.ContainsFunc(found, foreignFilter) {
-			sides |= side
+		for _, answer := range found {
+			pin, foreign := ownFilter(answer)
+			switch {
+			case foreign:
+				w.ForeignFilters |= side
+			case pin != "":
+				w.OwnFilters = append(w.OwnFilters, pin)
+			}
 		}
 	}
-	return sides, nil
+	return nil
 }
 
-// foreignFilter reports whether a message describes a filter of others. The head of a chain of BPF
-// filters does not count, because it does nothing by itself.
-func foreignFilter(answer []byte) bool {
+// ownFilter returns the pin of a filter of the fast path, from a message about it; foreign means
+// that it is of others. The head of a chain of BPF filters is neither: it does nothing by itself.
+func ownFilter(answer []byte) (pin string, foreign bool) {
+	if len(answer) < nl.SizeofTcMsg {
+		return "", true
+	}
 	attrs, err := nl.ParseRouteAttrAsMap(answer[nl.SizeofTcMsg:])
 	if err != nil || nl.BytesToString(attrs[nl.TCA_KIND].Value) != "bpf" {
-		return true
+		return "", true
 	}
 	if nl.DeserializeTcMsg(answer).Handle == 0 {
-		return false
+		return "", false
 	}
 	options, err := nl.ParseRouteAttrAsMap(attrs[nl.TCA_OPTIONS].Value)
-	return err != nil || !strings.HasPrefix(string(options[nl.TCA_BPF_NAME].Value), OwnFilterPrefix)
+	if err != nil {
+		return "", true
+	}
+	pin, own := strings.CutPrefix(nl.BytesToString(options[nl.TCA_BPF_NAME].Value), OwnFilterPrefix)
+	return pin, !own
 }
+
+// OwnFilterPrefix is the name prefix of tc filters that the fast path attaches.
+const OwnFilterPrefix = "venturi "

@@ -10,6 +10,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/nlmsg"
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -88,7 +89,12 @@ func Read(of DeviceNames) (Topology, error) {
 		return Topology{}, fmt.Errorf("open netlink: %w", err)
 	}
 	defer h.Close()
-	r := reader{h: h, node: of.Node, byIndex: map[int]netlink.Link{}, byName: map[string]netlink.Link{}}
+	socket, err := nl.Subscribe(unix.NETLINK_ROUTE)
+	if err != nil {
+		return Topology{}, fmt.Errorf("open netlink: %w", err)
+	}
+	defer socket.Close()
+	r := reader{h: h, sockets: sockets{unix.NETLINK_ROUTE: {Socket: socket}}, node: of.Node, byIndex: map[int]netlink.Link{}, byName: map[string]netlink.Link{}}
 	if err := r.read(); err != nil {
 		return Topology{}, err
 	}
@@ -122,16 +128,28 @@ func Read(of DeviceNames) (Topology, error) {
 	return w, err
 }
 
-// reader holds the tables, which are read once.
+// deviceMAC is a MAC on the link of a device.
+type deviceMAC struct {
+	device int
+	mac    string
+}
+
+// reader holds the tables, which are read once, and indexes of what is looked up for each pod or
+// peer.
 type reader struct {
 	h                *netlink.Handle
 	node             bool // as of [DeviceNames]
 	byIndex          map[int]netlink.Link
 	byName           map[string]netlink.Link
-	arp              []neighbourEntry // IPv4
+	sockets          sockets
+	arp              []neighbourEntry         // IPv4
+	arpOf            map[int][]neighbourEntry // by ifindex
+	arpByMAC         map[deviceMAC][]neighbourEntry
 	fdb              []neighbourEntry
-	mainRoutes       []netlink.Route // of the main table
-	allRoutes        []netlink.Route // of all tables
+	fdbOf            map[int][]neighbourEntry // by port of a bridge
+	mainRoutes       []netlink.Route          // of the main table
+	hostRoutes       map[Neighbour]bool       // of the main table: to single addresses, without a gateway
+	mtuRoutes        []netlink.Route          // of all tables: those with an MTU
 	refused          []Refusal
 	withXDP          []LocalPod     // see [Topology]
 	perPacket        string         // see [Topology]
@@ -160,7 +178,23 @@ func (r *reader) read() error {
 	if r.fdb, err = dumpNeighbours(familyBridge); err != nil {
 		return fmt.Errorf("list forwarding entries: %w", err)
 	}
+	r.indexNeighbours()
 	return r.readRoutes()
+}
+
+func (r *reader) indexNeighbours() {
+	r.arpOf, r.arpByMAC, r.fdbOf = map[int][]neighbourEntry{}, map[deviceMAC][]neighbourEntry{}, map[int][]neighbourEntry{}
+	for _, n := range r.arp {
+		if len(n.HardwareAddr) == macLen && isUsableState(n.State) {
+			at := deviceMAC{n.LinkIndex, string(n.HardwareAddr)}
+			r.arpOf[n.LinkIndex], r.arpByMAC[at] = append(r.arpOf[n.LinkIndex], n), append(r.arpByMAC[at], n)
+		}
+	}
+	for _, n := range r.fdb {
+		if n.MasterIndex != 0 {
+			r.fdbOf[n.LinkIndex] = append(r.fdbOf[n.LinkIndex], n)
+		}
+	}
 }
 
 const familyBridge = unix.AF_BRIDGE
@@ -175,7 +209,7 @@ func (r *reader) pod(name string) (LocalPod, bool) {
 	a := l.Attrs()
 	var own netlink.Link
 	if l.Type() != kindNetkit {
-		own = readPodEnd(nil, a.NetNsID, a.ParentIndex)
+		own = readPodEnd(r.sockets, a.NetNsID, a.ParentIndex)
 	}
 	if why := unsupportedReason(l, own); why != "" {
 		if r.refuse(l, why); own != nil {
@@ -191,7 +225,7 @@ func (r *reader) pod(name string) (LocalPod, bool) {
 		return r.podBehindL3(l)
 	}
 	on, gateway := a.Index, a.HardwareAddr
-	there := func(_ net.HardwareAddr, addr netip.Addr) bool { return r.hasHostRoute(addr, a.Index) }
+	neighbours := r.routedNeighbours
 	if bridge, ok := r.byIndex[a.MasterIndex]; ok {
 		b := bridge.Attrs()
 		on, gateway = b.Index, b.HardwareAddr
@@ -203,7 +237,7 @@ func (r *reader) pod(name string) (LocalPod, bool) {
 			r.refuse(l, b.Name+" has "+why)
 			return LocalPod{}, false
 		}
-		there = func(mac net.HardwareAddr, _ netip.Addr) bool { return r.hasFDBEntry(mac, a.Index) }
+		neighbours = func(port int) []neighbourEntry { return r.bridgedNeighbours(port, b.Index) }
 	}
 	if why := cmp.Or(r.uncertainDevices[a.Index], r.uncertainDevices[on]); why != "" {
 		r.refuse(l, why)
@@ -213,18 +247,38 @@ func (r *reader) pod(name string) (LocalPod, bool) {
 	if own != nil {
 		pod.PodEnd = PodEnd{a.NetNsID, a.ParentIndex, own.Attrs().MTU, false}
 	}
-	for _, n := range r.arp {
-		addr := nlmsg.ToAddr(n.IP)
-		if n.LinkIndex == on && len(n.HardwareAddr) == macLen && isUsableState(n.State) && there(n.HardwareAddr, addr) {
-			if why := cmp.Or(n.unknownAttr, r.unknownFDBAttr(n.HardwareAddr, a.Index)); why != "" {
-				r.refuse(l, "its pod has "+why)
-				return LocalPod{}, false
-			}
-			pod.Addr, pod.MAC = addr, n.HardwareAddr
-			found++
+	for _, n := range neighbours(a.Index) {
+		if why := cmp.Or(n.unknownAttr, r.unknownFDBAttr(n.HardwareAddr, a.Index)); why != "" {
+			r.refuse(l, "its pod has "+why)
+			return LocalPod{}, false
 		}
+		pod.Addr, pod.MAC = nlmsg.ToAddr(n.IP), n.HardwareAddr
+		found++
 	}
 	return pod, found == 1
+}
+
+// routedNeighbours returns the neighbours on a device whose most specific route leads there,
+// without a gateway.
+func (r *reader) routedNeighbours(device int) (found []neighbourEntry) {
+	for _, n := range r.arpOf[device] {
+		if r.hostRoutes[Neighbour{device, nlmsg.ToAddr(n.IP)}] {
+			found = append(found, n)
+		}
+	}
+	return found
+}
+
+// bridgedNeighbours returns the neighbours on a bridge that have an FDB entry behind a port.
+func (r *reader) bridgedNeighbours(port, bridge int) (found []neighbourEntry) {
+	seen := map[string]bool{} // a MAC may have an entry for each VLAN
+	for _, e := range r.fdbOf[port] {
+		if mac := string(e.HardwareAddr); !seen[mac] {
+			seen[mac] = true
+			found = append(found, r.arpByMAC[deviceMAC{bridge, mac}]...)
+		}
+	}
+	return found
 }
 
 const macLen = 6
@@ -232,21 +286,11 @@ const macLen = 6
 // isUsableState reports whether the kernel sends to a neighbour in this state.
 func isUsableState(state int) bool { return state&(netlink.NUD_FAILED|netlink.NUD_INCOMPLETE) == 0 }
 
-// hasFDBEntry reports whether a bridge has an FDB entry for a MAC behind a port.
-func (r *reader) hasFDBEntry(mac net.HardwareAddr, port int) bool {
-	for _, n := range r.fdb {
-		if n.LinkIndex == port && n.MasterIndex != 0 && n.HardwareAddr.String() == mac.String() {
-			return true
-		}
-	}
-	return false
-}
-
 // unknownFDBAttr names an unproven attribute of the FDB entry of a MAC behind a port; "" means
 // none.
 func (r *reader) unknownFDBAttr(mac net.HardwareAddr, port int) (why string) {
-	for _, n := range r.fdb {
-		if n.LinkIndex == port && n.MasterIndex != 0 && bytes.Equal(n.HardwareAddr, mac) {
+	for _, n := range r.fdbOf[port] {
+		if bytes.Equal(n.HardwareAddr, mac) {
 			why = cmp.Or(why, n.unknownAttr)
 		}
 	}
@@ -265,17 +309,6 @@ func unsupportedBridgeReason(l netlink.Link) string {
 	return ""
 }
 
-// hasHostRoute reports whether the most specific route to an address leads to a device, without a
-// gateway.
-func (r *reader) hasHostRoute(addr netip.Addr, device int) bool {
-	for _, route := range r.mainRoutes {
-		if route.LinkIndex == device && route.Gw == nil && nlmsg.ToPrefix(route.Dst) == netip.PrefixFrom(addr, addr.BitLen()) {
-			return true
-		}
-	}
-	return false
-}
-
 // wireNextHops returns the neighbours on a wire.
 func (r *reader) wireNextHops(name string) (peers []NextHop) {
 	l, ok := r.byName[name]
@@ -287,15 +320,13 @@ func (r *reader) wireNextHops(name string) (peers []NextHop) {
 		r.refuse(l, why)
 		return nil
 	}
-	for _, n := range r.arp {
-		if n.LinkIndex == a.Index && len(n.HardwareAddr) == macLen && isUsableState(n.State) {
-			if n.unknownAttr != "" {
-				r.refuse(l, fmt.Sprintf("its neighbour %v has %s", n.IP, n.unknownAttr))
-				continue
-			}
-			size := r.leastRouteMTU(a.Index, n.IP, a.MTU)
-			peers = append(peers, NextHop{Device: a.Index, MAC: n.HardwareAddr, MTU: size, WireDevice: a.Index, SrcMAC: a.HardwareAddr, DstMAC: n.HardwareAddr, Addr: nlmsg.ToAddr(n.IP)})
+	for _, n := range r.arpOf[a.Index] {
+		if n.unknownAttr != "" {
+			r.refuse(l, fmt.Sprintf("its neighbour %v has %s", n.IP, n.unknownAttr))
+			continue
 		}
+		size := r.leastRouteMTU(a.Index, n.IP, a.MTU)
+		peers = append(peers, NextHop{Device: a.Index, MAC: n.HardwareAddr, MTU: size, WireDevice: a.Index, SrcMAC: a.HardwareAddr, DstMAC: n.HardwareAddr, Addr: nlmsg.ToAddr(n.IP)})
 	}
 	return peers
 }

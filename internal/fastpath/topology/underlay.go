@@ -42,8 +42,8 @@ func (r *reader) resolveUnderlay(p *NextHop, tunnel *netlink.Vxlan) bool {
 	if p.RouteMTU = route.MTU; p.RouteMTU > 0 {
 		p.MTU = min(p.MTU, p.RouteMTU)
 	}
-	for _, n := range r.arp {
-		if n.LinkIndex == p.WireDevice && nlmsg.ToAddr(n.IP) == hop && len(n.HardwareAddr) == macLen && isUsableState(n.State) {
+	for _, n := range r.arpOf[p.WireDevice] {
+		if nlmsg.ToAddr(n.IP) == hop {
 			if n.unknownAttr != "" {
 				r.refuse(wire, fmt.Sprintf("its neighbour %v has %s", n.IP, n.unknownAttr))
 				return false
