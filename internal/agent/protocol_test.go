@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"path/filepath"
 	"strings"
@@ -37,7 +38,7 @@ func TestEarlierAgent(t *testing.T) {
 	if err == nil {
 		c.Close()
 	}
-	if verr.Code(err) != verr.Failed || !strings.Contains(err.Error(), "version v0 of this program and speaks protocol 4, not 5") {
+	if verr.Code(err) != verr.Failed || !strings.Contains(err.Error(), fmt.Sprintf("version v0 of this program and speaks protocol %d, not %d", Protocol-1, Protocol)) {
 		t.Errorf("%v", err)
 	}
 }

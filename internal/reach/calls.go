@@ -9,7 +9,7 @@ import (
 
 // Names of the calls by which a controller has an agent take part in trials.
 const (
-	CallListen = "reach.listen" // Trials -> []int, the ports of the trials
+	CallListen = "reach.listen" // Trials -> []Listening, of each trial
 	CallDial   = "reach.dial"   // Trials -> []string, why a trial got no answer; empty: it got one
 	CallHeard  = "reach.heard"  // nothing -> []bool, whose first message arrived; ends the listeners
 )
@@ -20,10 +20,16 @@ type Trials struct {
 	Secret Secret  `json:"secret"`
 }
 
+// Listening is what came of the listener of a trial: its port, or why it could not be opened.
+type Listening struct {
+	Port   int    `json:"port"`
+	Failed string `json:"failed,omitempty"`
+}
+
 // Listeners are those of an agent.
 type Listeners struct {
 	mu   sync.Mutex
-	open []*listener
+	open []*listener // by trial; nil: it could not be opened
 }
 
 // Calls are those that a controller can make, by their names.
@@ -35,18 +41,20 @@ func (l *Listeners) Calls() map[string]func(context.Context, []byte) ([]byte, er
 	}
 }
 
-func (l *Listeners) listen(_ context.Context, r Trials) (ports []int, err error) {
+func (l *Listeners) listen(_ context.Context, r Trials) (all []Listening, err error) {
 	l.close()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	ports := newPorts(r.Secret)
 	for _, t := range r.Trials {
-		opened, err := listen(t, r.Secret)
+		opened, err := listen(t, r.Secret, ports)
 		if err != nil {
-			return nil, err
+			l.open, all = append(l.open, nil), append(all, Listening{Failed: err.Error()})
+			continue
 		}
-		l.open, ports = append(l.open, opened), append(ports, opened.port)
+		l.open, all = append(l.open, opened), append(all, Listening{Port: opened.port})
 	}
-	return ports, nil
+	return all, nil
 }
 
 // dialAll tries all at once.
@@ -69,8 +77,10 @@ func (l *Listeners) close() (heard []bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, one := range l.open {
-		heard = append(heard, one.wasHeard())
-		_ = one.socket.Close()
+		heard = append(heard, one != nil && one.wasHeard())
+		if one != nil {
+			_ = one.socket.Close()
+		}
 	}
 	l.open = nil
 	return heard

@@ -15,6 +15,7 @@ import (
 	"net/netip"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/host"
@@ -57,21 +58,45 @@ type listener struct {
 // Ports of listeners: those of the servers of loads.
 const firstPort, portCount = 20000, 10000
 
-// listen opens the server's end of a trial.
-func listen(t Trial, secret Secret) (l *listener, err error) {
+// portStep is from one port to the next that is tried. Nothing divides it and portCount, so all
+// ports come before one comes again.
+const portStep = 101
+
+// ports gives ports, each once, from one that the secret chooses.
+type ports struct{ next, left int }
+
+func newPorts(secret Secret) *ports {
+	return &ports{next: (int(secret[0])<<8 + int(secret[1])) % portCount, left: portCount}
+}
+
+// take gives the next port; false: there is none.
+func (p *ports) take() (port int, ok bool) {
+	if p.left == 0 {
+		return 0, false
+	}
+	port = firstPort + p.next
+	p.next, p.left = (p.next+portStep)%portCount, p.left-1
+	return port, true
+}
+
+// listen opens the server's end of a trial, at a port that nobody has.
+func listen(t Trial, secret Secret, ports *ports) (l *listener, err error) {
 	l = &listener{}
 	err = host.Do(t.To.Namespace, func() error {
-		var failed error
-		for i := range 20 { // a port may be in use
-			at := netip.AddrPortFrom(t.To.Addr, uint16(firstPort+(int(secret[0])<<8+int(secret[1])+i*101)%portCount))
-			if failed = l.open(t.Transport, at, secret); failed == nil {
-				l.port = int(at.Port())
-				return nil
+		failed := errors.New("all ports are in use")
+		for port, ok := ports.take(); ok; port, ok = ports.take() {
+			at := netip.AddrPortFrom(t.To.Addr, uint16(port))
+			if failed = l.open(t.Transport, at, secret); !errors.Is(failed, syscall.EADDRINUSE) {
+				l.port = port
+				break
 			}
 		}
-		return fmt.Errorf("listen for a first message: %w", failed)
+		return failed
 	})
-	return l, err
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
 }
 
 func (l *listener) open(transport string, at netip.AddrPort, secret Secret) error {
