@@ -48,3 +48,9 @@ func ShortGuestCall(t *testing.T, limit time.Duration) {
 	guestCall = limit
 	t.Cleanup(func() { guestCall = old })
 }
+
+// Parts of [Linger], on a file that tests choose.
+var (
+	LingerOn     = linger
+	LockPresence = lockPresence
+)

@@ -22,8 +22,8 @@ func Occupy() error {
 }
 
 // Linger is the first process of a container whose agents are started in it by others. It
-// returns when none has been there for so long. The kernel tells it of the last one's end: it
-// sleeps while one is there, and does not disturb what that measures.
+// returns when none has been there for so long. It looks for others only while none is there; the
+// kernel tells it of the last one's end, so that it does not disturb what they measure.
 func Linger(ctx context.Context, idle time.Duration) error {
 	ended := make(chan error, 1) // room for one that nobody waits for any more
 	go func() { ended <- linger(presenceFile, idle) }()
@@ -35,22 +35,30 @@ func Linger(ctx context.Context, idle time.Duration) error {
 	}
 }
 
+// idleLooks is how often it looks for others while none is there: one that comes and goes between
+// two looks is not seen.
+const idleLooks = 60
+
 func linger(file string, idle time.Duration) error {
-	for {
-		time.Sleep(idle)
+	for alone := time.Now(); ; {
 		fd, err := lockPresence(file, syscall.LOCK_EX|syscall.LOCK_NB)
-		switch {
-		case err == nil:
-			return syscall.Close(fd)
-		case !errors.Is(err, syscall.EWOULDBLOCK):
-			return err
+		there := errors.Is(err, syscall.EWOULDBLOCK)
+		if there {
+			fd, err = lockPresence(file, syscall.LOCK_EX)
 		}
-		if fd, err = lockPresence(file, syscall.LOCK_EX); err != nil {
+		if err != nil {
 			return err
 		}
 		if err := syscall.Close(fd); err != nil {
 			return fmt.Errorf("unlock %s: %w", file, err)
 		}
+		if there {
+			alone = time.Now()
+		}
+		if time.Since(alone) >= idle {
+			return nil
+		}
+		time.Sleep(idle / idleLooks)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -95,5 +96,24 @@ func TestLinger(t *testing.T) {
 	}
 	if took := time.Since(began); took < lingerIdle {
 		t.Errorf("it ended %v after the last process, not %v", took, lingerIdle)
+	}
+}
+
+// TestLingerAfterVisit: the time in which nobody is there begins when the last one leaves, also
+// where that one came and went within it.
+func TestLingerAfterVisit(t *testing.T) {
+	const idle = 2 * time.Second
+	file := filepath.Join(t.TempDir(), "program")
+	testenv.Must(t, os.WriteFile(file, nil, 0o600))
+	ended := make(chan error, 1)
+	go func() { ended <- agent.LingerOn(file, idle) }()
+	visit, err := agent.LockPresence(file, syscall.LOCK_SH)
+	testenv.Must(t, err)
+	time.Sleep(idle / 2)
+	testenv.Must(t, syscall.Close(visit))
+	left := time.Now()
+	testenv.Must(t, waitFor(t, "the end", ended))
+	if took := time.Since(left); took < idle {
+		t.Errorf("it ended %v after the visit, not %v", took, idle)
 	}
 }
