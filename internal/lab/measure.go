@@ -42,16 +42,12 @@ func LockMeasure(ctx context.Context, wait bool, who string, tell func(Holder)) 
 	if err := needRoot("cannot lock the machine for measuring"); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(Folder, 0o700); err != nil {
-		return nil, fmt.Errorf("make %s: %w", Folder, err)
-	}
-	file := filepath.Join(Folder, measureLock)
-	f, taken, err := flock(ctx, file, true)
+	f, taken, err := lockInFolder(ctx, measureLock, true)
 	if err != nil {
 		return nil, err
 	}
 	if !taken {
-		holder := readHolder(file)
+		holder := readHolder(filepath.Join(Folder, measureLock))
 		if !wait {
 			return nil, verr.New(verr.Busy, "cannot measure now", holder.String()+" has the measuring lock",
 				"wait until it is done, or add --wait")
@@ -59,18 +55,15 @@ func LockMeasure(ctx context.Context, wait bool, who string, tell func(Holder)) 
 		if tell != nil {
 			tell(holder)
 		}
-		if f, _, err = flock(ctx, file, false); err != nil {
+		if f, _, err = lockInFolder(ctx, measureLock, false); err != nil {
 			return nil, err
 		}
 	}
 	if err := writeHolder(f, Holder{Pid: os.Getpid(), Command: who, Since: time.Now()}); err != nil {
-		f.Close()
+		unlockInFolder(f)
 		return nil, err
 	}
-	return func() {
-		_ = f.Truncate(0) // so that nobody reads of a run that is over
-		f.Close()
-	}, nil
+	return func() { unlockInFolder(f) }, nil
 }
 
 func readHolder(file string) Holder {

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -79,5 +81,33 @@ func TestMeasureLockInterrupted(t *testing.T) {
 	defer cancel()
 	if _, err := lab.LockMeasure(ctx, true, "me", nil); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("LockMeasure = %v, want %v", err, context.DeadlineExceeded)
+	}
+}
+
+// However many take the lock and remove its file, one has it at a time.
+func TestMeasureLockIsExclusive(t *testing.T) {
+	testenv.Root(t)
+	var holders atomic.Int32
+	var trying sync.WaitGroup
+	for range 8 {
+		trying.Go(func() {
+			for range 20 {
+				unlock, err := lab.LockMeasure(t.Context(), true, "me", nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if n := holders.Add(1); n != 1 {
+					t.Errorf("%d have the lock", n)
+				}
+				time.Sleep(time.Millisecond)
+				holders.Add(-1)
+				unlock()
+			}
+		})
+	}
+	trying.Wait()
+	if _, err := os.Stat(lab.Folder + "/measure.lock"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the lock's file: %v", err)
 	}
 }

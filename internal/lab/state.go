@@ -72,18 +72,49 @@ func flock(ctx context.Context, path string, once bool) (f *os.File, taken bool,
 	}
 }
 
+// lockInFolder takes the lock of a file in Folder, as flock does. Whoever has it removes the file,
+// so the one that is locked must still be there.
+func lockInFolder(ctx context.Context, name string, once bool) (f *os.File, taken bool, err error) {
+	path := filepath.Join(Folder, name)
+	for {
+		if err := os.MkdirAll(Folder, 0o700); err != nil {
+			return nil, false, fmt.Errorf("make %s: %w", Folder, err)
+		}
+		f, taken, err = flock(ctx, path, once)
+		switch {
+		case errors.Is(err, os.ErrNotExist) && ctx.Err() == nil:
+			continue // the folder was just removed
+		case err != nil || !taken:
+			return nil, false, err
+		}
+		locked, err := f.Stat()
+		there, statErr := os.Stat(path)
+		if err == nil && statErr == nil && os.SameFile(locked, there) {
+			return f, true, nil
+		}
+		f.Close()
+		if err := ctx.Err(); err != nil {
+			return nil, false, fmt.Errorf("lock %s: %w", path, err)
+		}
+	}
+}
+
+// unlockInFolder releases it, and leaves nothing: the folder goes with the last file.
+func unlockInFolder(f *os.File) {
+	_ = os.Remove(f.Name())
+	f.Close()
+	_ = os.Remove(Folder)
+}
+
 // withTable runs fn while no other process makes or removes a lab. A lab's
 // folder is made, locked and removed only here, so nobody ever sees the lock
 // of a folder that is about to go.
 func withTable(ctx context.Context, fn func() error) error {
-	if err := os.MkdirAll(Folder, 0o700); err != nil {
-		return fmt.Errorf("make %s: %w", Folder, err)
-	}
-	f, _, err := flock(ctx, filepath.Join(Folder, tableLock), false)
+	f, _, err := lockInFolder(ctx, tableLock, false)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer unlockInFolder(f)
 	return fn()
 }
 
