@@ -320,13 +320,22 @@ func (r *Run) baseline() int {
 	return slices.IndexFunc(r.Plan.Arms, func(a result.Arm) bool { return a.Role == result.RoleBaseline })
 }
 
+// sinceRecord dates what happens in the record, whose header was written before the run began.
+func (r *Run) sinceRecord(at time.Time) int64 {
+	began := r.rec.Header.Started
+	if began.IsZero() {
+		began = r.start
+	}
+	return at.Sub(began).Nanoseconds()
+}
+
 // recordSlice writes one slice, and disables the arm that failed in it.
 func (r *Run) recordSlice(series int, cell result.Cell, arms []int, s load.SliceResult) error {
 	arm := arms[s.Arm]
 	name := r.Plan.Arms[arm].Name
 	slice := result.Slice{
 		Cell: cell.Name, Arm: name, Series: series, Round: s.Round,
-		Start: s.Start.Sub(r.start).Nanoseconds(), Elapsed: s.Elapsed.Nanoseconds(),
+		Start: r.sinceRecord(s.Start), Elapsed: s.Elapsed.Nanoseconds(),
 		Latency: s.Latency, Stream: s.Stream, Background: s.Background,
 	}
 	if s.Err != nil {

@@ -78,7 +78,7 @@ func (r *Run) tool(ctx context.Context, series int, cell result.Cell, arm int, t
 	}
 	name := r.Plan.Arms[arm].Name
 	slice.Cell, slice.Arm, slice.Series = cell.Name, name, series
-	slice.Start = start.Sub(r.start).Nanoseconds()
+	slice.Start = r.sinceRecord(start)
 	if err != nil {
 		// One run that failed does not end the comparison: it is told, and the
 		// pair is incomplete.
