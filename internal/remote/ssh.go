@@ -111,7 +111,10 @@ func destination(m Machine) (args []string) {
 // start runs ssh on one end of a socket pair, whose other end is the stream: so it
 // has deadlines, as pipes of a process do not.
 func start(m Machine, o Options) (*Process, error) {
-	quiet := []string{"-T", "-o", "BatchMode=yes", "-o", "ClearAllForwardings=yes", "-o", "ForwardX11=no"}
+	// A connection that is open already is used. None is opened for others, which would end with ours;
+	// and the agents themselves see to it that they hear each other, not beside a slice.
+	quiet := []string{"-T", "-o", "BatchMode=yes", "-o", "ClearAllForwardings=yes", "-o", "ForwardX11=no",
+		"-o", "ControlMaster=no", "-o", "ServerAliveInterval=0"}
 	return startCommand(m, slices.Concat(sshCommand(o), quiet, destination(m), []string{command()}))
 }
 

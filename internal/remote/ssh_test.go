@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -235,6 +237,61 @@ func TestNoFolderToRunIn(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	nothingLeft(t, m)
+}
+
+// A machine that this program does not run on is named, with what to do there.
+func TestOtherProcessor(t *testing.T) {
+	for system, want := range map[string]string{"Linux mips": "built for", "FreeBSD amd64": "not Linux"} {
+		m := testenv.NewSSHMachine(t, "other")
+		kind, arch, _ := strings.Cut(system, " ")
+		script := fmt.Sprintf("#!/bin/sh\ncase $1 in -s) echo %s;; *) echo %s;; esac\n", kind, arch)
+		testenv.Must(t, os.WriteFile(m.Root()+"/run/ssh/uname", []byte(script), 0o755))
+		m.Do(t, "mount", "--bind", "/run/ssh/uname", "/usr/bin/uname")
+		s, err := open(t, m, nil)
+		if err == nil {
+			_ = s.Close()
+		}
+		if verr.Code(err) != verr.Missing || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", system, err)
+		}
+		nothingLeft(t, m)
+	}
+}
+
+// The user's own ssh configuration holds: a machine behind another one is reached by ProxyJump,
+// and a connection that is open already is used and stays, by ControlMaster.
+func TestOwnConfiguration(t *testing.T) {
+	outer, inner := testenv.NewSSHMachine(t, "outer"), testenv.NewSSHMachine(t, "inner")
+	testenv.Join(t, outer, inner)
+	inner.ReachThrough(t, outer, "192.0.2.2")
+	ssh := testenv.SSHCommand(t, outer, inner)
+	config := filepath.Join(t.TempDir(), "own")
+	testenv.Must(t, os.WriteFile(config, fmt.Appendf(nil, "Include %s\nHost inner\n  ControlMaster auto\n  ControlPersist yes\n  ControlPath %s\n",
+		ssh[len(ssh)-1], filepath.Join(t.TempDir(), "c")), 0o600))
+	ssh[len(ssh)-1] = config
+	run := func(args ...string) error {
+		return exec.Command(ssh[0], slices.Concat(ssh[1:], args)...).Run()
+	}
+	reach := func() {
+		t.Helper()
+		s, err := open(t, inner, func(o *remote.Options) { o.SSH = ssh })
+		testenv.Must(t, err)
+		says(t, s, "hello\n")
+		_ = s.Close()
+	}
+	reach()
+	if run("-O", "check", "inner") == nil {
+		t.Error("a connection is left open")
+	}
+	nothingLeft(t, inner)
+	testenv.Must(t, run("-f", "-N", "inner")) // the user's own, in the background
+	t.Cleanup(func() { _ = run("-O", "exit", "inner") })
+	sessions := len(inner.Processes())
+	reach()
+	testenv.Must(t, run("-O", "check", "inner"))
+	if now := len(inner.Processes()); now > sessions {
+		t.Errorf("%d processes on the machine, before %d", now, sessions)
+	}
 }
 
 func TestUnreachable(t *testing.T) {

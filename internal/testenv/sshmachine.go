@@ -19,8 +19,10 @@ type SSHMachine struct {
 	Pid  int      // of a process in it that lives as long as the test
 	SSH  []string // the ssh command that knows how to reach it, by its name
 
-	config string // of ssh
-	users  int    // that were made
+	config string         // of ssh
+	users  int            // that were made
+	wired  bool           // it has eth0
+	own    map[int]string // processes that are there for as long as the machine
 }
 
 // SSHCommand is the ssh command that knows how to reach several machines.
@@ -89,11 +91,27 @@ mkdir -p /run/sshd /run/ssh; ip link set lo up; echo ready; exec sleep infinity`
 	must("read a key", err)
 	must("write", os.WriteFile(filepath.Join(dir, "known"), fmt.Appendf(nil, "%s %s", name, hostKey), 0o600))
 	config := fmt.Sprintf("Host %s\n  User root\n  IdentityFile %s/user\n  UserKnownHostsFile %s/known\n  HostKeyAlias %s\n"+
-		"  ProxyCommand %s %s -i -f /run/ssh/config\n", name, dir, dir, name, strings.Join(m.enter(), " "), sshd)
+		"%s%s %s -i -f /run/ssh/config\n", name, dir, dir, name, proxyCommand, strings.Join(m.enter(), " "), sshd)
 	m.config = config
 	m.SSH = SSHCommand(t, m)
 	return m
 }
+
+// ReachThrough has ssh reach the machine by its address, through another one (ProxyJump).
+func (m *SSHMachine) ReachThrough(t testing.TB, other *SSHMachine, addr string) {
+	t.Helper()
+	before, _, ok := strings.Cut(m.config, proxyCommand)
+	if !ok {
+		t.Fatalf("ssh machine %s has no ProxyCommand", m.Name)
+	}
+	m.config = before + fmt.Sprintf("  HostName %s\n  ProxyJump %s\n", addr, other.Name)
+	m.SSH = SSHCommand(t, other, m)
+	m.Do(t, "sh", "-c", sshd+" -f /run/ssh/config -o ListenAddress="+addr)
+	m.own = m.Processes()
+}
+
+// proxyCommand begins the line of ssh's configuration that says how a machine is reached.
+const proxyCommand = "  ProxyCommand "
 
 // childOf waits for the one child of a process.
 func childOf(t testing.TB, pid int) int {
@@ -121,8 +139,8 @@ func (m *SSHMachine) Do(t testing.TB, command ...string) {
 	m.output(t, command...)
 }
 
-// Processes lists the commands that run in the machine, but for its first, by the numbers
-// that they have here.
+// Processes lists the commands that run in the machine, but for its own, by the numbers that they
+// have here.
 func (m *SSHMachine) Processes() map[int]string {
 	own, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", m.Pid))
 	if err != nil {
@@ -139,7 +157,7 @@ func (m *SSHMachine) Processes() map[int]string {
 			continue
 		}
 		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		if command := strings.ReplaceAll(string(text), "\x00", " "); command != "" {
+		if command := strings.ReplaceAll(string(text), "\x00", " "); command != "" && m.own[pid] == "" {
 			found[pid] = command
 		}
 	}
@@ -155,7 +173,7 @@ func (m *SSHMachine) Remount(t testing.TB, option string, folders ...string) {
 }
 
 // Join wires two machines by a veth pair, each with the device eth0, and gives them the
-// addresses 192.0.2.1 and 192.0.2.2.
+// addresses 192.0.2.1 and 192.0.2.2, by which ssh knows them, too.
 func Join(t testing.TB, a, b *SSHMachine) {
 	t.Helper()
 	// Of the machines only the network is entered: the processes' numbers are ours.
@@ -165,8 +183,12 @@ func Join(t testing.TB, a, b *SSHMachine) {
 		t.Fatalf("join ssh machines: %v: %s", err, text)
 	}
 	for i, m := range []*SSHMachine{a, b} {
-		m.Do(t, "ip", "address", "add", fmt.Sprintf("192.0.2.%d/24", i+1), "dev", "eth0")
+		addr := fmt.Sprintf("192.0.2.%d", i+1)
+		m.Do(t, "ip", "address", "add", addr+"/24", "dev", "eth0")
 		m.Do(t, "ip", "link", "set", "eth0", "up")
+		m.wired = true
+		m.config = strings.Replace(m.config, "Host "+m.Name+"\n", "Host "+m.Name+" "+addr+"\n", 1)
+		m.SSH = SSHCommand(t, m)
 	}
 }
 
