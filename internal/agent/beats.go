@@ -18,7 +18,7 @@ import (
 // its power. Each end then finds out by itself.
 var (
 	beatEvery = time.Second                                // between two calls, and at most so often a pause
-	answerBy  = host.ScaleTimeout(2300 * time.Millisecond) // after a call; a line may stall for two seconds
+	answerBy  = host.ScaleTimeout(2600 * time.Millisecond) // after a call; a line may stall for two seconds
 	deadAfter = host.ScaleTimeout(4 * time.Second)         // an agent that hears nothing ends
 	// sliceSlack is how much longer than planned a slice may take before the client's agent
 	// is called: with that the call does not fall into a slice of a path that works.

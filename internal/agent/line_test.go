@@ -95,6 +95,18 @@ func (l *line) SetDeadline(time.Time) error      { return nil }
 func (l *line) SetReadDeadline(time.Time) error  { return nil }
 func (l *line) SetWriteDeadline(time.Time) error { return nil }
 
+// between lists how long after from bytes passed, until to.
+func (l *line) between(from, to time.Time) (after []time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, at := range l.passed {
+		if at.After(from) && at.Before(to) {
+			after = append(after, at.Sub(from))
+		}
+	}
+	return after
+}
+
 // spawnOnLine starts an agent behind a line.
 func spawnOnLine(t *testing.T, machine string, delay time.Duration) (*agent.Client, *line) {
 	t.Helper()
@@ -189,13 +201,69 @@ func TestLine(t *testing.T) {
 				from := s.Start.Add(near.ClockOffset()) // by the clock that all processes here share
 				to := from.Add(p.Slice)
 				for name, l := range map[string]*line{"client": nearLine, "server": farLine} {
-					l.mu.Lock()
-					for _, at := range l.passed {
-						if at.After(from) && at.Before(to) && c.stall == 0 {
-							t.Errorf("at the %s's machine bytes passed %v after the begin of slice %d", name, at.Sub(from), i)
-						}
+					if after := l.between(from, to); len(after) > 0 && c.stall == 0 {
+						t.Errorf("at the %s's machine bytes passed %v after the begin of slice %d", name, after, i)
 					}
-					l.mu.Unlock()
+				}
+			}
+		})
+	}
+}
+
+// TestDriveLine is TestLine for a series whose clients two agents have, and its servers two
+// others: whoever has the slice that runs, nothing passes to any of them.
+func TestDriveLine(t *testing.T) {
+	for name, c := range map[string]struct{ delay, stall time.Duration }{
+		"direct": {}, "200 ms": {delay: 100 * time.Millisecond}, "stalls": {stall: 2 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ns := space(t)
+			var agents []*agent.Client
+			var lines []*line
+			for _, machine := range []string{"a", "b", "c", "d"} { // the first two have the clients
+				of, l := spawnOnLine(t, machine, c.delay)
+				agents, lines = append(agents, of), append(lines, l)
+			}
+			live, err := agent.WatchEach(t.Context(), agents...)
+			testenv.Must(t, err)
+			defer live.Close()
+			const rounds = 6
+			whole := onePathPlan(ns, rounds)
+			whole.Arms, whole.Schedule = nil, slices.Repeat([][]int{{0, 1}}, rounds)
+			var parts []agent.SeriesPart
+			for i := range 2 {
+				part := onePathPlan(ns, rounds)
+				part.Arms[0].Name = []string{"a", "b"}[i]
+				part.Arms[0].ServerPort, part.Arms[0].ClientPort = 7000+100*i, 8000+100*i
+				whole.Arms = append(whole.Arms, part.Arms[0])
+				parts = append(parts, agent.SeriesPart{Agent: agents[i], Plan: part, Arms: []int{i}})
+				if shut, err := agents[2+i].Serve(t.Context(), part, nil); err != nil || len(shut) > 0 {
+					t.Fatal(err, shut)
+				}
+			}
+			time.AfterFunc(1500*time.Millisecond, func() {
+				for _, l := range lines {
+					l.stop(c.stall)
+				}
+			})
+			measured, _, err := live.Drive(t.Context(), whole, parts)
+			if err != nil || len(measured) != 2*rounds {
+				t.Fatalf("%d slices, %v", len(measured), err)
+			}
+			for _, server := range agents[2:] {
+				if _, err := server.Finish(t.Context(), whole.Token); err != nil {
+					t.Error(err)
+				}
+			}
+			for i, s := range measured {
+				from := s.Start.Add(agents[s.Arm].ClockOffset()) // by the clock that all processes here share
+				if s.Err != nil || s.Latency == nil {
+					t.Errorf("slice %d: %v", i, s.Err)
+				}
+				for k, l := range lines {
+					if after := l.between(from, from.Add(whole.Slice)); len(after) > 0 && c.stall == 0 {
+						t.Errorf("at machine %s bytes passed %v after the begin of slice %d", agents[k].Machine(), after, i)
+					}
 				}
 			}
 		})

@@ -197,24 +197,26 @@ func (s *sayTimes) Say(format string, _ ...any) {
 	}
 }
 
-// A firewall between the measuring addresses is named with the port and the direction, and
-// which of the two messages it drops.
+// A firewall or NAT between the measuring addresses is named with the port and the direction, and
+// which of the two messages is lost.
 func TestFirewallBetweenMachines(t *testing.T) {
 	if _, err := exec.LookPath("nft"); err != nil {
 		t.Skip("nft is not installed")
 	}
 	for name, c := range map[string]struct {
 		machine int
-		drop    string
+		rule    string // of the packet filter
 		want    string
 	}{
-		"request": {1, "udp dport 1-65535", "cannot send UDP from machine a to machine b by path host: the first message from 192.0.2.1 to 192.0.2.2, port 2"},
-		"answer":  {0, "tcp sport 20000-29999", "cannot send TCP from machine a to machine b by path host: the first message"},
-		"reply":   {0, "udp sport 20000-29999", "the first message arrived, and its answer from 192.0.2.2, port 2"},
+		"request": {1, "in iifname eth0 udp dport 1-65535 drop", "cannot send UDP from machine a to machine b by path host: the first message from 192.0.2.1 to 192.0.2.2, port 2"},
+		"answer":  {0, "in iifname eth0 tcp sport 20000-29999 drop", "cannot send TCP from machine a to machine b by path host: the first message"},
+		"reply":   {0, "in iifname eth0 udp sport 20000-29999 drop", "the first message arrived, and its answer from 192.0.2.2, port 2"},
+		"NAT":     {1, "out udp sport 20000-29999 ip saddr set 192.0.2.77", "the first message arrived, and its answer from 192.0.2.2, port 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := joined(t)
-			m[c.machine].Do(t, "nft", "add table ip wall; add chain ip wall in { type filter hook input priority 0; }; add rule ip wall in iifname eth0 "+c.drop+" drop")
+			m[c.machine].Do(t, "nft", "add table ip wall; add chain ip wall in { type filter hook input priority 0; }; "+
+				"add chain ip wall out { type filter hook output priority 0; }; add rule ip wall "+c.rule)
 			q := onCards(t, m, "host")
 			q.Remote.Dev = ""
 			watch := &sayTimes{word: "trying whether"}

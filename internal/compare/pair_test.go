@@ -77,6 +77,11 @@ func fourJoined(t *testing.T) (all [4]*testenv.SSHMachine, r Remote) {
 // each machine.
 func TestFourMachines(t *testing.T) {
 	all, r := fourJoined(t)
+	var lines []*testenv.SSHLine
+	for _, m := range all {
+		lines = append(lines, m.Route(t, testenv.SSHLine{}))
+	}
+	r.Options.SSH = testenv.SSHCommand(t, all[:]...)
 	q := Request{Remote: r, Paths: []string{"attach:physical,from=a/self,to=b/self", "attach:vm,from=v1/self,to=v2/self"},
 		Loads: []string{"tcp_lat", "tcp_bw"}, Series: 2, Rounds: 6, Slice: 20 * time.Millisecond, Out: t.TempDir()}
 	rec, _, err := Do(t.Context(), resolve(t, q), Host{Watch: deaf{}})
@@ -84,6 +89,7 @@ func TestFourMachines(t *testing.T) {
 		t.Fatal(err)
 	}
 	measured(t, rec)
+	silentInSlices(t, rec, lines)
 	for i, f := range rec.Facts {
 		if f.Machine != r.Machines[i].Name {
 			t.Errorf("facts %d are of %s", i, f.Machine)

@@ -66,29 +66,7 @@ func measured(t *testing.T, rec *result.Record) {
 // nothingLeft waits until a machine has no process, namespace, device or file of ours.
 func nothingLeft(t *testing.T, m *testenv.SSHMachine) {
 	t.Helper()
-	noAgent(t, m)
-	look := func() (left []string) {
-		for _, folder := range []string{"/run/netns", "/run/venturi"} {
-			entries, _ := os.ReadDir(m.Root() + folder)
-			for _, e := range entries {
-				if e.IsDir() || strings.HasPrefix(e.Name(), "venturi.") {
-					left = append(left, folder+"/"+e.Name())
-				}
-			}
-		}
-		// Beside its own, a machine has the devices that modules make everywhere when they are loaded.
-		return append(left, m.Devices(t, "lo", "eth0", "tunl0", "gre0", "gretap0", "erspan0", "sit0", "ip6tnl0")...)
-	}
-	left := look()
-	for end := time.Now().Add(givenUpAfter); len(left) > 0 && time.Now().Before(end); left = look() {
-		time.Sleep(20 * time.Millisecond)
-	}
-	if len(left) > 0 {
-		t.Errorf("machine %s still has %v", m.Name, left)
-	}
-	if flags := m.Flags(t, "eth0"); strings.Contains(flags, "PROMISC") {
-		t.Errorf("eth0 of machine %s is %s", m.Name, flags)
-	}
+	m.WantNothingLeft(t, givenUpAfter)
 }
 
 // Every machine builds its half of the paths on its network card, and takes it down.
@@ -115,6 +93,9 @@ func TestPathsOnCards(t *testing.T) {
 	}
 	for _, m := range m {
 		nothingLeft(t, m)
+		if entries, err := os.ReadDir(m.Root() + "/run/venturi"); err == nil {
+			t.Errorf("machine %s has /run/venturi, with %v", m.Name, entries)
+		}
 	}
 }
 
@@ -137,6 +118,7 @@ func TestCardsAfterKill(t *testing.T) {
 	for name, kill := range map[string]func(m *testenv.SSHMachine, t *testing.T){
 		"agent": func(m *testenv.SSHMachine, t *testing.T) { killAll(m, "agent --stdio") },
 		"ssh":   func(m *testenv.SSHMachine, t *testing.T) { killAll(m, "sshd") },
+		"pause": func(m *testenv.SSHMachine, t *testing.T) { m.Stop(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := joined(t)
@@ -150,9 +132,9 @@ func TestCardsAfterKill(t *testing.T) {
 			if verr.Code(err) != verr.Partial || killed.IsZero() || rec == nil || len(rec.Slices) == 0 {
 				t.Errorf("error %v, killed at %v", err, killed)
 			}
-			for _, m := range m {
-				nothingLeft(t, m)
-			}
+			nothingLeft(t, m[0])
+			m[1].Continue()
+			nothingLeft(t, m[1])
 		})
 	}
 }
@@ -231,23 +213,67 @@ func TestClusterHasItsBaseline(t *testing.T) {
 	}
 }
 
-// An ssh round trip of 200 ms delays a run, and changes no figure.
+// An ssh round trip of 200 ms, or an ssh that stalls for two seconds, delays a run and changes no
+// figure; and while a slice runs nothing passes.
 func TestSlowSSH(t *testing.T) {
-	m := joined(t)
-	for _, m := range m {
-		m.DelaySSH(t, 100*time.Millisecond)
+	for name, line := range map[string]testenv.SSHLine{
+		"fast": {}, "200 ms": {Delay: 100 * time.Millisecond}, "stalls": {Open: time.Second, Stall: 2 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := joined(t)
+			var lines []*testenv.SSHLine
+			for _, m := range m {
+				lines = append(lines, m.Route(t, line))
+			}
+			q := onCards(t, m, "host", "vxlan")
+			q.Rounds = 12 // long enough for the agents to be called on the way
+			rec, _, err := Do(t.Context(), resolve(t, q), Host{Watch: deaf{}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			measured(t, rec)
+			for _, s := range rec.Slices {
+				if s.Latency != nil && time.Duration(s.Latency.RTTMedian) > 50*time.Millisecond {
+					t.Errorf("%s took %v in round %d", s.Arm, time.Duration(s.Latency.RTTMedian), s.Round)
+				}
+			}
+			if line.Stall == 0 {
+				silentInSlices(t, rec, lines)
+			}
+			for _, m := range m {
+				nothingLeft(t, m)
+			}
+		})
 	}
-	rec, _, err := Do(t.Context(), resolve(t, onCards(t, m, "host", "vxlan")), Host{Watch: deaf{}})
-	if err != nil {
-		t.Fatal(err)
+}
+
+// silentInSlices wants no byte on the lines to the machines, which share a clock, while a slice
+// runs.
+func silentInSlices(t *testing.T, rec *result.Record, lines []*testenv.SSHLine) {
+	t.Helper()
+	ahead := map[string]time.Duration{} // what was taken for a difference of clocks
+	for _, f := range rec.Facts {
+		ahead[f.Machine] = time.Duration(f.ClockAhead)
 	}
-	measured(t, rec)
-	for _, s := range rec.Slices {
-		if s.Latency != nil && time.Duration(s.Latency.RTTMedian) > 50*time.Millisecond {
-			t.Errorf("%s took %v in round %d", s.Arm, time.Duration(s.Latency.RTTMedian), s.Round)
+	client := map[string]string{}
+	for _, arm := range rec.Plan.Arms {
+		client[arm.Name] = arm.FromMachine
+		if arm.FromMachine == "" {
+			client[arm.Name] = rec.Facts[0].Machine
 		}
 	}
-	for _, m := range m {
-		nothingLeft(t, m)
+	for _, l := range lines {
+		passed := l.Passed(t)
+		if len(passed) < 10 {
+			t.Fatalf("bytes passed %d times: the line was not used", len(passed))
+		}
+		for _, s := range rec.Slices {
+			from := rec.Header.Started.Add(time.Duration(s.Start) + ahead[client[s.Arm]])
+			for _, at := range passed {
+				if after := at.Sub(from); after > 0 && after < time.Duration(s.Elapsed) {
+					t.Errorf("bytes passed %v after the begin of the slice of %s in round %d of series %d", after, s.Arm, s.Round, s.Series)
+				}
+			}
+		}
 	}
 }
