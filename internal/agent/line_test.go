@@ -95,8 +95,8 @@ func (l *line) SetDeadline(time.Time) error      { return nil }
 func (l *line) SetReadDeadline(time.Time) error  { return nil }
 func (l *line) SetWriteDeadline(time.Time) error { return nil }
 
-// between lists how long after from bytes passed, until to.
-func (l *line) between(from, to time.Time) (after []time.Duration) {
+// passedDuring lists how long after from bytes passed, until to.
+func (l *line) passedDuring(from, to time.Time) (after []time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, at := range l.passed {
@@ -201,7 +201,7 @@ func TestLine(t *testing.T) {
 				from := s.Start.Add(near.ClockOffset()) // by the clock that all processes here share
 				to := from.Add(p.Slice)
 				for name, l := range map[string]*line{"client": nearLine, "server": farLine} {
-					if after := l.between(from, to); len(after) > 0 && c.stall == 0 {
+					if after := l.passedDuring(from, to); len(after) > 0 && c.stall == 0 {
 						t.Errorf("at the %s's machine bytes passed %v after the begin of slice %d", name, after, i)
 					}
 				}
@@ -261,7 +261,7 @@ func TestDriveLine(t *testing.T) {
 					t.Errorf("slice %d: %v", i, s.Err)
 				}
 				for k, l := range lines {
-					if after := l.between(from, from.Add(whole.Slice)); len(after) > 0 && c.stall == 0 {
+					if after := l.passedDuring(from, from.Add(whole.Slice)); len(after) > 0 && c.stall == 0 {
 						t.Errorf("at machine %s bytes passed %v after the begin of slice %d", agents[k].Machine(), after, i)
 					}
 				}

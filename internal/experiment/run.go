@@ -320,15 +320,6 @@ func (r *Run) baseline() int {
 	return slices.IndexFunc(r.Plan.Arms, func(a result.Arm) bool { return a.Role == result.RoleBaseline })
 }
 
-// sinceRecord dates what happens in the record, whose header was written before the run began.
-func (r *Run) sinceRecord(at time.Time) int64 {
-	began := r.rec.Header.Started
-	if began.IsZero() {
-		began = r.start
-	}
-	return at.Sub(began).Nanoseconds()
-}
-
 // recordSlice writes one slice, and disables the arm that failed in it.
 func (r *Run) recordSlice(series int, cell result.Cell, arms []int, s load.SliceResult) error {
 	arm := arms[s.Arm]

@@ -98,3 +98,12 @@ func (r *Run) tool(ctx context.Context, series int, cell result.Cell, arm int, t
 	}
 	return nil
 }
+
+// sinceRecord dates what happens in the record, whose header was written before the run began.
+func (r *Run) sinceRecord(at time.Time) int64 {
+	began := r.rec.Header.Started
+	if began.IsZero() {
+		began = r.start
+	}
+	return at.Sub(began).Nanoseconds()
+}

@@ -19,10 +19,10 @@ type SSHMachine struct {
 	Pid  int      // of a process in it that lives as long as the test
 	SSH  []string // the ssh command that knows how to reach it, by its name
 
-	config string         // of ssh
-	users  int            // that were made
-	wired  bool           // it has eth0
-	own    map[int]string // processes that are there for as long as the machine
+	config    string         // of ssh
+	users     int            // that were made
+	wired     bool           // it has eth0
+	residents map[int]string // processes that are there for as long as the machine
 }
 
 // SSHCommand is the ssh command that knows how to reach several machines.
@@ -107,7 +107,7 @@ func (m *SSHMachine) ReachThrough(t testing.TB, other *SSHMachine, addr string) 
 	m.config = before + fmt.Sprintf("  HostName %s\n  ProxyJump %s\n", addr, other.Name)
 	m.SSH = SSHCommand(t, other, m)
 	m.Do(t, "sh", "-c", sshd+" -f /run/ssh/config -o ListenAddress="+addr)
-	m.own = m.Processes()
+	m.residents = m.Processes()
 }
 
 // proxyCommand begins the line of ssh's configuration that says how a machine is reached.
@@ -157,7 +157,7 @@ func (m *SSHMachine) Processes() map[int]string {
 			continue
 		}
 		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		if command := strings.ReplaceAll(string(text), "\x00", " "); command != "" && m.own[pid] == "" {
+		if command := strings.ReplaceAll(string(text), "\x00", " "); command != "" && m.residents[pid] == "" {
 			found[pid] = command
 		}
 	}
