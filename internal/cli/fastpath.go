@@ -146,6 +146,7 @@ func newFastpathEnable(env *Env) *cobra.Command {
 	var (
 		trial  time.Duration
 		listen string
+		nat    bool
 	)
 	cmd := &cobra.Command{
 		Use:   "enable",
@@ -163,6 +164,10 @@ With --trial it ends by itself.
 
 With --listen it serves OpenMetrics at ` + watch.MetricsPath + `: pods, peers and flows, packets and bytes
 by outcome, and what stays on the slow path, with the reasons.
+
+Connections that the node translates are carried as well: those to the virtual address of a
+Service, and masqueraded ones. Their packets get the addresses, ports and checksums that
+connection tracking has for them. --nat=false leaves them on the node's own path.
 
 If nothing can be carried, nothing is changed, the plan is printed, and the exit code is 4.`,
 		Example: `  venturi fastpath enable --trial 120s
@@ -187,7 +192,9 @@ If nothing can be carried, nothing is changed, the plan is printed, and the exit
 			if err != nil {
 				return err
 			}
-			stats, err := node.Enable(ctx, plan.Config(), node.Options{
+			config := plan.Config()
+			config.NoNAT = !nat
+			stats, err := node.Enable(ctx, config, node.Options{
 				Open:  func() (*journal.Journal, error) { return openToChange(env, journalWait) },
 				Trial: trial, Hold: holder(env),
 				Report: func(s fastpath.State) { display.PrintFastPathState(env.Stderr, s) },
@@ -199,6 +206,7 @@ If nothing can be carried, nothing is changed, the plan is printed, and the exit
 		},
 	}
 	cmd.Flags().DurationVar(&trial, "trial", 0, "end it after this time, such as 120s")
+	cmd.Flags().BoolVar(&nat, "nat", true, "carry translated connections, such as those to Services")
 	cmd.Flags().StringVar(&listen, "listen", "", "serve metrics at this address, such as :9138")
 	return cmd
 }

@@ -15,11 +15,12 @@ type Config struct {
 	// Devices are the host's devices on the path of packets, by name. They may come and
 	// go while the daemon runs.
 	Devices topology.DeviceNames `json:"devices"`
-	Port    uint16               `json:"port,omitempty"` // UDP port of the tunnels
-	Stamp   uint8                `json:"stamp"`          // distinguishes fast paths of one host, 0 to 15
-	TC      bool                 `json:"tc,omitempty"`   // attach programs as tc filters, as on kernels without tcx
-	Pins    string               `json:"pins"`           // folder for pinned programs and tables, which outlive the daemon
-	State   string               `json:"state"`          // file that the daemon replaces when its state changes
+	Port    uint16               `json:"port,omitempty"`   // UDP port of the tunnels
+	Stamp   uint8                `json:"stamp"`            // distinguishes fast paths of one host, 0 to 15
+	TC      bool                 `json:"tc,omitempty"`     // attach programs as tc filters, as on kernels without tcx
+	NoNAT   bool                 `json:"no_nat,omitempty"` // leave flows slow whose addresses or ports are translated
+	Pins    string               `json:"pins"`             // folder for pinned programs and tables, which outlive the daemon
+	State   string               `json:"state"`            // file that the daemon replaces when its state changes
 }
 
 // Kinds of fast path.

@@ -176,7 +176,7 @@ func newDaemon(c *Config) *daemon {
 
 // load loads the programs, and adopts the tables that an earlier daemon has pinned.
 func (d *daemon) load() (*bpf.Objects, error) {
-	o := bpf.Options{Pins: d.Pins, Detach: d.detachPin, Stamp: d.Stamp}
+	o := bpf.Options{Pins: d.Pins, Detach: d.detachPin, Stamp: d.Stamp, NoNAT: d.NoNAT}
 	if d.Kind == VXLAN {
 		return bpf.NewVXLAN(o, d.Port)
 	}

@@ -81,7 +81,7 @@ func NewFlows(fast *bpf.Objects, tenants []uint32) *Flows {
 	return f
 }
 
-func (f *flows) Destroyed(all []kernel.Connection, lost bool) error { return f.destroyed(all, lost) }
+func (f *flows) Destroyed(all []kernel.Ended, lost bool) error { return f.destroyed(all, lost) }
 
 // Lost: everything is to be forgotten.
 func (f *flows) Flushing() bool { return len(f.flush) > 0 }

@@ -147,7 +147,7 @@ func (f *flows) markReady(r bpf.CtRequest) error {
 
 // destroyed deletes the flows of connections that conntrack has destroyed. If events were
 // lost, it deletes all flows.
-func (f *flows) destroyed(all []kernel.Connection, lost bool) error {
+func (f *flows) destroyed(all []kernel.Ended, lost bool) error {
 	if lost {
 		select {
 		case f.flush <- struct{}{}:
@@ -159,7 +159,7 @@ func (f *flows) destroyed(all []kernel.Connection, lost bool) error {
 	}
 	for _, tenant := range *f.tenants.Load() {
 		for _, c := range all {
-			for _, k := range [...]bpf.FlowKey{bpf.NewFlowKey(tenant, c.Protocol, c.A, c.B), bpf.NewFlowKey(tenant, c.Protocol, c.B, c.A)} {
+			for _, k := range endedKeys(tenant, c) {
 				err := f.objs.Flows.Delete(k)
 				if err == nil {
 					err = f.objs.InvalidateSlots(k)
@@ -171,6 +171,18 @@ func (f *flows) destroyed(all []kernel.Connection, lost bool) error {
 		}
 	}
 	return nil
+}
+
+// endedKeys are the keys that a connection has, whichever of its ends is a pod of this host.
+func endedKeys(tenant uint32, c kernel.Ended) []bpf.FlowKey {
+	key := func(local, remote netip.AddrPort) bpf.FlowKey {
+		return bpf.NewFlowKey(tenant, c.Protocol, local, remote)
+	}
+	keys := []bpf.FlowKey{key(c.A, c.B), key(c.Replies.A, c.Replies.B)}
+	if c.IsTranslated() {
+		keys = append(keys, key(c.Replies.B, c.Replies.A).OnWire(), key(c.B, c.A).OnWire())
+	}
+	return keys
 }
 
 const (

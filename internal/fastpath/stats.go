@@ -72,7 +72,11 @@ func readTable(pins string) (Table, error) {
 	keys, values := make([]bpf.FlowKey, sweepBatch), make([]bpf.Flow, sweepBatch)
 	for {
 		n, err := flows.BatchLookup(&cursor, keys, values, nil)
-		t.Flows += n
+		for _, k := range keys[:n] {
+			if !k.IsOnWire() { // it has another entry
+				t.Flows++
+			}
+		}
 		if errors.Is(err, ebpf.ErrKeyNotExist) {
 			return t, nil
 		}

@@ -154,11 +154,16 @@ func (s *sweep) inspect(k bpf.FlowKey, v bpf.Flow, tick uint32) {
 	quiet := ticksSince(tick, v.Used)
 	at, last := s.startTick, false
 	switch {
+	case k.IsOnWire():
+		if s.flush || quiet > s.idleLimit {
+			s.expired = append(s.expired, k)
+		}
+		return
 	case s.flush, v.Epoch == 0 && quiet > unlearnedTicks:
-		s.expired = append(s.expired, k)
+		s.expire(k, v)
 		return
 	case quiet > s.idleLimit:
-		s.expired = append(s.expired, k)
+		s.expire(k, v)
 		at, last = tick, true
 	}
 	l := s.lifetimes[uint8(k.TenantProto)]
@@ -170,6 +175,14 @@ func (s *sweep) inspect(k bpf.FlowKey, v bpf.Flow, tick uint32) {
 		of := connection(k)
 		s.refresh = append(s.refresh, kernel.Update{Conn: of, Liberal: of.Protocol == protoTCP, Unreplied: v.Unreplied != 0, Timeout: time.Duration(alive) * time.Second})
 		s.refreshKeys = append(s.refreshKeys, k)
+	}
+}
+
+// expire has the entries of a flow deleted.
+func (s *sweep) expire(k bpf.FlowKey, v bpf.Flow) {
+	s.expired = append(s.expired, k)
+	if v.Translated != 0 {
+		s.expired = append(s.expired, v.OtherKey(k))
 	}
 }
 

@@ -321,7 +321,8 @@ func TestEnded(t *testing.T) {
 	for _, k := range keys {
 		must(t, fast.Flows.Put(k, bpf.Flow{Epoch: 1}))
 	}
-	must(t, f.Destroyed([]kernel.Connection{{Protocol: tcp, A: a, B: b}}, false))
+	ended := kernel.Ended{Connection: kernel.Connection{Protocol: tcp, A: a, B: b}, Replies: kernel.Connection{Protocol: tcp, A: b, B: a}}
+	must(t, f.Destroyed([]kernel.Ended{ended}, false))
 	for i, want := range []bool{false, false, true, true} {
 		if got := hasFlow(t, fast.Flows, keys[i]); got != want {
 			t.Errorf("flow %d is there: %v", i, got)

@@ -74,6 +74,8 @@ type Options struct {
 	Detach func(file string) error
 	// Stamp distinguishes fast paths of one host: 0 to 15.
 	Stamp uint8
+	// NoNAT leaves flows slow whose addresses or ports are translated.
+	NoNAT bool
 }
 
 // NewVXLAN loads the fast path of an overlay whose tunnels have a UDP port.
@@ -101,6 +103,11 @@ func NewRouted(o Options) (*Objects, error) {
 func load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 	if err := spec.Variables["stamp_id"].Set(uint32(o.Stamp)); err != nil {
 		return nil, err
+	}
+	if o.NoNAT {
+		if err := spec.Variables["carry_translated"].Set(uint32(0)); err != nil {
+			return nil, err
+		}
 	}
 	if err := sizeSlots(spec); err != nil {
 		return nil, err

@@ -42,19 +42,27 @@ type routedCtRequest struct {
 }
 
 type routedFlow struct {
-	_         structs.HostLayout
-	Epoch     uint32
-	SeenOut   uint32
-	SeenIn    uint32
-	Pod       uint32
-	PodEpoch  uint32
-	Peer      uint32
-	PeerEpoch uint32
-	Used      uint32
-	CtEntry   uint32
-	Requested uint32
-	Port      uint16
-	Unreplied uint16
+	_          structs.HostLayout
+	Epoch      uint32
+	SeenOut    uint32
+	SeenIn     uint32
+	Pod        uint32
+	PodEpoch   uint32
+	Peer       uint32
+	PeerEpoch  uint32
+	Used       uint32
+	CtEntry    uint32
+	Requested  uint32
+	Port       uint16
+	Unreplied  uint8
+	Translated uint8
+	Other      struct {
+		_          structs.HostLayout
+		Local      uint32
+		Remote     uint32
+		LocalPort  uint16
+		RemotePort uint16
+	}
 }
 
 type routedFlowKey struct {
@@ -108,20 +116,34 @@ type routedPodKey struct {
 }
 
 type routedSlot struct {
-	_       structs.HostLayout
-	A       uint64
-	B       uint64
-	Ended   uint64
-	Tick    uint32
-	Epoch   uint32
-	Version uint32
-	Pod     uint32
-	Wire    uint32
-	Size    [2]uint16
-	Port    uint16
-	Sum     uint16
-	Macs    [6]uint16
-	Header  [8]uint64
+	_          structs.HostLayout
+	A          uint64
+	B          uint64
+	Ended      uint64
+	Tick       uint32
+	Epoch      uint32
+	Version    uint32
+	Pod        uint16
+	Translated uint16
+	Wire       uint32
+	Size       [2]uint16
+	Port       uint16
+	Sum        uint16
+	Macs       [6]uint16
+	Header     [8]uint64
+}
+
+type routedTranslation struct {
+	_              structs.HostLayout
+	Ended          uint64
+	Group          uint32
+	Dir            uint32
+	Saddr          uint32
+	Daddr          uint32
+	Ports          uint32
+	AddrDifference uint32
+	PortDifference uint32
+	Pad            uint32
 }
 
 // Names of all BPF objects in the ELF.
@@ -137,12 +159,14 @@ const (
 	routedMapPodAt           = "pod_at"
 	routedMapPods            = "pods"
 	routedMapSlots           = "slots"
+	routedMapTranslations    = "translations"
 	routedProgClock          = "clock"
 	routedProgFromPod        = "from_pod"
 	routedProgFromWire       = "from_wire"
 	routedProgToPeer         = "to_peer"
 	routedProgToPod          = "to_pod"
 	routedProgToTunnel       = "to_tunnel"
+	routedVarCarryTranslated = "carry_translated"
 	routedVarCtRequestLayout = "ct_request_layout"
 	routedVarDeadline        = "deadline"
 	routedVarEnded           = "ended"
@@ -211,21 +235,23 @@ type routedProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type routedMapSpecs struct {
-	Candidates *ebpf.MapSpec `ebpf:"candidates"`
-	Counts     *ebpf.MapSpec `ebpf:"counts"`
-	CtRequests *ebpf.MapSpec `ebpf:"ct_requests"`
-	Flows      *ebpf.MapSpec `ebpf:"flows"`
-	Hops       *ebpf.MapSpec `ebpf:"hops"`
-	Peers      *ebpf.MapSpec `ebpf:"peers"`
-	PodAt      *ebpf.MapSpec `ebpf:"pod_at"`
-	Pods       *ebpf.MapSpec `ebpf:"pods"`
-	Slots      *ebpf.MapSpec `ebpf:"slots"`
+	Candidates   *ebpf.MapSpec `ebpf:"candidates"`
+	Counts       *ebpf.MapSpec `ebpf:"counts"`
+	CtRequests   *ebpf.MapSpec `ebpf:"ct_requests"`
+	Flows        *ebpf.MapSpec `ebpf:"flows"`
+	Hops         *ebpf.MapSpec `ebpf:"hops"`
+	Peers        *ebpf.MapSpec `ebpf:"peers"`
+	PodAt        *ebpf.MapSpec `ebpf:"pod_at"`
+	Pods         *ebpf.MapSpec `ebpf:"pods"`
+	Slots        *ebpf.MapSpec `ebpf:"slots"`
+	Translations *ebpf.MapSpec `ebpf:"translations"`
 }
 
 // routedVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type routedVariableSpecs struct {
+	CarryTranslated *ebpf.VariableSpec `ebpf:"carry_translated"`
 	CtRequestLayout *ebpf.VariableSpec `ebpf:"ct_request_layout"`
 	Deadline        *ebpf.VariableSpec `ebpf:"deadline"`
 	Ended           *ebpf.VariableSpec `ebpf:"ended"`
@@ -260,15 +286,16 @@ func (o *routedObjects) Close() error {
 //
 // It can be passed to loadRoutedObjects or ebpf.CollectionSpec.LoadAndAssign.
 type routedMaps struct {
-	Candidates *ebpf.Map `ebpf:"candidates"`
-	Counts     *ebpf.Map `ebpf:"counts"`
-	CtRequests *ebpf.Map `ebpf:"ct_requests"`
-	Flows      *ebpf.Map `ebpf:"flows"`
-	Hops       *ebpf.Map `ebpf:"hops"`
-	Peers      *ebpf.Map `ebpf:"peers"`
-	PodAt      *ebpf.Map `ebpf:"pod_at"`
-	Pods       *ebpf.Map `ebpf:"pods"`
-	Slots      *ebpf.Map `ebpf:"slots"`
+	Candidates   *ebpf.Map `ebpf:"candidates"`
+	Counts       *ebpf.Map `ebpf:"counts"`
+	CtRequests   *ebpf.Map `ebpf:"ct_requests"`
+	Flows        *ebpf.Map `ebpf:"flows"`
+	Hops         *ebpf.Map `ebpf:"hops"`
+	Peers        *ebpf.Map `ebpf:"peers"`
+	PodAt        *ebpf.Map `ebpf:"pod_at"`
+	Pods         *ebpf.Map `ebpf:"pods"`
+	Slots        *ebpf.Map `ebpf:"slots"`
+	Translations *ebpf.Map `ebpf:"translations"`
 }
 
 func (m *routedMaps) Close() error {
@@ -282,6 +309,7 @@ func (m *routedMaps) Close() error {
 		m.PodAt,
 		m.Pods,
 		m.Slots,
+		m.Translations,
 	)
 }
 
@@ -289,6 +317,7 @@ func (m *routedMaps) Close() error {
 //
 // It can be passed to loadRoutedObjects or ebpf.CollectionSpec.LoadAndAssign.
 type routedVariables struct {
+	CarryTranslated *ebpf.Variable `ebpf:"carry_translated"`
 	CtRequestLayout *ebpf.Variable `ebpf:"ct_request_layout"`
 	Deadline        *ebpf.Variable `ebpf:"deadline"`
 	Ended           *ebpf.Variable `ebpf:"ended"`

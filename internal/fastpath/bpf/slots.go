@@ -12,13 +12,15 @@ import (
 // slotsPerCore is SLOTS of src/slots.h.
 const slotsPerCore = 2048
 
-// sizeSlots sizes the table of slots for all possible cores.
+// sizeSlots sizes the tables of slots for all possible cores.
 func sizeSlots(spec *ebpf.CollectionSpec) error {
 	cores, err := ebpf.PossibleCPU()
 	if err != nil {
 		return fmt.Errorf("count cores: %w", err)
 	}
-	spec.Maps["slots"].MaxEntries = uint32(cores * slotsPerCore)
+	for _, name := range []string{"slots", "translations"} {
+		spec.Maps[name].MaxEntries = uint32(cores * slotsPerCore)
+	}
 	return nil
 }
 

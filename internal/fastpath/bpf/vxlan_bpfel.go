@@ -42,19 +42,27 @@ type vxlanCtRequest struct {
 }
 
 type vxlanFlow struct {
-	_         structs.HostLayout
-	Epoch     uint32
-	SeenOut   uint32
-	SeenIn    uint32
-	Pod       uint32
-	PodEpoch  uint32
-	Peer      uint32
-	PeerEpoch uint32
-	Used      uint32
-	CtEntry   uint32
-	Requested uint32
-	Port      uint16
-	Unreplied uint16
+	_          structs.HostLayout
+	Epoch      uint32
+	SeenOut    uint32
+	SeenIn     uint32
+	Pod        uint32
+	PodEpoch   uint32
+	Peer       uint32
+	PeerEpoch  uint32
+	Used       uint32
+	CtEntry    uint32
+	Requested  uint32
+	Port       uint16
+	Unreplied  uint8
+	Translated uint8
+	Other      struct {
+		_          structs.HostLayout
+		Local      uint32
+		Remote     uint32
+		LocalPort  uint16
+		RemotePort uint16
+	}
 }
 
 type vxlanFlowKey struct {
@@ -108,20 +116,34 @@ type vxlanPodKey struct {
 }
 
 type vxlanSlot struct {
-	_       structs.HostLayout
-	A       uint64
-	B       uint64
-	Ended   uint64
-	Tick    uint32
-	Epoch   uint32
-	Version uint32
-	Pod     uint32
-	Wire    uint32
-	Size    [2]uint16
-	Port    uint16
-	Sum     uint16
-	Macs    [6]uint16
-	Header  [8]uint64
+	_          structs.HostLayout
+	A          uint64
+	B          uint64
+	Ended      uint64
+	Tick       uint32
+	Epoch      uint32
+	Version    uint32
+	Pod        uint16
+	Translated uint16
+	Wire       uint32
+	Size       [2]uint16
+	Port       uint16
+	Sum        uint16
+	Macs       [6]uint16
+	Header     [8]uint64
+}
+
+type vxlanTranslation struct {
+	_              structs.HostLayout
+	Ended          uint64
+	Group          uint32
+	Dir            uint32
+	Saddr          uint32
+	Daddr          uint32
+	Ports          uint32
+	AddrDifference uint32
+	PortDifference uint32
+	Pad            uint32
 }
 
 // Names of all BPF objects in the ELF.
@@ -137,12 +159,14 @@ const (
 	vxlanMapPodAt           = "pod_at"
 	vxlanMapPods            = "pods"
 	vxlanMapSlots           = "slots"
+	vxlanMapTranslations    = "translations"
 	vxlanProgClock          = "clock"
 	vxlanProgFromPod        = "from_pod"
 	vxlanProgFromWire       = "from_wire"
 	vxlanProgToPeer         = "to_peer"
 	vxlanProgToPod          = "to_pod"
 	vxlanProgToTunnel       = "to_tunnel"
+	vxlanVarCarryTranslated = "carry_translated"
 	vxlanVarCtRequestLayout = "ct_request_layout"
 	vxlanVarDeadline        = "deadline"
 	vxlanVarEnded           = "ended"
@@ -212,21 +236,23 @@ type vxlanProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type vxlanMapSpecs struct {
-	Candidates *ebpf.MapSpec `ebpf:"candidates"`
-	Counts     *ebpf.MapSpec `ebpf:"counts"`
-	CtRequests *ebpf.MapSpec `ebpf:"ct_requests"`
-	Flows      *ebpf.MapSpec `ebpf:"flows"`
-	Hops       *ebpf.MapSpec `ebpf:"hops"`
-	Peers      *ebpf.MapSpec `ebpf:"peers"`
-	PodAt      *ebpf.MapSpec `ebpf:"pod_at"`
-	Pods       *ebpf.MapSpec `ebpf:"pods"`
-	Slots      *ebpf.MapSpec `ebpf:"slots"`
+	Candidates   *ebpf.MapSpec `ebpf:"candidates"`
+	Counts       *ebpf.MapSpec `ebpf:"counts"`
+	CtRequests   *ebpf.MapSpec `ebpf:"ct_requests"`
+	Flows        *ebpf.MapSpec `ebpf:"flows"`
+	Hops         *ebpf.MapSpec `ebpf:"hops"`
+	Peers        *ebpf.MapSpec `ebpf:"peers"`
+	PodAt        *ebpf.MapSpec `ebpf:"pod_at"`
+	Pods         *ebpf.MapSpec `ebpf:"pods"`
+	Slots        *ebpf.MapSpec `ebpf:"slots"`
+	Translations *ebpf.MapSpec `ebpf:"translations"`
 }
 
 // vxlanVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type vxlanVariableSpecs struct {
+	CarryTranslated *ebpf.VariableSpec `ebpf:"carry_translated"`
 	CtRequestLayout *ebpf.VariableSpec `ebpf:"ct_request_layout"`
 	Deadline        *ebpf.VariableSpec `ebpf:"deadline"`
 	Ended           *ebpf.VariableSpec `ebpf:"ended"`
@@ -262,15 +288,16 @@ func (o *vxlanObjects) Close() error {
 //
 // It can be passed to loadVxlanObjects or ebpf.CollectionSpec.LoadAndAssign.
 type vxlanMaps struct {
-	Candidates *ebpf.Map `ebpf:"candidates"`
-	Counts     *ebpf.Map `ebpf:"counts"`
-	CtRequests *ebpf.Map `ebpf:"ct_requests"`
-	Flows      *ebpf.Map `ebpf:"flows"`
-	Hops       *ebpf.Map `ebpf:"hops"`
-	Peers      *ebpf.Map `ebpf:"peers"`
-	PodAt      *ebpf.Map `ebpf:"pod_at"`
-	Pods       *ebpf.Map `ebpf:"pods"`
-	Slots      *ebpf.Map `ebpf:"slots"`
+	Candidates   *ebpf.Map `ebpf:"candidates"`
+	Counts       *ebpf.Map `ebpf:"counts"`
+	CtRequests   *ebpf.Map `ebpf:"ct_requests"`
+	Flows        *ebpf.Map `ebpf:"flows"`
+	Hops         *ebpf.Map `ebpf:"hops"`
+	Peers        *ebpf.Map `ebpf:"peers"`
+	PodAt        *ebpf.Map `ebpf:"pod_at"`
+	Pods         *ebpf.Map `ebpf:"pods"`
+	Slots        *ebpf.Map `ebpf:"slots"`
+	Translations *ebpf.Map `ebpf:"translations"`
 }
 
 func (m *vxlanMaps) Close() error {
@@ -284,6 +311,7 @@ func (m *vxlanMaps) Close() error {
 		m.PodAt,
 		m.Pods,
 		m.Slots,
+		m.Translations,
 	)
 }
 
@@ -291,6 +319,7 @@ func (m *vxlanMaps) Close() error {
 //
 // It can be passed to loadVxlanObjects or ebpf.CollectionSpec.LoadAndAssign.
 type vxlanVariables struct {
+	CarryTranslated *ebpf.Variable `ebpf:"carry_translated"`
 	CtRequestLayout *ebpf.Variable `ebpf:"ct_request_layout"`
 	Deadline        *ebpf.Variable `ebpf:"deadline"`
 	Ended           *ebpf.Variable `ebpf:"ended"`

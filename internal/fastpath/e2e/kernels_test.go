@@ -29,7 +29,7 @@ func guestArgs() []string {
 	run := "TestFastPathConntrackFull"
 	if agenttest.ChosenPart() == agenttest.AllTests {
 		run += "|TestNetkitWays|TestNetkitHooks|TestNetkitDrops|TestFastPathCarries|TestFastPathObeysNewRules|TestFastPathRefuses" +
-			"|TestFastPathBehindProgram|TestFastPathWithoutDaemon|TestFastPathReplays"
+			"|TestFastPathBehindProgram|TestFastPathWithoutDaemon|TestFastPathReplays|TestFastPathReplaysServices"
 	}
 	return agenttest.RunArgs(run)
 }

@@ -34,6 +34,16 @@ func (s *scene) connect() tcpFlow {
 	open.seq, open.ack, open.options = seqA-1, 0, options
 	reply := c.answer(syn|ack, nil)
 	reply.seq, reply.options = seqB-1, options
+	if s.nat == ofService { // pod b opens it
+		open.flags, open.ack, reply.flags, reply.ack = syn|ack, seqB, syn, 0
+		s.send(s.b, s.podFrame(1, reply.packetIn(s.reply())))
+		s.sync()
+		s.send(s.a, s.podFrame(0, open.packetIn(s.request())))
+		s.sync()
+		s.send(s.b, s.podFrame(1, c.answer(ack, nil).packetIn(s.reply())))
+		s.sync()
+		return c
+	}
 	s.send(s.a, s.podFrame(0, open.packetIn(s.request())))
 	s.sync()
 	s.send(s.b, s.podFrame(1, reply.packetIn(s.reply())))
@@ -49,6 +59,10 @@ func (s *scene) carry(there, back ip4) {
 	s.t.Helper()
 	for end := time.Now().Add(testenv.Timeout); ; {
 		before := s.counts()
+		if s.nat == ofService { // the first packet decides who has opened the flow
+			s.send(s.b, s.podFrame(1, back))
+			s.sync()
+		}
 		s.send(s.a, s.podFrame(0, there))
 		s.send(s.b, s.podFrame(1, back))
 		if !s.isFast {
@@ -92,8 +106,10 @@ func (s *scene) ready() {
 		s.flow = s.connect()
 	}
 	s.carryTCP(s.flow)
-	s.carry(udp4{from: markA, to: markB}.packetIn(s.request()), udp4{from: markB, to: markA}.packetIn(s.reply()))
-	s.carry(s.udp(nil), udp4{from: portB, to: portA}.packetIn(s.reply()))
+	back := s.direct()
+	back.src, back.dst = back.dst, back.src
+	s.carry(udp4{from: markA, to: markB}.packetIn(s.direct()), udp4{from: markB, to: markA}.packetIn(back))
+	s.carry(s.udp(nil), udp4{from: uint16(s.servedAtB()), to: uint16(s.servedAtA())}.packetIn(s.reply()))
 	s.sync()
 }
 

@@ -51,12 +51,15 @@ type scene struct {
 	takesStreams bool // the wire takes streams as they are
 	captured     map[string][]frame
 	flow         tcpFlow // that all cases share
+	nat          natMode
 }
 
 // newScene opens the sockets. Nobody in a pod answers TCP: segments are the test's.
-func newScene(t *testing.T, l *lab.Lab, index int) *scene {
+func newScene(t *testing.T, l *lab.Lab, index int) *scene { return newNATScene(t, l, index, noNAT) }
+
+func newNATScene(t *testing.T, l *lab.Lab, index int, nat natMode) *scene {
 	arm := l.Arms[index]
-	s := &scene{t: t, arm: arm, view: view{index: index, vni: uint32(sceneVNI + index)}, isFast: len(arm.Pins) > 0, tracked: l.Services > 0, captured: map[string][]frame{}}
+	s := &scene{t: t, arm: arm, nat: nat, view: view{index: index, vni: uint32(sceneVNI + index)}, isFast: len(arm.Pins) > 0, tracked: l.Services > 0, captured: map[string][]frame{}}
 	wire, err := lab.ParseWire(l.Wire)
 	testenv.Must(t, err)
 	s.takesStreams = wire.TSO && (wire.TunnelTSO || !s.tunnels())
@@ -73,7 +76,8 @@ func newScene(t *testing.T, l *lab.Lab, index int) *scene {
 	s.listen(arm.Client(), portA)
 	s.listen(arm.Client(), markA)
 	s.listen(arm.Server(), markB)
-	s.socket = s.listen(arm.Server(), portB)
+	s.socket = s.listen(arm.Server(), s.servedAtB())
+	s.translate(l)
 	return s
 }
 
@@ -153,14 +157,26 @@ func (s *scene) pod(packets ...ip4) (frames []frame) {
 	return frames
 }
 
-// request is a packet from pod a to pod b; back is one the other way.
-func (s *scene) request() ip4 {
+// direct is a packet from pod a to pod b which nobody translates; request is one that all cases
+// are about, and reply one the other way.
+func (s *scene) direct() ip4 {
 	return ip4{ttl: 64, id: 0x1234, frag: dontFragment, src: s.arm.Client().Addr, dst: s.arm.Server().Addr}
 }
 
+func (s *scene) request() ip4 {
+	p := s.direct()
+	if s.nat == toService {
+		p.dst = s.virtual()
+	}
+	return p
+}
+
 func (s *scene) reply() ip4 {
-	p := s.request()
+	p := s.direct()
 	p.src, p.dst = p.dst, p.src
+	if s.nat == ofService {
+		p.dst = s.virtual()
+	}
 	return p
 }
 
@@ -219,8 +235,8 @@ func (s *scene) sync() {
 	for range 2 {
 		s.marks++
 		mark := binary.BigEndian.AppendUint32([]byte(marker), s.marks)
-		s.send(s.a, s.pod(udp4{from: markA, to: markB, payload: mark}.packetIn(s.request()),
-			icmp4(s.request(), 8, 0, echoID<<16|s.marks&0xffff, mark))...)
+		s.send(s.a, s.pod(udp4{from: markA, to: markB, payload: mark}.packetIn(s.direct()),
+			icmp4(s.direct(), 8, 0, echoID<<16|s.marks&0xffff, mark))...)
 		isMark := func(f frame) bool { return bytes.Contains(f.bytes, mark) }
 		for end := time.Now().Add(testenv.Timeout); ; {
 			s.capture()

@@ -52,9 +52,9 @@ var (
 		fastOnly: func(line string) bool { return strings.Contains(line, " bad-ip-sum ") },
 	}
 	invalid = &accepted{
-		reason: "kube-proxy drops what conntrack calls invalid, for the sake of addresses that are then not translated back; of the fast path's\n" +
-			"flows none are translated, conntrack does not see all of their segments, and a checksum of all that is in a packet costs as much as\n" +
-			"to carry it: so the pod judges, as it does without a packet filter. Its sockets get no more",
+		reason: "kube-proxy drops what conntrack calls invalid, for the sake of addresses that are then not translated back; the fast path\n" +
+			"translates all packets of a flow, conntrack does not see all of their segments, and a checksum of all that is in a packet costs as\n" +
+			"much as to carry it: so the pod judges, as it does without a packet filter. Its sockets get no more",
 		fastOnly: func(line string) bool { return !strings.HasPrefix(line, "socket:") },
 		tracked:  true,
 	}

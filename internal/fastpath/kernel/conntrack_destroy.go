@@ -18,6 +18,15 @@ type DestroyEvents struct {
 	file *os.File // the socket
 }
 
+// Ended is a connection that conntrack has destroyed.
+type Ended struct {
+	Connection
+	Replies Connection // the tuple of its replies: if nothing is translated, that of the connection turned round
+}
+
+// IsTranslated tells whether its addresses or ports were translated.
+func (e Ended) IsTranslated() bool { return e.Replies.A != e.B || e.Replies.B != e.A }
+
 // destroyBuffer holds a burst of more than 10,000 events.
 const destroyBuffer = 16 << 20 // of the socket, bytes
 
@@ -39,7 +48,7 @@ func (e *DestroyEvents) Close() error { return e.file.Close() }
 // Follow reports, until ctx ends, all TCP and UDP connections over IPv4 that conntrack
 // destroys, in batches; the slice is reused after tell has returned. lost says that the
 // kernel had to drop events. It stays true until the socket was read empty.
-func (e *DestroyEvents) Follow(ctx context.Context, tell func(ended []Connection, lost bool) error) error {
+func (e *DestroyEvents) Follow(ctx context.Context, tell func(ended []Ended, lost bool) error) error {
 	stop := context.AfterFunc(ctx, func() { _ = e.file.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	raw, err := e.file.SyscallConn()
@@ -47,7 +56,7 @@ func (e *DestroyEvents) Follow(ctx context.Context, tell func(ended []Connection
 		return e.n.Wrap("listen to connection tracking", err)
 	}
 	buf := make([]byte, os.Getpagesize())
-	var ended []Connection
+	var ended []Ended
 	losing := false
 	for {
 		var lost bool
@@ -70,8 +79,11 @@ func (e *DestroyEvents) Follow(ctx context.Context, tell func(ended []Connection
 					return true
 				}
 				eachMessage(buf[:n], func(m message) {
-					if c, ok := m.connection(); ok && m.kind == ctMessageType(ctDelete) {
-						ended = append(ended, c)
+					if m.kind != ctMessageType(ctDelete) {
+						return
+					}
+					if e, ok := m.ended(); ok {
+						ended = append(ended, e)
 					}
 				})
 			}

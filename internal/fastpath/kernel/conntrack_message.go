@@ -159,9 +159,17 @@ func (m message) state() ConnState {
 	return ConnEstablished
 }
 
-// connection is that of a message; false: it is not TCP or UDP over IPv4.
-func (m message) connection() (Connection, bool) {
-	orig := findAttr(m.attributes(), ctaTupleOrig)
+// ended is the connection of a message; false: it is not TCP or UDP over IPv4.
+func (m message) ended() (e Ended, ok bool) {
+	attributes := m.attributes()
+	if e.Connection, ok = parseTuple(findAttr(attributes, ctaTupleOrig)); ok {
+		e.Replies, ok = parseTuple(findAttr(attributes, ctaTupleReply))
+	}
+	return e, ok
+}
+
+// parseTuple parses a tuple; false: it is not of TCP or UDP over IPv4.
+func parseTuple(orig []byte) (Connection, bool) {
 	ip, proto := findAttr(orig, ctaTupleIP), findAttr(orig, ctaTupleProto)
 	number, from, to := findAttr(proto, ctaProtoNum), findAttr(proto, ctaProtoSrcPort), findAttr(proto, ctaProtoDstPort)
 	src, okSrc := netip.AddrFromSlice(findAttr(ip, ctaIPv4Src))

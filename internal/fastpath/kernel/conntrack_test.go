@@ -222,12 +222,12 @@ func TestConntrackEnds(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	testenv.Must(t, ends.Follow(ctx, func(ended []kernel.Connection, lost bool) error {
+	testenv.Must(t, ends.Follow(ctx, func(ended []kernel.Ended, lost bool) error {
 		if lost {
 			t.Error("some were lost")
 		}
 		for _, e := range ended {
-			delete(waiting, e)
+			delete(waiting, e.Connection)
 		}
 		if len(waiting) == 0 {
 			cancel()
@@ -236,6 +236,40 @@ func TestConntrackEnds(t *testing.T) {
 	}))
 	if len(waiting) > 0 {
 		t.Errorf("the end of %d was not told", len(waiting))
+	}
+}
+
+// Of a connection that is translated, the end is told with both tuples.
+func TestConntrackEndsTranslated(t *testing.T) {
+	n := tracked(t)
+	ends, err := kernel.OpenDestroyEvents(n)
+	testenv.Must(t, err)
+	defer ends.Close()
+	client, service, pod := netip.MustParseAddrPort("10.0.0.1:4000"), netip.MustParseAddrPort("10.96.0.10:53"), netip.MustParseAddrPort("10.0.1.1:5000")
+	testenv.InNetns(t, n.Path(), func() error {
+		c, err := conntrack.Dial(nil)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		f := conntrack.NewFlow(17, conntrack.StatusSeenReply|conntrack.StatusAssured|conntrack.StatusConfirmed,
+			client.Addr(), service.Addr(), client.Port(), service.Port(), 600, 0)
+		f.TupleReply.IP.SourceAddress, f.TupleReply.Proto.SourcePort = pod.Addr(), pod.Port()
+		return errors.Join(c.Create(f), c.Flush())
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var got []kernel.Ended
+	testenv.Must(t, ends.Follow(ctx, func(ended []kernel.Ended, lost bool) error {
+		got = append(got, ended...)
+		if len(ended) > 0 {
+			cancel()
+		}
+		return nil
+	}))
+	want := kernel.Ended{Connection: kernel.Connection{Protocol: 17, A: client, B: service}, Replies: kernel.Connection{Protocol: 17, A: pod, B: client}}
+	if len(got) != 1 || got[0] != want || !got[0].IsTranslated() {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 
@@ -263,7 +297,7 @@ func TestConntrackEndsLost(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	said, last := 0, false
-	testenv.Must(t, ends.Follow(ctx, func(ended []kernel.Connection, lost bool) error {
+	testenv.Must(t, ends.Follow(ctx, func(ended []kernel.Ended, lost bool) error {
 		said, last = said+len(ended), lost
 		if len(ended) < 256 {
 			cancel() // there is no more

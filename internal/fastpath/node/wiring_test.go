@@ -175,7 +175,10 @@ func (c *cluster) carried(t *testing.T, i int) (out, in uint64) {
 
 // flow opens a UDP flow between the pods in which each datagram is answered. exchange sends
 // one, and waits for the answer.
-func (c *cluster) flow(t *testing.T) (exchange func() error) {
+func (c *cluster) flow(t *testing.T) (exchange func() error) { return c.flowTo(t, "10.244.2.2:7777") }
+
+// flowTo is the same, to an address that leads to the second pod.
+func (c *cluster) flowTo(t *testing.T, address string) (exchange func() error) {
 	t.Helper()
 	open := func(n *netcfg.Namespace, local, remote string) (conn *net.UDPConn) {
 		testenv.InNetns(t, n.Path(), func() (err error) {
@@ -195,7 +198,7 @@ func (c *cluster) flow(t *testing.T) (exchange func() error) {
 		return conn
 	}
 	server := open(c.pods[1], "10.244.2.2:7777", "")
-	client := open(c.pods[0], "10.244.1.2:0", "10.244.2.2:7777")
+	client := open(c.pods[0], "10.244.1.2:0", address)
 	go func() {
 		buf := make([]byte, 64)
 		for {

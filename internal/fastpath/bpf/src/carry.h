@@ -6,18 +6,39 @@
 struct carried {
 	struct parsed p;
 	struct slot *to; /* of its flow */
+	struct translation *nat; /* of its addresses and ports; 0: none */
 };
+
+/* Deletes the entry of a flow, and the other one that it has if it is translated. */
+static __always_inline void drop_entries(const struct flow_key *k, const struct flow *f)
+{
+	int translated = f->translated;
+	union flow_words other;
+
+	other_key(&other, k->tenant_proto ^ WIRE_VIEW, &f->other);
+	if (!bpf_map_delete_elem(&flows, k))
+		bump_group(k);
+	if (carry_translated && translated && !bpf_map_delete_elem(&flows, &other.key))
+		bump_group(&other.key);
+}
 
 /* A packet opens or ends a connection: what is known of earlier packets with the same
  * addresses and ports is void. */
-static __always_inline int drop_flow(const struct parsed *p)
+static __always_inline int drop_flow(const struct parsed *p, enum direction dir)
 {
-	struct candidate *c = find_candidate(p);
+	struct candidate *c = find_candidate(p->a, p->b);
+	struct flow *f = bpf_map_lookup_elem(&flows, &p->key);
+	union flow_words wire = {.a = p->a | WIRE_VIEW, .b = p->b};
 
 	if (c)
 		c->packets = 0; /* the last packets of a connection do not count for the next */
-	if (bpf_map_lookup_elem(&flows, &p->key) && !bpf_map_delete_elem(&flows, &p->key))
-		bump_group(&p->key);
+	if (f && (dir == OUT || !f->translated)) {
+		drop_entries(&p->key, f);
+	} else if (carry_translated && dir == IN) {
+		f = bpf_map_lookup_elem(&flows, &wire.key);
+		if (f)
+			drop_entries(&wire.key, f);
+	}
 	return SLOW_FLAGS;
 }
 
@@ -65,8 +86,12 @@ static __always_inline int lookup_flow_out(struct __sk_buff *skb, const void *et
 		pod->mac_epoch = pod->epoch;
 	c->p.a |= pod->tenant << 8;
 	if (c->p.flags)
-		return drop_flow(&c->p);
-	why = fill_slot(c->to, &c->p, hash);
+		return drop_flow(&c->p, OUT);
+	if (carry_translated)
+		c->nat = translation_of(hash);
+	why = fill_slot(c->to, c->nat, &c->p, hash, OUT);
+	if (!why && !c->to->translated)
+		c->nat = 0;
 	if (!why)
 		return c->to->pod == device ? 0 : SLOW_SOURCE;
 	if (why != SLOW_UNKNOWN || count_candidate(&c->p, &why))
@@ -95,10 +120,14 @@ static __always_inline int lookup_out(struct __sk_buff *skb, struct carried *c)
 	if (why)
 		return why;
 	hash = hash_key(c->p.a, c->p.b);
+	c->nat = 0;
 	c->to = slot_of(hash);
 	if (!c->to)
 		return SLOW_UNKNOWN; /* impossible */
-	if ((c->to->a ^ c->p.a) & NO_TENANT || c->to->b != c->p.b || c->to->pod != device || !slot_valid(c->to, hash) || c->p.flags) {
+	if (carry_translated && c->to->translated)
+		c->nat = translation_of(hash);
+	if ((c->to->a ^ c->p.a) & NO_TENANT || c->to->b != c->p.b || c->to->pod != device || !slot_valid(c->to, hash) || c->p.flags ||
+	    (c->nat && !translation_valid(c->nat, OUT))) {
 		why = lookup_flow_out(skb, data, end, c, hash, device);
 		if (why)
 			return why;
@@ -106,7 +135,7 @@ static __always_inline int lookup_out(struct __sk_buff *skb, struct carried *c)
 		/* The network does not find a pod that has changed its MAC. */
 		confirm_mac(data, end, device);
 		c->p.a = c->to->a;
-		drop_flow(&c->p);
+		drop_flow(&c->p, OUT);
 		return SLOW_SOURCE;
 	}
 	size = skb->gso_size ? c->p.headers + skb->gso_size : c->p.ip_len;
@@ -133,14 +162,21 @@ static __always_inline int lookup_in(struct __sk_buff *skb, void *data, void *en
 	hash = hash_key(c->p.a, c->p.b);
 	c->p.a |= tenant << 8;
 	if (c->p.flags)
-		return drop_flow(&c->p);
+		return drop_flow(&c->p, IN);
+	c->nat = 0;
 	c->to = slot_of(hash);
 	if (!c->to)
 		return SLOW_UNKNOWN; /* impossible */
-	if (c->to->a != c->p.a || c->to->b != c->p.b || !slot_valid(c->to, hash)) {
-		why = fill_slot(c->to, &c->p, hash);
+	if (carry_translated && c->to->translated)
+		c->nat = translation_of(hash);
+	if (c->to->a != c->p.a || c->to->b != c->p.b || !slot_valid(c->to, hash) || (c->nat && !translation_valid(c->nat, IN))) {
+		if (carry_translated)
+			c->nat = translation_of(hash);
+		why = fill_slot(c->to, c->nat, &c->p, hash, IN);
 		if (why)
 			return why;
+		if (!c->to->translated)
+			c->nat = 0;
 	}
 	segment = skb->gso_size;
 	size = segment ? c->p.headers + segment : c->p.ip_len;
@@ -176,12 +212,43 @@ static __always_inline void stamp_in(struct __sk_buff *skb, void *data, __u32 ma
 static __always_inline int slow_in(struct __sk_buff *skb, void *data, __u32 mac, __be32 addr, __u32 tenant, const struct carried *c, int why)
 {
 	struct pod_key who = {.tenant = tenant, .addr = addr};
+	union flow_words wire;
 
-	if (!bpf_map_lookup_elem(&pod_at, &who))
-		return NEXT;
+	if (!bpf_map_lookup_elem(&pod_at, &who)) {
+		/* Masquerade has put an address of the host in place of a pod's. */
+		if (!carry_translated || (why != SLOW_UNKNOWN && why != SLOW_STALE && why != SLOW_UNPROVEN))
+			return NEXT;
+		wire.a = c->p.a | WIRE_VIEW;
+		wire.b = c->p.b;
+		if (!bpf_map_lookup_elem(&flows, &wire.key))
+			return NEXT;
+	}
 	if (why == SLOW_UNKNOWN ? count_candidate(&c->p, &why) : why == SLOW_STALE || why == SLOW_UNPROVEN || why == SLOW_SOURCE)
 		stamp_in(skb, data, mac, tenant, c);
 	return slow(skb, IN, why);
+}
+
+/* Translates the transport's checksum of a packet whose IP header is at an offset. The kernel
+ * knows whether the field has a checksum, or the sum of addresses that a card begins with. */
+static __always_inline int translate_checksum(struct __sk_buff *skb, __u32 at, const struct carried *c)
+{
+	int tcp = (c->p.key.tenant_proto & 0xff) == IPPROTO_TCP;
+	__u32 check = at + IP_LEN + (tcp ? TCP_CHECK : UDP_CHECK);
+	__u64 flags = tcp ? 0 : BPF_F_MARK_MANGLED_0; /* UDP: without a checksum it stays without */
+
+	if (c->nat->addr_difference && bpf_l4_csum_replace(skb, check, 0, c->nat->addr_difference, flags | BPF_F_PSEUDO_HDR))
+		return -1;
+	return c->nat->port_difference ? bpf_l4_csum_replace(skb, check, 0, c->nat->port_difference, flags) : 0;
+}
+
+/* Translates addresses and ports. */
+static __always_inline void translate(struct iphdr *ip, struct carried *c)
+{
+	ip->saddr = c->nat->saddr;
+	ip->daddr = c->nat->daddr;
+	*(__u32 *)(ip + 1) = c->nat->ports;
+	if (c->nat->addr_difference)
+		c->p.check = adjust(c->p.check, c->nat->addr_difference); /* written with the TTL */
 }
 
 /* Counts a carried packet. */

@@ -2,7 +2,7 @@
  * conntrack entry; a packet without one is not tracked. */
 #pragma once
 #include <bpf/bpf_core_read.h>
-#include "state.h"
+#include "packet.h"
 
 /* The fields of the kernel's structures that are read, relocated by BTF. */
 struct sk_buff___here {
@@ -25,7 +25,23 @@ struct nf_ct_ext {
 
 enum nf_ct_ext_id { NF_CT_EXT_TIMEOUT = 6 };
 
+struct nf_conntrack_end {
+	struct {
+		__be32 ip;
+	} __attribute__((preserve_access_index)) u3;
+	struct {
+		__be16 all;
+	} __attribute__((preserve_access_index)) u;
+} __attribute__((preserve_access_index));
+
+struct nf_conntrack_tuple_hash {
+	struct {
+		struct nf_conntrack_end src, dst;
+	} __attribute__((preserve_access_index)) tuple;
+} __attribute__((preserve_access_index));
+
 struct nf_conn {
+	struct nf_conntrack_tuple_hash tuplehash[2]; /* of packets in the original direction, and of replies */
 	struct {
 		__u16 id;
 	} __attribute__((preserve_access_index)) zone;
@@ -36,7 +52,8 @@ struct nf_conn {
 	} __attribute__((preserve_access_index)) proto;
 } __attribute__((preserve_access_index));
 
-#define NFCT_INFO 7 /* the lower bits tell the direction of the packet */
+#define NFCT_INFO 7 /* the lower bits: enum ip_conntrack_info */
+#define IS_REPLY 3  /* from this on, the packet is a reply */
 
 /* enum ip_conntrack_status */
 #define SEEN_REPLY (1 << 1)
@@ -46,7 +63,9 @@ struct nf_conn {
 #define SEQ_ADJUST (1 << 6)
 #define DYING (1 << 9)
 #define HELPER (1 << 13) /* a helper reads its payload: FTP, SIP */
-#define UNSUITABLE (SRC_NAT | DST_NAT | SEQ_ADJUST | DYING | HELPER)
+#define UNSUITABLE (SEQ_ADJUST | DYING | HELPER)
+#define TRANSLATED (SRC_NAT | DST_NAT)
+#define NAT_CLASH (1 << 12) /* another connection has the same tuple */
 
 #define LIBERAL 8 /* IP_CT_TCP_FLAG_BE_LIBERAL */
 
@@ -98,13 +117,59 @@ static __always_inline int has_timeout_policy(struct nf_conn *ct)
 /* The conntrack state of a packet's flow. */
 struct ct_state {
 	__u32 entry;     /* identifies the entry; 0: not tracked */
-	__u16 unreplied; /* no reply was seen */
-	__u16 liberal;   /* TCP: no window checks */
+	__u8 unreplied;  /* no reply was seen */
+	__u8 liberal;    /* TCP: no window checks */
+	__u8 translated; /* the packet had the addresses and ports below, before they were translated */
+	union flow_words before;
 };
 
-/* Connection tracking allows the flow to be carried: it is established, and its addresses are
- * not translated. UDP without a reply is allowed where no rule asks for replies. */
-static __always_inline int conntrack_allows(struct __sk_buff *ctx, const struct flow_key *k, struct ct_state *t)
+/* Reads the source and destination of a conntrack tuple. */
+static __always_inline void read_tuple(struct nf_conn *ct, int replies, struct ends *t)
+{
+	if (replies) {
+		t->local = BPF_CORE_READ(ct, tuplehash[1].tuple.src.u3.ip);
+		t->remote = BPF_CORE_READ(ct, tuplehash[1].tuple.dst.u3.ip);
+		t->local_port = BPF_CORE_READ(ct, tuplehash[1].tuple.src.u.all);
+		t->remote_port = BPF_CORE_READ(ct, tuplehash[1].tuple.dst.u.all);
+		return;
+	}
+	t->local = BPF_CORE_READ(ct, tuplehash[0].tuple.src.u3.ip);
+	t->remote = BPF_CORE_READ(ct, tuplehash[0].tuple.dst.u3.ip);
+	t->local_port = BPF_CORE_READ(ct, tuplehash[0].tuple.src.u.all);
+	t->remote_port = BPF_CORE_READ(ct, tuplehash[0].tuple.dst.u.all);
+}
+
+static __always_inline void swap_ends(struct ends *e)
+{
+	struct ends was = *e;
+
+	e->local = was.remote;
+	e->remote = was.local;
+	e->local_port = was.remote_port;
+	e->remote_port = was.local_port;
+}
+
+/* Finds out what a translated packet was before, by the tuples of its conntrack entry. 0: it
+ * is not, or not only, what the entry makes of it. */
+static __always_inline int read_translation(struct nf_conn *ct, int reply, const struct flow_key *k, enum direction dir, struct ct_state *t)
+{
+	struct ends before, after;
+
+	read_tuple(ct, reply, &before);
+	read_tuple(ct, !reply, &after); /* turned round: of the packets that answer this one */
+	if (dir == OUT)
+		swap_ends(&after);
+	else
+		swap_ends(&before);
+	other_key(&t->before, k->tenant_proto, &before);
+	t->translated = 1;
+	return same_ends(&after, k);
+}
+
+/* Connection tracking allows the flow of a packet, which it has translated already, to be
+ * carried: it is established. UDP without a reply is allowed where no rule asks for replies,
+ * and where it is not translated. */
+static __always_inline int conntrack_allows(struct __sk_buff *ctx, const struct flow_key *k, enum direction dir, struct ct_state *t)
 {
 	struct sk_buff___here *skb = (void *)ctx; /* the context is the sk_buff itself */
 	unsigned long nfct = BPF_CORE_READ(skb, _nfct);
@@ -115,6 +180,9 @@ static __always_inline int conntrack_allows(struct __sk_buff *ctx, const struct 
 	t->entry = 0;
 	t->unreplied = 0;
 	t->liberal = 0;
+	t->translated = 0;
+	t->before.a = 0;
+	t->before.b = 0;
 	if (!ct)
 		return 1;
 	status = BPF_CORE_READ(ct, status);
@@ -130,6 +198,9 @@ static __always_inline int conntrack_allows(struct __sk_buff *ctx, const struct 
 	if (tcp && BPF_CORE_READ(ct, proto.tcp.state) != TCP_ESTABLISHED_STATE)
 		return 0;
 	t->entry = (__u32)(nfct >> 6) | 1;
+	if (status & TRANSLATED && (!carry_translated || t->unreplied || status & NAT_CLASH ||
+				    !read_translation(ct, (nfct & NFCT_INFO) >= IS_REPLY, k, dir, t)))
+		return 0;
 	if (tcp)
 		t->liberal = BPF_CORE_READ(ct, proto.tcp.seen[0].flags) & BPF_CORE_READ(ct, proto.tcp.seen[1].flags) & LIBERAL;
 	return 1;

@@ -95,25 +95,25 @@ struct {
 	__type(value, struct candidates);
 } candidates SEC(".maps");
 
-static __always_inline struct candidates *candidate_set(const struct parsed *p)
+static __always_inline struct candidates *candidate_set(__u64 a, __u64 b)
 {
-	__u64 hash = (p->a * 0x9e3779b97f4a7c15 ^ p->b) * 0xc2b2ae3d27d4eb4f;
+	__u64 hash = (a * 0x9e3779b97f4a7c15 ^ b) * 0xc2b2ae3d27d4eb4f;
 	__u32 set = hash >> 48;
 
 	return bpf_map_lookup_elem(&candidates, &set);
 }
 
 /* Finds the candidate of a flow; 0: there is none. */
-static __always_inline struct candidate *find_candidate(const struct parsed *p)
+static __always_inline struct candidate *find_candidate(__u64 a, __u64 b)
 {
-	struct candidates *set = candidate_set(p);
+	struct candidates *set = candidate_set(a, b);
 	int i;
 
 	if (!set)
 		return 0; /* impossible */
 #pragma unroll
 	for (i = 0; i < CANDIDATE_WAYS; i++)
-		if (set->ways[i].a == p->a && set->ways[i].b == p->b)
+		if (set->ways[i].a == a && set->ways[i].b == b)
 			return &set->ways[i];
 	return 0;
 }
@@ -127,7 +127,7 @@ static __always_inline int replaceable(const struct candidate *c, __u8 now)
 /* Finds the candidate of a flow, or makes it one; 0: there is no room. */
 static __always_inline struct candidate *get_candidate(const struct parsed *p)
 {
-	struct candidates *set = candidate_set(p);
+	struct candidates *set = candidate_set(p->a, p->b);
 	struct candidate *room = 0;
 	__u8 now = tick;
 	int i;
@@ -161,9 +161,9 @@ static __always_inline struct candidate *get_candidate(const struct parsed *p)
 }
 
 /* The digest of a candidate's flow and peer. */
-static __always_inline __u32 digest(const struct parsed *p, __u32 peer, __u32 peer_epoch)
+static __always_inline __u32 digest(__u64 a, __u64 b, __u32 peer, __u32 peer_epoch)
 {
-	__u64 hash = ((p->a ^ peer) * 0x9e3779b97f4a7c15 ^ p->b ^ (__u64)peer_epoch << 16) * 0xc2b2ae3d27d4eb4f;
+	__u64 hash = ((a ^ peer) * 0x9e3779b97f4a7c15 ^ b ^ (__u64)peer_epoch << 16) * 0xc2b2ae3d27d4eb4f;
 
 	return hash >> 32;
 }
@@ -186,9 +186,9 @@ static __always_inline int count_candidate(const struct parsed *p, int *why)
 
 /* There is no room for a flow that would be learned. This packet was counted already, so the
  * next ones give that reason. */
-static __always_inline void note_full(const struct parsed *p)
+static __always_inline void note_full(const union flow_words *k)
 {
-	struct candidate *c = find_candidate(p);
+	struct candidate *c = find_candidate(k->a, k->b);
 
 	if (c)
 		c->full = tick | FULL;
@@ -204,7 +204,7 @@ static __always_inline void note_peer(struct __sk_buff *skb, const struct parsed
 		return;
 	c->peer = peer;
 	c->peer_epoch = peer_epoch;
-	c->seal = digest(p, peer, peer_epoch);
+	c->seal = digest(p->a, p->b, peer, peer_epoch);
 	stamp(skb);
 }
 
@@ -227,31 +227,52 @@ static __always_inline void reset_flow(const struct flow_key *k, struct flow *f)
 	bump_group(k);
 }
 
-/* Finds or makes the entry of a flow that connection tracking allows; 0: it is not to be
- * carried yet. The first reply invalidates what was learned before it. */
-static __always_inline struct flow *get_flow(struct __sk_buff *skb, const struct parsed *p)
+/* Finds or makes an entry of a flow, with the other key that the flow has if it is translated,
+ * else 0. An entry with another one is that of an earlier connection. 0: there is no room. */
+static __always_inline struct flow *get_entry(const struct flow_key *k, const struct flow_key *other)
 {
-	struct ct_state t;
-	struct flow fresh = {};
-	struct flow *f;
+	struct flow fresh = {.used = tick};
+	struct flow *f = bpf_map_lookup_elem(&flows, k);
 
-	if (!conntrack_allows(skb, &p->key, &t))
-		return 0;
-	f = bpf_map_lookup_elem(&flows, &p->key);
+	if (f && (other ? f->translated && same_ends(&f->other, other) : !f->translated))
+		return f;
+	if (f && !bpf_map_delete_elem(&flows, k))
+		bump_group(k);
+	if (other) {
+		fresh.translated = 1;
+		to_ends(&fresh.other, other);
+	}
+	bpf_map_update_elem(&flows, k, &fresh, BPF_NOEXIST);
+	f = bpf_map_lookup_elem(&flows, k);
+	/* Another core may have been faster, with another connection. */
+	return f && (other ? f->translated && same_ends(&f->other, other) : !f->translated) ? f : 0;
+}
+
+/* Finds or makes the entry of a flow that connection tracking allows, by the key that its pod
+ * sees; wire is the other one, if it is translated. 0: it is not to be carried yet. The first
+ * reply invalidates what was learned before it. */
+static __always_inline struct flow *get_flow(const union flow_words *pod, const union flow_words *wire, const struct ct_state *t)
+{
+	union flow_words seen = {.a = wire->a | WIRE_VIEW, .b = wire->b};
+	struct flow *f, *at;
+
+	f = get_entry(&pod->key, t->translated ? &wire->key : 0);
+	if (f && t->translated) {
+		at = get_entry(&seen.key, &pod->key);
+		if (at)
+			at->used = tick;
+		else
+			f = 0;
+	}
 	if (!f) {
-		fresh.used = tick;
-		bpf_map_update_elem(&flows, &p->key, &fresh, BPF_NOEXIST);
-		f = bpf_map_lookup_elem(&flows, &p->key);
-		if (!f) {
-			note_full(p);
-			return 0;
-		}
+		note_full(pod);
+		return 0;
 	}
-	if (f->unreplied != t.unreplied) {
-		f->unreplied = t.unreplied;
-		reset_flow(&p->key, f);
+	if (f->unreplied != t->unreplied) {
+		f->unreplied = t->unreplied;
+		reset_flow(&pod->key, f);
 	}
-	return conntrack_ready(&p->key, f, &t) ? f : 0;
+	return conntrack_ready(&pod->key, f, t) ? f : 0;
 }
 
 /* The pod with an address, and the ifindex of its device; 0: there is none. */
@@ -277,8 +298,11 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, __u32 mac,
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	struct hop_key via = {.ifindex = skb->ifindex};
+	union flow_words own, wire;
+	struct ct_state t;
+	__u64 ignored;
 	__u32 device;
-	struct flow *f;
+	struct flow *f = 0;
 	struct parsed p;
 	struct peer *peer;
 	struct pod *pod;
@@ -290,14 +314,32 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, __u32 mac,
 	to = bpf_map_lookup_elem(&hops, &via);
 	if (!to || to->tenant != tenant)
 		return NEXT;
-	pod = pod_of(p.key.local, tenant, &device);
+	p.key.tenant_proto |= tenant << 8;
+	wire.a = own.a = p.a;
+	wire.b = own.b = p.b;
+	if (crossed) {
+		if (carry_translated)
+			f = flow_on_wire(&wire.key, &own, &ignored);
+		if (!f) {
+			own = wire;
+			f = bpf_map_lookup_elem(&flows, &own.key);
+			if (!f || f->translated)
+				return NEXT;
+		}
+	} else {
+		if (!conntrack_allows(skb, &wire.key, OUT, &t))
+			return NEXT;
+		if (t.translated)
+			own = t.before;
+	}
+	pod = pod_of(own.key.local, tenant, &device);
 	peer = bpf_map_lookup_elem(&peers, &to->peer);
 	if (!pod || !peer || !peer->epoch || !same_headers(data, peer))
 		return NEXT;
 	if (skb->ingress_ifindex != (crossed ? 0 : pod->ingress_ifindex))
 		return NEXT;
-	p.key.tenant_proto |= tenant << 8;
-	f = crossed ? bpf_map_lookup_elem(&flows, &p.key) : get_flow(skb, &p);
+	if (!crossed)
+		f = get_flow(&own, &wire, &t);
 	if (!f)
 		return NEXT;
 	f->epoch = 0; /* not carried while it is changed */
@@ -310,10 +352,10 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, __u32 mac,
 	f->peer_epoch = peer->epoch;
 	f->used = tick;
 	f->seen_out = now;
-	promote(&p.key, f, now);
+	promote(&own.key, f, now);
 	if (epoch != now)
 		f->epoch = 0; /* the rules have changed meanwhile */
-	bump_group(&p.key);
+	bump_group(&own.key);
 	return NEXT;
 }
 
@@ -322,7 +364,9 @@ static __always_inline int learn_in(struct __sk_buff *skb)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	__u32 now = epoch, device = skb->ifindex, number;
+	union flow_words own, wire;
 	struct candidate *c;
+	struct ct_state t;
 	struct parsed p;
 	struct peer *peer;
 	struct flow *f;
@@ -338,20 +382,26 @@ static __always_inline int learn_in(struct __sk_buff *skb)
 	if (!pod || !pod->epoch || pod->addr != p.key.local)
 		return NEXT;
 	p.key.tenant_proto |= pod->tenant << 8;
-	c = find_candidate(&p);
+	wire.a = own.a = p.a;
+	wire.b = own.b = p.b;
+	if (!conntrack_allows(skb, &own.key, IN, &t))
+		return NEXT;
+	if (t.translated)
+		wire = t.before;
+	c = find_candidate(wire.a, wire.b);
 	if (!c)
 		return NEXT;
 	number = c->peer;
 	peer = bpf_map_lookup_elem(&peers, &number);
-	if (!peer || !peer->epoch || c->seal != digest(&p, number, peer->epoch) || peer->ingress_ifindex != skb->ingress_ifindex)
+	if (!peer || !peer->epoch || c->seal != digest(wire.a, wire.b, number, peer->epoch) || peer->ingress_ifindex != skb->ingress_ifindex)
 		return NEXT;
-	f = get_flow(skb, &p);
+	f = get_flow(&own, &wire, &t);
 	if (!f)
 		return NEXT;
 	if (f->pod != device || f->pod_epoch != pod->epoch || f->peer != number || f->peer_epoch != peer->epoch) {
 		if (f->seen_out == now && f->peer != number)
 			return NEXT; /* replies come from another peer */
-		reset_flow(&p.key, f);
+		reset_flow(&own.key, f);
 		f->pod = device;
 		f->pod_epoch = pod->epoch;
 		f->peer = number;
@@ -359,10 +409,10 @@ static __always_inline int learn_in(struct __sk_buff *skb)
 	}
 	f->used = tick;
 	f->seen_in = now;
-	promote(&p.key, f, now);
+	promote(&own.key, f, now);
 	if (epoch != now)
 		f->epoch = 0;
-	bump_group(&p.key);
+	bump_group(&own.key);
 	return NEXT;
 }
 

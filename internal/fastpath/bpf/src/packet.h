@@ -19,6 +19,8 @@
 #define TCP_FLAGS 13   /* offset in the header */
 #define TCP_OFFSET 12  /* offset of the header's length, in the upper half of the byte */
 #define TCP_LEN 20     /* without options */
+#define TCP_CHECK 16   /* offset in the header */
+#define UDP_CHECK 6
 
 struct parsed {
 	union {
@@ -34,6 +36,37 @@ struct parsed {
 	__u16 check;         /* of the IP header */
 	__u8 tos, ttl;
 };
+
+/* A key that is read as two words. */
+union flow_words {
+	struct flow_key key;
+	struct {
+		__u64 a, b;
+	};
+};
+
+/* The key of a flow from the other side. */
+static __always_inline void other_key(union flow_words *to, __u32 tenant_proto, const struct ends *other)
+{
+	to->key.tenant_proto = tenant_proto;
+	to->key.local = other->local;
+	to->key.remote = other->remote;
+	to->key.local_port = other->local_port;
+	to->key.remote_port = other->remote_port;
+}
+
+static __always_inline void to_ends(struct ends *to, const struct flow_key *k)
+{
+	to->local = k->local;
+	to->remote = k->remote;
+	to->local_port = k->local_port;
+	to->remote_port = k->remote_port;
+}
+
+static __always_inline int same_ends(const struct ends *e, const struct flow_key *k)
+{
+	return e->local == k->local && e->remote == k->remote && e->local_port == k->local_port && e->remote_port == k->remote_port;
+}
 
 #define IPV4_PLAIN 0x45 /* version, and length of a header without options */
 
@@ -87,6 +120,22 @@ static __always_inline __u16 fold(__u32 sum)
 	sum = (sum & 0xffff) + (sum >> 16);
 	sum = (sum & 0xffff) + (sum >> 16);
 	return ~sum;
+}
+
+/* Adds to a checksum the difference that translated fields make. As the kernel's own sum, it
+ * begins with 0xffff, which counts as 0, so the result is 0 where it might be 0xffff. */
+static __always_inline __u16 adjust(__u16 check, __u32 difference)
+{
+	return fold(0xffff + (__u16)~check + (difference & 0xffff) + (difference >> 16));
+}
+
+/* What the checksum of two words grows by when others take their place. */
+static __always_inline __u32 difference(__u32 a, __u32 b, __u32 new_a, __u32 new_b)
+{
+	__u64 sum = (__u64)(__u32)~a + (__u32)~b + new_a + new_b;
+
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	return (sum & 0xffffffff) + (sum >> 32);
 }
 
 /* The checksum of a header without options is right. */

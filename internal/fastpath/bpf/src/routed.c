@@ -14,10 +14,14 @@ int from_pod(struct __sk_buff *skb)
 
 	if (why)
 		return slow(skb, OUT, why);
+	if (c.nat && translate_checksum(skb, ETH_HLEN, &c))
+		return TC_SHOT; /* impossible: these bytes were read above, and are writable */
 	eth = (void *)(long)skb->data;
-	if (eth + ETH_HLEN + IP_LEN > (void *)(long)skb->data_end)
-		return NEXT; /* impossible: these bytes were read above */
+	if (eth + ETH_HLEN + IP_LEN + UDP_LEN > (void *)(long)skb->data_end)
+		return TC_SHOT; /* impossible, as above */
 	write_eth(eth, (void *)c.to->header);
+	if (c.nat)
+		translate(eth + ETH_HLEN, &c);
 	decrement_ttl(eth + ETH_HLEN, &c.p);
 	skb->priority = priority_of(c.p.tos);
 	return carry(skb, OUT, bpf_redirect(c.to->wire, 0));
@@ -74,7 +78,14 @@ int from_wire(struct __sk_buff *skb)
 		why = skb->ifindex == c.to->wire ? from_peer(data, c.to->header, &c.p, 0) : SLOW_SOURCE;
 	if (why)
 		return slow_in(skb, data, MAC_LEN, ip->daddr, 0, &c, why);
+	if (c.nat && translate_checksum(skb, ETH_HLEN, &c))
+		return TC_SHOT; /* impossible, as above */
+	data = (void *)(long)skb->data;
+	if (data + ETH_HLEN + IP_LEN + UDP_LEN > (void *)(long)skb->data_end)
+		return TC_SHOT; /* impossible, as above */
 	write_eth(data, c.to->macs);
+	if (c.nat)
+		translate(data + ETH_HLEN, &c);
 	decrement_ttl(data + ETH_HLEN, &c.p);
 	skb->priority = priority_of(c.p.tos);
 	return carry(skb, IN, bpf_redirect_peer(c.to->pod, 0));

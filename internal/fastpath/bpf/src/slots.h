@@ -15,8 +15,9 @@ struct slot {
 	__u64 a, b; /* the key, as struct parsed has it */
 	__u64 ended; /* this and the next three: the numbers at the time of the copy */
 	__u32 tick, epoch, version;
-	__u32 pod;  /* index of its device on the machine */
-	__u32 wire; /* and of that on the wire */
+	__u16 pod;  /* index of its device on the machine */
+	__u16 translated; /* the slot has a translation, and serves one direction */
+	__u32 wire; /* index of the device on the wire */
 	__u16 size[2]; /* largest IP packet in each direction: to the peer, and to the pod; 0: none is carried */
 	__be16 port;
 	__u16 sum;
@@ -31,6 +32,24 @@ struct {
 	__type(key, __u32);
 	__type(value, struct slot);
 } slots SEC(".maps");
+
+/* How packets of a slot's flow are translated, in the slot's direction. */
+struct translation {
+	__u64 ended; /* version of the group below at the time of the copy */
+	__u32 group; /* of the flow as its pod sees it */
+	__u32 dir;
+	__be32 saddr, daddr;
+	__u32 ports;
+	__u32 addr_difference, port_difference; /* of the checksums; 0: they stay the same */
+	__u32 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SLOTS); /* as slots */
+	__type(key, __u32);
+	__type(value, struct translation);
+} translations SEC(".maps");
 
 /* Versions of groups of flows. Programs increment the lower half, and the daemon the upper. */
 volatile __u64 ended[GROUPS] = {1};
@@ -64,23 +83,83 @@ static __always_inline struct slot *slot_of(__u64 hash)
 	return bpf_map_lookup_elem(&slots, &at);
 }
 
+/* The translation of a flow's slot on this core. */
+static __always_inline struct translation *translation_of(__u64 hash)
+{
+	__u32 at = bpf_get_smp_processor_id() * SLOTS + (hash >> 53);
+
+	return bpf_map_lookup_elem(&translations, &at);
+}
+
+/* A translation is still valid for packets of a direction. */
+static __always_inline int translation_valid(const struct translation *n, enum direction dir)
+{
+	return n && n->dir == dir && n->ended == ended[n->group & (GROUPS - 1)];
+}
+
 /* The slot is still valid. */
 static __always_inline int slot_valid(const struct slot *s, __u64 hash)
 {
 	return s->epoch == epoch && s->tick == tick && s->version == version && s->ended == ended[group_of(hash)];
 }
 
-/* Fills a slot from the tables. 0: the flow can be carried, at least in one direction. */
-static __always_inline int fill_slot(struct slot *s, const struct parsed *p, __u64 hash)
+/* Finds the entry of a translated flow by its key on the wire; 0: there is none. pod gets the
+ * key that its pod sees, ended the version of that key's group before its entry was read. */
+static __always_inline struct flow *flow_on_wire(const struct flow_key *wire, union flow_words *pod, __u64 *number)
 {
-	__u32 now = epoch, n = version, t = tick;
+	struct flow_key k = *wire;
+	struct flow *seen, *f;
+	__u32 t = tick;
+
+	k.tenant_proto |= WIRE_VIEW;
+	seen = bpf_map_lookup_elem(&flows, &k);
+	if (!seen)
+		return 0;
+	other_key(pod, wire->tenant_proto, &seen->other);
+	*number = __sync_fetch_and_add(&ended[group_of(hash_key(pod->a, pod->b))], 0);
+	f = bpf_map_lookup_elem(&flows, &pod->key);
+	if (!f || !f->translated || !same_ends(&f->other, wire))
+		return 0;
+	if (seen->used != t)
+		seen->used = t;
+	return f;
+}
+
+/* Fills the translation of a slot. */
+static __always_inline void fill_translation(struct translation *n, const struct parsed *p, const struct flow_key *to, enum direction dir)
+{
+	const struct flow_key *k = &p->key;
+	__u32 was = dir == OUT ? k->local_port | (__u32)k->remote_port << 16 : k->remote_port | (__u32)k->local_port << 16;
+
+	n->dir = dir;
+	n->saddr = dir == OUT ? to->local : to->remote;
+	n->daddr = dir == OUT ? to->remote : to->local;
+	n->ports = dir == OUT ? to->local_port | (__u32)to->remote_port << 16 : to->remote_port | (__u32)to->local_port << 16;
+	n->addr_difference = 0;
+	if (to->local != k->local || to->remote != k->remote)
+		n->addr_difference = difference(k->local, k->remote, to->local, to->remote);
+	n->port_difference = was == n->ports ? 0 : difference(was, 0, n->ports, 0);
+}
+
+/* Fills a slot from the tables. 0: the flow can be carried, at least in one direction. */
+static __always_inline int fill_slot(struct slot *s, struct translation *n, const struct parsed *p, __u64 hash, enum direction dir)
+{
+	__u32 now = epoch, v = version, t = tick;
 	/* A full barrier: the tables are read after the numbers. */
-	__u64 number = __sync_fetch_and_add(&ended[group_of(hash)], 0);
+	__u64 number = __sync_fetch_and_add(&ended[group_of(hash)], 0), at_pod = number;
 	struct flow *f = bpf_map_lookup_elem(&flows, &p->key);
+	union flow_words to;
 	struct peer *peer;
 	struct pod *pod;
-	int i;
+	int i, translated = f && f->translated;
 
+	/* A flow that a pod sees under this key is another one on the wire. */
+	if (carry_translated && dir == IN && (!f || translated)) {
+		f = flow_on_wire(&p->key, &to, &at_pod);
+		translated = 1;
+	} else if (translated) {
+		other_key(&to, p->key.tenant_proto, &f->other);
+	}
 	if (!f)
 		return SLOW_UNKNOWN;
 	if (f->epoch != now)
@@ -96,12 +175,23 @@ static __always_inline int fill_slot(struct slot *s, const struct parsed *p, __u
 	s->ended = number;
 	s->tick = t;
 	s->epoch = now;
-	s->version = n;
+	s->version = v;
 	s->pod = f->pod;
+	s->translated = translated;
 	s->wire = peer->ifindex;
 	s->size[OUT] = f->seen_out == now ? peer->size : 0;
 	/* Carried packets reach a pod whatever its MAC is; on the slow path they would not. */
 	s->size[IN] = f->seen_in == now && pod->mac_epoch == pod->epoch ? pod->size : 0;
+	if (translated) {
+		if (!n)
+			return SLOW_UNKNOWN; /* impossible */
+		s->size[dir == OUT ? IN : OUT] = 0;
+		n->ended = at_pod;
+		n->group = group_of(dir == OUT ? hash : hash_key(to.a, to.b));
+		fill_translation(n, p, &to.key, dir);
+		if (!translation_valid(n, dir))
+			return SLOW_STALE; /* the entry may have been another flow's meanwhile */
+	}
 	s->port = f->port;
 	s->sum = peer->sum;
 	for (i = 0; i < MAC_LEN; i++)

@@ -23,6 +23,18 @@ struct flow_key {
 	__be16 local_port, remote_port;
 };
 
+/* In a key's tenant_proto: the flow as the wire sees it, of one whose addresses or ports
+ * connection tracking translates between its pod and the wire. */
+#define WIRE_VIEW 0x80
+
+/* The ends of a flow. */
+struct ends {
+	__be32 local, remote;
+	__be16 local_port, remote_port;
+};
+
+/* A translated flow has two entries: by the key that its pod sees, and by the one that the
+ * wire sees. The second only says where the first is. */
 struct flow {
 	__u32 epoch; /* policy epoch in which it is carried, in at least one direction; 0: none */
 	__u32 seen_out, seen_in; /* policy epochs in which the network last forwarded it; it is
@@ -33,7 +45,9 @@ struct flow {
 	__u32 ct_entry; /* the conntrack entry that the daemon has prepared */
 	__u32 requested;  /* tick of the last request to */
 	__be16 port;  /* outer source, UDP */
-	__u16 unreplied; /* learned while connection tracking had seen no reply */
+	__u8 unreplied; /* learned while connection tracking had seen no reply */
+	__u8 translated; /* other says to what */
+	struct ends other; /* the flow as the other side sees it; never changed in place */
 };
 
 struct {
@@ -134,6 +148,7 @@ volatile __u64 deadline = 1;    /* end of the lease, jiffies */
 volatile __u64 jiffies = 1;     /* set by clock */
 
 /* Set before the programs are loaded. */
+const volatile __u32 carry_translated = 1; /* 0: translated flows stay slow */
 const volatile __u32 learn_after = 8; /* slow packets of a flow before it is learned */
 
 /* The direction of a packet: out of or into a pod of this host. */

@@ -41,8 +41,10 @@ int from_pod(struct __sk_buff *skb)
 		return slow(skb, OUT, why);
 	if (bpf_skb_adjust_room(skb, OVERHEAD, BPF_ADJ_ROOM_MAC, GROW))
 		return slow(skb, OUT, SLOW_ENCAPSULATED); /* nothing was changed */
+	if (c.nat && translate_checksum(skb, INNER_IP, &c))
+		return TC_SHOT; /* impossible: these bytes were made writable above */
 	data = (void *)(long)skb->data;
-	if (data + INNER_IP + IP_LEN > (void *)(long)skb->data_end)
+	if (data + INNER_IP + IP_LEN + UDP_LEN > (void *)(long)skb->data_end)
 		return TC_SHOT; /* impossible: these bytes were read above */
 	header = data;
 #pragma unroll
@@ -56,6 +58,8 @@ int from_pod(struct __sk_buff *skb)
 	ip->check = fold(c.to->sum + bpf_htons(c.p.tos & ECN_MASK) + ip->tot_len + c.p.id);
 	udp->source = c.to->port;
 	udp->len = bpf_htons(c.p.ip_len + OVERHEAD - IP_LEN);
+	if (c.nat)
+		translate(data + INNER_IP, &c);
 	decrement_ttl(data + INNER_IP, &c.p);
 	skb->priority = priority_of(c.p.tos);
 	return carry(skb, OUT, bpf_redirect(c.to->wire, 0));
@@ -116,6 +120,8 @@ int to_tunnel(struct __sk_buff *skb)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	__u32 now = epoch, of = tenant, device;
+	union flow_words own, wire;
+	struct ct_state t;
 	struct parsed p;
 	struct pod *pod;
 
@@ -124,11 +130,15 @@ int to_tunnel(struct __sk_buff *skb)
 	skb->tc_index = 0;
 	if (skb->protocol != bpf_htons(ETH_P_IP) || data + ETH_HLEN > end || parse(data + ETH_HLEN, end, OUT, &p) || p.flags)
 		return NEXT;
-	pod = pod_of(p.key.local, of, &device);
-	if (!pod || pod->ingress_ifindex != skb->ingress_ifindex)
-		return NEXT;
 	p.key.tenant_proto |= of << 8;
-	if (get_flow(skb, &p))
+	if (!conntrack_allows(skb, &p.key, OUT, &t))
+		return NEXT;
+	wire.a = own.a = p.a;
+	wire.b = own.b = p.b;
+	if (t.translated)
+		own = t.before;
+	pod = pod_of(own.key.local, of, &device);
+	if (pod && pod->ingress_ifindex == skb->ingress_ifindex && get_flow(&own, &wire, &t))
 		stamp_tunnel(skb, now);
 	return NEXT;
 }
@@ -217,10 +227,14 @@ int from_wire(struct __sk_buff *skb)
 	 * gone. */
 	if (csum_unnecessary(skb))
 		bpf_csum_level(skb, BPF_CSUM_LEVEL_DEC);
+	if (c.nat && translate_checksum(skb, ETH_HLEN, &c))
+		return TC_SHOT; /* impossible, as above */
 	data = (void *)(long)skb->data;
-	if (data + ETH_HLEN + IP_LEN > (void *)(long)skb->data_end)
+	if (data + ETH_HLEN + IP_LEN + UDP_LEN > (void *)(long)skb->data_end)
 		return TC_SHOT; /* impossible, as above */
 	write_eth(data, c.to->macs);
+	if (c.nat)
+		translate(data + ETH_HLEN, &c);
 	decrement_ttl(data + ETH_HLEN, &c.p);
 	skb->priority = priority_of(c.p.tos);
 	return carry(skb, IN, bpf_redirect_peer(c.to->pod, 0));
