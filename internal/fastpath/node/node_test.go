@@ -68,6 +68,23 @@ func TestEnableEnds(t *testing.T) {
 	testenv.Must(t, exchange())
 }
 
+// A process that is stopped cannot end by itself: it is killed, and everything is removed.
+func TestDisableStopped(t *testing.T) {
+	c := newCluster(t, wirings[1].node, wirings[1].pod)
+	exchange := c.flow(t)
+	testenv.Must(t, exchange())
+	before := c.snapshot(t, 0)
+	stopped := c.enable(t, 0, "0")
+	c.untilRunning(t, 0, true)
+	testenv.Must(t, stopped.Process.Signal(syscall.SIGSTOP))
+	testenv.Must(t, c.disable(t, 0))
+	if err := stopped.Wait(); err == nil {
+		t.Error("the process has ended by itself")
+	}
+	c.check(t, 0, before)
+	testenv.Must(t, exchange())
+}
+
 // A pod that is made anew, and a peer that is told anew, are carried again without a word.
 func TestEnableFollows(t *testing.T) {
 	c := newCluster(t, wirings[0].node, wirings[0].pod)

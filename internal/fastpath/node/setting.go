@@ -3,16 +3,19 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/netcfg"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -113,20 +116,70 @@ const stopPoll = 50 * time.Millisecond
 // stopTimeout is how long the process may take to end.
 var stopTimeout = host.ScaleTimeout(10 * time.Second)
 
-// stopProcess asks the process that carries to end, and waits for it.
+// stopProcess asks the process that carries to end, and waits for it. One that is stopped or does
+// not answer is killed: the kernel ends the carrying then.
 func (f files) stopProcess() error {
+	killed := false
 	for end := time.Now().Add(stopTimeout); ; time.Sleep(stopPoll) {
 		held, err := kernel.Locked(f.folder)
 		if err != nil || !held {
 			return err
 		}
-		if time.Now().After(end) {
-			return verr.New(verr.Busy, "cannot end the fast path", "its process does not answer (it may be stopped)", "kill it, and run the command again")
+		pid, late := f.holder(), time.Now().After(end)
+		switch {
+		case pid != 0 && !killed && (late || isStopped(pid)):
+			if err := kill(pid); err != nil {
+				return fmt.Errorf("kill the process %d, which does not end the fast path: %w", pid, err)
+			}
+			killed, end = true, time.Now().Add(stopTimeout)
+		case late:
+			return verr.New(verr.Busy, "cannot end the fast path", "its process does not answer, and cannot be seen from here", "kill it, and run the command again")
 		}
 		if err := netcfg.ReplaceJSON(f.stop, true); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
+}
+
+func kill(pid int) error {
+	p, err := os.FindProcess(pid)
+	if err == nil {
+		err = p.Kill()
+	}
+	if errors.Is(err, os.ErrProcessDone) {
+		return nil
+	}
+	return err
+}
+
+// holder is the process that carries, if it lives and can be seen from here; 0: it does not, or
+// cannot. It has the folder open, which no other process with its ID has.
+func (f files) holder() int {
+	pid := 0
+	if err := host.ReadJSON(f.process, &pid); err != nil || pid <= 0 {
+		return 0
+	}
+	folder, err := os.Stat(f.folder)
+	if err != nil {
+		return 0
+	}
+	open, _ := sanitize.Files(filepath.Join("/proc", strconv.Itoa(pid), "fd"), "*") // the pattern is sound
+	for _, fd := range open {
+		if is, err := os.Stat(fd); err == nil && os.SameFile(is, folder) {
+			return pid
+		}
+	}
+	return 0
+}
+
+// isStopped tells whether a process is stopped, by a signal or by a debugger.
+func isStopped(pid int) bool {
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return false
+	}
+	_, state, _ := strings.Cut(string(text), ") ") // behind the name
+	return strings.HasPrefix(state, "T") || strings.HasPrefix(state, "t")
 }
 
 // untilStopped waits until somebody asks to end, or ctx ends.
@@ -145,11 +198,10 @@ func (f files) untilStopped(ctx context.Context) {
 	}
 }
 
-// visiblePins are the pins as the process that carries sees them.
+// visiblePins are the pins as the process that carries sees them, if it lives.
 func (f files) visiblePins() string {
-	pid := 0
-	if err := host.ReadJSON(f.process, &pid); err != nil {
-		return f.pins
+	if pid := f.holder(); pid != 0 {
+		return filepath.Join("/proc", strconv.Itoa(pid), "root", f.pins)
 	}
-	return filepath.Join("/proc", strconv.Itoa(pid), "root", f.pins)
+	return f.pins
 }
