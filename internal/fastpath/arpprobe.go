@@ -1,8 +1,11 @@
 package fastpath
 
 import (
+	"errors"
+
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // probeEvery is how often pods behind bridges get an ARP probe. A bridge does not see carried
@@ -10,20 +13,41 @@ import (
 // by default.
 const probeEvery = 30 // ticks
 
-// probeMissingFDB probes pods for which their bridge has no FDB entry, each at most once in
-// a tick.
+// maxProbes is how many ARP probes a neighbour without an FDB entry gets. If it speaks later, its
+// bridge announces that.
+const maxProbes = 3
+
+// fdbProbe is what became of the ARP probes to a neighbour without an FDB entry.
+type fdbProbe struct {
+	tick uint32 // of the last one
+	sent int
+}
+
+// probeMissingFDB probes pods for which their bridge has no FDB entry, each at most once in a
+// tick. Where nobody answers, it has the kernel verify the neighbour, which is a dead pod's: the
+// kernel then drops it.
 func (d *daemon) probeMissingFDB() error {
-	probed := map[topology.Neighbour]uint32{}
+	probed := map[topology.Neighbour]fdbProbe{}
 	var targets []topology.BridgeNeighbour
+	var failed error
 	for _, n := range d.topo.MissingFDB {
-		last, known := d.neigh.probed[n.Neighbour]
-		if !known || last != d.tick {
+		p, known := d.neigh.probed[n.Neighbour]
+		switch {
+		case known && p.tick == d.tick:
+		case p.sent < maxProbes:
 			targets = append(targets, n)
+			p.sent++
+		case p.sent == maxProbes:
+			if err := kernel.RefreshNeighbour(d.netns, n.Neighbour); !errors.Is(err, host.ErrGone) {
+				failed = errors.Join(failed, err)
+			}
+			p.sent++
 		}
-		probed[n.Neighbour] = d.tick
+		p.tick = d.tick
+		probed[n.Neighbour] = p
 	}
 	d.neigh.probed = probed
-	return kernel.SendARPProbes(d.netns, targets)
+	return errors.Join(failed, kernel.SendARPProbes(d.netns, targets))
 }
 
 // probeNewPods probes pods that are new or have changed. Nothing is carried into a pod until

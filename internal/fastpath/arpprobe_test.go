@@ -1,6 +1,7 @@
 package fastpath_test
 
 import (
+	"bytes"
 	"errors"
 	"net"
 	"net/netip"
@@ -62,6 +63,70 @@ func TestAsk(t *testing.T) {
 				t.Fatalf("%s: the bridge does not know the pod that was asked", name)
 			}
 			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// A dead pod, for whose neighbour entry nobody answers, gets a few probes; then the kernel gives it
+// up.
+func TestProbesEnd(t *testing.T) {
+	w, err := netcfg.Owned(testenv.Claim(t))
+	must(t, err)
+	m, err := w.Create(w.Name("m1"))
+	must(t, err)
+	defer m.Close()
+	must(t, m.AddBridge("br0", net.HardwareAddr{2, 0, 0, 0, 0, 1}, 1500))
+	// Its port has a carrier.
+	testenv.Shell(t, m.Path(), `ip link add p0 up type veth peer name p1; ip link set p1 up; ip link set p0 master br0; ip link set br0 up
+		ip addr add 192.0.2.1/24 dev br0; ip neigh add 192.0.2.2 lladdr 02:00:00:00:00:02 dev br0 nud stale`)
+	to := topology.BridgeNeighbour{
+		Neighbour: topology.Neighbour{Device: index(t, m, "br0"), Addr: netip.MustParseAddr("192.0.2.2")},
+		MAC:       net.HardwareAddr{2, 0, 0, 0, 0, 2}, BridgeMAC: net.HardwareAddr{2, 0, 0, 0, 0, 1},
+	}
+	seen := arpProbes(t, m, "p1")
+	must(t, fastpath.ProbeMissing(m, topology.Topology{MissingFDB: []topology.BridgeNeighbour{to}}, 20))
+	eventually(t, "the kernel has given the neighbour up", func() bool {
+		var state int
+		testenv.InNetns(t, m.Path(), func() error {
+			all, err := vnl.NeighList(to.Device, vnl.FAMILY_V4)
+			for _, n := range all {
+				if n.IP.String() == "192.0.2.2" {
+					state = n.State
+				}
+			}
+			return err
+		})
+		return state&^vnl.NUD_FAILED == 0
+	})
+	if n := seen(); n != fastpath.MaxProbes {
+		t.Errorf("it got %d probes, want %d", n, fastpath.MaxProbes)
+	}
+}
+
+// arpProbes counts the ARP probes that arrive at a device: those without a sender address.
+func arpProbes(t *testing.T, n *netcfg.Namespace, device string) func() int {
+	t.Helper()
+	fd := -1
+	testenv.InNetns(t, n.Path(), func() (err error) {
+		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, int(0x0608)); err != nil { // ETH_P_ARP
+			return err
+		}
+		l, err := vnl.LinkByName(device)
+		if err != nil {
+			return err
+		}
+		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: 0x0608, Ifindex: l.Attrs().Index})
+	})
+	t.Cleanup(func() { must(t, unix.Close(fd)) })
+	return func() (count int) {
+		for frame := make([]byte, 128); ; {
+			n, _, err := unix.Recvfrom(fd, frame, 0)
+			if err != nil {
+				return count
+			}
+			if n >= 42 && bytes.Equal(frame[28:32], make([]byte, 4)) {
+				count++
+			}
 		}
 	}
 }

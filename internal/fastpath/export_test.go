@@ -2,6 +2,7 @@ package fastpath
 
 import (
 	"context"
+	"errors"
 
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
@@ -21,6 +22,7 @@ const (
 	SweepEvery     = sweepEvery
 	SweepBatch     = sweepBatch
 	MaxLinkedPods  = maxLinkedPods
+	MaxProbes      = maxProbes
 )
 
 var (
@@ -143,4 +145,14 @@ func SendProbes(m *netcfg.Namespace, ways topology.Topology) error {
 		d.tick++
 	}
 	return d.probeMissingFDB()
+}
+
+// ProbeMissing probes neighbours without an FDB entry, in so many ticks.
+func ProbeMissing(m *netcfg.Namespace, ways topology.Topology, ticks int) (err error) {
+	d := &daemon{netns: m, topo: ways}
+	for range ticks {
+		d.tick++
+		err = errors.Join(err, d.probeMissingFDB())
+	}
+	return err
 }

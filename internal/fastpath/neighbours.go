@@ -12,24 +12,26 @@ import (
 
 // neighbourState is what is probed and measured in turn.
 type neighbourState struct {
-	probed     map[topology.Neighbour]uint32 // tick of the last ARP probe to neighbours without an FDB entry
-	unmeasured topology.Topology             // pods and next hops whose MTUs are read next
+	probed     map[topology.Neighbour]fdbProbe // neighbours without an FDB entry
+	unmeasured topology.Topology               // pods that are looked at next
 }
 
-// mtusPerPoll is how many pods and how many next hops are measured in one poll.
+// mtusPerPoll is how many pods and how many next hops are looked at in one poll.
 const mtusPerPoll = 4
 
-// mtusChanged reads the MTUs of some pods and next hops, in turn, and tells whether any has
-// changed.
+// mtusChanged looks for changes that nobody announces of pods' own devices and of path MTUs, in
+// turn.
 func (d *daemon) mtusChanged() bool {
 	if len(d.neigh.unmeasured.NextHops)+len(d.neigh.unmeasured.Pods)+len(d.neigh.unmeasured.PodsWithXDP) == 0 {
-		d.neigh.unmeasured = d.topo
+		if d.neigh.unmeasured = d.topo; d.podsAnnounced {
+			d.neigh.unmeasured.Pods = nil
+		}
 	}
 	pods := slices.Concat(takeSome(&d.neigh.unmeasured.Pods), takeSome(&d.neigh.unmeasured.PodsWithXDP))
-	return d.poller.MTUsChanged(pods, takeSome(&d.neigh.unmeasured.NextHops))
+	return d.poller.PodsChanged(pods) || d.poller.PathMTUsChanged(takeSome(&d.neigh.unmeasured.NextHops))
 }
 
-// takeSome takes as many as are measured in one poll.
+// takeSome takes as many as are looked at in one poll.
 func takeSome[T any](of *[]T) (first []T) {
 	n := min(mtusPerPoll, len(*of))
 	first, *of = (*of)[:n], (*of)[n:]
