@@ -154,7 +154,7 @@ func (d *daemon) forgetFilters() {
 	for pin, there := range d.attach.attached {
 		p, ok := d.attachmentOfPin(pin)
 		tc, known := d.topo.TC[p.device]
-		if there && ok && known && (p.point == kernel.FilterIngress || p.point == kernel.FilterEgress) {
+		if there && ok && known && p.isFilter() {
 			d.attach.attached[pin] = slices.Contains(tc.OwnFilters, pin)
 		}
 	}
@@ -270,10 +270,15 @@ func (d *daemon) waitingPods() int {
 	return len(pods)
 }
 
-// nextChecks takes the next batch of pins to check.
+// nextChecks takes the next batch of pins to check: those of links. That a filter goes is
+// announced.
 func (d *daemon) nextChecks() []string {
 	if len(d.attach.unchecked) == 0 {
-		d.attach.unchecked = slices.Collect(maps.Keys(d.attach.attached))
+		for pin := range d.attach.attached {
+			if p, ok := d.attachmentOfPin(pin); ok && !p.isFilter() {
+				d.attach.unchecked = append(d.attach.unchecked, pin)
+			}
+		}
 	}
 	n := min(checkBatch, len(d.attach.unchecked))
 	now := d.attach.unchecked[:n]
@@ -281,20 +286,30 @@ func (d *daemon) nextChecks() []string {
 	return now
 }
 
-// reattach finds programs that somebody else has detached, and plans to attach them again.
+// reattach finds links that somebody else has detached, and plans to attach them again.
 func (d *daemon) reattach(pins []string) error {
+	lost := false
 	for _, pin := range pins {
 		p, ok := d.attachmentOfPin(pin)
-		if !d.attach.attached[pin] || !ok {
+		if !d.attach.attached[pin] || !ok || p.isFilter() {
 			continue
 		}
-		var err error
-		if d.attach.attached[pin], err = kernel.Attached(d.netns, pin, p.device, p.point); err != nil {
+		there, err := kernel.Attached(d.netns, pin, p.device, p.point)
+		if err != nil {
 			return err
 		}
+		d.attach.attached[pin] = there
+		lost = lost || !there
 	}
-	d.planAttach()
+	if lost {
+		d.planAttach()
+	}
 	return nil
+}
+
+// isFilter tells whether the program is attached as a tc filter.
+func (p attachment) isFilter() bool {
+	return p.point == kernel.FilterIngress || p.point == kernel.FilterEgress
 }
 
 // ingress is the attach point for what a device receives, egress that for what it sends.

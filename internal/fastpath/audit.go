@@ -106,7 +106,8 @@ func (d *daemon) setNeedsReply(why string) error {
 // poll looks for changes that the kernel does not announce.
 func (d *daemon) poll() error {
 	var err error
-	if d.audit.unwatched, err = d.findUnwatched(); err != nil {
+	news := d.programs.objectIDs.HasNew()
+	if d.audit.unwatched, err = d.findUnwatched(news); err != nil {
 		return err
 	}
 	if err := d.updateGate(); err != nil {
@@ -121,19 +122,24 @@ func (d *daemon) poll() error {
 		d.audit.sysctls = settings
 		return errors.Join(d.epoch.bump(), d.resync())
 	}
-	changed, err := d.programs.changed()
+	begin := time.Now()
+	changed, all, err := d.programs.changed(news)
 	if err == nil && changed {
 		err = d.reattach(slices.Collect(maps.Keys(d.attach.attached))) // one of ours may be detached
 	}
-	if err == nil && (changed || d.mtusChanged()) {
+	// A new link may be an XDP program in a pod, which nobody announces.
+	if err == nil && (changed || all && d.poller.PodsChanged(d.topo.Pods) || d.mtusChanged()) {
 		err = d.resync()
+	}
+	if all {
+		d.programs.nextFull = begin.Add(fullPollRest * time.Since(begin))
 	}
 	return err
 }
 
 // findUnwatched names rules or hooks whose changes the kernel does not announce; "": there
-// are none.
-func (d *daemon) findUnwatched() (string, error) {
+// are none. If there are new BPF programs or links, it looks at all hooks.
+func (d *daemon) findUnwatched(news bool) (string, error) {
 	tables, err := d.poller.LegacyTables()
 	if err != nil {
 		return "", err
@@ -141,8 +147,8 @@ func (d *daemon) findUnwatched() (string, error) {
 	if len(tables) > 0 {
 		return fmt.Sprintf("iptables-legacy has rules (%s), whose changes are not announced", strings.Join(tables, ", ")), nil
 	}
-	bridges := d.hasBridgedPods()
-	function, listed, err := d.poller.Hooks.UnknownFunction(d.Port != 0, bridges)
+	bridges := d.bridgedPods
+	function, listed, err := d.poller.Hooks.UnknownFunction(d.Port != 0, bridges, news)
 	if err != nil {
 		return "", err
 	}
@@ -168,8 +174,8 @@ func (d *daemon) findUnwatched() (string, error) {
 }
 
 // hasBridgedPods tells whether there are pods behind bridges.
-func (d *daemon) hasBridgedPods() bool {
-	return slices.ContainsFunc(d.topo.Pods, func(p topology.LocalPod) bool { return p.NeighDevice != p.Device })
+func hasBridgedPods(w topology.Topology) bool {
+	return slices.ContainsFunc(w.Pods, func(p topology.LocalPod) bool { return p.NeighDevice != p.Device })
 }
 
 // interruptedReason is why nothing is carried until the topology was read completely.

@@ -49,12 +49,14 @@ const (
 	settle = 5 * time.Millisecond
 	// pollInterval is how often state without notifications is polled.
 	pollInterval = 50 * time.Millisecond
+	// takeoverEvery is how often it is checked whether another daemon wants to take over.
+	takeoverEvery = 4 // polls
 	// checkEvery is how often the daemon checks that its programs are still attached,
 	// checkBatch of them at a time.
 	checkEvery = 10 // ticks
 	checkBatch = 64
 	// refreshEvery is how often stale neighbours are refreshed.
-	refreshEvery = 3 // ticks
+	refreshEvery = 5 // ticks
 )
 
 // Main runs the daemon until ctx or the lifeline ends, and then removes the fast path.
@@ -101,10 +103,14 @@ type daemon struct {
 
 	topo         topology.Topology                                     // what is carried: refused pods and next hops are left out
 	readTopology func(topology.DeviceNames) (topology.Topology, error) // [topology.Read]; tests replace it
-	synced       bool                                                  // the tables are complete, and every attached program is this daemon's
+	bridgedPods  bool                                                  // some pods are behind bridges
+	// podsAnnounced: changes of the pods' own devices are announced.
+	podsAnnounced bool
+	synced        bool // the tables are complete, and every attached program is this daemon's
 
 	jiffy    time.Duration
 	tick     uint32
+	polls    int
 	deadline uint64 // the last one written for the programs; 0: they carry nothing
 
 	attach    attachState
@@ -212,10 +218,11 @@ func (d *daemon) start() (err error) {
 func (d *daemon) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	watching, err := topology.Watch(ctx, d.events.push)
+	watching, pods, err := topology.Watch(ctx, d.events.push)
 	if err != nil {
 		return err
 	}
+	d.podsAnnounced = pods
 	defer cancelAndWait(cancel, watching) // a daemon that takes over must be the only one that bumps the epoch
 	keeping, err := d.flows.start(ctx)
 	if err != nil {
@@ -249,7 +256,10 @@ func (d *daemon) follow(ctx context.Context) error {
 		case <-heartbeats.C:
 			err = d.heartbeat()
 		case <-polls.C:
-			if err = d.checkTakeover(); err == nil {
+			if d.polls++; d.polls%takeoverEvery == 0 {
+				err = d.checkTakeover()
+			}
+			if err == nil {
 				err = d.poll()
 			}
 		case <-d.attachPending():
@@ -294,6 +304,7 @@ func (d *daemon) resync() error {
 		return err
 	}
 	d.programs.queue, d.neigh.unmeasured = nil, topology.Topology{}
+	d.bridgedPods = hasBridgedPods(d.topo)
 	d.events.setTopology(d.topo)
 	if err := d.tables.sync(d.topo); err != nil {
 		return err

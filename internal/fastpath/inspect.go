@@ -54,7 +54,8 @@ func (d *daemon) inspect() (found Inspection, unread bool, err error) {
 	if d.topo, err = d.refuse(topo); err != nil {
 		return found, unread, err
 	}
-	if d.audit.unwatched, err = d.findUnwatched(); err != nil {
+	d.bridgedPods = hasBridgedPods(d.topo)
+	if d.audit.unwatched, err = d.findUnwatched(true); err != nil {
 		return found, unread, err
 	}
 	return Inspection{d.offReason(), d.audit.rules.PerPacketUnreplied, d.topo}, unread, nil

@@ -124,22 +124,22 @@ func programName(id ebpf.ProgramID) (string, error) {
 const maxNames = 1 << 12
 
 // pollBatch is how many attach points are polled at a time, in turn.
-const pollBatch = 32
+const pollBatch = 8
 
-// changed polls whether programs were attached or detached. It polls all attach points if
-// the host has new BPF programs or links, and otherwise a batch in turn, because a program
+// changed polls whether programs were attached or detached. It polls all attach points soon
+// after there was news of BPF programs or links, and otherwise a batch in turn, because a program
 // can be attached without a link long after it was loaded.
-func (t *programTracker) changed() (bool, error) {
-	if t.objectIDs.HasNew() {
+func (t *programTracker) changed(news bool) (is, all bool, err error) {
+	if news {
 		t.full = 2 // it may be attached a moment later
 	}
 	if len(t.queue) == 0 {
 		t.queue = slices.Collect(maps.Keys(t.revisions))
 	}
 	n := min(pollBatch, len(t.queue))
-	begin := time.Now()
-	if t.full > 0 && begin.After(t.nextFull) {
+	if t.full > 0 && time.Now().After(t.nextFull) {
 		t.full--
+		all = true
 		t.queue = slices.Collect(maps.Keys(t.revisions))
 		n = len(t.queue)
 	}
@@ -148,14 +148,13 @@ func (t *programTracker) changed() (bool, error) {
 	for _, h := range some {
 		revision, err := revisionAt(h)
 		if err != nil {
-			return false, err
+			return false, all, err
 		}
 		if was, known := t.revisions[h]; known && revision != was {
-			return true, nil
+			return true, all, nil
 		}
 	}
-	t.nextFull = begin.Add(fullPollRest * time.Since(begin))
-	return false, nil
+	return false, all, nil
 }
 
 // fullPollRest is the least time between full polls, as a multiple of what one took.

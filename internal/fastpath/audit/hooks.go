@@ -63,9 +63,9 @@ const (
 )
 
 // hooksPerPoll is how many hooks one poll lists, in turn. To list a hook takes about 30 us, plus 4
-// us for each function there, whose name the kernel looks up. So 20 polls a second take 0.3 % of a
+// us for each function there, whose name the kernel looks up. So 20 polls a second take 0.1 % of a
 // core.
-const hooksPerPoll = 3
+const hooksPerPoll = 1
 
 // OpenHookPoller opens a poller of the calling thread's namespace.
 func OpenHookPoller() (*HookPoller, error) {
@@ -81,9 +81,10 @@ func (h *HookPoller) Close() error { return h.conn.Close() }
 
 // UnknownFunction names a function that forwarded TCP and UDP packets meet and that is not known to
 // be harmless; empty means none. With tunnels, it includes hooks of tunnel packets; with bridges,
-// hooks of bridges. It takes up to three calls to poll every hook. A kernel without this interface
-// returns none. It takes privileges over the namespace.
-func (h *HookPoller) UnknownFunction(tunnels, bridges bool) (function string, told bool, err error) {
+// hooks of bridges. It takes up to nine calls to poll every hook, or one if the caller has all of
+// them polled. A kernel without this interface returns none. It takes privileges over the
+// namespace.
+func (h *HookPoller) UnknownFunction(tunnels, bridges, all bool) (function string, told bool, err error) {
 	var points []hookPoint
 	for _, p := range hookPoints {
 		if (tunnels || !p.tunnels) && (bridges || p.family != unix.NFPROTO_BRIDGE) {
@@ -93,7 +94,7 @@ func (h *HookPoller) UnknownFunction(tunnels, bridges bool) (function string, to
 	h.polls++
 	turns := (len(points) + hooksPerPoll - 1) / hooksPerPoll
 	for i, p := range points {
-		if _, known := h.unknown[p]; (!known || i%turns == h.polls%turns) && !h.unsupported {
+		if _, known := h.unknown[p]; (all || !known || i%turns == h.polls%turns) && !h.unsupported {
 			if h.unknown[p], err = h.unknownAt(p); err != nil {
 				return "", true, err
 			}

@@ -22,7 +22,7 @@ func hooks(t *testing.T, n *netcfg.Namespace) *audit.HookPoller {
 		return err
 	})
 	t.Cleanup(func() { testenv.Must(t, h.Close()) })
-	if _, told, err := h.UnknownFunction(true, true); err != nil || !told {
+	if _, told, err := h.UnknownFunction(true, true, false); err != nil || !told {
 		testenv.Must(t, err)
 		t.Skip("this kernel does not tell of netfilter's hooks (CONFIG_NETFILTER_NETLINK_HOOK)")
 	}
@@ -64,7 +64,7 @@ func TestHooks(t *testing.T) {
 		for range 3 {
 			var told bool
 			var err error
-			if what, told, err = h.UnknownFunction(tunnels, bridges); err != nil || !told {
+			if what, told, err = h.UnknownFunction(tunnels, bridges, false); err != nil || !told {
 				t.Fatalf("told: %v, %v", told, err)
 			}
 		}

@@ -33,7 +33,7 @@ func TestPodSize(t *testing.T) {
 					return err
 				}
 				defer s.Close()
-				moved = s.MTUsChanged(before, nil)
+				moved = s.PodsChanged(before)
 				return nil
 			})
 			if moved != (c.inside != "") {

@@ -79,17 +79,22 @@ func (s *Poller) LegacyTables() ([]string, error) {
 	return strings.Fields(names), nil
 }
 
-// MTUsChanged reports whether the MTU to a pod or a peer differs from what [Read] found, or a pod
-// has an XDP program now. No notification is sent when a route learns a path MTU or a pod changes
-// its own device.
-func (s *Poller) MTUsChanged(pods []LocalPod, peers []NextHop) bool {
+// PodsChanged reports whether the MTU of a pod's own device differs from what [Read] found, or the
+// device has an XDP program now, or no longer.
+func (s *Poller) PodsChanged(pods []LocalPod) bool {
 	return slices.ContainsFunc(pods, func(p LocalPod) bool {
 		if p.PodEnd == (PodEnd{}) {
 			return false
 		}
 		mtu, xdp, err := s.querier.device(p.PodEnd.NSID, p.PodEnd.Index)
 		return err == nil && (mtu != p.PodEnd.MTU || xdp != p.PodEnd.HasXDP) // a removed device sends a notification
-	}) || slices.ContainsFunc(peers, func(p NextHop) bool {
+	})
+}
+
+// PathMTUsChanged reports whether the MTU of the way to a peer differs from what [Read] found. No
+// notification is sent when a route learns a path MTU.
+func (s *Poller) PathMTUsChanged(peers []NextHop) bool {
+	return slices.ContainsFunc(peers, func(p NextHop) bool {
 		if p.Encap == nil {
 			return false // the pods themselves handle the path MTU beyond the peer
 		}

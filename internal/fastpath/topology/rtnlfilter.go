@@ -139,7 +139,7 @@ func neighbourFingerprint(e *neighbourEntry) string {
 
 // dedup stores the latest fingerprint of an object, or its removal, and returns the previous one.
 // again means that nothing changed.
-func dedup(all map[string]string, name, is string, gone bool) (was string, again bool) {
+func dedup[K comparable](all map[K]string, name K, is string, gone bool) (was string, again bool) {
 	was, known := all[name]
 	if gone {
 		delete(all, name)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mdlayher/netlink"
+	"github.com/venturi-net/venturi/internal/nlmsg"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
@@ -34,16 +35,19 @@ type Event struct {
 // dropped notifications. BPF programs come and go without notification. Repeated notifications,
 // such as of a confirmed neighbour, are not reported. The channel receives the error that ended the
 // watch, if any, and is closed.
-func Watch(ctx context.Context, tell func(Event)) (<-chan error, error) {
+//
+// It also reports changes of the devices in other namespaces that the namespace knows by number, as
+// those of pods, unless the kernel refuses to announce them: then pods is false.
+func Watch(ctx context.Context, tell func(Event)) (done <-chan error, pods bool, err error) {
 	route, err := subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_IPV4_IFADDR,
 		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV4_NETCONF, unix.RTNLGRP_NEXTHOP, unix.RTNLGRP_TC)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	rules, err := subscribe(unix.NETLINK_NETFILTER, unix.NFNLGRP_NFTABLES)
 	if err != nil {
 		route.Close()
-		return nil, err
+		return nil, false, err
 	}
 	ipsec, err := subscribe(unix.NETLINK_XFRM, nl.XFRMNLGRP_POLICY)
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
@@ -52,9 +56,13 @@ func Watch(ctx context.Context, tell func(Event)) (<-chan error, error) {
 	if err != nil {
 		route.Close()
 		rules.Close()
-		return nil, err
+		return nil, false, err
 	}
-	ended, events := make(chan error, 3), make(chan Event)
+	others, err := subscribeAllNamespaces()
+	if err != nil {
+		others = nil
+	}
+	ended, events := make(chan error, 4), make(chan Event)
 	known := newRtnlFilter()
 	known.resync()
 	go receive(ctx, route, known.event, known.resync, events, ended)
@@ -62,27 +70,73 @@ func Watch(ctx context.Context, tell func(Event)) (<-chan error, error) {
 	if ipsec != nil {
 		go receive(ctx, ipsec, func(netlink.Message) Event { return Event{Changes: RulesChanged} }, func() {}, events, ended)
 	}
-	done := make(chan error, 1)
+	if others != nil {
+		ends := podEnds{}
+		go receive(ctx, others, ends.event, func() { clear(ends) }, events, ended)
+	}
+	failed := make(chan error, 1)
 	go func() {
-		defer close(done)
+		defer close(failed)
 		defer route.Close()
 		defer rules.Close()
 		if ipsec != nil {
 			defer ipsec.Close()
+		}
+		if others != nil {
+			defer others.Close()
 		}
 		for {
 			select {
 			case <-ctx.Done():
 				return
 			case err := <-ended:
-				done <- err
+				failed <- err
 				return
 			case n := <-events:
 				tell(n)
 			}
 		}
 	}()
-	return done, nil
+	return failed, others != nil, nil
+}
+
+// subscribeAllNamespaces subscribes to devices of all namespaces that this one has a number for. It
+// takes CAP_NET_BROADCAST.
+func subscribeAllNamespaces() (*netlink.Conn, error) {
+	c, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(c.SetOption(netlink.ListenAllNSID, true), c.JoinGroup(unix.RTNLGRP_LINK)); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// podEnds are the MTU and the XDP program of the ends of pairs, as last announced. The namespace of
+// an announcement is unknown, so an end is known by its index and that of its other end: where two
+// have both in common, one is taken for the other, and a change is reported that is none.
+type podEnds map[[2]uint32]string
+
+func (p podEnds) event(m netlink.Message) (n Event) {
+	if len(m.Data) < unix.SizeofIfInfomsg {
+		return n
+	}
+	attrs, err := nl.ParseRouteAttr(m.Data[unix.SizeofIfInfomsg:])
+	if err != nil {
+		return n
+	}
+	data := nlmsg.ByNumber(attrs)
+	if data[unix.IFLA_LINK_NETNSID] == nil {
+		return n
+	}
+	end := [2]uint32{nlmsg.NativeUint32(m.Data[4:8]), nlmsg.NativeUint32(data[unix.IFLA_LINK])}
+	gone := m.Header.Type == unix.RTM_DELLINK // its other end goes with it, which is announced
+	if _, again := dedup(p, end, fmt.Sprint(data[unix.IFLA_MTU], data[unix.IFLA_XDP]), gone); !again && !gone {
+		n.Changes = TopologyChanged
+	}
+	return n
 }
 
 func subscribe(family int, groups ...uint32) (*netlink.Conn, error) {

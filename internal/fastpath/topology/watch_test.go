@@ -2,10 +2,12 @@ package topology_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,7 +32,7 @@ func watch(t *testing.T, n *netcfg.Namespace, tell func(topology.Changes)) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var ended <-chan error
 	testenv.InNetns(t, n.Path(), func() (err error) {
-		ended, err = topology.Watch(ctx, func(n topology.Event) { tell(n.Changes) })
+		ended, _, err = topology.Watch(ctx, func(n topology.Event) { tell(n.Changes) })
 		return err
 	})
 	t.Cleanup(func() {
@@ -63,6 +65,40 @@ func quiet(news <-chan topology.Changes) {
 		case <-time.After(100 * time.Millisecond):
 			return
 		}
+	}
+}
+
+// A change of a pod's own device is reported, though it is in the pod's namespace; what is said
+// again is not.
+func TestWatchOfPods(t *testing.T) {
+	m, pod := machineAndPod(t, strings.ReplaceAll(overlay, "OPTIONS", ""))
+	news := make(chan topology.Changes, 1000)
+	ctx, cancel := context.WithCancel(t.Context())
+	var ended <-chan error
+	testenv.InNetns(t, m, func() (err error) {
+		pods := false
+		if ended, pods, err = topology.Watch(ctx, func(n topology.Event) { news <- n.Changes }); err == nil && !pods {
+			err = errors.New("the kernel does not announce devices of other namespaces")
+		}
+		return err
+	})
+	t.Cleanup(func() {
+		cancel()
+		for err := range ended {
+			t.Errorf("it stopped watching: %v", err)
+		}
+	})
+	testenv.Shell(t, pod, "ip link set eth0 mtu 1260")
+	await(t, news, ways)
+	quiet(news)
+	testenv.Shell(t, pod, "ip link set eth0 promisc on; ip link set eth0 mtu 1250")
+	await(t, news, ways)
+	quiet(news)
+	testenv.Shell(t, pod, "ip link set eth0 promisc off")
+	select {
+	case c := <-news:
+		t.Errorf("%b was told of what does not concern packets", c)
+	case <-time.After(100 * time.Millisecond):
 	}
 }
 
