@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"bufio"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -166,7 +164,7 @@ func named(uid string) string {
 type commitFlags struct {
 	trial  time.Duration
 	asJSON bool
-	hold   bool // one of several machines: see settle
+	hold   bool // one of several machines: see [fleet.Settle]
 }
 
 func (c *commitFlags) flags(f *pflag.FlagSet) {
@@ -207,7 +205,12 @@ func (c *commitFlags) commit(ctx context.Context, env *Env, planned []tune.Plann
 	if c.hold {
 		trial.Lease = cmp.Or(c.trial, fleet.HoldLease)
 		until := time.Now().Add(min(trial.Lease, fleet.HoldLease))
-		trial.Settle = func(ctx context.Context, txn int) error { return settle(ctx, env, j, txn, until) }
+		trial.Settle = func(ctx context.Context, txn int) error {
+			return fleet.Settle(ctx, env.Stdin, env.Stdout, until, func() (bool, error) {
+				late, err := j.Expired()
+				return slices.Contains(late, txn), err
+			})
+		}
 	}
 	var wishes []tune.Assignment
 	for _, p := range planned {
@@ -221,53 +224,7 @@ func (c *commitFlags) commit(ctx context.Context, env *Env, planned []tune.Plann
 		err = c.print(env.Stdout, j.History(), txn, planned)
 	}
 	if err != nil && c.hold && txn > 0 {
-		return undoHeld(j, txn, err)
-	}
-	return err
-}
-
-// undoHeld undoes the changes of one of several machines that were made and cannot be
-// reported: the other machines undo theirs, because they take this one to have failed.
-func undoHeld(j *journal.Journal, txn int, why error) error {
-	reason := why.Error()
-	if known := new(verr.Error); errors.As(why, &known) {
-		reason = known.Summary + ": " + known.Reason
-	}
-	outcomes, err := j.Undo([]int{txn}, journal.UndoOptions{})
-	for _, o := range outcomes {
-		err = errors.Join(err, o.Err)
-	}
-	if err != nil {
-		return verr.New(verr.Failed, "cannot undo the changes of transaction "+strconv.Itoa(txn), fmt.Sprintf("%v; they were to be undone because of this: %s", err, reason),
-			"undo them on this machine with: venturi undo "+strconv.Itoa(txn))
-	}
-	return verr.New(verr.Code(why), "cannot keep the changes", reason, "nothing remains changed on this machine")
-}
-
-// settle says that the changes of this machine are made, and waits for the word on what
-// becomes of them: standard input says that they stay, or ends. Where nobody is left to wait,
-// the holder of the lease undoes them; it cannot while this process has the journal, which
-// therefore waits no longer than that.
-func settle(ctx context.Context, env *Env, j *journal.Journal, txn int, until time.Time) error {
-	if _, err := sanitize.Fprint(env.Stdout, sanitize.Safe(fleet.ReadyLine)); err != nil {
-		return err
-	}
-	word := make(chan string, 1)
-	go func() {
-		line, _ := bufio.NewReader(env.Stdin).ReadString('\n') // an error: not that word
-		word <- line
-	}()
-	said := ""
-	select {
-	case said = <-word:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(time.Until(until)):
-		return verr.New(verr.Failed, "cannot keep the changes", "the controller did not say in time whether every machine made its changes", "nothing remains changed on this machine")
-	}
-	late, err := j.Expired()
-	if err == nil && (said != fleet.KeepLine || slices.Contains(late, txn)) {
-		err = verr.New(verr.Failed, "cannot keep the changes", "another machine failed to make its changes", "nothing remains changed on this machine")
+		return tune.UndoHeld(j, txn, err)
 	}
 	return err
 }

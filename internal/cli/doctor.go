@@ -93,7 +93,7 @@ func (d *diagnosis) onMachines(ctx context.Context, r *fleetRun) error {
 		r.say("reading counters twice, %s apart", d.interval)
 	}
 	replies := r.Run(ctx, withFlags(r.args, "--json"))
-	r.tell(replies)
+	display.PrintStderr(r.env.Stderr, replies)
 	var reports []doctor.MachineReport
 	for _, a := range replies {
 		found := &doctor.Report{}

@@ -208,66 +208,11 @@ func (r *fleetRun) runOnEach(ctx context.Context, anyUser bool) error {
 		args = withFlags(args, "--json")
 	}
 	replies := r.Run(ctx, args)
-	r.tell(replies)
-	if err := r.print(replies); err != nil {
+	display.PrintStderr(r.env.Stderr, replies)
+	if err := display.PrintReplies(r.env.Stdout, replies, r.asJSON); err != nil {
 		return err
 	}
 	return joined(replies)
-}
-
-// tell passes on what else the machines said.
-func (r *fleetRun) tell(replies []fleet.Reply) {
-	for _, a := range replies {
-		for line := range strings.Lines(a.Stderr) {
-			sanitize.Fprintf(r.env.Stderr, "%s: %s\n", a.Machine.Name, strings.TrimRight(line, "\n"))
-		}
-	}
-}
-
-// fleetReplies are the JSON form of replies.
-type fleetReplies struct {
-	Version  int            `json:"version"`
-	Machines []machineReply `json:"machines"`
-}
-
-type machineReply struct {
-	Name   string          `json:"name"`
-	Exit   int             `json:"exit"`
-	Result json.RawMessage `json:"result"`          // what the command prints there with --json; null: nothing
-	Error  string          `json:"error,omitempty"` // that it ended with
-}
-
-// print prints the replies of all machines.
-func (r *fleetRun) print(replies []fleet.Reply) error {
-	if r.asJSON {
-		all := fleetReplies{Version: display.JSONVersion}
-		for _, a := range replies {
-			m := machineReply{Name: a.Machine.Name, Exit: a.Code, Result: json.RawMessage("null")}
-			if json.Valid(a.Stdout) {
-				m.Result = a.Stdout
-			}
-			if a.Err != nil {
-				m.Exit, m.Error = verr.Code(a.Err), a.Err.Error()
-			}
-			all.Machines = append(all.Machines, m)
-		}
-		return display.PrintJSON(r.env.Stdout, all)
-	}
-	for _, a := range replies {
-		if len(a.Stdout) == 0 {
-			continue
-		}
-		r.head(a)
-		if _, err := sanitize.Fprint(r.env.Stdout, sanitize.Safe(sanitize.Lines(string(a.Stdout)))); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// head begins what one machine says.
-func (r *fleetRun) head(a fleet.Reply) {
-	sanitize.Fprintf(r.env.Stdout, "machine %s (%s):\n", a.Machine.Name, a.Machine.Host)
 }
 
 // commit makes the changes of the command on all machines, or on none of them. plan are the
@@ -282,7 +227,7 @@ func (r *fleetRun) commit(ctx context.Context, plan []string, trial time.Duratio
 	}
 	r.say("making the changes, on all machines or on none")
 	replies := r.Commit(ctx, withFlags(r.args, "--json", "--hold"))
-	r.tell(replies)
+	display.PrintStderr(r.env.Stderr, replies)
 	if err := joined(replies); err != nil {
 		return err
 	}
@@ -305,11 +250,11 @@ func (r *fleetRun) commit(ctx context.Context, plan []string, trial time.Duratio
 		replies[i].Stdout = text
 	}
 	if r.asJSON {
-		return r.print(replies)
+		return display.PrintReplies(r.env.Stdout, replies, r.asJSON)
 	}
 	for _, a := range replies {
 		var done display.CommitResult
-		r.head(a)
+		display.PrintMachine(r.env.Stdout, a)
 		if err := errors.Join(json.Unmarshal(a.Stdout, &done), done.Print(r.env.Stdout, trial)); err != nil {
 			return err
 		}
