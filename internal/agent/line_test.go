@@ -174,7 +174,7 @@ func TestLine(t *testing.T) {
 		"direct": {}, "200 ms": {delay: 100 * time.Millisecond}, "stalls": {stall: 2 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ns := space(t)
+			ns := testenv.UnnamedNetns(t)
 			near, nearLine := spawnOnLine(t, "a", c.delay)
 			far, farLine := spawnOnLine(t, "b", c.delay)
 			live, err := agent.Watch(t.Context(), near, far)
@@ -217,7 +217,7 @@ func TestDriveLine(t *testing.T) {
 		"direct": {}, "200 ms": {delay: 100 * time.Millisecond}, "stalls": {stall: 2 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ns := space(t)
+			ns := testenv.UnnamedNetns(t)
 			var agents []*agent.Client
 			var lines []*line
 			for _, machine := range []string{"a", "b", "c", "d"} { // the first two have the clients
@@ -292,7 +292,7 @@ func TestServerSilent(t *testing.T) {
 		live, err := agent.Watch(t.Context(), near, far, third)
 		testenv.Must(t, err)
 		defer live.Close()
-		p := onePathPlan(space(t), 400)
+		p := onePathPlan(testenv.UnnamedNetns(t), 400)
 		if shut, err := far.Serve(t.Context(), p, nil); err != nil || len(shut) > 0 {
 			t.Fatal(err, shut)
 		}

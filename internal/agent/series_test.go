@@ -1,52 +1,19 @@
 package agent_test
 
 import (
-	"fmt"
 	"net/netip"
-	"os"
-	"runtime"
 	"testing"
 	"time"
-
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/load"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-// space makes a network namespace that has no name and ends with the test,
-// with its loopback up, and gives its file.
-func space(t *testing.T) string {
-	t.Helper()
-	testenv.Root(t)
-	path, release, gone := make(chan string, 1), make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(gone)
-		runtime.LockOSThread() // never unlocked: the namespace ends with the thread
-		err := unix.Unshare(unix.CLONE_NEWNET)
-		var lo netlink.Link
-		if err == nil {
-			lo, err = netlink.LinkByName("lo")
-		}
-		if err == nil {
-			err = netlink.LinkSetUp(lo)
-		}
-		if err != nil {
-			t.Errorf("make namespace: %v", err)
-		}
-		path <- fmt.Sprintf("/proc/%d/task/%d/ns/net", os.Getpid(), unix.Gettid())
-		<-release
-	}()
-	t.Cleanup(func() { close(release); <-gone })
-	return <-path
-}
-
 // TestSeries runs real series between two agent processes, with the real load
 // engine and every meter, twice with the same agents.
 func TestSeries(t *testing.T) {
-	ns := space(t)
+	ns := testenv.UnnamedNetns(t)
 	near, _ := spawn(t, "agent")
 	far, _ := spawn(t, "agent")
 	end := func(addr string) host.Endpoint {

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/host"
@@ -20,6 +19,9 @@ import (
 // Root is testenv.Root. The test environment stands on packages that use this
 // one, so only tests outside of it can import it.
 var Root func(testing.TB)
+
+// UnnamedNetns is testenv.UnnamedNetns, in the same way.
+var UnnamedNetns func(testing.TB) string
 
 // openThisTick opens the exact source, which a kernel may lack for a reason
 // that is not ours to fail for.
@@ -200,45 +202,10 @@ func onlyGrows(k *tick, length, slack time.Duration) error {
 	return nil
 }
 
-// namespace makes a network namespace that has no name and ends with the test,
-// with its loopback up, and gives its file.
-func namespace(t testing.TB) string {
-	t.Helper()
-	Root(t)
-	path := make(chan string)
-	release := make(chan struct{})
-	gone := make(chan struct{})
-	go func() {
-		defer close(gone)
-		runtime.LockOSThread() // never unlocked: the namespace ends with the thread
-		err := unix.Unshare(unix.CLONE_NEWNET)
-		var lo netlink.Link
-		if err == nil {
-			lo, err = netlink.LinkByName("lo")
-		}
-		if err == nil {
-			err = netlink.LinkSetUp(lo)
-		}
-		if err != nil {
-			t.Errorf("make namespace: %v", err)
-			close(path)
-			return
-		}
-		path <- fmt.Sprintf("/proc/%d/task/%d/ns/net", os.Getpid(), unix.Gettid())
-		<-release
-	}()
-	p, ok := <-path
-	if !ok {
-		t.FailNow()
-	}
-	t.Cleanup(func() { close(release); <-gone })
-	return p
-}
-
 // TestNamespacesAreApart: the counters are those of the arm's own namespace,
 // and re-reading needs no second visit.
 func TestNamespacesAreApart(t *testing.T) {
-	busy, calm := namespace(t), namespace(t)
+	busy, calm := UnnamedNetns(t), UnnamedNetns(t)
 	arms := []Arm{
 		{Name: "busy", Ends: []string{busy}, Crossed: []string{busy}},
 		{Name: "calm", Ends: []string{calm}, Crossed: []string{calm}},

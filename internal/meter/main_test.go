@@ -9,5 +9,6 @@ import (
 
 func TestMain(m *testing.M) {
 	meter.Root = testenv.Root
+	meter.UnnamedNetns = testenv.UnnamedNetns
 	testenv.Main(m, nil)
 }

@@ -5,14 +5,10 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/load"
@@ -20,34 +16,13 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-// ownNetwork makes a network namespace for the test, with loopback up, and gives
-// the file of it and a function that reads files of its /proc/net.
+// ownNetwork makes a network namespace for the test, and gives the file of it and a function
+// that reads files of its /proc/net.
 func ownNetwork(t *testing.T) (path string, read func(file string) string) {
 	t.Helper()
-	testenv.Root(t)
-	up, release, gone := make(chan error, 1), make(chan struct{}), make(chan struct{})
-	var proc string
-	go func() {
-		defer close(gone)
-		runtime.LockOSThread() // never unlocked: the namespace ends with the thread
-		proc = fmt.Sprintf("/proc/%d/task/%d/", os.Getpid(), unix.Gettid())
-		err := unix.Unshare(unix.CLONE_NEWNET)
-		var lo netlink.Link
-		if err == nil {
-			lo, err = netlink.LinkByName("lo")
-		}
-		if err == nil {
-			err = netlink.LinkSetUp(lo)
-		}
-		up <- err
-		<-release
-	}()
-	t.Cleanup(func() { close(release); <-gone })
-	if err := <-up; err != nil {
-		t.Fatal(err)
-	}
-	return proc + "ns/net", func(file string) string {
-		text, err := os.ReadFile(proc + "net/" + file)
+	path = testenv.UnnamedNetns(t)
+	return path, func(file string) string {
+		text, err := os.ReadFile(strings.TrimSuffix(path, "ns/net") + "net/" + file)
 		if err != nil {
 			t.Fatal(err)
 		}

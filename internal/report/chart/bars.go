@@ -77,7 +77,7 @@ func (c Bars) Draw(w io.Writer, sheet Sheet) error {
 		y += 6
 	}
 	d.end(y+margin, sheet)
-	return templates.ExecuteTemplate(w, "bars.svg.tmpl", d)
+	return templates().ExecuteTemplate(w, "bars.svg.tmpl", d)
 }
 
 func (b Bar) length() (sum float64) {

@@ -13,6 +13,7 @@ import (
 	"io"
 	"math"
 	"strings"
+	"sync"
 
 	"github.com/mattn/go-runewidth"
 )
@@ -47,7 +48,10 @@ func Style() template.CSS { return template.CSS(style) }
 //go:embed *.svg.tmpl
 var sources embed.FS
 
-var templates = template.Must(template.New("").ParseFS(sources, "*.svg.tmpl"))
+// templates are parsed when the first figure is drawn: most commands draw none.
+var templates = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("").ParseFS(sources, "*.svg.tmpl"))
+})
 
 // Sizes in pixels.
 const (

@@ -72,7 +72,7 @@ func (c Curves) Draw(w io.Writer, sheet Sheet) error {
 	for i, curve := range c.Curves {
 		d.Curves = append(d.Curves, drawCurve(curve, i, x, y, c.Dots))
 	}
-	return templates.ExecuteTemplate(w, "curves.svg.tmpl", d)
+	return templates().ExecuteTemplate(w, "curves.svg.tmpl", d)
 }
 
 // drawable leaves out the points that an axis cannot have.

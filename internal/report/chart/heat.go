@@ -66,7 +66,7 @@ func (c Heat) Draw(w io.Writer, sheet Sheet) error {
 	d.Ticks, d.TickY = x.ticks(c.X, int((right-left)/52)), px(y+lineHeight)
 	d.Axis = label{px((left + right) / 2), px(y + 2*lineHeight + 2), shorten(c.X.Label, right-left)}
 	d.end(y+2*lineHeight+margin+4, sheet)
-	return templates.ExecuteTemplate(w, "heat.svg.tmpl", d)
+	return templates().ExecuteTemplate(w, "heat.svg.tmpl", d)
 }
 
 // legend explains the colours. It returns where the rows begin.

@@ -104,7 +104,7 @@ func (c Intervals) Draw(w io.Writer, sheet Sheet) error {
 	half := min(widest(whole, d.Axis.Text)/2, whole/2-margin)
 	d.Axis.X = px(min(max(float64(d.Axis.X), margin+half), whole-margin-half))
 	d.end(y+2*lineHeight+margin+4, sheet)
-	return templates.ExecuteTemplate(w, "intervals.svg.tmpl", d)
+	return templates().ExecuteTemplate(w, "intervals.svg.tmpl", d)
 }
 
 // scale holds 1 and every value, and the intervals as far as they are not much

@@ -8,6 +8,7 @@ import (
 	_ "embed"
 	"html/template"
 	"io"
+	"sync"
 
 	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/internal/report/chart"
@@ -30,9 +31,10 @@ var pageSource string
 //go:embed page.css
 var pageStyle string
 
-var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"spaces": view.PlainSpaces,
-}).Parse(pageSource))
+// pageTemplate is parsed when the first page is printed: most commands print none.
+var pageTemplate = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("page").Funcs(template.FuncMap{"spaces": view.PlainSpaces}).Parse(pageSource))
+})
 
 // page is what the template prints.
 type page struct {
@@ -98,7 +100,7 @@ func Write(w io.Writer, rec *result.Record, s *analysis.Summary, opt view.Option
 		p.Tables = append(p.Tables, newPageTable(b))
 	}
 	out := bufio.NewWriter(w)
-	if err := pageTemplate.Execute(out, p); err != nil {
+	if err := pageTemplate().Execute(out, p); err != nil {
 		return err
 	}
 	return out.Flush()
