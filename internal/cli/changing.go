@@ -72,7 +72,7 @@ func openAfter(env *Env, wait time.Duration, first func(*journal.Journal) error)
 }
 
 // openToChange opens the journal to make changes, and first undoes what was on
-// trial when the machine was started anew.
+// trial when the machine was rebooted.
 func openToChange(env *Env, wait time.Duration) (*journal.Journal, error) {
 	return openAfter(env, wait, func(j *journal.Journal) error {
 		ended, outcomes, err := tune.UndoExpired(j)
@@ -80,7 +80,7 @@ func openToChange(env *Env, wait time.Duration) (*journal.Journal, error) {
 			return err
 		}
 		for _, txn := range ended {
-			sanitize.Fprintf(env.Stderr, "venturi: the lease of transaction %d ended when the machine was started anew; it is undone now:\n", txn)
+			sanitize.Fprintf(env.Stderr, "venturi: the lease of transaction %d ended with a reboot; it is undone now:\n", txn)
 		}
 		if left := display.PrintUndone(env.Stderr, outcomes); left != nil {
 			verr.Print(env.Stderr, left) // no reason to change nothing else

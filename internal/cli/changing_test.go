@@ -27,7 +27,7 @@ func TestOverdue(t *testing.T) {
 		{tune.Lease{Remaining: -time.Minute, HasHolder: true}, "goes on trying"},
 		{tune.Lease{Remaining: time.Minute}, "1m0s left, and the process"},
 		{tune.Lease{Remaining: -time.Hour}, "ended 1h0m0s ago"},
-		{tune.Lease{Remaining: time.Minute, Rebooted: true}, "started anew"},
+		{tune.Lease{Remaining: time.Minute, Rebooted: true}, "rebooted"},
 	} {
 		if why := display.Overdue(c.trial); (why == "") != (c.want == "") || !strings.Contains(why, c.want) {
 			t.Errorf("%+v: %q, want %q", c.trial, why, c.want)
@@ -42,14 +42,14 @@ func TestTellTroubleAfterReboot(t *testing.T) {
 	if err := display.WarnJournal(&out, h, t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"transaction 5", "started anew", "venturi undo 5", "venturi confirm 5"} {
+	for _, want := range []string{"transaction 5", "rebooted", "venturi undo 5", "venturi confirm 5"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q does not say %q", &out, want)
 		}
 	}
 }
 
-// What was on trial when the machine was started anew is undone by the next command
+// What was on trial when the machine was rebooted is undone by the next command
 // that changes something, which says so.
 func TestOpenToChangeAfterReboot(t *testing.T) {
 	folder, file := t.TempDir(), filepath.Join(t.TempDir(), "values.yaml")

@@ -124,7 +124,7 @@ data:
   enable-host-legacy-routing: "true" # faster
 `
 
-// A machine loses its power while trials run. Started anew, it has the values of
+// A machine loses its power while trials run. Rebooted, it has the values of
 // its start and the files as they were then: the trials are over, what lasts of
 // them is undone, and nothing else is touched.
 func TestPowerLost(t *testing.T) {
@@ -155,13 +155,13 @@ func TestPowerLost(t *testing.T) {
 	b.losesPower(t, "for n in $(seq 4 99); do venturi knob set cil.hubble off --manifest clusters/d && venturi undo $n || exit; done")
 
 	b = start(t, disk)
-	const anew = `the machine was started anew before it was confirmed`
-	b.sh(t, 0, "venturi journal", `^1 .* OVERDUE`, `^2 .* OVERDUE`, `^3 .* open `, `transaction 1 is still a trial, and nothing undoes it`, anew, `undo it: venturi undo 1`)
+	const rebooted = `the machine was rebooted before it was confirmed`
+	b.sh(t, 0, "venturi journal", `^1 .* OVERDUE`, `^2 .* OVERDUE`, `^3 .* open `, `transaction 1 is still a trial, and nothing undoes it`, rebooted, `undo it: venturi undo 1`)
 	b.sh(t, 0, "echo 5555 >/proc/sys/net/core/somaxconn; cat /proc/sys/net/ipv4/tcp_congestion_control", `!reno`) // somebody else's
-	b.sh(t, 0, "venturi undo 1", `^restored +file .*/clusters/a: `, anew, `transaction 2 is still a trial`)
-	b.sh(t, 0, "venturi knob set net.backlog 3000", `^net\.backlog +1000 -> 3000`, `the lease of transaction 2 ended when the machine was started anew; it is undone now`,
-		`^restored +file .*/clusters/b: `, `^gone +sysctl net/core/somaxconn: the machine was started anew since`, `^gone +sysctl net/ipv4/tcp_max_syn_backlog: `,
-		`!conflict`, "!"+anew)
+	b.sh(t, 0, "venturi undo 1", `^restored +file .*/clusters/a: `, rebooted, `transaction 2 is still a trial`)
+	b.sh(t, 0, "venturi knob set net.backlog 3000", `^net\.backlog +1000 -> 3000`, `the lease of transaction 2 ended with a reboot; it is undone now`,
+		`^restored +file .*/clusters/b: `, `^gone +sysctl net/core/somaxconn: the machine was rebooted since`, `^gone +sysctl net/ipv4/tcp_max_syn_backlog: `,
+		`!conflict`, "!"+rebooted)
 	now := files(t, clusters)
 	if now["a"] != before["a"] || now["b"] != before["b"] || now["c"] == before["c"] {
 		t.Errorf("the trials are undone, and what was confirmed is kept: %v\nat first: %v", now, before)

@@ -43,7 +43,7 @@ func (r FastPathReport) Print(out io.Writer) error {
 	case !r.Enabled:
 		sanitize.Fprintf(w, "there is no fast path here\n")
 	case !r.Running:
-		sanitize.Fprintf(w, "the daemon has gone, and nothing is carried: remove what is left with \"venturi fastpath disable\"\n")
+		sanitize.Fprintf(w, "the daemon has ended, and nothing is carried: remove the rest with \"venturi fastpath disable\"\n")
 	case r.State == nil:
 		sanitize.Fprintf(w, "the fast path is starting\n")
 	case r.State.Off != "":

@@ -209,10 +209,10 @@ func PrintUndone(out io.Writer, outcomes []journal.Outcome) error {
 	switch {
 	case len(failed) > 0:
 		return verr.Wrap(verr.Failed, fmt.Sprintf("cannot undo %d of %d values", len(failed), len(told)), failed[0],
-			"mend that, and undo once more: what is undone already stays so")
+			"fix that, and run undo again: values already undone stay undone")
 	case conflicts > 0:
 		return verr.New(verr.Partial, fmt.Sprintf("%d of %d values were not undone", conflicts, len(told)), "somebody else has changed them since",
-			"overwrite these with the old ones (--force), or let them stand and forget our change (--leave)")
+			"overwrite them with the old values (--force), or keep them and close the change (--leave)")
 	}
 	return nil
 }
@@ -224,7 +224,7 @@ const holderGrace = 10 * time.Second
 func Overdue(t tune.Lease) string {
 	switch {
 	case t.Rebooted:
-		return "the machine was started anew before it was confirmed"
+		return "the machine was rebooted before it was confirmed"
 	case t.HasHolder && t.Remaining > -holderGrace:
 		return ""
 	case t.HasHolder:

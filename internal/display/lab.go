@@ -112,8 +112,8 @@ func PrintLabs(out io.Writer, list []lab.Info) error {
 	if !slices.ContainsFunc(list, func(i lab.Info) bool { return i.Partial }) {
 		return nil
 	}
-	_, err := sanitize.Fprintf(out, "\nThis process is in a PID namespace of its own, such as a container's: it cannot see the processes outside of it.\n"+
-		"A lab that is not running here may be in use there. Before you remove it, look from the machine itself.\n")
+	_, err := sanitize.Fprintf(out, "\nThis process is in its own PID namespace, as in a container: it cannot see processes outside.\n"+
+		"A lab that is not running here may be in use there. Check from the host itself before you remove it.\n")
 	return err
 }
 

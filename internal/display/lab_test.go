@@ -39,7 +39,7 @@ func TestLabsOutOfSight(t *testing.T) {
 		if err := PrintLabs(&out, []lab.Info{{Name: "lab", Status: lab.StatusDead, Partial: partial}}); err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Contains(out.String(), "cannot see the processes outside"); got != partial {
+		if got := strings.Contains(out.String(), "cannot see processes outside"); got != partial {
 			t.Errorf("partial %v:\n%s", partial, &out)
 		}
 	}

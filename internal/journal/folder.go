@@ -70,12 +70,12 @@ func checkOwner(f *os.File) error {
 	}
 	us := os.Geteuid()
 	if st.Uid != 0 && int(st.Uid) != us {
-		return unsafe(fmt.Sprintf("%s belongs to uid %d, who could have anything written by whoever undoes it (now uid %d)", f.Name(), st.Uid, us),
+		return unsafe(fmt.Sprintf("%s belongs to uid %d, who could make an undo by uid %d write anything", f.Name(), st.Uid, us),
 			fmt.Sprintf("run it as uid %d, or name another folder in %s", st.Uid, FolderVariable))
 	}
 	if st.Mode&0o022 != 0 {
-		return unsafe(fmt.Sprintf("others may write to %s (its mode is %04o), and have anything written by whoever undoes it", f.Name(), st.Mode&0o7777),
-			"look at what is in it; if you trust that: chmod go-w "+f.Name())
+		return unsafe(fmt.Sprintf("others may write to %s (its mode is %04o), and could make an undo write anything", f.Name(), st.Mode&0o7777),
+			"check its contents; if you trust them: chmod go-w "+f.Name())
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ func (j *Journal) resolveDoubt(e *Entry) error {
 	case len(changed) > 0:
 		return nil // [Journal.unexplained]
 	}
-	return j.closeAll([]*Entry{e}, Failed, "whoever was to write it was killed before that")
+	return j.closeAll([]*Entry{e}, Failed, "the writer was killed before it wrote the value")
 }
 
 // unexplained is a side effect a write in doubt that is not as it was, although

@@ -168,13 +168,13 @@ func (j *Journal) Confirm(txn int) error {
 	case t == nil:
 		return noTxn("confirm", txn)
 	case t.Lease == nil:
-		return verr.New(verr.Usage, what, "it is no trial: it stays until it is undone", "nothing needs to be done")
+		return verr.New(verr.Usage, what, "it is not on trial: it stays until it is undone", "nothing needs to be done")
 	case t.OfProof():
-		return verr.New(verr.Usage, what, "it is of a proof, which only tries values and undoes all of them", fmt.Sprintf("undo what is left of it with: venturi undo %d", txn))
+		return verr.New(verr.Usage, what, "it belongs to a proof, which undoes all of its changes", fmt.Sprintf("undo the rest of it with: venturi undo %d", txn))
 	case !t.Ended:
-		return verr.New(verr.Failed, what, "it was never finished: only a part of what was wanted may stand", fmt.Sprintf("undo it with: venturi undo %d; then set what you want once more", txn))
+		return verr.New(verr.Failed, what, "it was never finished: only a part of its changes may be in effect", fmt.Sprintf("undo it with: venturi undo %d; then make the changes again", txn))
 	case len(t.Entries) > 0 && !t.Open():
-		return verr.New(verr.Failed, what, "it was undone already", "look at it with: venturi journal; set what you want once more")
+		return verr.New(verr.Failed, what, "it was undone already", "look at it with: venturi journal; then make the changes again")
 	}
 	return j.add(record{Confirm: &confirmRecord{Txn: txn, Time: time.Now()}})
 }

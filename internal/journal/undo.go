@@ -96,7 +96,7 @@ func (j *Journal) finishRestores(touched map[string]bool, undo []*Entry) map[*En
 			err = j.restore(e, e.restore.On && !slices.Contains(undo, e))
 		}
 		if err != nil && !isMissing(err) {
-			stuck[e] = fmt.Errorf("finish what was begun in transaction %d (\"venturi undo %d --leave\" gives it up): %w", e.Txn, e.Txn, err)
+			stuck[e] = fmt.Errorf("finish transaction %d (\"venturi undo %d --leave\" gives it up): %w", e.Txn, e.Txn, err)
 		}
 	}
 	return stuck
@@ -156,7 +156,7 @@ func (j *Journal) undo(chosen []*Entry, how UndoOptions, state EntryState, why s
 	var live []*Entry
 	for _, e := range chosen {
 		if j.otherBoot(e) && !j.settings.Persistent(e.Setting) {
-			err := j.closeAll([]*Entry{e}, Vanished, "the machine was started anew since")
+			err := j.closeAll([]*Entry{e}, Vanished, "the machine was rebooted since")
 			outcomes = append(outcomes, Outcome{e, err})
 			continue
 		}
@@ -255,7 +255,7 @@ func (j *Journal) decide(run []*Entry, how UndoOptions) undoDecision {
 	case errors.Is(err, host.ErrGone):
 		return undoDecision{action: closeGone, reason: err.Error()}
 	case errors.Is(err, os.ErrNotExist) && !j.settings.Persistent(top.Setting):
-		return undoDecision{action: closeMissing, reason: "there is no such value any more"}
+		return undoDecision{action: closeMissing, reason: "the value no longer exists"}
 	case err != nil:
 		return undoDecision{action: failUndo, err: err}
 	case how.Force:

@@ -163,9 +163,9 @@ func (o Options) NodesRBAC(user string) string {
 func (o Options) writeHead(b *bytes.Buffer, capabilities, otherwise string) {
 	fmt.Fprintf(b, "# What `kubectl venturi` needs at the level %q", o.Level)
 	if o.Namespace == "" {
-		fmt.Fprintf(b, ", with a namespace of its own for each run. %s\n", otherwise)
+		fmt.Fprintf(b, ", with a new namespace for each run. %s\n", otherwise)
 	} else {
-		fmt.Fprintf(b, " in namespace %s.\n# The namespace has to allow PodSecurity %q: its label %s.\n", o.Namespace, o.Level.PodSecurity(), securityLabel)
+		fmt.Fprintf(b, " in namespace %s.\n# The namespace must allow PodSecurity %q: its label %s.\n", o.Namespace, o.Level.PodSecurity(), securityLabel)
 	}
 	if o.Level == Node {
 		fmt.Fprintf(b, "# Agents on nodes: hostNetwork, hostPID, all capabilities dropped but %s,\n"+

@@ -50,7 +50,7 @@ func (l Load) CheckSize(size int) error {
 	case size < 1:
 		why = "a message has at least 1 byte"
 	case size < least && l.Segments:
-		why = fmt.Sprintf("what begins and ends a slice has %d bytes, and must not be cut", least)
+		why = fmt.Sprintf("the control frames of a slice have %d bytes, and must not be cut", least)
 	case size < least:
 		why = fmt.Sprintf("a request holds its number, so it has at least %d bytes", least)
 	}
@@ -118,8 +118,8 @@ func (l Load) CheckFlows(flows int) error {
 		return nil
 	}
 	return verr.New(verr.Usage, fmt.Sprintf("%s cannot run with %d flows", l.Name, flows),
-		"its thread waits for the next request to be due, and several would be in each other's way",
-		"leave --flows out, or run it in a comparison of its own")
+		"a schedule needs a thread of its own, and several would disturb each other",
+		"leave --flows out, or run it in a separate comparison")
 }
 
 // FormatShare writes a part of a whole: 3%.

@@ -39,7 +39,7 @@ func ParseMachines(text string) ([]Machine, error) {
 				"write NAME=ssh://[USER@]HOST[:PORT][?addr=ADDRESS], such as a=ssh://root@192.0.2.1")
 		}
 		if seen[m.Name] {
-			return nil, verr.New(verr.Usage, fmt.Sprintf("cannot use machine %q", item), "the name "+m.Name+" is given twice", "give each machine a name of its own")
+			return nil, verr.New(verr.Usage, fmt.Sprintf("cannot use machine %q", item), "the name "+m.Name+" is given twice", "give each machine a different name")
 		}
 		seen[m.Name] = true
 		machines = append(machines, m)

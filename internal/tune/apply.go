@@ -81,7 +81,7 @@ func checkUndisturbed(m knob.Machine, entries []*journal.Entry) error {
 		}
 		if e.Readback != nil && !now.Equal(*e.Readback) {
 			return verr.New(verr.Failed, "cannot set "+e.Knob+" together with the others",
-				fmt.Sprintf("%s was set to %q, but reads %q after the other settings", e.Setting, e.New, now), "set "+e.Knob+" in a transaction of its own")
+				fmt.Sprintf("%s was set to %q, but reads %q after the other settings", e.Setting, e.New, now), "set "+e.Knob+" in a separate transaction")
 		}
 	}
 	return nil
@@ -93,8 +93,8 @@ func rollback(ctx context.Context, tx *journal.Tx, entries []*journal.Entry, why
 	if known := new(verr.Error); errors.As(why, &known) {
 		failed = *known
 	}
-	if err := tx.Revert(entries, "the transaction could not be whole: "+failed.Reason); err != nil {
-		failed.Hint = fmt.Sprintf("undoing what was changed before it went wrong too (%v): try again with: venturi undo %d", err, tx.ID())
+	if err := tx.Revert(entries, "the transaction could not be completed: "+failed.Reason); err != nil {
+		failed.Hint = fmt.Sprintf("undoing the earlier changes failed, too (%v): try again with: venturi undo %d", err, tx.ID())
 		failed.Err = err
 		return &failed
 	}
@@ -102,7 +102,7 @@ func rollback(ctx context.Context, tx *journal.Tx, entries []*journal.Entry, why
 		return context.Cause(ctx)
 	}
 	if len(entries) > 0 {
-		failed.Hint += "; what was changed before it was undone too"
+		failed.Hint += "; the earlier changes were undone"
 	}
 	return &failed
 }

@@ -140,7 +140,7 @@ type Lease struct {
 	Txn       int
 	Proof     bool          // it is of a proof, and nothing to keep
 	Remaining time.Duration // until its lease ends; 0 or less: it has ended
-	Rebooted  bool          // the machine was started anew since, and the lease ended by that
+	Rebooted  bool          // the machine was rebooted since, which ended the lease
 	HasHolder bool          // a process is there that undoes it when its lease ends
 }
 
