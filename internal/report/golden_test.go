@@ -52,6 +52,7 @@ var samples = []sample{
 	{"beside.json", backgroundStream, view.Options{Format: "json"}},
 	{"threads.table", fullThread, view.Options{Verbose: true}},
 	{"threads.md", fullThread, view.Options{Format: "md"}},
+	{"threads.csv", fullThread, view.Options{Format: "csv"}},
 	{"curve.table", curve, view.Options{}},
 	{"curve.benchstat", curve, view.Options{Format: "benchstat"}},
 	{"schedule.qperf", schedule, view.Options{Style: "qperf"}},

@@ -154,6 +154,8 @@ var csvFields = []csvField{
 		}
 		return number(c.Cell.Background.Share)
 	}},
+	// How much of a core each thread used, the busiest first, as cpu_by_core has the cores.
+	{"threads", func(_ *analysis.Cell, r *analysis.Row) string { return threadsField(r.Threads) }},
 }
 
 // Write prints a line for each path in each cell, the baseline's copy
@@ -285,6 +287,17 @@ func ofCPURatio(f func(*stats.Ratio) string) func(*analysis.Cell, *analysis.Row)
 // classNs is a field of the CSV: the ns per unit of work in one class.
 func classNs(class string) func(*analysis.Cell, *analysis.Row) string {
 	return ofCPU(func(c *analysis.CPU) string { return number(c.Classes[class]) })
+}
+
+// threadsField is a field of the CSV: "ksoftirqd/1=0.9812;udp_bw client=0.7120", shares of a core,
+// each behind its machine where these have cores of their own.
+func threadsField(threads []analysis.Thread) string {
+	var parts []string
+	for _, t := range threads {
+		name := strings.ReplaceAll(view.ThreadName(t), ";", "_") // a program chooses it
+		parts = append(parts, name+"="+strconv.FormatFloat(t.Share, 'f', 4, 64))
+	}
+	return strings.Join(parts, ";")
 }
 
 // coresField is a field of the CSV: "cpu0=0.981;cpu1=0.712", busy shares.
