@@ -36,6 +36,9 @@ type TestResult struct {
 	Jitter  float64 `json:"jitter_seconds,omitempty"` // mean over the streams
 }
 
+// leastSeconds is the shortest time that a receiver is believed to have received for.
+const leastSeconds = 1e-3
+
 // newTestResult puts both ends together. sent tells that own are the sender's.
 func newTestResult(p *params, own, peer results, sent bool) TestResult {
 	sender, receiver := own, peer
@@ -49,18 +52,18 @@ func newTestResult(p *params, own, peer results, sent bool) TestResult {
 			r.Retransmits = max(0, r.Retransmits) + s.Retransmits
 		}
 		if p.UDP {
-			r.Packets += s.Packets - s.OmittedPackets
+			r.Packets += max(0, s.Packets-s.OmittedPackets)
 		}
 	}
 	for _, s := range receiver.Streams {
 		r.Received += s.Bytes
 		r.Seconds = max(r.Seconds, s.End-s.Start)
 		if p.UDP {
-			r.Lost += s.Errors - s.OmittedErrors
+			r.Lost += max(0, s.Errors-s.OmittedErrors)
 			r.Jitter += s.Jitter / float64(len(receiver.Streams))
 		}
 	}
-	if r.Seconds == 0 {
+	if r.Seconds < leastSeconds {
 		r.Seconds = p.Time
 	}
 	if r.Seconds > 0 {

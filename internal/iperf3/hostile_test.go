@@ -1,13 +1,19 @@
 package iperf3
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // A peer that says nothing, too little, nonsense or too much is put away in time, costs
@@ -113,6 +119,183 @@ func TestHostileServer(t *testing.T) {
 		}
 		ln.Close()
 	}
+}
+
+// A peer that says each word slowly is not waited for longer than one that is silent.
+func TestSlowPeers(t *testing.T) {
+	trickle := func(conn net.Conn, text string) { // until the other end has had enough
+		for i := 0; ; i++ {
+			if _, err := conn.Write([]byte{text[i%len(text)]}); err != nil {
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	port, ended := serve(t, time.Second)
+	cookie := newCookie()
+	conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Write(cookie[:]); err != nil {
+		t.Fatal(err)
+	}
+	go trickle(conn, "\x00\x00\x1f\xff"+strings.Repeat(" ", 1<<13))
+	if test := endOf(t, ended); test.Err == nil {
+		t.Error("a slow client's test went well")
+	}
+	serveAnother(t, port, ended)
+
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	go func() {
+		conn, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		_, _ = conn.Write([]byte("\x0d\x00\x00\xff\xff"))
+		trickle(conn, " ")
+	}()
+	done := make(chan error, 1)
+	go func() {
+		_, err := Client{Server: ln.Addr().String(), Timeout: 300 * time.Millisecond}.Run(context.Background())
+		done <- err
+	}()
+	if err := endOf(t, done); err == nil {
+		t.Error("the test of a slow server went well")
+	}
+}
+
+// A client that starts a test of a day and goes without a word does not keep the server busy.
+func TestIdleClient(t *testing.T) {
+	for _, params := range []string{`{"tcp":true,"time":86400}`, `{"tcp":true,"time":86400,"reverse":true}`, `{"tcp":true,"num":1e18}`} {
+		t.Run(params, func(t *testing.T) {
+			t.Parallel()
+			port, ended := serve(t, 500*time.Millisecond)
+			cookie := newCookie()
+			control := greeted(t, port, cookie)
+			defer control.Close()
+			if s, err := readState(control); err != nil || s != paramExchange {
+				t.Fatalf("state %d: %v", s, err)
+			}
+			stream := greeted(t, port, cookie)
+			defer stream.Close()
+			if _, err := io.WriteString(control, frame(params)); err != nil {
+				t.Fatal(err)
+			}
+			if test := endOf(t, ended); test.Err == nil || !strings.Contains(test.Err.Error(), "await the end of the test") {
+				t.Errorf("the test ended with %v", test.Err)
+			}
+		})
+	}
+}
+
+// greeted is a connection to a server that has said of which test it is.
+func greeted(t *testing.T, port int, cookie [cookieSize]byte) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.SetDeadline(time.Now().Add(host.ScaleTimeout(30 * time.Second)))
+	if _, err := conn.Write(cookie[:]); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// endOf waits for what comes when something ends.
+func endOf[T any](t *testing.T, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(host.ScaleTimeout(30 * time.Second)):
+		t.Fatal("it does not end")
+		panic("unreachable")
+	}
+}
+
+// No server makes a client wait for longer than its timeouts, or gives it a result that no test has.
+func FuzzClient(f *testing.F) {
+	whole := "\x09\x0a\x01\x02\x0d"
+	for _, seed := range []string{
+		whole + frame(`{"streams":[{"id":1,"bytes":1000,"end_time":1}]}`) + "\x0e",
+		whole + frame(`{"streams":[{"id":1,"bytes":1e18,"end_time":1e-300}]}`) + "\x0e",
+		whole + frame(`{"streams":[{"id":1,"packets":1,"omitted_packets":1e300,"errors":-1}]}`) + "\x0e",
+		"\x09\x0a\x0a", "\x02", "\xfe\x00\x00\x00\x0d\x00\x00\x00\x00", "\x0d\xff\xff\xff\xff", "\xff", "",
+	} {
+		for flags := range byte(8) {
+			f.Add([]byte(seed), flags)
+		}
+	}
+	f.Fuzz(func(t *testing.T, text []byte, flags byte) {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ln.Close()
+		go func() {
+			for first := true; ; first = false {
+				conn, err := ln.Accept()
+				if err != nil {
+					return
+				}
+				defer conn.Close()
+				if first {
+					_, _ = conn.Write(text)
+				}
+				if first && flags&1 != 0 {
+					_ = conn.(*net.TCPConn).CloseWrite()
+				}
+				go func() { _, _ = io.Copy(io.Discard, conn) }()
+			}
+		}()
+		done := make(chan error, 1)
+		go func() {
+			r, err := Client{Server: ln.Addr().String(), UDP: flags&2 != 0, Reverse: flags&4 != 0, Timeout: 20 * time.Millisecond}.Run(context.Background())
+			if err == nil {
+				_, err = json.Marshal(r) // refuses what is no number
+			} else {
+				err = nil
+			}
+			if r.Sent < 0 || r.Received < 0 || r.Seconds < 0 || r.Packets < 0 || r.Lost < 0 || r.Jitter < 0 {
+				err = errors.Join(err, fmt.Errorf("result %+v", r))
+			}
+			done <- err
+		}()
+		if err := endOf(t, done); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Whatever a client asks for, what is accepted can be run, and what a peer tells is of as many streams
+// and in range.
+func FuzzMessages(f *testing.F) {
+	for _, seed := range []string{`{"tcp":true,"time":1,"parallel":2,"len":1000}`, `{"udp":true,"len":16,"bandwidth":1e15}`,
+		`{"streams":[{"id":1,"bytes":1,"omitted_errors":1e300}]}`, `{"tcp":true,"parallel":0.5}`, `[]`, `{"time":1e308,"tcp":1}`} {
+		f.Add([]byte(frame(seed)))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var p params
+		if readJSON(bytes.NewReader(text), mostParams, &p) == nil && p.check() == nil {
+			if n, size := int(p.Parallel), int(p.Length); n < 1 || n > MaxStreams || size < 1 || size > maxBlock || p.TCP == p.UDP || p.Time+p.Omit > 2*maxSeconds {
+				t.Errorf("accepted are %+v", p)
+			}
+		}
+		var r results
+		if readJSON(bytes.NewReader(text), mostResults, &r) == nil && r.check(1) == nil {
+			if _, err := json.Marshal(newTestResult(&params{UDP: true}, r, r, true)); err != nil {
+				t.Errorf("%+v: %v", r, err)
+			}
+		}
+	})
 }
 
 func FuzzServer(f *testing.F) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -202,7 +203,7 @@ func (t *session) steps(ctx context.Context) (own, peer results, err error) {
 		}
 	}
 	t.streams.begin()
-	if err := t.awaitEnd(); err != nil {
+	if err := t.awaitEnd(ctx); err != nil {
 		return own, peer, err
 	}
 	t.streams.end()
@@ -228,15 +229,33 @@ func (t *session) steps(ctx context.Context) (own, peer results, err error) {
 	return own, peer, nil
 }
 
-// awaitEnd waits until the client ends the test.
-func (t *session) awaitEnd() error {
+// idleSteps is for how many times a step a test may go on in which nothing is carried.
+const idleSteps = 6
+
+// awaitEnd waits until the client ends the test, or has gone without a word.
+func (t *session) awaitEnd(ctx context.Context) error {
 	p := &t.streams.params
 	limit := time.Duration(p.Time+p.Omit)*time.Second + 3*t.server.timeout()
 	if p.Time == 0 {
 		limit = time.Hour // it sends a number of bytes
 	}
-	_ = t.control.SetDeadline(time.Now().Add(limit))
-	s, err := readState(t.control)
+	s, err := state(0), error(nil)
+	for end, carried := time.Now().Add(limit), int64(0); ; {
+		until := time.Now().Add(idleSteps * t.server.timeout())
+		if until.After(end) {
+			until = end
+		}
+		_ = t.control.SetDeadline(until)
+		if ctx.Err() != nil {
+			return context.Cause(ctx) // whose end may have set the deadline before
+		}
+		s, err = readState(t.control)
+		sum := t.streams.carried()
+		if !errors.Is(err, os.ErrDeadlineExceeded) || !until.Before(end) || sum == carried {
+			break
+		}
+		carried = sum
+	}
 	switch {
 	case err != nil:
 		return fmt.Errorf("await the end of the test: %w", err)

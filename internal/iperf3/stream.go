@@ -103,6 +103,14 @@ func (s *streams) end() {
 	s.wait.Wait()
 }
 
+// carried is how many bytes all streams have sent or received.
+func (s *streams) carried() (n int64) {
+	for _, one := range s.all {
+		n += one.bytes.Load()
+	}
+	return n
+}
+
 func (s *streams) close() {
 	s.end()
 	for _, one := range s.all {

@@ -203,7 +203,7 @@ func (r *results) check(streams int) error {
 		return fmt.Errorf("results of %d streams, not of %d", len(r.Streams), streams)
 	}
 	for _, s := range r.Streams {
-		for _, v := range []float64{s.Bytes, s.Errors, s.Packets, s.Jitter, s.End - s.Start} {
+		for _, v := range []float64{s.Bytes, s.Errors, s.OmittedErrors, s.Packets, s.OmittedPackets, s.Jitter, s.End - s.Start} {
 			if !(v >= 0 && v <= 1e18) {
 				return fmt.Errorf("stream %v tells of %v", s.ID, v)
 			}
