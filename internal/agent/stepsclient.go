@@ -28,8 +28,8 @@ type steps struct {
 	broken bool          // the stream is of no use any more
 }
 
-// openSteps opens the active ends of a series, with these meters. It outlives ctx, which ends
-// a series between two slices.
+// openSteps opens the active ends of a series, with these meters. Once they are open, the series
+// outlives ctx, which ends it between two slices.
 func (c *Client) openSteps(ctx context.Context, plan load.Plan, meters []string) (s *steps, err error) {
 	p, err := planToPB(plan)
 	if err != nil {
@@ -43,7 +43,12 @@ func (c *Client) openSteps(ctx context.Context, plan load.Plan, meters []string)
 		return nil, c.callError(err)
 	}
 	limit := s.limit + c.patience*(forEnds(endsOf(plan))+time.Duration(len(plan.Arms))*armPatience)
-	if _, err = s.askWithin(limit, &agentpb.StepsRequest{Series: &agentpb.SeriesRequest{Plan: p, Meters: meters}}); err != nil {
+	opened := context.AfterFunc(ctx, cancel)
+	_, err = s.askWithin(limit, &agentpb.StepsRequest{Series: &agentpb.SeriesRequest{Plan: p, Meters: meters}})
+	if !opened() {
+		err = ctx.Err() // whatever else it came to
+	}
+	if err != nil {
 		cancel()
 		return nil, err
 	}

@@ -212,7 +212,7 @@ type armCell struct {
 
 // cell runs one series of one cell over all arms that live in it.
 func (r *Run) cell(ctx context.Context, series int, cell result.Cell) error {
-	if err := r.checkArms(cell); err != nil {
+	if err := r.checkArms(ctx, cell); err != nil {
 		return err
 	}
 	var arms []int
@@ -237,7 +237,7 @@ func (r *Run) cell(ctx context.Context, series int, cell result.Cell) error {
 // interleave runs one series of a cell over some arms, slice by slice.
 func (r *Run) interleave(ctx context.Context, series int, cell result.Cell, arms []int) error {
 	plan := r.seriesPlan(cell, arms)
-	if err := r.setShares(&plan, series, cell, arms); err != nil {
+	if err := r.setShares(ctx, &plan, series, cell, arms); err != nil {
 		return err
 	}
 	shut, err := r.Server.Serve(ctx, plan, r.ServerMeters)
@@ -246,14 +246,14 @@ func (r *Run) interleave(ctx context.Context, series int, cell result.Cell, arms
 	}
 	for arm, why := range shut {
 		dropArm(&plan, arm)
-		if err := r.recordSlice(series, cell, arms, load.SliceResult{Arm: arm, Start: time.Now(), Err: why}); err != nil {
+		if err := r.recordSlice(ctx, series, cell, arms, load.SliceResult{Arm: arm, Start: time.Now(), Err: why}); err != nil {
 			return err
 		}
 	}
 	results, near, runErr := r.Client.Run(ctx, plan, r.ClientMeters)
 	far, err := r.Server.Finish(ctx, plan.Token)
 	for _, s := range results {
-		if werr := r.recordSlice(series, cell, arms, s); werr != nil {
+		if werr := r.recordSlice(ctx, series, cell, arms, s); werr != nil {
 			return werr
 		}
 	}
@@ -302,13 +302,13 @@ func (r *Run) noBaseline() error {
 
 // checkArms disables the arms that lack what they need. A path may well forward
 // when a daemon of it has ended, and is then not the path that was asked for.
-func (r *Run) checkArms(cell result.Cell) error {
+func (r *Run) checkArms(ctx context.Context, cell result.Cell) error {
 	for arm := range r.Plan.Arms {
 		if r.DaemonExit == nil || r.disabled[armCell{cell.Name, arm}] {
 			continue
 		}
 		if ended := r.DaemonExit(arm); ended != nil {
-			if err := r.disableArm(cell, arm, ended); err != nil {
+			if err := r.disableArm(ctx, cell, arm, ended); err != nil {
 				return err
 			}
 		}
@@ -321,7 +321,7 @@ func (r *Run) baseline() int {
 }
 
 // recordSlice writes one slice, and disables the arm that failed in it.
-func (r *Run) recordSlice(series int, cell result.Cell, arms []int, s load.SliceResult) error {
+func (r *Run) recordSlice(ctx context.Context, series int, cell result.Cell, arms []int, s load.SliceResult) error {
 	arm := arms[s.Arm]
 	name := r.Plan.Arms[arm].Name
 	slice := result.Slice{
@@ -332,7 +332,7 @@ func (r *Run) recordSlice(series int, cell result.Cell, arms []int, s load.Slice
 	if s.Err != nil {
 		slice.Failed = s.Err.Error()
 		if !r.disabled[armCell{cell.Name, arm}] {
-			if err := r.disableArm(cell, arm, s.Err); err != nil {
+			if err := r.disableArm(ctx, cell, arm, s.Err); err != nil {
 				return err
 			}
 		}
@@ -342,11 +342,11 @@ func (r *Run) recordSlice(series int, cell result.Cell, arms []int, s load.Slice
 
 // disableArm leaves an arm out of the rest of a cell, or of all cells if a process that
 // it needs has exited.
-func (r *Run) disableArm(cell result.Cell, arm int, why error) error {
+func (r *Run) disableArm(ctx context.Context, cell result.Cell, arm int, why error) error {
 	w := result.Warning{Code: "arm-failed", Arm: r.Plan.Arms[arm].Name, Cell: cell.Name,
 		Text: "left out of this cell from here: " + why.Error()}
 	r.disabled[armCell{cell.Name, arm}] = true
-	if ended := r.daemonExit(arm); ended != nil {
+	if ended := r.daemonExit(ctx, arm); ended != nil {
 		w.Cell, w.Text = "", "left out from here: "+ended.Error()
 		for _, c := range r.Plan.Cells {
 			r.disabled[armCell{c.Name, arm}] = true
@@ -355,12 +355,12 @@ func (r *Run) disableArm(cell result.Cell, arm int, why error) error {
 	return r.warn(w)
 }
 
-// exitDelays are the pauses before it is asked whether a process of an arm that failed has
-// exited, the first time that it fails: its sockets are gone a moment before.
+// exitDelays are the pauses, which the context can end, before it is asked whether a process of
+// an arm that failed has exited, the first time that it fails: its sockets are gone before.
 var exitDelays = []time.Duration{0, 200 * time.Millisecond, time.Second}
 
 // daemonExit tells which process of an arm that failed has exited; nil: none.
-func (r *Run) daemonExit(arm int) error {
+func (r *Run) daemonExit(ctx context.Context, arm int) error {
 	if r.DaemonExit == nil {
 		return nil
 	}
@@ -370,7 +370,10 @@ func (r *Run) daemonExit(arm int) error {
 	}
 	r.exitAwaited[arm] = true
 	for _, d := range delays {
-		time.Sleep(d)
+		select {
+		case <-ctx.Done():
+		case <-time.After(d):
+		}
 		if ended := r.DaemonExit(arm); ended != nil {
 			return ended
 		}

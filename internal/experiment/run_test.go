@@ -214,6 +214,27 @@ func TestArmLacksSomething(t *testing.T) {
 	}
 }
 
+// The user need not wait until it is clear whether a process has exited.
+func TestExitDelaysEnd(t *testing.T) {
+	before := exitDelays
+	exitDelays = []time.Duration{0, time.Hour}
+	defer func() { exitDelays = before }()
+	ctx, cancel := context.WithCancel(t.Context())
+	a := &agents{t: t, served: map[uint64]bool{}, fail: "vxlan", onRun: cancel}
+	r, rec := newRun(a, 3)
+	r.DaemonExit = func(int) error { return nil }
+	done := make(chan error, 1)
+	go func() { done <- r.Do(ctx, rec) }()
+	select {
+	case err := <-done:
+		if err != nil || rec.End.Reason != result.Interrupted || len(rec.Warnings) != 1 {
+			t.Errorf("%v, end %+v, warnings %v", err, rec.End, rec.Warnings)
+		}
+	case <-time.After(host.ScaleTimeout(20 * time.Second)):
+		t.Fatal("the run still waits for a process to exit")
+	}
+}
+
 // TestArmFailsBeforeItsProcessExits names the process although its socket was gone before.
 func TestArmFailsBeforeItsProcessExits(t *testing.T) {
 	a := &agents{t: t, served: map[uint64]bool{}, fail: "vxlan"}

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"time"
@@ -42,7 +43,7 @@ func (r *Run) withMaximums(open []string) []string {
 
 // setShares gives each arm of a plan the rate of its background, and takes the arms out whose
 // maximum could not be measured.
-func (r *Run) setShares(plan *load.Plan, series int, cell result.Cell, arms []int) error {
+func (r *Run) setShares(ctx context.Context, plan *load.Plan, series int, cell result.Cell, arms []int) error {
 	b := cell.Background
 	if b == nil || b.Share == 0 {
 		return nil
@@ -53,7 +54,7 @@ func (r *Run) setShares(plan *load.Plan, series int, cell result.Cell, arms []in
 			continue
 		}
 		dropArm(plan, i)
-		if err := r.recordSlice(series, cell, arms, load.SliceResult{Arm: i, Start: time.Now(), Err: errNoMaximum}); err != nil {
+		if err := r.recordSlice(ctx, series, cell, arms, load.SliceResult{Arm: i, Start: time.Now(), Err: errNoMaximum}); err != nil {
 			return err
 		}
 	}

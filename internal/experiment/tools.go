@@ -26,7 +26,7 @@ func (r *Run) runTool(ctx context.Context, series int, cell result.Cell, arms []
 		}
 		arm := arms[i]
 		if pair := r.Ends[arm].Pairs[0]; pair.From.Agent != "" || pair.To.Agent != "" {
-			if err := r.disableArm(cell, arm, errToolInVM); err != nil {
+			if err := r.disableArm(ctx, cell, arm, errToolInVM); err != nil {
 				return err
 			}
 			continue

@@ -21,9 +21,10 @@ import (
 type threads struct {
 	root  string
 	cores []int
-	tids  map[int]bool // by number
+	tids  map[int]bool // by number: those that are not looked for any more
 	list  []thread
 	keys  []string
+	index map[string]int // of the list, by key
 	// surveys is in how many more samples all threads are read. After them only those are
 	// that have run: a machine has hundreds of others.
 	surveys int
@@ -33,8 +34,10 @@ type threads struct {
 }
 
 type thread struct {
-	f           *file // nil: it has ended, or not run so far, and is not read any more
+	id          int
+	f           *file // nil: it has ended, or not run so far, and is not read
 	last        int64 // what it had used when it was last seen
+	offset      int64 // what it used while it was not read, which last is without
 	runs        bool  // it has used something since it was first seen
 	firstSample int   // samples that were taken before
 }
@@ -55,7 +58,7 @@ func openThreads(s Setup) (Sampler, error) {
 	if _, err := os.Stat(filepath.Join(s.Root, "proc")); err != nil {
 		return nil, err
 	}
-	return &threads{root: s.Root, cores: s.Cores, tids: map[int]bool{}, surveys: surveySamples * len(s.Arms), limit: mostThreads}, nil
+	return &threads{root: s.Root, cores: s.Cores, tids: map[int]bool{}, index: map[string]int{}, surveys: surveySamples * len(s.Arms), limit: mostThreads}, nil
 }
 
 func (m *threads) Keys() []string { return m.keys }
@@ -81,6 +84,9 @@ func (m *threads) Refresh() error {
 	if m.open()+len(found) > m.limit {
 		m.leftOut = true
 		m.closeIdle()
+		if found, err = m.unread(); err != nil {
+			return err
+		}
 		found = m.busiest(found)
 	}
 	for _, t := range found[:min(len(found), m.limit-m.open())] {
@@ -122,10 +128,13 @@ func (m *threads) open() (n int) {
 	return n
 }
 
+// closeIdle closes the threads that have not run. They may run for a later arm, so they are
+// looked for again.
 func (m *threads) closeIdle() {
 	for i := range m.list {
-		if t := &m.list[i]; !t.runs && m.samples-t.firstSample >= idleSamples {
+		if t := &m.list[i]; t.f != nil && !t.runs && m.samples-t.firstSample >= idleSamples {
 			_ = t.close() // it was only read
+			delete(m.tids, t.id)
 		}
 	}
 }
@@ -220,11 +229,19 @@ func (m *threads) add(process, id int) bool {
 		return false
 	}
 	f.buf = f.buf[:64] // three numbers
-	t := thread{f: f, firstSample: m.samples}
+	t := thread{id: id, f: f, firstSample: m.samples}
 	t.sample()
 	t.runs = false
+	key := threadName(string(owner), string(name)) + "#" + strconv.Itoa(id)
+	if at, known := m.index[key]; known { // it was closed meanwhile
+		before := m.list[at].last
+		t.offset, t.last = t.last-before, before
+		m.list[at] = t
+		return true
+	}
+	m.index[key] = len(m.list)
 	m.list = append(m.list, t)
-	m.keys = append(m.keys, threadName(string(owner), string(name))+"#"+strconv.Itoa(id))
+	m.keys = append(m.keys, key)
 	return true
 }
 
@@ -270,6 +287,7 @@ func (t *thread) sample() {
 		_ = t.close()
 		return
 	}
+	n -= t.offset
 	t.runs = t.runs || n != t.last
 	t.last = n
 }

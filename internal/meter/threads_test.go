@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -132,6 +133,54 @@ func TestThreadsBusiest(t *testing.T) {
 		}
 		if !strings.Contains(m.Resolution, "only the 2 busiest threads") {
 			t.Errorf("it is not told that threads are left out: %q", m.Resolution)
+		}
+	}
+}
+
+// A thread that was idle while other arms were measured makes room, and is found again when its own
+// arm begins. What it used while it was not read is in no slice.
+func TestThreadsOfLaterArm(t *testing.T) {
+	root := t.TempDir()
+	second := int(time.Second)
+	for _, id := range []int{20, 21} {
+		fakeThread(t, root, id, id, "load", "load", second)
+	}
+	if err := os.WriteFile(filepath.Join(root, "proc/uptime"), []byte("1000.00 900.00\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s, err := openThreads(Setup{Root: root, Arms: []Arm{{Name: "a"}, {Name: "b"}, {Name: "c"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.(*threads).limit = 2
+	r := &Recorder{machine: "m1", arms: []Arm{{Name: "a"}, {Name: "b"}, {Name: "c"}}}
+	r.add("threads", s)
+	defer r.Close()
+	run := func(arm, id, from int) {
+		r.Begin(arm)
+		fakeThread(t, root, id, id, "load", "load", from+second)
+		r.End(arm)
+	}
+	run(0, 20, second)
+	fakeThread(t, root, 22, 22, "idle", "idle", 0)
+	run(1, 21, second) // which was idle until now
+	fakeThread(t, root, 23, 23, "busy", "busy", 900*second)
+	for i := range s.(*threads).list { // as if none had run for long: the busiest takes the place of one
+		s.(*threads).list[i].runs, s.(*threads).list[i].firstSample = false, -idleSamples
+	}
+	fakeThread(t, root, 21, 21, "load", "load", 2*second)
+	fakeThread(t, root, 20, 20, "load", "load", 5*second) // outside of any slice
+	run(2, 20, 5*second)
+	if got := slices.Sorted(slices.Values(s.Keys())); !slices.Equal(got, []string{"busy#23", "load#20", "load#21"}) {
+		t.Errorf("read are %v", got)
+	}
+	for _, m := range r.Meters() {
+		want := map[string]int64{"load#20": int64(second)}
+		if m.Arm == "b" {
+			want = map[string]int64{"load#21": int64(second)}
+		}
+		if !maps.Equal(m.Values, want) {
+			t.Errorf("%s: %v, want %v", m.Arm, m.Values, want)
 		}
 	}
 }
