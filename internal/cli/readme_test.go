@@ -24,7 +24,7 @@ var background = regexp.MustCompile(` &\w*&$`)
 // documentedHost stands for another host; a script has its own.
 const documentedHost, loopback = "10.0.0.2", "127.0.0.1"
 
-// Every command that the README and docs/commands.md show is run by a script, or
+// Every command that these pages show is run by a script, or
 // is a target of the Makefile.
 func TestReadmeCommands(t *testing.T) {
 	makefile, err := os.ReadFile("../../Makefile")
@@ -32,7 +32,7 @@ func TestReadmeCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := scriptCommands(t)
-	for _, page := range []string{"README.md", "docs/commands.md"} {
+	for _, page := range []string{"README.md", "docs/commands.md", "docs/machines.md"} {
 		text, err := os.ReadFile("../../" + page)
 		if err != nil {
 			t.Fatal(err)

@@ -32,6 +32,9 @@ func TestMain(m *testing.M) {
 	if code, ok := guest.Main(os.Args, os.Stderr); ok {
 		os.Exit(code)
 	}
+	if len(os.Args) > 1 && os.Args[1] == testenv.LineRole {
+		os.Exit(testenv.PlaySSHLine(os.Args[1:]))
+	}
 	testscript.Main(leakChecked{m}, map[string]func(){"venturi": func() {
 		env := &Env{Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv, Environ: os.Environ, Exit: os.Exit}
 		os.Exit(Run(context.Background(), env))
@@ -44,7 +47,8 @@ func TestMain(m *testing.M) {
 //	code N PROGRAM...   run a program that must end with exit code N
 //	nobody N PROGRAM... the same, as a user without privileges
 //	errors              the last standard error must be one three-part error
-//	sshmachines A B     two machines that are joined by a wire, and reached by $SSH
+//	sshmachines A B     two machines that are joined by a wire, 192.0.2.1 and 192.0.2.2, and
+//	                    reached by $SSH and by the command ssh
 //
 // the conditions fast and long,
 // and in its folder await.sh, bzImage (the head of a kernel's file) and the runs good, cut (no end), bare (cut before its plan),
@@ -80,7 +84,15 @@ func sshMachines(ts *testscript.TestScript, _ bool, args []string) {
 	t := ts.Value(testKey{}).(*testing.T)
 	a, b := testenv.NewSSHMachine(t, args[0]), testenv.NewSSHMachine(t, args[1])
 	testenv.Join(t, a, b)
-	ts.Setenv("SSH", strings.Join(testenv.SSHCommand(t, a, b), " "))
+	command := strings.Join(testenv.SSHCommand(t, a, b), " ")
+	ts.Setenv("SSH", command)
+	program, err := exec.LookPath("ssh")
+	ts.Check(err)
+	_, options, _ := strings.Cut(command, " ")
+	folder := ts.MkAbs("ssh-command")
+	ts.Check(os.Mkdir(folder, 0o755))
+	ts.Check(os.WriteFile(filepath.Join(folder, "ssh"), fmt.Appendf(nil, "#!/bin/sh\nexec %s %s \"$@\"\n", program, options), 0o755))
+	ts.Setenv("PATH", folder+string(os.PathListSeparator)+ts.Getenv("PATH"))
 }
 
 // testKey is under which a script's values have its test.

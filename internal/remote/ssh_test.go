@@ -205,14 +205,7 @@ func TestSameProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(program)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.Do(t, "mount", "-t", "tmpfs", "none", "/usr/local/bin")
-	if err := os.WriteFile(m.Root()+"/usr/local/bin/venturi", text, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	m.Install(t, program)
 	for _, noCopy := range []bool{false, true} {
 		s, err := open(t, m, func(o *remote.Options) { o.NoCopy = noCopy })
 		if err != nil {

@@ -164,6 +164,15 @@ func (m *SSHMachine) Processes() map[int]string {
 	return found
 }
 
+// Install puts a program on the machine's PATH, as venturi.
+func (m *SSHMachine) Install(t testing.TB, program string) {
+	t.Helper()
+	text, err := os.ReadFile(program)
+	Must(t, err)
+	m.Do(t, "mount", "-t", "tmpfs", "none", "/usr/local/bin")
+	Must(t, os.WriteFile(m.Root()+"/usr/local/bin/venturi", text, 0o755))
+}
+
 // Remount mounts folders of the machine again, with an option.
 func (m *SSHMachine) Remount(t testing.TB, option string, folders ...string) {
 	t.Helper()

@@ -1,0 +1,182 @@
+package cli
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/result"
+)
+
+// awaitSlices waits until a run has measured so many series.
+func (p *machinePair) awaitSlices(c *controller, out string, series int) {
+	p.t.Helper()
+	p.t.Cleanup(func() {
+		if p.t.Failed() {
+			p.t.Logf("it said: %s", c.output())
+		}
+	})
+	p.await(host.ScaleTimeout(2*time.Minute), "measuring", func() bool {
+		text, err := os.ReadFile(filepath.Join(out, result.FileName))
+		return err == nil && strings.Contains(string(text), fmt.Sprintf(`"series":%d,`, series))
+	})
+}
+
+// A comparison between two machines leaves nothing on them, whatever ends it. Where the
+// controller lives, it reports what was measured, and says by its exit code that it is a part.
+func TestCompareOnMachinesIsCut(t *testing.T) {
+	testenv.Root(t)
+	// Where an agent is killed, another process of its program takes down what it built: there the
+	// test binary would not be that program. TestCardsAfterKill of package compare sees to it.
+	built := []string{"vxlan", "routed", "--dev", "eth0"}
+	for name, end := range map[string]struct {
+		paths []string
+		cut   func(p *machinePair, c *controller)
+		code  int // of the controller; -1: it is killed
+	}{
+		"controller killed": {built, func(_ *machinePair, c *controller) { _ = c.Process.Kill() }, -1},
+		"interrupted":       {built, func(_ *machinePair, c *controller) { _ = c.Process.Signal(os.Interrupt) }, 130},
+		"agent killed":      {[]string{"host"}, func(p *machinePair, _ *controller) { kill(p.machines[1], "agent --stdio") }, 7},
+		"ssh cut":           {built, func(p *machinePair, _ *controller) { kill(p.machines[0], "sshd") }, 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newMachinePair(t)
+			out := t.TempDir()
+			c := p.start(append([]string{"compare", "--load", "tcp_lat", "--series", "200", "--rounds", "5", "--out", out}, end.paths...)...)
+			p.awaitSlices(c, out, 3)
+			end.cut(p, c)
+			for _, m := range p.machines {
+				m.WantNothingLeft(t, restoredWithin)
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- c.Wait() }()
+			select {
+			case <-ended:
+			case <-time.After(restoredWithin):
+				t.Fatalf("the controller is still there: %s", c.output())
+			}
+			if code := c.ProcessState.ExitCode(); code != end.code || code != -1 && !strings.Contains(c.output(), "tcp_lat 1 B") {
+				t.Errorf("exit code %d, want %d and what was measured: %s", code, end.code, c.output())
+			}
+		})
+	}
+}
+
+// Whatever a stranger sends to the machines while they measure, by a scan of their ports and by a
+// million random bytes to those that are open, changes nothing but a counter in the report.
+func TestStrangersAtDataPorts(t *testing.T) {
+	testenv.Root(t)
+	p := newMachinePair(t)
+	out := t.TempDir()
+	c := p.start("compare", "--load", "tcp_lat,udp_lat,tcp_bw,tcp_crr", "--series", "5", "--rounds", "10", "--out", out)
+	p.awaitSlices(c, out, 0)
+	ended := make(chan error, 1)
+	go func() { ended <- c.Wait() }()
+	s := &stranger{server: p.machines[1], rng: rand.New(rand.NewPCG(1, 2)), volume: map[string]int{}}
+	err := host.Do(fmt.Sprintf("/proc/%d/ns/net", p.machines[0].Pid), func() error {
+		s.scan()
+		for running := true; running; {
+			s.fuzz(100_000)
+			select {
+			case err := <-ended:
+				ended <- err
+				running = false
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+		return nil
+	})
+	if err := <-ended; err != nil {
+		t.Fatalf("it ended with %v: %s", err, c.output())
+	}
+	testenv.Must(t, err)
+	t.Logf("the stranger said %v bytes", s.volume)
+	if s.volume["tcp"]+s.volume["udp"] < 1_000_000 || s.volume["tcp"] == 0 || s.volume["udp"] == 0 {
+		t.Errorf("the stranger said %v bytes only", s.volume)
+	}
+	if !strings.Contains(c.output(), "b refused ") || !strings.Contains(c.output(), "connections and datagrams at its data ports") {
+		t.Errorf("the report does not count them: %s", c.output())
+	}
+	rec, err := result.Open(out)
+	testenv.Must(t, err)
+	for _, slice := range rec.Slices {
+		if slice.Failed != "" || slice.Latency == nil && slice.Stream == nil {
+			t.Errorf("a slice of %s failed: %s", slice.Arm, slice.Failed)
+		}
+	}
+	for _, w := range rec.Warnings {
+		if w.Code != "refused" {
+			t.Errorf("warning %s: %s", w.Code, w.Text)
+		}
+	}
+}
+
+// stranger sends what is not asked for.
+type stranger struct {
+	server *testenv.SSHMachine
+	rng    *rand.Rand
+	volume map[string]int // bytes that were taken, by transport
+}
+
+// ports are those of a server's loads.
+const firstDataPort, lastDataPort = 20000, 29999
+
+// scan knocks at every port.
+func (s *stranger) scan() {
+	for port := firstDataPort; port <= lastDataPort; port++ {
+		for _, network := range []string{"tcp", "udp"} {
+			s.say(network, port, []byte("?"))
+		}
+	}
+}
+
+// fuzz sends that many random bytes to the ports that are open.
+func (s *stranger) fuzz(bytes int) {
+	for _, network := range []string{"tcp", "udp"} {
+		open := s.open(network)
+		for sent := 0; sent < bytes/2 && len(open) > 0; {
+			text := make([]byte, 1+s.rng.IntN(8000))
+			for i := range text {
+				text[i] = byte(s.rng.Uint32())
+			}
+			sent += len(text)
+			s.say(network, open[s.rng.IntN(len(open))], text)
+		}
+	}
+}
+
+func (s *stranger) say(network string, port int, text []byte) {
+	c, err := net.DialTimeout(network, fmt.Sprintf("192.0.2.2:%d", port), time.Second)
+	if err != nil {
+		return // closed
+	}
+	defer c.Close()
+	if n, err := c.Write(text); err == nil {
+		s.volume[network] += n
+	}
+}
+
+// open lists the server's ports that anybody can reach.
+func (s *stranger) open(network string) (ports []int) {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", s.server.Pid, network))
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if len(fields) < 4 || network == "tcp" && fields[3] != "0A" || network == "udp" && fields[3] != "07" {
+			continue
+		}
+		_, hex, _ := strings.Cut(fields[1], ":")
+		port, err := strconv.ParseInt(hex, 16, 32)
+		if err == nil && port >= firstDataPort && port <= lastDataPort {
+			ports = append(ports, int(port))
+		}
+	}
+	return ports
+}
