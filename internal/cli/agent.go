@@ -39,7 +39,7 @@ func newAgent(env *Env) *cobra.Command {
 					return lab.LockMeasure(ctx, wait, command, nil)
 				}
 				o.Run = runForAgent(env)
-				parts := &lab.Parts{Program: netcfg.OwnProgram()}
+				parts := &lab.Parts{Program: netcfg.OwnProgram(), Version: Version()}
 				o.Calls, o.Close = parts.Calls(), parts.Close
 				maps.Copy(o.Calls, new(reach.Listeners).Calls())
 				if unlocked {

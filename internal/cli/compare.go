@@ -78,7 +78,8 @@ network namespaces, and removes those that a killed run left behind.`,
   venturi compare vxlan --tool iperf3 --load tcp_bw
   venturi compare vxlan vxlan+fast --accel-stats
   venturi compare --kernel 6.1 host geneve
-  venturi compare --machines a=ssh://root@192.0.2.1,b=ssh://root@192.0.2.2 --dev eth1 vxlan bgp`,
+  venturi compare --machines a=ssh://root@192.0.2.1,b=ssh://root@192.0.2.2 --dev eth1 vxlan bgp
+  venturi compare --machines a=ssh://root@192.0.2.1,b=ssh://root@192.0.2.2 --take eth1 vxlan bgp`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.Paths, q.Command = args, ownCommand(env)

@@ -14,14 +14,16 @@ import (
 // machinesFlag says between which machines is measured, in place of a lab's.
 type machinesFlag struct {
 	machines, ssh string
-	dev, network  string
+	dev, take     string
+	network       string
 	noCopy        bool
 }
 
 func (m *machinesFlag) flags(f *pflag.FlagSet) {
 	f.StringVar(&m.machines, "machines", "", "measure between these machines over ssh instead of a lab's:\na=ssh://[USER@]HOST[:PORT][?addr=ADDRESS][&dev=DEVICE],b=..., or a file that lists them")
 	f.StringVar(&m.dev, "dev", "", "build paths on these network cards of the --machines, in new namespaces that share the card\nby macvlan: eth1; or a=eth1,b=ens5; append ,ipvlan if the network allows one MAC address per card")
-	f.StringVar(&m.network, "net", "", "network of the machines' addresses on the cards of --dev (default "+lab.WireNet().String()+")")
+	f.StringVar(&m.take, "take", "", "build paths on these spare network cards of the --machines, which are moved into new namespaces\nand given back as they were: eth1; or a=eth1,b=ens5")
+	f.StringVar(&m.network, "net", "", "network of the machines' addresses on the cards of --dev or --take (default "+lab.WireNet().String()+")")
 	f.StringVar(&m.ssh, "ssh", "ssh", "the ssh command for --machines, with its options")
 	f.BoolVar(&m.noCopy, "no-copy", false, "run the venturi on the machines' PATH instead of copying one there")
 }
@@ -29,13 +31,16 @@ func (m *machinesFlag) flags(f *pflag.FlagSet) {
 // remote is what the flags ask for. Errors are for people.
 func (m *machinesFlag) remote() (r compare.Remote, err error) {
 	if m.machines == "" {
-		if m.dev != "" || m.network != "" {
+		if m.dev != "" || m.take != "" || m.network != "" {
 			return r, verr.New(verr.Usage, "cannot build on network cards without --machines",
-				"--dev and --net say how to build paths between real machines", "name the machines with --machines, or leave --dev and --net out")
+				"--dev, --take and --net say how to build paths between real machines", "name the machines with --machines, or leave --dev, --take and --net out")
 		}
 		return r, nil
 	}
-	r.Dev, r.Net = m.dev, m.network
+	if m.dev != "" && m.take != "" {
+		return r, verr.New(verr.Usage, "cannot combine --dev and --take", "the one shares network cards, the other takes them for itself", "give one of them")
+	}
+	r.Dev, r.Take, r.Net = m.dev+m.take, m.take != "", m.network
 	read := remote.ParseMachines
 	if !strings.Contains(m.machines, "=") {
 		read = remote.ReadMachines

@@ -181,7 +181,11 @@ func requestText(q *compare.Request) string {
 		}
 		words = append(words, word)
 	}
-	flags := [][2]string{{"--wire", q.Wire}, {"--dev", q.Remote.Dev}, {"--net", q.Remote.Net}}
+	cards := "--dev"
+	if q.Remote.Take {
+		cards = "--take"
+	}
+	flags := [][2]string{{"--wire", q.Wire}, {cards, q.Remote.Dev}, {"--net", q.Remote.Net}}
 	if c := q.Cluster; c != nil {
 		words = append(words, "--kube")
 		if c.Options.Level == kube.Node {

@@ -3,7 +3,6 @@ package compare
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -27,6 +26,7 @@ type Remote struct {
 	// Dev names the network cards that paths are built on, as ParseCards takes it; empty:
 	// nothing is built there.
 	Dev     string
+	Take    bool   // the cards themselves are moved into the lab, and given back
 	Net     string // of the machines' addresses on the wire; see lab.ParseNet
 	Options remote.Options
 }
@@ -40,14 +40,12 @@ func (q Request) resolveMachines(arms []path.Arm) (all [][2]agent.Location, err 
 	switch {
 	case len(q.Remote.Machines) < 2:
 		return refuse("one machine is named", "name two: the client's and the server's; paths may be between further ones")
-	case len(q.Remote.Machines) > 2 && q.Remote.Dev != "":
-		return refuse(fmt.Sprintf("%d machines are named, and paths are built on the cards of two", len(q.Remote.Machines)), "name two machines, or leave --dev out")
 	case q.Wire != "" || q.Hosts != 0:
 		return refuse("--wire and --hosts describe a lab", "leave them out: the network between the machines is taken as it is")
 	case q.Services != 0 && q.Remote.Dev == "":
-		return refuse("--services writes rules into namespaces that Venturi makes", "name the network cards to make these on with --dev, or leave --services out")
+		return refuse("--services writes rules into namespaces that Venturi makes", "name the network cards to make these on with --dev or --take, or leave --services out")
 	case q.Remote.Dev == "" && q.Remote.Net != "":
-		return refuse("--net is for the addresses of machines on a network card, and none is named", "name the card with --dev, or leave --net out")
+		return refuse("--net is for the addresses of machines on a network card, and none is named", "name the card with --dev or --take, or leave --net out")
 	case len(q.Tools) > 0:
 		return refuse("real tools run beside a lab only", "leave --with out")
 	}
@@ -87,8 +85,8 @@ func (q Request) endsOf(spec string, arm path.Arm, pair pair) (ends [2]agent.Loc
 		}
 	default:
 		return ends, verr.New(verr.Usage, "cannot raise path "+spec+" between machines",
-			"without --dev, only existing networks can be measured: host and attach",
-			"name the network card for it with --dev; or give the ends of an existing network with attach:from=ns:NAME,to=pid:N; or leave --machines out")
+			"without --dev or --take, only existing networks can be measured: host and attach",
+			"name the network card for it with --dev, or a spare one with --take; or give the ends of an existing network with attach:from=ns:NAME,to=pid:N; or leave --machines out")
 	}
 	return ends, nil
 }
@@ -98,19 +96,29 @@ func (q Request) pathArms() ([]path.Arm, error) {
 	if q.Cluster != nil {
 		return q.clusterArms()
 	}
-	specs, names := slices.Clone(q.Paths), make([]string, len(q.Paths))
-	copy(names, q.Names)
-	if len(q.Remote.Machines) >= 2 {
-		for i, spec := range specs {
-			between, err := q.parsePair(spec)
-			if err != nil {
-				return nil, err
-			}
-			specs[i] = between.spec
-			orElse(&names[i], between.name)
-		}
+	specs, names, err := q.specsAndNames()
+	if err != nil {
+		return nil, err
 	}
 	return path.Arms(specs, names)
+}
+
+// specsAndNames are the paths without the names of their machines, and what they are called.
+func (q Request) specsAndNames() (specs, names []string, err error) {
+	specs, names = slices.Clone(q.Paths), make([]string, len(q.Paths))
+	copy(names, q.Names)
+	if len(q.Remote.Machines) < 2 {
+		return specs, names, nil
+	}
+	for i, spec := range specs {
+		between, err := q.parsePair(spec)
+		if err != nil {
+			return nil, nil, err
+		}
+		specs[i] = between.spec
+		orElse(&names[i], between.name)
+	}
+	return specs, names, nil
 }
 
 // remoteTestbed is machines that ssh reaches, with what was raised on the network cards of
@@ -120,7 +128,7 @@ type remoteTestbed struct {
 	streams []*remote.Process
 	live    *agent.Liveness // nil: the agents are processes of this host
 	unlock  func()          // nil: the agents hold the lock on measuring
-	parts   [2]*lab.Lab     // what was raised on each; nil: nothing
+	parts   []*lab.Lab      // what was raised on each; nil: nothing
 }
 
 // daemonExit is of [testbed].
@@ -185,7 +193,7 @@ func (b *remoteTestbed) addPaths(ctx context.Context, r *Resolved, s *Session) e
 	built := 0
 	for i, arm := range r.arms {
 		if r.spread != nil && r.spread.builds(arm) {
-			s.paths = append(s.paths, b.builtPath(r.spread, built))
+			s.paths = append(s.paths, b.builtPath(r.spread, built, r.pairs[i]))
 			built++
 			continue
 		}

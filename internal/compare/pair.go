@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -22,8 +23,9 @@ type betweenMachines struct {
 	name string // of the path where the user gives none; empty: its driver's
 }
 
-// parsePair reads the machines' names in host:v1,v2 and in attach:from=a/ns:red,to=b/pid:4711.
-// Ends without a name are on the first machine and on the second.
+// parsePair reads the machines' names in host:v1,v2, in vxlan:v1,v2,tunnels=2 and in
+// attach:from=a/ns:red,to=b/pid:4711. Ends without a name are on the first machine and on the
+// second.
 func (q Request) parsePair(spec string) (b betweenMachines, err error) {
 	b = betweenMachines{pair: firstPair, spec: spec}
 	driver, list, more := strings.Cut(spec, ":")
@@ -33,6 +35,9 @@ func (q Request) parsePair(spec string) (b betweenMachines, err error) {
 	parts := strings.Split(list, ",")
 	if driver == baseline {
 		return q.hostBetween(spec, parts)
+	}
+	if driver != "attach" {
+		return q.builtBetween(spec, driver, parts)
 	}
 	named := 0
 	for i, part := range parts {
@@ -66,22 +71,57 @@ func (q Request) parsePair(spec string) (b betweenMachines, err error) {
 // hostBetween is the network between two machines that are named: host:v1,v2.
 func (q Request) hostBetween(spec string, names []string) (b betweenMachines, err error) {
 	b = betweenMachines{spec: baseline, name: strings.Join(names, "-")}
+	b.pair, err = q.pairNamed(spec, names)
+	return b, err
+}
+
+// builtBetween is a path that is built, and measured between two machines that are named before
+// or among its options; none: the first two.
+func (q Request) builtBetween(spec, driver string, parts []string) (b betweenMachines, err error) {
+	var names, options []string
+	for _, part := range parts {
+		if strings.Contains(part, "=") {
+			options = append(options, part)
+		} else {
+			names = append(names, part)
+		}
+	}
+	if len(names) == 0 {
+		return betweenMachines{pair: firstPair, spec: spec}, nil
+	}
+	b.spec = driver
+	if len(options) > 0 {
+		b.spec += ":" + strings.Join(options, ",")
+	}
+	if b.pair, err = q.pairNamed(spec, names); err != nil {
+		return b, err
+	}
+	if name := strings.ReplaceAll(driver, "+", "-") + "-" + strings.Join(names, "-"); len(name) <= path.MaxName {
+		b.name = name // or else it is called as its driver
+	}
+	return b, nil
+}
+
+// pairNamed is two machines by their names.
+func (q Request) pairNamed(spec string, names []string) (p pair, err error) {
+	refuse := func(why, do string) (pair, error) { return p, verr.New(verr.Usage, "cannot read path "+spec, why, do) }
+	driver := driverOf(spec)
 	if len(names) != 2 || names[0] == names[1] {
-		return b, verr.New(verr.Usage, "cannot read path "+spec, fmt.Sprintf("it names %d machines", len(slices.Compact(names))), "name the client's machine and the server's: host:a,b")
+		return refuse(fmt.Sprintf("it names %d machines", len(slices.Compact(slices.Clone(names)))), "name the client's machine and the server's: "+driver+":a,b")
 	}
 	for i, name := range names {
-		if b.pair[i] = q.machineNamed(name); b.pair[i] < 0 {
+		if p[i] = q.machineNamed(name); p[i] < 0 {
 			var known []string
 			for _, m := range q.Remote.Machines {
 				known = append(known, m.Name)
 			}
-			return b, verr.New(verr.Usage, "cannot read path "+spec, fmt.Sprintf("there is no machine %q", name), "name two of "+strings.Join(known, ", "))
+			return refuse(fmt.Sprintf("there is no machine %q", name), "name two of "+strings.Join(known, ", "))
 		}
 	}
-	if len(q.Remote.Machines) == 2 && b.pair != firstPair {
-		return b, verr.New(verr.Usage, "cannot read path "+spec, "the client is on the first machine, the server on the second", "name the machines in the other order")
+	if len(q.Remote.Machines) == 2 && p != firstPair {
+		return refuse("the client is on the first machine, the server on the second", "name the machines in the other order")
 	}
-	return b, nil
+	return p, nil
 }
 
 // machineNamed gives the number of a machine; -1: there is none of that name.

@@ -50,9 +50,40 @@ func TestPathsBetweenMachines(t *testing.T) {
 			t.Errorf("%s: %v, want %q", path, err, why)
 		}
 	}
-	q.Paths, q.Remote.Dev = []string{"vxlan"}, "eth0"
-	if _, err := q.Resolve(); verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), "cards of two") {
-		t.Errorf("with --dev: %v", err)
+}
+
+// What is built is measured between the machines that it names, if these have cards.
+func TestBuiltPathsBetweenMachines(t *testing.T) {
+	q := Request{Remote: fourMachines(), Loads: []string{"tcp_lat"}, Paths: []string{"host", "vxlan", "vxlan:a,v2,tunnels=2", "routed+fast:v2,a", "host:b,v2"}}
+	q.Remote.Dev = "a=eth0,b=eth1,v2=eth2"
+	r, err := q.Resolve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, arm := range r.arms {
+		names = append(names, arm.Name)
+	}
+	if want := []string{"host", "vxlan", "vxlan-a-v2", "routed-fast-v2-a", "b-v2"}; !slices.Equal(names, want) || !slices.Equal(r.spread.names, []string{"", "", "vxlan-a-v2", "routed-fast-v2-a", "b-v2"}) {
+		t.Errorf("the paths are %v and %v, want %v", names, r.spread.names, want)
+	}
+	if want := []pair{{0, 1}, {0, 1}, {0, 3}, {3, 0}, {1, 3}}; !slices.Equal(r.pairs, want) {
+		t.Errorf("they are between %v, want %v", r.pairs, want)
+	}
+	if members := r.spread.members(); !slices.Equal(members, []int{0, 1, 3}) || r.spread.paths[2] != "vxlan:tunnels=2" {
+		t.Errorf("built on machines %v: %v", members, r.spread.paths)
+	}
+	for path, why := range map[string]string{
+		"vxlan:a":      "1 machine",
+		"vxlan:a,v9":   `no machine "v9"`,
+		"vxlan:a,v1":   "no network card of machine v1",
+		"host:v1,b":    "no network card of machine v1",
+		"vm-vxlan:a,b": "namespaces of one host",
+	} {
+		q.Paths = []string{"host", path}
+		if _, err := q.Resolve(); verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), why) {
+			t.Errorf("%s: %v, want %q", path, err, why)
+		}
 	}
 }
 

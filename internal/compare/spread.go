@@ -26,11 +26,24 @@ import (
 // spread is a lab whose machines are on real hosts, with the network between these as its
 // wire: each host builds its part.
 type spread struct {
-	cards        [2]lab.SharedCard
+	cards        []lab.SharedCard // by machine; one without a device: it is not of the lab
 	net          netip.Prefix
 	paths, names []string // of the arms that are built
 	services     int
 }
+
+// members lists the machines that are of the lab.
+func (s *spread) members() (machines []int) {
+	for i, card := range s.cards {
+		if card.Device != "" {
+			machines = append(machines, i)
+		}
+	}
+	return machines
+}
+
+// memberOf is the number in the lab of a machine.
+func (s *spread) memberOf(machine int) int { return slices.Index(s.members(), machine) }
 
 // Words of --dev that say how a card is shared.
 const (
@@ -42,17 +55,26 @@ const (
 var deviceName = regexp.MustCompile(`^[a-zA-Z0-9_.:@-]{1,15}$`)
 
 // ParseCards reads the network cards of the machines: eth1; or a=eth1,b=ens5; and with
-// either, ipvlan where the network allows a card one MAC. Errors are for a user.
-func ParseCards(text string, machines []remote.Machine) (cards [2]lab.SharedCard, err error) {
-	refuse := func(why string) ([2]lab.SharedCard, error) {
-		return cards, verr.New(verr.Usage, fmt.Sprintf("cannot use --dev %q", text), why,
-			"write --dev eth1, or a=eth1,b=ens5 by the machines' names; and ,ipvlan where the network allows a card one MAC")
+// either, where they are shared, ipvlan where the network allows a card one MAC. Of two machines
+// both need one. Errors are for a user.
+func ParseCards(text string, take bool, machines []remote.Machine) ([]lab.SharedCard, error) {
+	flag, also := "--dev", "; and ,ipvlan where the network allows a card one MAC"
+	if take {
+		flag, also = "--take", ""
 	}
+	refuse := func(why string) ([]lab.SharedCard, error) {
+		return nil, verr.New(verr.Usage, fmt.Sprintf("cannot use %s %q", flag, text), why,
+			fmt.Sprintf("write %[1]s eth1, or %[1]s a=eth1,b=ens5 by the machines' names%[2]s", flag, also))
+	}
+	cards := make([]lab.SharedCard, len(machines))
 	ipvlan := false
 	for part := range strings.SplitSeq(text, ",") {
 		name, device, named := strings.Cut(part, "=")
 		switch {
 		case part == byMACVLAN || part == byIPVLAN:
+			if take {
+				return refuse("the card itself is taken, and not shared by " + part)
+			}
 			ipvlan = part == byIPVLAN
 		case !named && deviceName.MatchString(name):
 			meant := false
@@ -66,7 +88,7 @@ func ParseCards(text string, machines []remote.Machine) (cards [2]lab.SharedCard
 			}
 		case named && deviceName.MatchString(device):
 			at := slices.IndexFunc(machines, func(m remote.Machine) bool { return m.Name == name })
-			if at < 0 || at >= len(cards) {
+			if at < 0 {
 				return refuse(fmt.Sprintf("there is no machine %q", name))
 			}
 			if cards[at].Device != "" {
@@ -78,10 +100,10 @@ func ParseCards(text string, machines []remote.Machine) (cards [2]lab.SharedCard
 		}
 	}
 	for i := range cards {
-		if cards[i].Device == "" {
+		if cards[i].Device == "" && len(cards) == 2 {
 			return refuse("it names no device of machine " + machines[i].Name)
 		}
-		cards[i].IPVLAN = ipvlan
+		cards[i].IPVLAN, cards[i].Take = ipvlan, take
 	}
 	return cards, nil
 }
@@ -89,10 +111,14 @@ func ParseCards(text string, machines []remote.Machine) (cards [2]lab.SharedCard
 // resolveSpread says what is built on the machines, and refuses what cannot be.
 func (q Request) resolveSpread(arms []path.Arm) (s *spread, err error) {
 	s = &spread{services: q.Services}
-	if s.cards, err = ParseCards(q.Remote.Dev, q.Remote.Machines); err != nil {
+	if s.cards, err = ParseCards(q.Remote.Dev, q.Remote.Take, q.Remote.Machines); err != nil {
 		return nil, err
 	}
 	if s.net, err = lab.ParseNet(q.Remote.Net); err != nil {
+		return nil, err
+	}
+	_, names, err := q.specsAndNames()
+	if err != nil {
 		return nil, err
 	}
 	var built []path.Arm
@@ -100,13 +126,15 @@ func (q Request) resolveSpread(arms []path.Arm) (s *spread, err error) {
 		if !s.builds(arm) {
 			continue
 		}
-		name := ""
-		if i < len(q.Names) {
-			name = q.Names[i]
+		for _, machine := range q.pairOf(i) {
+			if name := q.Remote.Machines[machine].Name; s.cards[machine].Device == "" {
+				return nil, verr.New(verr.Usage, "cannot build path "+arm.Name, "no network card of machine "+name+" is named",
+					fmt.Sprintf("add %s=DEVICE to the cards, or name other machines, as %s:A,B", name, arm.Driver.Name))
+			}
 		}
-		built, s.paths, s.names = append(built, arm), append(s.paths, arm.Spec()), append(s.names, name)
+		built, s.paths, s.names = append(built, arm), append(s.paths, arm.Spec()), append(s.names, names[i])
 	}
-	return s, lab.CheckSpread(built, s.cards[0].IPVLAN)
+	return s, lab.CheckSpread(built, s.cards[s.members()[0]].IPVLAN)
 }
 
 // builds tells whether an arm is built, and not there already.
@@ -118,21 +146,26 @@ var (
 	takeDownLimit = host.ScaleTimeout(15 * time.Second)
 )
 
-// raise has both machines build their parts, at once.
+// raise has all machines with a card build their parts, at once.
 func (b *remoteTestbed) raise(ctx context.Context, r *Resolved, s *Session) error {
 	parts, err := b.planParts(ctx, r, s.host.LabName)
 	if err != nil {
 		return err
 	}
-	s.host.Watch.Say("building %s on %s of machine %s and %s of machine %s", strings.Join(r.spread.paths, ", "),
-		parts[0].Card, r.machines[0].Name, parts[1].Card, r.machines[1].Name)
-	ctx, cancel := context.WithTimeout(ctx, raiseLimit)
+	members := r.spread.members()
+	var where []string
+	for n, i := range members {
+		where = append(where, fmt.Sprintf("%s of machine %s", parts[n].Card, r.machines[i].Name))
+	}
+	s.host.Watch.Say("building %s on %s", strings.Join(r.spread.paths, ", "), strings.Join(where, " and "))
+	b.parts = make([]*lab.Lab, len(r.machines))
+	limited, cancel := context.WithTimeout(ctx, raiseLimit)
 	defer cancel()
-	g, ctx := errgroup.WithContext(ctx)
-	for i, part := range parts {
+	g, building := errgroup.WithContext(limited)
+	for n, i := range members {
 		g.Go(func() error {
 			made := &lab.Lab{}
-			if err := b.agents[i].Call(ctx, lab.CallRaise, part, made); err != nil {
+			if err := b.agents[i].Call(building, lab.CallRaise, parts[n], made); err != nil {
 				return onMachine(r.machines[i].Name, err)
 			}
 			b.parts[i] = made
@@ -142,43 +175,45 @@ func (b *remoteTestbed) raise(ctx context.Context, r *Resolved, s *Session) erro
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	s.wire = b.parts[0].Wire
-	if b.parts[1].Wire != s.wire {
-		s.wire += " to " + b.parts[1].Wire
-	}
-	for i := range s.machines {
-		m := &b.parts[i].Machines[i]
-		spaces := m.Namespaces()
-		spaces[0].Name = m.Name + "/lab" // the machine's own network is another
+	var wires []string
+	for n, i := range members {
+		wires = append(wires, b.parts[i].Wire)
+		spaces := b.parts[i].Machines[n].Namespaces()
+		spaces[0].Name = r.machines[i].Name + "/lab" // the machine's own network is another
 		s.machines[i].namespaces = spaces
 	}
+	s.wire = strings.Join(slices.Compact(wires), " to ")
 	return nil
 }
 
-// planParts asks both machines for their cards, and says what each is to build.
-func (b *remoteTestbed) planParts(ctx context.Context, r *Resolved, name string) (parts [2]lab.Part, err error) {
-	var states [2]lab.CardState
+// planParts asks all machines for their cards, and says what each is to build.
+func (b *remoteTestbed) planParts(ctx context.Context, r *Resolved, name string) ([]lab.Part, error) {
 	whole := lab.Part{Name: name, Paths: r.spread.paths, Names: r.spread.names, Services: r.spread.services, Net: r.spread.net}
 	orElse(&whole.Name, "compare")
-	for i, m := range r.machines {
-		ask := lab.InspectCard{Card: r.spread.cards[i], Net: r.spread.net}
-		if err := b.agents[i].Call(ctx, lab.CallInspectCard, ask, &states[i]); err != nil {
-			return parts, onMachine(m.Name, err)
+	members := r.spread.members()
+	for _, i := range members {
+		card := r.spread.cards[i]
+		var state lab.CardState
+		if err := b.agents[i].Call(ctx, lab.CallInspectCard, lab.InspectCard{Card: card, Net: r.spread.net}, &state); err != nil {
+			return nil, onMachine(r.machines[i].Name, err)
 		}
-		machine := lab.PartMachine{Name: m.Name}
-		if r.spread.cards[i].IPVLAN {
-			machine.MAC = states[i].MAC
+		machine := lab.PartMachine{Name: r.machines[i].Name}
+		if card.IPVLAN || card.Take {
+			machine.MAC = state.MAC
 		}
 		whole.Machines = append(whole.Machines, machine)
+		if whole.MTU == 0 || state.MTU < whole.MTU {
+			whole.MTU = state.MTU
+		}
 	}
-	whole.MTU = min(states[0].MTU, states[1].MTU)
 	if _, err := rand.Read(whole.OUI[:]); err != nil {
-		return parts, err
+		return nil, err
 	}
 	whole.OUI[0] = whole.OUI[0]&^3 | 2 // given by software, to one device
-	for i := range parts {
-		parts[i] = whole
-		parts[i].Self, parts[i].Card = i, r.spread.cards[i]
+	parts := make([]lab.Part, len(members))
+	for n, i := range members {
+		parts[n] = whole
+		parts[n].Self, parts[n].Card = n, r.spread.cards[i]
 	}
 	return parts, nil
 }
@@ -194,21 +229,25 @@ func onMachine(name string, err error) error {
 	return &there
 }
 
-// builtPath is the n-th of the paths that were built.
-func (b *remoteTestbed) builtPath(s *spread, n int) testPath {
-	client, server := b.parts[0], b.parts[1]
+// builtPath is the n-th of the paths that were built, between two machines.
+func (b *remoteTestbed) builtPath(s *spread, n int, between pair) testPath {
+	client, server := b.parts[between[0]], b.parts[between[1]]
+	nearEnd, farEnd := s.memberOf(between[0]), s.memberOf(between[1])
 	from, to := client.Arms[n], server.Arms[n]
 	arm := result.Arm{Name: from.Name, Path: from.Path, Options: from.Options, Overhead: from.Overhead, Versions: from.Versions,
-		FromDevice: s.cards[0].Device, ToDevice: s.cards[1].Device}
+		FromDevice: s.cards[between[0]].Device, ToDevice: s.cards[between[1]].Device}
 	if arm.Versions == nil {
 		arm.Versions = to.Versions
 	} else {
 		maps.Copy(arm.Versions, to.Versions)
 	}
-	p := newTestPath(arm, path.Ends{from.Ends[0], to.Ends[1]})
-	p.ends.ClientNetns, p.ends.ServerNetns = crossed(client.Machines[0], arm.Name), crossed(server.Machines[1], arm.Name)
-	if len(from.Pins) > 1 && len(to.Pins) > 1 {
-		p.ends.ClientPins, p.ends.ServerPins = from.Pins[0], to.Pins[1]
+	if between != firstPair {
+		arm.FromMachine, arm.ToMachine = client.Machines[nearEnd].Name, server.Machines[farEnd].Name
+	}
+	p := newTestPath(arm, path.Ends{from.Ends[nearEnd], to.Ends[farEnd]})
+	p.ends.ClientNetns, p.ends.ServerNetns = crossed(client.Machines[nearEnd], arm.Name), crossed(server.Machines[farEnd], arm.Name)
+	if len(from.Pins) > nearEnd && len(to.Pins) > farEnd {
+		p.ends.ClientPins, p.ends.ServerPins = from.Pins[nearEnd], to.Pins[farEnd]
 	}
 	return p
 }
@@ -229,7 +268,7 @@ func (b *remoteTestbed) partExit(path string) error {
 	return nil
 }
 
-// takeDown has both machines take down what they built, at once. One that is lost does so by
+// takeDown has all machines take down what they built, at once. One that is lost does so by
 // itself.
 func (b *remoteTestbed) takeDown() error {
 	ctx, cancel := context.WithTimeout(context.Background(), takeDownLimit)

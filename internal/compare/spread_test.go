@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -64,9 +65,10 @@ func measured(t *testing.T, rec *result.Record) {
 }
 
 // nothingLeft waits until a machine has no process, namespace, device or file of ours.
-func nothingLeft(t *testing.T, m *testenv.SSHMachine) {
+// Its own devices, beside eth0, are named.
+func nothingLeft(t *testing.T, m *testenv.SSHMachine, own ...string) {
 	t.Helper()
-	m.WantNothingLeft(t, givenUpAfter)
+	m.WantNothingLeft(t, givenUpAfter, own...)
 }
 
 // Every machine builds its half of the paths on its network card, and takes it down.
@@ -110,6 +112,39 @@ func TestSwitchesOnCards(t *testing.T) {
 	measured(t, rec)
 	for _, m := range m {
 		nothingLeft(t, m)
+	}
+}
+
+// Paths are built on three machines, and measured between any two of them.
+func TestPathsOnThreeCards(t *testing.T) {
+	for _, take := range []bool{false, true} {
+		t.Run(fmt.Sprintf("take=%v", take), func(t *testing.T) {
+			m := joined(t)
+			third := testenv.NewSSHMachine(t, "third")
+			all := []*testenv.SSHMachine{m[0], m[1], third}
+			testenv.JoinBySwitch(t, "eth1", all...)
+			q := onCards(t, m, "host", "host:b,c", "vxlan:a,c,tunnels=2", "bgp:c,b", "macvlan:c,a")
+			q.Remote.Machines = append(q.Remote.Machines, remote.Machine{Name: "c", Host: "third"})
+			q.Remote.Options.SSH = testenv.SSHCommand(t, all...)
+			q.Remote.Dev, q.Remote.Take = "eth1", take
+			rec, _, err := Do(t.Context(), resolve(t, q), Host{Watch: deaf{}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			measured(t, rec)
+			between := map[string]string{}
+			for _, arm := range rec.Plan.Arms {
+				between[arm.Name] = arm.FromMachine + "-" + arm.ToMachine + " " + arm.From + "-" + arm.To
+			}
+			for name, want := range map[string]string{"host": "- 10.200.0.1-10.200.0.2", "b-c": "b-c 10.200.0.2-10.200.0.3", "vxlan-a-c": "a-c ", "bgp-c-b": "c-b ", "macvlan-c-a": "c-a "} {
+				if !strings.HasPrefix(between[name], want) {
+					t.Errorf("path %s is between %q, want %q", name, between[name], want)
+				}
+			}
+			for _, m := range all {
+				nothingLeft(t, m, "eth1")
+			}
+		})
 	}
 }
 
@@ -171,21 +206,31 @@ func TestCardsRefused(t *testing.T) {
 
 func TestParseCards(t *testing.T) {
 	machines := []remote.Machine{{Name: "a"}, {Name: "b"}}
-	for text, want := range map[string][2]lab.SharedCard{
+	for text, want := range map[string][]lab.SharedCard{
 		"eth1":             {{Device: "eth1"}, {Device: "eth1"}},
 		"eth1,ipvlan":      {{Device: "eth1", IPVLAN: true}, {Device: "eth1", IPVLAN: true}},
 		"a=eth1,b=ens5":    {{Device: "eth1"}, {Device: "ens5"}},
 		"b=ens5,eth1":      {{Device: "eth1"}, {Device: "ens5"}},
 		"a=eth1.7,b=bond0": {{Device: "eth1.7"}, {Device: "bond0"}},
 	} {
-		if got, err := ParseCards(text, machines); err != nil || got != want {
+		if got, err := ParseCards(text, false, machines); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %+v, %v", text, got, err)
 		}
 	}
 	for _, text := range []string{"", "a=eth1", "c=eth1", "eth 1", "a=../x,b=y", "ipvlan", "eth1,", "eth1,ens5", "a=eth1,a=ens5"} {
-		if got, err := ParseCards(text, machines); verr.Code(err) != verr.Usage {
+		if got, err := ParseCards(text, false, machines); verr.Code(err) != verr.Usage {
 			t.Errorf("%q: %+v, %v", text, got, err)
 		}
+	}
+	if got, err := ParseCards("eth1", true, machines); err != nil || !got[0].Take || !got[1].Take {
+		t.Errorf("taken: %+v, %v", got, err)
+	}
+	if _, err := ParseCards("eth1,ipvlan", true, machines); verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), "--take") {
+		t.Errorf("taken by ipvlan: %v", err)
+	}
+	machines = append(machines, remote.Machine{Name: "c"})
+	if got, err := ParseCards("a=eth1,c=eth2", false, machines); err != nil || !slices.Equal(got, []lab.SharedCard{{Device: "eth1"}, {}, {Device: "eth2"}}) {
+		t.Errorf("of three machines: %+v, %v", got, err)
 	}
 	for _, q := range []Request{
 		{Paths: []string{"ovn-overlay"}, Remote: Remote{Dev: "eth0"}},

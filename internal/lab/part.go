@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/feature"
@@ -33,6 +34,7 @@ type Part struct {
 	OUI      [2]byte       `json:"oui"` // of all MACs, so that two labs in one network differ
 
 	Program []string `json:"-"` // starts this very program
+	Version string   `json:"-"` // of it
 }
 
 // PartMachine is a machine of a lab that is spread over hosts.
@@ -41,10 +43,12 @@ type PartMachine struct {
 	MAC  net.HardwareAddr `json:"mac,omitempty"` // of its device on the wire; nil: it is computed
 }
 
-// SharedCard is a network card of a host, which lends the lab a macvlan or an ipvlan.
+// SharedCard is a network card of a host, which lends the lab a macvlan or an ipvlan, or
+// itself.
 type SharedCard struct {
 	Device string `json:"device"`
 	IPVLAN bool   `json:"ipvlan,omitempty"` // the network allows the card one MAC
+	Take   bool   `json:"take,omitempty"`   // the card itself becomes the lab's, for as long as that is up
 }
 
 // CardState is what the others need to know of a host's card.
@@ -55,6 +59,9 @@ type CardState struct {
 
 // String names the kind of device.
 func (c SharedCard) String() string {
+	if c.Take {
+		return c.Device + " itself"
+	}
 	if c.IPVLAN {
 		return c.Device + " by ipvlan"
 	}
@@ -104,7 +111,7 @@ func (c SharedCard) Inspect(network netip.Prefix) (s CardState, err error) {
 		switch {
 		case a.Flags&net.FlagLoopback != 0 || len(a.HardwareAddr) != 6:
 			return refuse("it is no Ethernet device", "name a network card")
-		case a.Flags&net.FlagUp == 0:
+		case a.Flags&net.FlagUp == 0 && !c.Take:
 			return refuse("it is down", "bring it up there: ip link set dev "+c.Device+" up")
 		case a.MasterIndex != 0:
 			return refuse("it is a port of a bridge, a bond or a switch", "name that device, or a card that belongs to none")
@@ -119,9 +126,12 @@ func (c SharedCard) Inspect(network netip.Prefix) (s CardState, err error) {
 		return s, err
 	}
 	for _, a := range addrs {
-		if network.Contains(a.Addr) {
+		if network.Contains(a.Addr) && !(c.Take && a.Device == c.Device) {
 			return refuse(fmt.Sprintf("the network %s of the machines' addresses holds %s of this host", network, a), "give another network with --net")
 		}
+	}
+	if c.Take {
+		return s, c.checkTake()
 	}
 	return s, nil
 }
@@ -140,11 +150,7 @@ func UpPart(ctx context.Context, p Part) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	need := feature.MACVLAN
-	if p.Card.IPVLAN {
-		need = feature.IPVLAN
-	}
-	if err := feature.Require("cannot build on network card "+p.Card.Device, need); err != nil {
+	if err := feature.Require("cannot build on network card "+p.Card.Device, p.needs(arms)...); err != nil {
 		return nil, err
 	}
 	return raise(ctx, o, func(b *builder) []step {
@@ -155,6 +161,17 @@ func UpPart(ctx context.Context, p Part) (*Lab, error) {
 			b.services,
 		}
 	})
+}
+
+// needs is what the part's devices on the card need.
+func (p Part) needs(arms []path.Arm) []feature.Need {
+	switch {
+	case p.Card.IPVLAN:
+		return []feature.Need{feature.IPVLAN}
+	case !p.Card.Take || slices.ContainsFunc(arms, func(a path.Arm) bool { return a.Driver.OwnCard }):
+		return []feature.Need{feature.MACVLAN}
+	}
+	return nil
 }
 
 // ownMachine makes the machine that is on this host.
@@ -182,19 +199,28 @@ func (b *builder) realWire(ctx context.Context, p Part) error {
 		}
 		b.peers = append(b.peers, peer)
 	}
-	b.joinCards = func(name string, ends []netcfg.VethEnd, senders func(int) []net.HardwareAddr) error {
-		return p.addCard(ends, senders)
-	}
 	own := b.peers[p.Self]
-	err := own.In.AddCard(p.Card.Device, netcfg.Card{Name: wireDevice, IPVLAN: p.Card.IPVLAN, MAC: own.MAC, MTU: p.MTU})
+	b.joinCards = func(name string, ends []netcfg.VethEnd, senders func(int) []net.HardwareAddr) error {
+		if p.Card.Take {
+			return p.addCard(own.In, wireDevice, ends, senders)
+		}
+		return p.addCard(nil, p.Card.Device, ends, senders)
+	}
+	var err error
+	if p.Card.Take {
+		err = b.takeCard(ctx, p)
+	} else {
+		err = own.In.AddCard(nil, p.Card.Device, netcfg.Card{Name: wireDevice, IPVLAN: p.Card.IPVLAN, MAC: own.MAC, MTU: p.MTU})
+	}
 	if err != nil {
 		return err
 	}
 	return b.addressWire(ctx, p.Net)
 }
 
-// addCard gives this host's machine one more device on its card.
-func (p Part) addCard(ends []netcfg.VethEnd, senders func(machine int) []net.HardwareAddr) error {
+// addCard gives this host's machine one more device on its card, which is in a namespace of
+// the lab, or with nil in the host's own.
+func (p Part) addCard(in *netcfg.Namespace, card string, ends []netcfg.VethEnd, senders func(machine int) []net.HardwareAddr) error {
 	own := ends[p.Self]
 	c := netcfg.Card{Name: own.Name, MAC: own.MAC, MTU: p.MTU}
 	if senders != nil {
@@ -204,7 +230,7 @@ func (p Part) addCard(ends []netcfg.VethEnd, senders func(machine int) []net.Har
 			}
 		}
 	}
-	return own.In.AddCard(p.Card.Device, c)
+	return own.In.AddCard(in, card, c)
 }
 
 // CheckSpread refuses paths that cannot be spread over hosts, or not by ipvlans. Errors are

@@ -35,6 +35,7 @@ type InspectCard struct {
 // that watches this one takes down what it leaves when it is killed.
 type Parts struct {
 	Program []string // starts this very program
+	Version string   // of it
 
 	mu      sync.Mutex
 	lab     *Lab
@@ -61,7 +62,7 @@ func (p *Parts) raise(ctx context.Context, part Part) (*Lab, error) {
 	if part.Self < 0 || part.Self >= len(part.Machines) {
 		return nil, fmt.Errorf("raise machine %d of %d", part.Self, len(part.Machines))
 	}
-	part.Program = p.Program
+	part.Program, part.Version = p.Program, p.Version
 	var err error
 	if p.watcher, err = netcfg.StartWatcher(append(slices.Clone(p.Program), "agent", "--watch", part.Name)); err != nil {
 		return nil, err

@@ -216,6 +216,9 @@ func demolish(name string) error {
 	if err == nil {
 		err = w.Kill(list, killGrace)
 	}
+	if err == nil {
+		err = giveCardsBack(name)
+	}
 	if err != nil {
 		return fmt.Errorf("remove lab %s: %w", name, err)
 	}

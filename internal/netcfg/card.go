@@ -22,15 +22,21 @@ type Card struct {
 	Senders []net.HardwareAddr
 }
 
-// AddCard makes a device on a network card of the caller's own network namespace, in this
-// one, and brings it up.
-func (n *Namespace) AddCard(device string, c Card) error {
+// AddCard makes a device on a network card, in this namespace, and brings it up. The card is
+// in another namespace, or with nil in the caller's own.
+func (n *Namespace) AddCard(in *Namespace, device string, c Card) error {
 	what := "share card " + device
-	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
-	if err != nil {
-		return fmt.Errorf("open netlink: %w", err)
+	var h *netlink.Handle
+	if in != nil {
+		h = in.h
+	} else {
+		own, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+		if err != nil {
+			return fmt.Errorf("open netlink: %w", err)
+		}
+		defer own.Close()
+		h = own
 	}
-	defer h.Close()
 	under, err := h.LinkByName(device)
 	if err != nil {
 		return n.Wrap(what, err)

@@ -1,8 +1,10 @@
 package netcfg
 
 import (
+	"context"
 	"net"
 	"net/netip"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -56,6 +58,25 @@ func (n *Namespace) Up(device string) error {
 		return err
 	}
 	return n.Wrap("bring up "+device, n.h.LinkSetUp(link))
+}
+
+// AwaitCarrier waits until a device has a carrier, which a card that was down finds anew. Error:
+// ctx has ended before.
+func (n *Namespace) AwaitCarrier(ctx context.Context, device string) error {
+	for {
+		link, err := n.link(device)
+		if err != nil {
+			return err
+		}
+		if link.Attrs().RawFlags&unix.IFF_LOWER_UP != 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return n.Wrap("wait for the carrier of "+device, ctx.Err())
+		case <-time.After(readyPoll):
+		}
+	}
 }
 
 // SetMTU sets the MTU of a device, bytes.

@@ -34,7 +34,7 @@ var attach = Driver{
 		address("to-addr", "the server's address; one that the client has a route to when not given"),
 		{Name: nameOption, Value: "NAME", Help: "name of the path; attach:NAME,from=... is short for it", read: func(text string) (string, error) {
 			if !validName(text) {
-				return "", fmt.Errorf("name is %q, not up to %d of a-z, 0-9 and -", text, maxName)
+				return "", fmt.Errorf("name is %q, not up to %d of a-z, 0-9 and -", text, MaxName)
 			}
 			return text, nil
 		}},

@@ -48,7 +48,7 @@ func Arms(paths, names []string) ([]Arm, error) {
 		if taken[arm.Name] || given && !validName(arm.Name) {
 			return nil, verr.New(verr.Usage, fmt.Sprintf("cannot name a path %q", arm.Name),
 				"each path needs a unique name, which becomes part of the name of a namespace",
-				fmt.Sprintf("use at most %d of a-z, 0-9 and -, beginning with a letter or digit", maxName))
+				fmt.Sprintf("use at most %d of a-z, 0-9 and -, beginning with a letter or digit", MaxName))
 		}
 		taken[arm.Name] = true
 		arms = append(arms, arm)
@@ -56,14 +56,14 @@ func Arms(paths, names []string) ([]Arm, error) {
 	return arms, nil
 }
 
-// maxName is the greatest length of an arm's name: with it, the path of a
+// MaxName is the greatest length of an arm's name: with it, the path of a
 // socket in the arm's folder stays below the 108 bytes that the kernel takes.
-const maxName = 24
+const MaxName = 24
 
 // validName tells whether a user may give an arm this name. A dot would make it
 // possible to give that of another arm's switch, x.ovs, or second pod, x.p2.
 func validName(name string) bool {
-	return name != "" && len(name) <= maxName && name[0] != '-' &&
+	return name != "" && len(name) <= MaxName && name[0] != '-' &&
 		strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }
 

@@ -15,5 +15,6 @@ func Backends(root string) []Backend {
 		unitConfigBackend(root),
 		tunedBackend(root),
 		nftBackend(),
+		cardBackend(),
 	)
 }

@@ -43,8 +43,20 @@ func (p Scope) relocate(gone error) (netns string, now *DeviceID, err error) {
 	return "", nil, gone
 }
 
-// findElsewhere looks into all namespaces but the place's own.
+// findElsewhere looks for the device in all namespaces but the place's own.
 func (p Scope) findElsewhere() (seen []candidate, unseen error) {
+	unseen = p.searchElsewhere(func(path string) error {
+		found, err := p.Device.candidates()
+		for _, d := range found {
+			seen = append(seen, candidate{path, d})
+		}
+		return err
+	})
+	return seen, unseen
+}
+
+// searchElsewhere runs look in all namespaces but the place's own, with a file of each.
+func (p Scope) searchElsewhere(look func(path string) error) (unseen error) {
 	files, unseen := namespaceFiles(0)
 	var known []host.NamespaceID
 	for _, path := range files {
@@ -55,18 +67,12 @@ func (p Scope) findElsewhere() (seen []candidate, unseen error) {
 			continue
 		}
 		known = append(known, id)
-		err = host.Do(path, func() error {
-			found, err := p.Device.candidates()
-			for _, d := range found {
-				seen = append(seen, candidate{path, d})
-			}
-			return err
-		})
+		err = host.Do(path, func() error { return look(path) })
 		if _, there := host.ID(path); there == nil {
 			unseen = errors.Join(unseen, ignorePermission(err))
 		}
 	}
-	return seen, unseen
+	return unseen
 }
 
 // ignorePermission passes over what another's process does not show us.

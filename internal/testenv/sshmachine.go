@@ -42,6 +42,9 @@ func SSHCommand(t testing.TB, machines ...*SSHMachine) []string {
 // Root is its file system, seen from here.
 func (m *SSHMachine) Root() string { return fmt.Sprintf("/proc/%d/root", m.Pid) }
 
+// Netns is the file of its network namespace, seen from here.
+func (m *SSHMachine) Netns() string { return fmt.Sprintf("/proc/%d/ns/net", m.Pid) }
+
 // sshd insists on being started by an absolute path.
 const sshd = "/usr/sbin/sshd"
 
@@ -185,19 +188,42 @@ func (m *SSHMachine) Remount(t testing.TB, option string, folders ...string) {
 // addresses 192.0.2.1 and 192.0.2.2, by which ssh knows them, too.
 func Join(t testing.TB, a, b *SSHMachine) {
 	t.Helper()
+	join(t, "eth0", "192.0.2", a, b)
+	for i, m := range []*SSHMachine{a, b} {
+		m.wired = true
+		m.config = strings.Replace(m.config, "Host "+m.Name+"\n", fmt.Sprintf("Host %s 192.0.2.%d\n", m.Name, i+1), 1)
+		m.SSH = SSHCommand(t, m)
+	}
+}
+
+// JoinSpare wires them once more, by devices eth1 with the addresses 198.51.100.1 and .2.
+func JoinSpare(t testing.TB, a, b *SSHMachine) {
+	t.Helper()
+	join(t, "eth1", "198.51.100", a, b)
+}
+
+func join(t testing.TB, device, network string, a, b *SSHMachine) {
+	t.Helper()
 	// Of the machines only the network is entered: the processes' numbers are ours.
-	text, err := exec.Command("nsenter", "--target", fmt.Sprint(a.Pid), "--net", "ip", "link", "add", "eth0", "type", "veth",
-		"peer", "name", "eth0", "netns", fmt.Sprint(b.Pid)).CombinedOutput()
+	text, err := exec.Command("nsenter", "--target", fmt.Sprint(a.Pid), "--net", "ip", "link", "add", device, "type", "veth",
+		"peer", "name", device, "netns", fmt.Sprint(b.Pid)).CombinedOutput()
 	if err != nil {
 		t.Fatalf("join ssh machines: %v: %s", err, text)
 	}
 	for i, m := range []*SSHMachine{a, b} {
-		addr := fmt.Sprintf("192.0.2.%d", i+1)
-		m.Do(t, "ip", "address", "add", addr+"/24", "dev", "eth0")
-		m.Do(t, "ip", "link", "set", "eth0", "up")
-		m.wired = true
-		m.config = strings.Replace(m.config, "Host "+m.Name+"\n", "Host "+m.Name+" "+addr+"\n", 1)
-		m.SSH = SSHCommand(t, m)
+		m.Do(t, "ip", "address", "add", fmt.Sprintf("%s.%d/24", network, i+1), "dev", device)
+		m.Do(t, "ip", "link", "set", device, "up")
+	}
+}
+
+// JoinBySwitch wires machines to one switch, each by a device of that name, which is up.
+func JoinBySwitch(t testing.TB, device string, machines ...*SSHMachine) {
+	t.Helper()
+	n := Netns(t)
+	Shell(t, n.Path(), "ip link add br0 type bridge; ip link set br0 up")
+	for i, m := range machines {
+		Shell(t, n.Path(), fmt.Sprintf("ip link add p%d type veth peer name %s netns %d; ip link set p%[1]d master br0 up", i, device, m.Pid))
+		m.Do(t, "ip", "link", "set", device, "up")
 	}
 }
 

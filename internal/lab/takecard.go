@@ -1,0 +1,177 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/user"
+	"strings"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/netcfg"
+	"github.com/venturi-net/venturi/internal/setting"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// A card that a lab takes is the host's own: the journal knows what it was before it moves, and
+// gives it back. Whatever ends the lab does so before it deletes the namespace, with which a
+// card that software made would end.
+
+// checkTake refuses a card that is in use, or could not be given back as it was. It changes
+// nothing. Errors are for a user.
+func (c SharedCard) checkTake() error {
+	refuse := func(why string) error {
+		return verr.New(verr.Usage, "cannot take network card "+c.Device, why, "name a spare card, or share this one: --dev in place of --take")
+	}
+	if os.Geteuid() != 0 {
+		return needRoot("cannot take network card " + c.Device)
+	}
+	use, err := host.CardUse(c.Device, controlAddress())
+	if err != nil {
+		return fmt.Errorf("look who uses network card %s: %w", c.Device, err)
+	}
+	if use != "" {
+		return refuse("it is in use: " + use)
+	}
+	card, err := c.setting()
+	if err != nil {
+		return err
+	}
+	obstacles, err := setting.CardObstacles(card)
+	if err != nil {
+		return fmt.Errorf("read what network card %s has: %w", c.Device, err)
+	}
+	if len(obstacles) > 0 {
+		return refuse("not all that it has could be given back: " + strings.Join(obstacles, "; "))
+	}
+	return nil
+}
+
+// controlAddress is where the ssh connection comes from that this process serves; not valid:
+// that is not known.
+func controlAddress() netip.Addr {
+	client, _, _ := strings.Cut(os.Getenv("SSH_CONNECTION"), " ")
+	addr, _ := netip.ParseAddr(client)
+	return addr
+}
+
+// setting is that of the card, which is the host's now.
+func (c SharedCard) setting() (setting.Setting, error) {
+	scope, err := setting.DeviceScope("", c.Device)
+	if err != nil {
+		return setting.Setting{}, err
+	}
+	return setting.CardSetting(scope)
+}
+
+// journalWait is how long another process may change this host meanwhile.
+var journalWait = host.ScaleTimeout(10 * time.Second)
+
+// openJournal opens the host's journal for changing.
+func openJournal(command, version string) (*journal.Journal, error) {
+	name := fmt.Sprintf("uid %d", os.Getuid())
+	if u, err := user.Current(); err == nil {
+		name = u.Username + " (" + name + ")"
+	}
+	return journal.Open(journal.Options{Folder: os.Getenv(journal.FolderVariable), Settings: setting.NewSettings(setting.Backends("")...),
+		User: name, Command: command, Version: version, Wait: journalWait})
+}
+
+// takeCard makes the host's card the machine's device on the wire.
+func (b *builder) takeCard(ctx context.Context, p Part) error {
+	own := b.peers[p.Self]
+	b.lab.claim.state.Card = p.Card.Device
+	if err := b.lab.claim.save(); err != nil {
+		return err
+	}
+	if err := p.moveCard(own.In); err != nil {
+		return err
+	}
+	if err := own.In.SetMTU(wireDevice, p.MTU); err != nil {
+		return err
+	}
+	if err := own.In.Up(wireDevice); err != nil {
+		return err
+	}
+	// The other machine's card may have to come up first.
+	ctx, cancel := context.WithTimeout(ctx, carrierLimit)
+	defer cancel()
+	err := own.In.AwaitCarrier(ctx, wireDevice)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return verr.New(verr.Failed, "cannot use network card "+p.Card.Device, fmt.Sprintf("it has no carrier %v after it was brought up", carrierLimit),
+			"see whether a cable is in it, and whether the other end is up")
+	}
+	return err
+}
+
+// moveCard moves the card to a namespace of the lab, which the journal knows before.
+func (p Part) moveCard(to *netcfg.Namespace) (err error) {
+	card, err := p.Card.setting()
+	if err != nil {
+		return err
+	}
+	there, err := setting.MovedCard(to.Name(), wireDevice)
+	if err != nil {
+		return err
+	}
+	j, err := openJournal("venturi --take "+p.Card.Device, p.Version)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, j.Close()) }()
+	tx, err := j.Begin(0)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.Set("card", setting.Write{Setting: card, Value: there}); err != nil {
+		return fmt.Errorf("take network card %s: %w", p.Card.Device, err)
+	}
+	return tx.End()
+}
+
+// carrierLimit is how long a card may take to find its carrier: some negotiate for seconds.
+var carrierLimit = host.ScaleTimeout(15 * time.Second)
+
+// takenCards lists the transactions by which a lab has cards that were not given back.
+func takenCards(name string) (txns []int, err error) {
+	h, err := journal.ReadHistory(os.Getenv(journal.FolderVariable))
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range h.Txns {
+		for _, e := range t.Entries {
+			lab, ours := netcfg.LabOf(setting.CardNetns(setting.Write{Setting: e.Setting, Value: e.New}))
+			if e.State.Open() && ours && lab == name {
+				txns = append(txns, t.ID)
+			}
+		}
+	}
+	return txns, nil
+}
+
+// giveCardsBack gives the cards back that a lab took. Nothing of the lab runs any more.
+func giveCardsBack(name string) (err error) {
+	txns, err := takenCards(name)
+	if s, unknown := readState(name); err != nil && (unknown != nil || s.Card == "") {
+		return nil // a lab without cards does not need the journal
+	}
+	if err != nil || len(txns) == 0 {
+		return err
+	}
+	j, err := openJournal("venturi lab down", "")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, j.Close()) }()
+	outcomes, err := j.Undo(txns, journal.UndoOptions{})
+	for _, o := range outcomes {
+		if o.Err != nil {
+			err = errors.Join(err, fmt.Errorf("give %s back (\"venturi undo %d\" tries again): %w", o.Entry.Setting, o.Entry.Txn, o.Err))
+		}
+	}
+	return err
+}

@@ -1,0 +1,253 @@
+package setting
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/host"
+)
+
+// A network card may be moved to another network namespace for a while. The kernel then takes
+// its addresses, routes, neighbours and settings away, and gives a card back by itself only
+// when that namespace ends, and only one of hardware: what software made ends with it.
+
+// cardBackend is in which network namespace a network card is. At home, where its setting's
+// scope says, its value is all that the kernel takes away from a card that leaves; elsewhere,
+// the namespace and its name there. The key is the card's hardware address.
+func cardBackend() Backend {
+	return Backend{
+		Name: cardBackendName,
+		Read: func(c Setting) (Value, error) {
+			at, err := c.locateCard()
+			if err != nil {
+				return Value{}, err
+			}
+			s := cardState{Netns: netnsName(at.netns), Name: at.name}
+			if at.home {
+				if s, _, err = at.readState(); err != nil {
+					return Value{}, err
+				}
+			}
+			return s.value()
+		},
+		Write: func(c Setting, v Value) error {
+			var want cardState
+			if err := json.Unmarshal(v.Data, &want); err != nil || want.Name == "" {
+				return errors.Join(errors.New("it is no state of a network card"), err)
+			}
+			at, err := c.locateCard()
+			if err != nil {
+				return err
+			}
+			if want.Netns != "" {
+				return at.moveTo(want, c.cardMark())
+			}
+			return at.restore(c, want)
+		},
+		PartialWrite: func(asked, found Value) bool {
+			var a, f cardState
+			return json.Unmarshal(asked.Data, &a) == nil && json.Unmarshal(found.Data, &f) == nil && f.partOf(a)
+		},
+		// Drivers may ask for their interrupts anew when a card comes up.
+		SideEffects: func(c Setting) ([]Setting, error) {
+			irqs, err := irqSettings(c.Scope)
+			if errors.Is(err, host.ErrGone) {
+				return nil, nil
+			}
+			return irqs, err
+		},
+	}
+}
+
+const cardBackendName = "card"
+
+// CardSetting is where a network card is, which is at home now.
+func CardSetting(of Scope) (c Setting, err error) {
+	c = Setting{Backend: cardBackendName, Scope: of}
+	err = of.Enter(func(device string) error {
+		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+		if err != nil {
+			return err
+		}
+		defer h.Close()
+		link, err := h.LinkByName(device)
+		if err == nil {
+			c.Key = link.Attrs().HardwareAddr.String()
+		}
+		return err
+	})
+	return c, err
+}
+
+// MovedCard is the value of a card that is called name in a named namespace.
+func MovedCard(netns, name string) (Value, error) {
+	return cardState{Netns: netns, Name: name}.value()
+}
+
+// CardNetns tells to which namespace a write moves a card; empty: it moves none.
+func CardNetns(w Write) string {
+	var s cardState
+	if w.Setting.Backend != cardBackendName || json.Unmarshal(w.Value.Data, &s) != nil {
+		return ""
+	}
+	return s.Netns
+}
+
+// CardObstacles lists what a card has that could not be given back to it.
+func CardObstacles(c Setting) ([]string, error) {
+	at, err := c.locateCard()
+	if err != nil {
+		return nil, err
+	}
+	_, obstacles, err := at.readState()
+	return obstacles, err
+}
+
+// cardPlace is where a card is found.
+type cardPlace struct {
+	netns string // a file
+	home  bool   // it is the namespace of the setting's scope
+	index int
+	name  string
+	alias string
+}
+
+// cardMark is the alias of the card while it is away: what software made has nothing else by
+// which it could be known.
+func (c Setting) cardMark() string {
+	n := c.Scope.Netns
+	return fmt.Sprintf("%s%s, number %d, of network namespace %d/%d", cardMarkPrefix, c.Scope.Device.Name, c.Scope.Device.Index, n.Inode, n.Cookie)
+}
+
+const cardMarkPrefix = "lent to venturi: "
+
+// isCard tells whether a device is the card: at home by its number, anywhere by its mark or
+// its permanent address.
+func (c Setting) isCard(link netlink.Link, home bool) bool {
+	d, now, a := c.Scope.Device, deviceID(link), link.Attrs()
+	if now.Kind != d.Kind || now.MAC != d.MAC {
+		return false
+	}
+	return home && now.Index == d.Index && a.HardwareAddr.String() == c.Key || a.Alias == c.cardMark() || d.identifiable()
+}
+
+// locateCard finds the card, wherever it is.
+func (c Setting) locateCard() (at cardPlace, err error) {
+	if c.Scope.Device == nil {
+		return at, errors.New("no device is named")
+	}
+	home, err := c.Scope.Netns.find()
+	if err != nil {
+		return at, err
+	}
+	look := func(path string, home bool) error {
+		links, err := host.Links()
+		for _, link := range links {
+			if at.netns == "" && c.isCard(link, home) {
+				a := link.Attrs()
+				at = cardPlace{netns: path, home: home, index: a.Index, name: a.Name, alias: a.Alias}
+			}
+		}
+		return err
+	}
+	if err := host.Do(home, func() error { return look(home, true) }); err != nil || at.netns != "" {
+		return at, err
+	}
+	unseen := c.Scope.searchElsewhere(func(path string) error { return look(path, false) })
+	switch {
+	case at.netns != "":
+		return at, nil
+	case unseen != nil:
+		return at, fmt.Errorf("find network card %s: it is not where it was, and not all other namespaces could be looked at: %w", c.Scope.Device.Name, unseen)
+	}
+	return at, fmt.Errorf("network card %s: %w", c.Scope.Device.Name, host.ErrGone)
+}
+
+// netnsName is the name of a namespace, or its file where it has none.
+func netnsName(path string) string {
+	if named := host.NamedFile(path); filepath.Dir(named) == host.NamespaceFolder {
+		return filepath.Base(named)
+	}
+	return path
+}
+
+// do runs fn where the card is.
+func (at cardPlace) do(fn func() error) error { return host.Do(at.netns, fn) }
+
+// setLink changes the card by one message: nobody finds half of it.
+func (at cardPlace) setLink(attrs ...*nl.RtAttr) error {
+	return at.do(func() error {
+		req := linkRequest(unix.RTM_SETLINK, at.index, unix.NLM_F_ACK)
+		for _, a := range attrs {
+			req.AddData(a)
+		}
+		_, err := req.Execute(unix.NETLINK_ROUTE, 0)
+		return err
+	})
+}
+
+// moveTo gives the card to another namespace, where it is down and has a mark.
+func (at cardPlace) moveTo(want cardState, mark string) error {
+	if filepath.Base(want.Netns) != want.Netns {
+		return fmt.Errorf("%q is no name of a network namespace", want.Netns)
+	}
+	if at.home {
+		_, obstacles, err := at.readState()
+		if err == nil && len(obstacles) > 0 {
+			err = errors.New(strings.Join(obstacles, "; "))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	to, err := os.Open(host.NamespacePath(want.Netns))
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	return at.setLink(nl.NewRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(to.Fd()))),
+		nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(want.Name)), nl.NewRtAttr(unix.IFLA_IFALIAS, []byte(mark)))
+}
+
+// restore brings the card home, and gives back what it had. The mark goes last: as long as it
+// is there, something may be missing.
+func (at cardPlace) restore(c Setting, want cardState) error {
+	if !at.home {
+		file, err := c.Scope.Netns.find()
+		if err != nil {
+			return err
+		}
+		home, err := os.Open(file)
+		if err != nil {
+			return err
+		}
+		defer home.Close()
+		move := []*nl.RtAttr{
+			nl.NewRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(home.Fd()))), nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(want.Name)),
+			nl.NewRtAttr(unix.IFLA_NEW_IFINDEX, nl.Uint32Attr(uint32(c.Scope.Device.Index))), nl.NewRtAttr(unix.IFLA_IFALIAS, []byte(c.cardMark())),
+		}
+		err = at.setLink(move...)
+		if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EINVAL) { // the number is taken, or the kernel lets nobody choose
+			err = at.setLink(slices.Delete(move, 2, 3)...)
+		}
+		if err == nil {
+			at, err = c.locateCard()
+		}
+		if err != nil {
+			return fmt.Errorf("bring it home: %w", err)
+		}
+	}
+	if err := at.restoreState(want); err != nil {
+		return err
+	}
+	return at.setLink(nl.NewRtAttr(unix.IFLA_IFALIAS, []byte(want.Alias)))
+}
