@@ -13,7 +13,7 @@ import (
 func StartWatcher(args []string) (*Child, error) {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	cmd.Dir = "/"
+	cmd.Dir, cmd.Args[0] = "/", "venturi" // the file may be called /proc/self/exe
 	read, write, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("open lifeline: %w", err)

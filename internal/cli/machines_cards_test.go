@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+// cardState is what a machine has of network devices, namespaces and folders of ours.
+func cardState(t *testing.T, m *testenv.SSHMachine) string {
+	t.Helper()
+	text := m.Output(t, "sh", "-c", `ls /run/netns 2>/dev/null | grep venturi; ls -d /run/venturi/*/ /dev/shm/venturi* /tmp/venturi* 2>/dev/null
+ip -br link | sed 's/@.*//' | grep -v -E '^(tunl0|gre0|gretap0|erspan0|sit0|ip6tnl0)'
+for d in eth0 eth1; do (ip -d link show dev $d; ip addr show dev $d) | sed 's/link-netnsid [0-9]*//'; (ip route show table all dev $d; ip -6 route show table all dev $d) | grep -v "table local"; done
+cd /proc/sys/net; grep -r . ipv?/conf/eth1 2>/dev/null; true`)
+	for _, passing := range []string{" tentative", " linkdown", "NO-CARRIER,", ",LOWER_UP", "state LOWERLAYERDOWN", "state UP", ",M-DOWN", "state DOWN"} {
+		text = strings.ReplaceAll(text, passing, "")
+	}
+	return text
+}
+
+// Whoever ends a run on cards, and however: within seconds the machines are as they were.
+func TestRunOnCardsIsCut(t *testing.T) {
+	testenv.Root(t)
+	for card, flags := range map[string][]string{"shared": {"--dev", "eth0"}, "taken": {"--take", "eth1"}} {
+		for name, cut := range map[string]func(p *machinePair, c *controller){
+			"interrupted":           func(_ *machinePair, c *controller) { _ = c.Process.Signal(os.Interrupt) },
+			"controller killed":     func(_ *machinePair, c *controller) { _ = c.Process.Kill() },
+			"client's agent killed": func(p *machinePair, _ *controller) { kill(p.machines[0], "agent --stdio") },
+			"server's agent killed": func(p *machinePair, _ *controller) { kill(p.machines[1], "agent --stdio") },
+			"all killed": func(p *machinePair, c *controller) {
+				_ = c.Process.Kill()
+				kill(p.machines[0], "agent --stdio")
+				kill(p.machines[1], "agent --stdio")
+			},
+		} {
+			t.Run(card+", "+name, func(t *testing.T) {
+				p := newMachinePair(t)
+				testenv.JoinSpare(t, p.machines[0], p.machines[1])
+				before := []string{cardState(t, p.machines[0]), cardState(t, p.machines[1])}
+				c := p.measure(flags...)
+				cut(p, c)
+				for i, m := range p.machines {
+					p.asOnce(m, before[i])
+				}
+				_ = c.Wait()
+				for _, m := range p.machines {
+					h, err := journal.ReadHistory(m.Root() + journal.Folder)
+					for _, txn := range h.Txns {
+						if txn.Open() {
+							t.Errorf("transaction %d of %s is open", txn.ID, m.Name)
+						}
+					}
+					if err != nil || (card == "taken") != (len(h.Txns) > 0) {
+						t.Errorf("%d transactions of %s, %v", len(h.Txns), m.Name, err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// asOnce waits until nothing of ours runs on a machine, and it has what it had.
+func (p *machinePair) asOnce(m *testenv.SSHMachine, before string) {
+	p.t.Helper()
+	began := time.Now()
+	for {
+		running, after := m.Processes(), cardState(p.t, m)
+		switch {
+		case len(running) == 0 && after == before:
+			p.t.Logf("%s is as it was after %v", m.Name, time.Since(began).Round(10*time.Millisecond))
+			return
+		case time.Since(began) > restoredWithin:
+			p.t.Fatalf("after %v %v run on %s, and it has changed:\n%s", restoredWithin, running, m.Name, testenv.Difference(before, after))
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// measure starts a long run on cards, and waits until it measures.
+func (p *machinePair) measure(flags ...string) *controller {
+	p.t.Helper()
+	out := p.t.TempDir()
+	c := p.start(append([]string{"compare", "host", "vxlan", "--load", "tcp_lat", "--series", "200", "--rounds", "10", "--slice", "20ms", "--out", out}, flags...)...)
+	p.await(host.ScaleTimeout(2*time.Minute), "measuring", func() bool {
+		if said := c.output(); strings.Contains(said, "venturi: cannot") {
+			p.t.Fatal(said)
+		}
+		files, _ := filepath.Glob(out + "/*")
+		for _, file := range files {
+			if text, err := os.ReadFile(file); err == nil && strings.Contains(string(text), `"slice":`) {
+				return true
+			}
+		}
+		return false
+	})
+	return c
+}
+
+// A card whose lab was killed with all that watched it comes back by undo.
+func TestTakenCardComesBackByUndo(t *testing.T) {
+	testenv.Root(t)
+	p := newMachinePair(t)
+	testenv.JoinSpare(t, p.machines[0], p.machines[1])
+	before := cardState(t, p.machines[1])
+	c := p.measure("--take", "eth1")
+	b := p.machines[1]
+	_ = c.Process.Kill()
+	kill(b, "agent --watch")
+	kill(b, "agent --stdio")
+	_ = c.Wait()
+	p.await(restoredWithin, "nothing runs", func() bool { return len(b.Processes()) == 0 && len(p.machines[0].Processes()) == 0 })
+	if strings.Contains(cardState(t, b), "eth1:") {
+		t.Fatal("the card is back, and nobody could have brought it")
+	}
+	undo := p.start("undo", "--on", "b")
+	if err := undo.Wait(); err != nil {
+		t.Fatalf("undo: %v: %s", err, undo.output())
+	}
+	down := p.start("compare", "host", "--dev", "eth0", "--load", "tcp_lat", "--series", "1", "--rounds", "1", "--out", t.TempDir()) // removes the rest
+	if err := down.Wait(); err != nil {
+		t.Fatalf("the next run: %v: %s", err, down.output())
+	}
+	if after := cardState(t, b); after != before {
+		t.Errorf("it has changed:\n%s", testenv.Difference(before, after))
+	}
+}
