@@ -121,7 +121,8 @@ func TestProcessStateOnlyInMain(t *testing.T) {
 		"Stdout": {"cmd/venturi", "cmd/venturi-bench"},
 		"Stderr": {"cmd/venturi", "cmd/venturi-bench", "cmd/venturi-image"},
 		"Getenv": {"cmd/venturi", "cmd/venturi-bench", "internal/tool", "internal/netcfg", "internal/setting", "internal/feature", // PATH, to find a program or for a child
-			"internal/kernel"}, // where kernels are kept
+			"internal/kernel", // where kernels are kept
+			"internal/lab"},   // where the journal is, which gives cards back, and whose ssh connection must stay
 		"Chdir":  nil,
 		"Setenv": nil,
 	}

@@ -278,3 +278,6 @@ func (c *Client) wind(call context.Context, abandon context.CancelFunc, plan loa
 		}
 	}
 }
+
+// Scale gives a limit of time for what happens on the agent's machine, whose CPU may be emulated.
+func (c *Client) Scale(limit time.Duration) time.Duration { return c.patience * limit }

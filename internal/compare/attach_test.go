@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -121,6 +122,29 @@ func TestAttachAlone(t *testing.T) {
 	}
 	if !slices.ContainsFunc(rec.Facts[0].Devices, func(d result.Device) bool { return d.Namespace == "m1/plain" && d.Name == "eth0" }) {
 		t.Errorf("the facts lack the pod's device: %+v", rec.Facts[0].Devices)
+	}
+}
+
+// Of several addresses of ends that are there already, those are taken between which there is a
+// route.
+func TestAttachAloneChoosesAddresses(t *testing.T) {
+	c := testenv.Containers(t, 1500)
+	for i, more := range []string{"10.9.0.1/16", "10.7.0.1/24"} { // which the other one has no route to
+		testenv.Must(t, c[i].In.AddAddr("lo", netip.MustParsePrefix(more)))
+	}
+	q := short(t, "tcp_lat")
+	q.Paths = []string{"attach:there,from=ns:" + c[0].In.Name() + ",to=ns:" + c[1].In.Name(), "attach:back,from=ns:" + c[1].In.Name() + ",to=ns:" + c[0].In.Name()}
+	rec, _, err := Do(t.Context(), resolve(t, q), testHost(t, deaf{}))
+	testenv.Must(t, err)
+	measured(t, rec)
+	for _, arm := range rec.Plan.Arms {
+		want := [2]string{c[0].Addr.String(), c[1].Addr.String()}
+		if arm.Name == "back" {
+			want[0], want[1] = want[1], want[0]
+		}
+		if got := [2]string{arm.From, arm.To}; got != want {
+			t.Errorf("%s is between %v, want %v", arm.Name, got, want)
+		}
 	}
 }
 

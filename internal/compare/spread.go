@@ -159,7 +159,11 @@ func (b *remoteTestbed) raise(ctx context.Context, r *Resolved, s *Session) erro
 	}
 	s.host.Watch.Say("building %s on %s", strings.Join(r.spread.paths, ", "), strings.Join(where, " and "))
 	b.parts = make([]*lab.Lab, len(r.machines))
-	limited, cancel := context.WithTimeout(ctx, raiseLimit)
+	limit := raiseLimit
+	for _, i := range members {
+		limit = max(limit, b.agents[i].Scale(raiseLimit))
+	}
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	g, building := errgroup.WithContext(limited)
 	for n, i := range members {

@@ -41,8 +41,8 @@ const furniture = `ip -d link show dev veth0; ip addr show dev veth0; ip route s
 ip neigh show proxy; ethtool -k veth0; tc qdisc show dev veth0; cat /sys/class/net/veth0/queues/rx-0/rps_cpus
 sysctl net.ipv4.conf.veth0 net.ipv6.conf.veth0 net.ipv4.neigh.veth0 net.ipv6.neigh.veth0 2>/dev/null; true`
 
-// shown is what a script prints in a namespace, with a /sys of it.
-func shown(t *testing.T, n *netcfg.Namespace, script string) string {
+// scriptOutput is what a script prints in a namespace, with a /sys of it.
+func scriptOutput(t *testing.T, n *netcfg.Namespace, script string) string {
 	t.Helper()
 	var said strings.Builder
 	cmd := exec.Command("ip", "netns", "exec", filepath.Base(n.Path()), "sh", "-c", script)
@@ -66,8 +66,8 @@ func TestCardComesBackAsItWas(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := spaces(t)
-			shown(t, a, furnish)
-			before, folder := shown(t, a, furniture), filepath.Join(t.TempDir(), "journal")
+			scriptOutput(t, a, furnish)
+			before, folder := scriptOutput(t, a, furniture), filepath.Join(t.TempDir(), "journal")
 			open := func() *journal.Journal {
 				j, err := journal.Open(journal.Options{Folder: folder, Settings: setting.NewSettings(setting.Backends("")...)})
 				testenv.Must(t, err)
@@ -84,11 +84,11 @@ func TestCardComesBackAsItWas(t *testing.T) {
 			testenv.Must(t, err)
 			_, err = tx.Set("card", setting.Write{Setting: card, Value: there})
 			testenv.Must(t, err)
-			if text := shown(t, b, "ip -br link"); !strings.Contains(text, "wire0") {
+			if text := scriptOutput(t, b, "ip -br link"); !strings.Contains(text, "wire0") {
 				t.Fatalf("the card is not there: %s", text)
 			}
 			j.Close()
-			shown(t, b, strings.ReplaceAll(meanwhile, "HOME", a.Name()))
+			scriptOutput(t, b, strings.ReplaceAll(meanwhile, "HOME", a.Name()))
 
 			j = open()
 			outcomes, err := j.Undo(nil, journal.UndoOptions{})
@@ -97,7 +97,7 @@ func TestCardComesBackAsItWas(t *testing.T) {
 				testenv.Must(t, o.Err)
 			}
 			j.Close()
-			if after := shown(t, a, furniture); after != before {
+			if after := scriptOutput(t, a, furniture); after != before {
 				t.Errorf("the card has changed:\n%s", testenv.Difference(before, after))
 			}
 		})
@@ -113,7 +113,7 @@ func TestCardThatCannotComeBack(t *testing.T) {
 		"ip addr add 2001:db8::1/64 dev veth0 nodad; ip -6 route add 2001:db8:7::/64 via 2001:db8::2 dev veth0 expires 600": "is given for a time",
 	} {
 		a, b := spaces(t)
-		shown(t, a, "set -e; ip link set veth1 up; ip link set veth0 up;"+script)
+		scriptOutput(t, a, "set -e; ip link set veth1 up; ip link set veth0 up;"+script)
 		scope, err := setting.DeviceScope(a.Path(), "veth0")
 		testenv.Must(t, err)
 		card, err := setting.CardSetting(scope)
@@ -128,7 +128,7 @@ func TestCardThatCannotComeBack(t *testing.T) {
 		if err := setting.NewSettings(setting.Backends("")...).Write(card, there); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %v", script, err)
 		}
-		if text := shown(t, b, "ip -br link"); strings.Contains(text, "wire0") {
+		if text := scriptOutput(t, b, "ip -br link"); strings.Contains(text, "wire0") {
 			t.Errorf("%s: the card has moved", script)
 		}
 	}
