@@ -12,9 +12,9 @@ const mostSlices = 1 << 16
 
 // Merged says what was merged to read a long record.
 type Merged struct {
-	Rounds int // that a slice stands for, at most; 0: nothing was merged
-	Slices int // slices of the file
-	Failed int // of these, slices without a figure that are in one that has a figure
+	Rounds int `json:"rounds"`           // that a slice stands for, at most; 0: nothing was merged
+	Slices int `json:"slices"`           // slices of the file
+	Failed int `json:"failed,omitempty"` // of these, slices without a figure that are in one that has a figure
 }
 
 // merger collects the slices of a record.

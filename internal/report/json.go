@@ -26,15 +26,20 @@ type document struct {
 	Facts    []result.Facts    `json:"facts"`
 	Warnings []result.Warning  `json:"warnings,omitempty"`
 	Banners  []string          `json:"banners,omitempty"` // in words, as the table shows them
+	Merged   *result.Merged    `json:"merged,omitempty"`  // of a long record: what was merged to read it
 	Summary  *analysis.Summary `json:"summary"`
 	End      *result.End       `json:"end,omitempty"` // missing: the record is incomplete
 }
 
 // writeJSON prints the whole summary in base units: ns, bytes, bit/s, ratios.
 func writeJSON(w io.Writer, rec *result.Record, s *analysis.Summary, _ view.Options) error {
+	var merged *result.Merged
+	if rec.Merged.Rounds > 0 {
+		merged = &rec.Merged
+	}
 	return sanitize.JSON(w, document{
 		Format: JSONFormat, Version: JSONVersion, Closing: view.Answers(s),
 		Header: rec.Header, Plan: rec.Plan, Facts: rec.Facts, Warnings: rec.Warnings,
-		Banners: view.Banners(rec, s), Summary: s, End: rec.End,
+		Banners: view.Banners(rec, s), Merged: merged, Summary: s, End: rec.End,
 	})
 }

@@ -133,12 +133,19 @@ func TestLargeReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out bytes.Buffer
-	if err := Write(&out, rec, view.Options{Format: "md"}); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(out.String(), "The record has 70000 slices. To fit in memory, up to 2 rounds are merged") {
-		t.Errorf("that rounds are merged is not told:\n%s", out.String())
+	for format, want := range map[string]string{
+		"table": "The record has 70000 slices. To fit in memory, up to 2 rounds are merged",
+		"md":    "The record has 70000 slices. To fit in memory, up to 2 rounds are merged",
+		"html":  "The record has 70000 slices. To fit in memory, up to 2 rounds are merged",
+		"json":  `"merged": { "rounds": 2, "slices": 70000 }`,
+	} {
+		var out bytes.Buffer
+		if err := Write(&out, rec, view.Options{Format: format}); err != nil {
+			t.Fatal(err)
+		}
+		if text := strings.Join(strings.Fields(out.String()), " "); !strings.Contains(text, want) {
+			t.Errorf("%s does not tell that rounds are merged", format)
+		}
 	}
 }
 
