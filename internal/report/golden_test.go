@@ -140,18 +140,8 @@ var backgroundStream = sync.OnceValue(func() *result.Record {
 // fullThread has a path whose packets are all in the hands of one thread.
 func fullThread() *result.Record {
 	rec := recordtest.Make(reporttest.Small(recordtest.UDPMsg, recordtest.Background))
-	for series := range rec.Plan.Series {
-		for _, c := range rec.Plan.Cells {
-			for _, arm := range []string{"host", "vxlan"} {
-				m := result.Meter{Cell: c.Name, Arm: arm, Series: series, Machine: "a", Name: "threads", WallNs: 1e9, Values: map[string]int64{
-					"venturi/" + c.Load + " client#4" + arm: 95e7, "ksoftirqd/1#21": 2e7, "kworker/0:1#77": 4e7, "idle#5": 1e6}}
-				if arm == "vxlan" {
-					m.Values["ksoftirqd/1#21"] = 97e7
-				}
-				rec.Meters = append(rec.Meters, m)
-			}
-		}
-	}
+	recordtest.AddThreads(rec, "host", 0.02)
+	recordtest.AddThreads(rec, "vxlan", 0.97)
 	return rec
 }
 

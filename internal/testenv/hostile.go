@@ -16,47 +16,58 @@ const Hostile = "=HYPERLINK(0)\x1b[2J\u202e\u009b\u200b\xff\nFORGED\r\t;touch${I
 
 // Taint puts [Hostile] before every text that can be reached from what v points
 // to, in fields but those called as in keep. Equal texts stay equal.
-func Taint(v any, keep ...string) { taint(reflect.ValueOf(v), keep, map[any]bool{}) }
+func Taint(v any, keep ...string) { TaintWith(Hostile, v, keep...) }
 
-func taint(v reflect.Value, keep []string, seen map[any]bool) {
+// TaintWith is [Taint] with another text.
+func TaintWith(text string, v any, keep ...string) {
+	tainter{text, keep, map[any]bool{}}.taint(reflect.ValueOf(v))
+}
+
+type tainter struct {
+	text string
+	keep []string // fields that stay
+	seen map[any]bool
+}
+
+func (t tainter) taint(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:
-		if v.IsNil() || seen[v.Interface()] {
+		if v.IsNil() || t.seen[v.Interface()] {
 			return
 		}
-		seen[v.Interface()] = true
-		taint(v.Elem(), keep, seen)
+		t.seen[v.Interface()] = true
+		t.taint(v.Elem())
 	case reflect.Struct:
 		for i := range v.NumField() {
-			if f := v.Type().Field(i); f.IsExported() && !slices.Contains(keep, f.Name) {
-				taint(v.Field(i), keep, seen)
+			if f := v.Type().Field(i); f.IsExported() && !slices.Contains(t.keep, f.Name) {
+				t.taint(v.Field(i))
 			}
 		}
 	case reflect.Slice:
 		if v.Type().Elem().Kind() == reflect.Uint8 && v.CanSet() {
-			v.SetBytes([]byte(Hostile + string(v.Bytes())))
+			v.SetBytes([]byte(t.text + string(v.Bytes())))
 			return
 		}
 		for i := range v.Len() {
-			taint(v.Index(i), keep, seen)
+			t.taint(v.Index(i))
 		}
 	case reflect.Map:
-		taintMap(v, keep, seen)
+		t.taintMap(v)
 	case reflect.String:
 		if v.CanSet() {
-			v.SetString(Hostile + v.String())
+			v.SetString(t.text + v.String())
 		}
 	}
 }
 
 // taintMap puts tainted copies in the place of keys and values.
-func taintMap(v reflect.Value, keep []string, seen map[any]bool) {
+func (t tainter) taintMap(v reflect.Value) {
 	for _, k := range v.MapKeys() {
 		key, value := reflect.New(k.Type()).Elem(), reflect.New(v.Type().Elem()).Elem()
 		key.Set(k)
 		value.Set(v.MapIndex(k))
-		taint(key, keep, seen)
-		taint(value, keep, seen)
+		t.taint(key)
+		t.taint(value)
 		v.SetMapIndex(k, reflect.Value{})
 		v.SetMapIndex(key, value)
 	}
