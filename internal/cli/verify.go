@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -85,22 +86,37 @@ func newVerifyStats(env *Env) *cobra.Command {
 		Use:   "stats",
 		Short: "Count false alarms and missed differences",
 		Long: `Make many comparisons of two identical paths, and many in which one path's responder is
-busy for a known share of the round trip, in random order. At most 8 % of the former may
-end in faster or slower; at least 90 % of the latter must end in slower.`,
+busy for a known share of the round trip, in random order. Count how often the verdicts
+are wrong, and hold the counts against bars.
+
+` + statsSections(),
 		Example: `  venturi verify stats
-  venturi verify stats --same 20 --slower 10 --effect 5% --budget 10s
-  venturi verify stats --until-decided --effect 10% --budget 30s`,
+  venturi verify stats --only decided,pairs
+  venturi verify stats --only verdicts --same 20 --slower 10 --effect 5%`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return RunCheck(cmd.Context(), env, "verify", c) },
 	}
 	f := cmd.Flags()
+	f.StringSliceVar(&c.Sections, "only", nil, "sections to run (default all)")
 	f.IntVar(&c.Identical, "same", c.Identical, "comparisons of identical paths")
 	f.IntVar(&c.Slower, "slower", c.Slower, "comparisons with a slower path")
 	f.Var((*share)(&c.Effect), "effect", "how much slower the slower path is")
 	f.Var((*share)(&c.Margin), "margin", "differences within this are \"same\"")
 	f.DurationVar(&c.Budget, "budget", c.Budget, "time for one comparison")
-	f.BoolVar(&c.UntilDecided, "until-decided", false, "check runs that stop once they have a verdict, and report how long they take")
 	f.DurationVar(&c.Slice, "slice", c.Slice, "length of a slice")
+	f.IntVar(&c.Runs, "runs", c.Runs, "runs until decided, for each size of a difference")
+	f.IntVar(&c.Replays, "replays", c.Replays, "runs replayed from recorded series")
+	f.IntVar(&c.Pairs, "pairs", c.Pairs, "pairs of records, with and without a difference")
 	f.Uint64Var(&c.Seed, "seed", c.Seed, "seed of the random order")
 	return cmd
+}
+
+// statsSections lists the sections for --help.
+func statsSections() string {
+	var b strings.Builder
+	b.WriteString("Sections, which share their comparisons of identical paths:\n")
+	for _, s := range verify.StatsSections {
+		sanitize.Fprintf(&b, "  %-9s %s\n", s.Name, s.Summary)
+	}
+	return strings.TrimRight(b.String(), "\n")
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/analysis"
@@ -14,12 +15,14 @@ import (
 	"github.com/venturi-net/venturi/internal/load/engine"
 	"github.com/venturi-net/venturi/internal/stats"
 	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/result"
 )
 
 // Stats checks the verdicts: it makes many comparisons of two identical arms, and many in
 // which the responder of one arm is busy for a known share of the round trip. They come
-// in random order, so that drift of the machine affects both kinds.
+// in random order, so that drift of the machine affects all kinds.
 type Stats struct {
+	Sections  []string      // names of [StatsSections]; none: all
 	Identical int           // comparisons of identical arms
 	Slower    int           // comparisons with a slower arm
 	Effect    float64       // how much slower: 0.03
@@ -27,21 +30,32 @@ type Stats struct {
 	Budget    time.Duration // of one comparison
 	Slice     time.Duration // shorter ones make better use of a budget
 	Seed      uint64
-	// UntilDecided checks runs that stop as soon as they have a verdict, after Budget
-	// at the latest.
-	UntilDecided bool
+
+	Decisions []Decision
+	Runs      int // until decided, for each of Decisions
+	Replays   int // of recorded series, looked at after each
+
+	Pairs      int           // of records, with a difference and without
+	PairEffect float64       // the difference
+	PairBudget time.Duration // of a record that only pairs need
 }
 
-// decideWithin is how long the median run may take to see a difference, by its size.
-var decideWithin = map[float64]time.Duration{0.10: 3 * time.Second, 0.05: 8 * time.Second, 0.03: 20 * time.Second}
+// Decision is how soon a run that stops when it is decided shall find a difference: in the
+// median over many runs.
+type Decision struct {
+	Effect float64
+	Within time.Duration
+}
 
 // DefaultStats is what a claim about the verdicts rests on.
 func DefaultStats() Stats {
 	return Stats{Identical: 100, Slower: 40, Effect: 0.03, Margin: 0.01,
-		Budget: 10 * time.Second, Slice: 10 * time.Millisecond, Seed: 1}
+		Budget: 10 * time.Second, Slice: 10 * time.Millisecond, Seed: 1,
+		Decisions: []Decision{{0.10, 3 * time.Second}, {0.05, 8 * time.Second}, {0.03, 20 * time.Second}}, Runs: 9, Replays: 1000,
+		Pairs: 20, PairEffect: 0.05, PairBudget: 5 * time.Second}
 }
 
-// Bars of the check, as shares: false alarms at most, and slower arms seen at least.
+// Bars of the section verdicts, as shares: false alarms at most, and slower arms seen at least.
 const (
 	maxFalseAlarms = 0.08
 	minDetected    = 0.90
@@ -51,75 +65,184 @@ const (
 // and its copy.
 const testedArm = "host.2"
 
-// Tally counts verdicts.
-type Tally map[stats.Verdict]int
-
-func (t Tally) String() string {
-	return fmt.Sprintf("%d same, %d faster, %d slower, %d cannot tell, %d too noisy for a verdict",
-		t[stats.Equivalent], t[stats.Faster], t[stats.Slower], t[stats.CannotTell], t[stats.NotJudged])
+// StatsSection is a part of the check that can be run alone.
+type StatsSection struct {
+	Name, Summary string
+	// needs are the comparisons that it evaluates. Sections share those of a name.
+	needs func(Stats) []comparisons
+	check func(Stats, io.Writer, outcomes) ([]Requirement, error)
 }
 
-// VerdictTallies are what the comparisons came to.
-type VerdictTallies struct {
-	Identical, Slower Tally           // verdicts on identical and on slower arms
-	Took              []time.Duration // by the comparisons that found the slower arm slower
+// StatsSections are all parts.
+var StatsSections = []StatsSection{
+	{"verdicts", "false alarms and missed differences of runs of a fixed length", Stats.verdictNeeds, Stats.checkVerdicts},
+	{"anytime", "false alarms of runs that are looked at after each series, live and replayed", Stats.anytimeNeeds, Stats.checkAnytime},
+	{"decided", "how soon a run that stops when it is decided finds a difference", Stats.decisionNeeds, Stats.checkDecisions},
+	{"pairs", "ratios of ratios: differences between two records of this machine", Stats.pairNeeds, Stats.checkPairs},
 }
 
-// Run makes the comparisons, printing each on w.
-func (c Stats) Run(ctx context.Context, w io.Writer, h compare.Host) (out VerdictTallies, err error) {
-	out = VerdictTallies{Identical: Tally{}, Slower: Tally{}}
-	if c.Identical < 0 || c.Slower < 0 || c.Identical+c.Slower == 0 || c.Effect <= 0 || c.Effect > 10 {
-		return out, verr.New(verr.Usage, "cannot check the verdicts with these numbers",
-			fmt.Sprintf("--same %d --slower %d --effect %g%% leave nothing to count", c.Identical, c.Slower, 100*c.Effect),
+// comparisons are of one kind.
+type comparisons struct {
+	name         string
+	count        int
+	effect       float64 // by how much the arm under test is slower; 0: identical
+	budget       time.Duration
+	untilDecided bool
+	// together is how many follow each other with the same load, before the next has its turn.
+	together int
+}
+
+// outcomes are those of comparisons, by name.
+type outcomes map[string][]outcome
+
+// outcome is what one comparison came to.
+type outcome struct {
+	rec  *result.Record // its slices, without histograms
+	row  analysis.Row   // of the arm under test
+	took time.Duration
+}
+
+const identicalName = "identical"
+
+// identical are comparisons of identical arms. Two of a load make a pair.
+func (c Stats) identical(count int) comparisons {
+	return comparisons{name: identicalName, count: count, budget: c.Budget, together: 2}
+}
+
+// slowerName is what comparisons with an arm that is so much slower are called.
+func slowerName(effect float64) string { return fmt.Sprintf("%.2g %% slower", 100*effect) }
+
+func (c Stats) verdictNeeds() []comparisons {
+	return []comparisons{c.identical(c.Identical), {name: slowerName(c.Effect), count: c.Slower, effect: c.Effect, budget: c.Budget, together: 1}}
+}
+
+// chosen are the sections to run.
+func (c Stats) chosen() ([]StatsSection, error) {
+	var names []string
+	for _, s := range StatsSections {
+		names = append(names, s.Name)
+	}
+	for _, name := range c.Sections {
+		if !slices.Contains(names, name) {
+			return nil, verr.New(verr.Usage, fmt.Sprintf("cannot check %q alone", name), "there is no such section", "choose from "+strings.Join(names, ", "))
+		}
+	}
+	if len(c.Sections) == 0 {
+		return StatsSections, nil
+	}
+	return slices.DeleteFunc(slices.Clone(StatsSections), func(s StatsSection) bool { return !slices.Contains(c.Sections, s.Name) }), nil
+}
+
+// needs are the comparisons of all sections, each kind once.
+func (c Stats) needs(sections []StatsSection) ([]comparisons, error) {
+	var all []comparisons
+	for _, s := range sections {
+		for _, n := range s.needs(c) {
+			if at := slices.IndexFunc(all, func(o comparisons) bool { return o.name == n.name }); at >= 0 {
+				all[at].count = max(all[at].count, n.count)
+			} else {
+				all = append(all, n)
+			}
+		}
+	}
+	total := 0
+	for _, n := range all {
+		total += n.count
+	}
+	if total == 0 || min(c.Identical, c.Slower, c.Runs, c.Replays, c.Pairs) < 0 || c.Effect <= 0 || c.Effect > 10 {
+		return nil, verr.New(verr.Usage, "cannot check the verdicts with these numbers",
+			fmt.Sprintf("--same %d --slower %d --effect %g%% --runs %d --pairs %d leave nothing to count", c.Identical, c.Slower, 100*c.Effect, c.Runs, c.Pairs),
 			"ask for at least one comparison, and for an effect above 0")
 	}
-	base := compare.Request{Paths: []string{"host", "host"}, Loads: load.Default[:1], Margin: c.Margin, Budget: c.Budget, Slice: c.Slice, UntilDecided: c.UntilDecided,
+	return all, nil
+}
+
+// measure makes the comparisons, printing each on w.
+func (c Stats) measure(ctx context.Context, w io.Writer, h compare.Host, all []comparisons) (found outcomes, err error) {
+	base := compare.Request{Paths: []string{"host", "host"}, Loads: load.Default[:1], Margin: c.Margin, Budget: c.Budget, Slice: c.Slice,
 		Command: []string{"venturi", "verify", "stats"}, Wait: true}
 	b, err := OpenComparer(ctx, base, h)
 	if err != nil {
-		return out, err
+		return nil, err
 	}
 	defer func() {
 		if cerr := b.Close(); err == nil {
 			err = cerr
 		}
 	}()
+	type comparison struct {
+		comparisons
+		nth int
+	}
+	var queue []comparison
+	found = outcomes{}
+	most := time.Duration(0)
+	for _, n := range all {
+		found[n.name] = make([]outcome, n.count)
+		most += time.Duration(n.count) * n.budget
+		for i := range n.count {
+			queue = append(queue, comparison{n, i})
+		}
+	}
 	rng := rand.New(rand.NewPCG(c.Seed, 1))
+	rng.Shuffle(len(queue), func(i, j int) { queue[i], queue[j] = queue[j], queue[i] })
+	fmt.Fprintf(w, "%d comparisons in slices of %s, %s at most\n\n", len(queue), c.Slice, most.Round(time.Second))
 	rtt := map[string]float64{} // of the baseline when it was last measured, ns
-	for i, nth := range rng.Perm(c.Identical + c.Slower) {
+	for i, n := range queue {
 		q := base
-		q.Loads = load.Default[i%2 : i%2+1] // tcp_lat and udp_lat in turn
-		q.Seed = rng.Uint64()
-		busy := nth >= c.Identical
-		if busy {
-			if err := b.calibrate(ctx, &q, rtt, c.Effect); err != nil {
-				return out, err
+		at := n.nth / n.together % 2
+		q.Loads = load.Default[at : at+1] // tcp_lat and udp_lat in turn
+		q.Seed, q.Budget, q.UntilDecided = rng.Uint64(), n.budget, n.untilDecided
+		if n.effect > 0 {
+			if err := b.calibrate(ctx, &q, rtt, n.effect); err != nil {
+				return nil, err
 			}
 		}
-		began := time.Now()
-		s, err := b.Compare(ctx, q)
+		out, floor, err := b.outcome(ctx, q, rtt)
 		if err != nil {
-			return out, err
+			return nil, err
 		}
-		took := time.Since(began)
-		row, floor := rowUnderTest(s)
-		rtt[q.Loads[0]] = 2 * s.Cells[0].Rows[0].Value
-		tally, kind := out.Identical, "identical"
-		if busy {
-			tally, kind = out.Slower, fmt.Sprintf("%.2g %% slower", 100*c.Effect)
-		}
-		tally[row.Judged.Verdict]++
-		verdict := string(row.Judged.Verdict)
-		if row.Judged.Verdict == stats.NotJudged {
-			verdict = "too noisy for a verdict"
-		}
-		if busy && row.Judged.Verdict == stats.Slower {
-			out.Took = append(out.Took, took)
-		}
-		fmt.Fprintf(w, "%3d/%d  %s  %-12s  %.4f [%.4f, %.4f]  floor ±%.2f %%  %4.1f s  %s\n", i+1, c.Identical+c.Slower, q.Loads[0], kind,
-			row.Ratio.Value, row.Ratio.Lo, row.Ratio.Hi, 100*floor, took.Seconds(), verdict)
+		found[n.name][n.nth] = out
+		fmt.Fprintf(w, "%3d/%d  %s  %-26s  %.4f [%.4f, %.4f]  floor ±%.2f %%  %4.1f s  %s\n", i+1, len(queue), q.Loads[0], n.name,
+			out.row.Ratio.Value, out.row.Ratio.Lo, out.row.Ratio.Hi, 100*floor, out.took.Seconds(), verdictText(out.row.Judged.Verdict))
 	}
-	return out, nil
+	return found, nil
+}
+
+func verdictText(v stats.Verdict) string {
+	if v == stats.NotJudged {
+		return "too noisy for a verdict"
+	}
+	return string(v)
+}
+
+// outcome makes one comparison. Of its record it keeps what verdicts are made from.
+func (b *Comparer) outcome(ctx context.Context, q compare.Request, rtt map[string]float64) (out outcome, floor float64, err error) {
+	began := time.Now()
+	if out.rec, err = b.Record(ctx, q); err != nil {
+		return out, 0, err
+	}
+	s, err := analysis.Analyze(out.rec, analysis.Options{Live: true})
+	if err != nil {
+		return out, 0, err
+	}
+	out.took = time.Since(began)
+	rtt[q.Loads[0]] = 2 * s.Cells[0].Rows[0].Value
+	row := s.Cells[0].Row(testedArm)
+	if row == nil || row.Ratio == nil || row.Judged == nil {
+		return out, 0, fmt.Errorf("%s has no ratio to the host network", testedArm)
+	}
+	out.row = *row
+	if f := s.Cells[0].Floor; f != nil {
+		floor = f.Size
+	}
+	out.rec.Meters = nil
+	for i := range out.rec.Slices {
+		if l := out.rec.Slices[i].Latency; l != nil {
+			l.RTT = nil
+		}
+	}
+	return out, floor, nil
 }
 
 // calibrate sets the spin of the second path to the wanted share of the round
@@ -129,48 +252,77 @@ func (b *Comparer) calibrate(ctx context.Context, q *compare.Request, rtt map[st
 	if rtt[name] == 0 {
 		short := *q
 		short.Budget, short.Series, short.Rounds, short.UntilDecided = 0, 3, 4, false
-		s, err := b.Compare(ctx, short)
-		if err != nil {
+		if _, _, err := b.outcome(ctx, short, rtt); err != nil {
 			return err
 		}
-		rtt[name] = 2 * s.Cells[0].Rows[0].Value
 	}
 	q.Spin = map[int]time.Duration{1: engine.SpinFor(time.Duration(effect * rtt[name]))}
 	return nil
 }
 
-func rowUnderTest(s *analysis.Summary) (row analysis.Row, floor float64) {
-	if r := s.Cells[0].Row(testedArm); r != nil {
-		row = *r
-	}
-	if f := s.Cells[0].Floor; f != nil {
-		floor = f.Size
-	}
-	return row, floor
-}
-
-// Check runs the comparisons and holds the rates against the bars.
+// Check makes the comparisons, and holds what they came to against the bars.
 func (c Stats) Check(ctx context.Context, w io.Writer, h compare.Host) error {
-	start := time.Now()
-	out, err := c.Run(ctx, w, h)
+	sections, err := c.chosen()
 	if err != nil {
 		return err
 	}
-	same, slower := out.Identical, out.Slower
-	alarms := same[stats.Faster] + same[stats.Slower]
-	fmt.Fprintf(w, "\n%d comparisons in %s, each at most %s in slices of %s, margin %.2g %%\n",
-		c.Identical+c.Slower, time.Since(start).Round(time.Second), c.Budget, c.Slice, 100*c.Margin)
-	fmt.Fprintf(w, "identical paths: %v\n%.2g %% slower: %v\n", same, 100*c.Effect, slower)
-	bars := []Requirement{
-		{Text: fmt.Sprintf("false alarms: %d of %d, at most %.0f %%", alarms, c.Identical, 100*maxFalseAlarms),
-			Holds: float64(alarms) <= maxFalseAlarms*float64(c.Identical)},
-		{Text: fmt.Sprintf("slower paths detected: %d of %d, at least %.0f %%", slower[stats.Slower], c.Slower, 100*minDetected),
-			Holds: float64(slower[stats.Slower]) >= minDetected*float64(c.Slower)},
+	all, err := c.needs(sections)
+	if err != nil {
+		return err
 	}
-	if limit := decideWithin[c.Effect]; c.UntilDecided && limit > 0 && len(out.Took) > 0 {
-		slices.Sort(out.Took)
-		median := out.Took[len(out.Took)/2]
-		bars = append(bars, Requirement{Text: fmt.Sprintf("median time to detect a slower path: %.1f s, at most %s", median.Seconds(), limit), Holds: median <= limit})
+	start := time.Now()
+	found, err := c.measure(ctx, w, h, all)
+	if err != nil {
+		return err
 	}
+	fmt.Fprintf(w, "\nmeasured in %s\n", time.Since(start).Round(time.Second))
+	var bars []Requirement
+	for _, s := range sections {
+		fmt.Fprintf(w, "\n%s: %s\n", s.Name, s.Summary)
+		held, err := s.check(c, w, found)
+		if err != nil {
+			return err
+		}
+		bars = append(bars, held...)
+	}
+	fmt.Fprintln(w)
 	return CheckRequirements(w, "the verdicts are not as reliable as they should be", bars)
+}
+
+// Tally counts verdicts.
+type Tally map[stats.Verdict]int
+
+func (t Tally) String() string {
+	return fmt.Sprintf("%d same, %d faster, %d slower, %d cannot tell, %d too noisy for a verdict",
+		t[stats.Equivalent], t[stats.Faster], t[stats.Slower], t[stats.CannotTell], t[stats.NotJudged])
+}
+
+// differing counts the verdicts that claim a difference.
+func (t Tally) differing() int { return t[stats.Faster] + t[stats.Slower] }
+
+func tallyOf(found []outcome) Tally {
+	t := Tally{}
+	for _, o := range found {
+		t[o.row.Judged.Verdict]++
+	}
+	return t
+}
+
+func (c Stats) checkVerdicts(w io.Writer, found outcomes) ([]Requirement, error) {
+	same, slower := tallyOf(found[identicalName]), tallyOf(found[slowerName(c.Effect)])
+	fmt.Fprintf(w, "runs of %s, margin %.2g %%\nidentical paths: %v\n%s: %v\n", c.Budget, 100*c.Margin, same, slowerName(c.Effect), slower)
+	return []Requirement{
+		atMost("false alarms", same.differing(), len(found[identicalName]), maxFalseAlarms),
+		atLeast("slower paths detected", slower[stats.Slower], c.Slower, minDetected),
+	}, nil
+}
+
+// atMost requires that a count is at most a share of all.
+func atMost(what string, n, of int, share float64) Requirement {
+	return Requirement{Text: fmt.Sprintf("%s: %d of %d, at most %.0f %%", what, n, of, 100*share), Holds: float64(n) <= share*float64(of)}
+}
+
+// atLeast requires that a count is at least a share of all.
+func atLeast(what string, n, of int, share float64) Requirement {
+	return Requirement{Text: fmt.Sprintf("%s: %d of %d, at least %.0f %%", what, n, of, 100*share), Holds: float64(n) >= share*float64(of)}
 }

@@ -21,29 +21,55 @@ func TestMain(m *testing.M) {
 	testenv.Main(m, testenv.Roles{"agent": agenttest.RunAgent, "fastpath": agenttest.RunFastPath})
 }
 
-// TestStatsShort runs the check of the verdicts and holds its counts to what no load of the
-// machine changes: each comparison is counted once, and an arm that is much slower is never
-// called faster or the same. How many verdicts are right is measured by the benchmark,
-// make bench-stats: on a busy machine the right one is often that it cannot tell.
+// TestStatsShort runs all sections of the check of the verdicts, and holds their counts to
+// what no load of the machine changes: each comparison is counted once, and an arm that is
+// much slower is never called faster or the same. How many verdicts are right is measured by
+// the benchmark, make bench-stats: on a busy machine the right one is often that it cannot tell.
 func TestStatsShort(t *testing.T) {
-	c := Stats{Identical: 4, Slower: 4, Effect: 0.6, Margin: 0.03, Budget: 3 * time.Second, Seed: 1}
-	var out bytes.Buffer
-	found, err := c.Run(t.Context(), &out, comparetest.Host(t))
-	t.Logf("\n%s", out.String())
+	c := Stats{Identical: 4, Slower: 2, Effect: 0.6, Margin: 0.03, Budget: 3 * time.Second, Slice: 10 * time.Millisecond, Seed: 1,
+		Decisions: []Decision{{0.5, 3 * time.Second}}, Runs: 1, Replays: 20, Pairs: 2, PairEffect: 0.7, PairBudget: 3 * time.Second}
+	all, err := c.needs(StatsSections)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for what, tally := range map[string]Tally{"identical": found.Identical, "slower": found.Slower} {
-		counted := 0
-		for _, n := range tally {
-			counted += n
+	var out bytes.Buffer
+	found, err := c.measure(t.Context(), &out, comparetest.Host(t), all)
+	if err != nil {
+		t.Logf("\n%s", out.String())
+		t.Fatal(err)
+	}
+	bars := map[string]int{"verdicts": 2, "anytime": 2, "decided": 1, "pairs": 2}
+	for _, s := range StatsSections {
+		held, err := s.check(c, &out, found)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if counted != 4 {
-			t.Errorf("%d verdicts on %s arms, want one of each of 4 comparisons: %v", counted, what, tally)
+		if len(held) != bars[s.Name] {
+			t.Errorf("%s: %d bars, want %d: %+v", s.Name, len(held), bars[s.Name], held)
 		}
 	}
-	if wrong := found.Slower[stats.Faster] + found.Slower[stats.Equivalent]; wrong > 0 {
-		t.Errorf("arms 60 %% slower: %v", found.Slower)
+	t.Logf("\n%s", out.String())
+	for name, want := range map[string]int{"identical": 4, "60 % slower": 2, "50 % slower, until decided": 1, "70 % slower, for a pair": 2} {
+		verdicts := tallyOf(found[name])
+		counted := 0
+		for _, n := range verdicts {
+			counted += n
+		}
+		if counted != want {
+			t.Errorf("%s: %d verdicts, want one of each of %d comparisons: %v", name, counted, want, verdicts)
+		}
+		if wrong := verdicts[stats.Faster] + verdicts[stats.Equivalent]; name != "identical" && wrong > 0 {
+			t.Errorf("%s: %v", name, verdicts)
+		}
+	}
+	for k := range c.Pairs {
+		row, err := comparePair(found["identical"][2*k].rec, found["70 % slower, for a pair"][k].rec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := row.Judged.Verdict; v == stats.Faster || v == stats.Equivalent {
+			t.Errorf("pair %d: the later record is 70 %% slower, and found %s", k, v)
+		}
 	}
 }
 
