@@ -6,13 +6,16 @@ import (
 	"errors"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/internal/analysis/recordtest"
 	"github.com/venturi-net/venturi/internal/report/figure"
 	"github.com/venturi-net/venturi/internal/report/reporttest"
 	"github.com/venturi-net/venturi/internal/report/view"
+	"github.com/venturi-net/venturi/internal/study"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -65,9 +68,10 @@ func TestFigureUnknown(t *testing.T) {
 
 // A page is one file: nothing of it is fetched, and nothing runs.
 func TestPage(t *testing.T) {
-	for name, rec := range pages() {
+	shown := map[string]bool{}
+	for name, p := range pages(t) {
 		var out bytes.Buffer
-		if err := Write(&out, rec, view.Options{Format: "html"}); err != nil {
+		if err := Write(&out, p.record, view.Options{Format: "html"}); err != nil {
 			t.Fatal(err)
 		}
 		text := out.String()
@@ -78,22 +82,87 @@ func TestPage(t *testing.T) {
 		if found := fetched.FindString(strings.ReplaceAll(text, `xmlns="http://www.w3.org/2000/svg"`, "")); found != "" {
 			t.Errorf("%s: a page holds %q", name, found)
 		}
+		kinds, titles := drawings(t, p.record)
+		if !slices.Equal(kinds, strings.Fields(p.kinds)) {
+			t.Errorf("%s: figures of the kinds %v, want %s", name, kinds, p.kinds)
+		}
+		for _, k := range kinds {
+			shown[k] = true
+		}
 		svgs := regexp.MustCompile(`(?s)<svg.*?</svg>`).FindAllString(text, -1)
-		if len(svgs) < 2 || len(svgs)%2 != 0 {
-			t.Errorf("%s: %d figures, each should be there in two widths", name, len(svgs))
+		if len(svgs) != 2*len(titles) {
+			t.Errorf("%s: %d drawings, want each of %d figures in two widths", name, len(svgs), len(titles))
 		}
 		for _, svg := range svgs {
 			wellFormed(t, svg)
 		}
 	}
+	for _, k := range figure.Kinds() {
+		if !shown[k] {
+			t.Errorf("no page shows a figure of the kind %s", k)
+		}
+	}
 }
 
-// pages are records whose pages differ in kind.
-func pages() map[string]*result.Record {
-	return map[string]*result.Record{
-		"usual": reporttest.UsualRecord(), "sweep": sweep(), "noisy": noisy(), "failed": failedArm(), "truncated": truncated(), "emulated": emulatedArm(), "hostile": hostile(),
-		"curve": loadCurve(), "threads": fullThread(),
+// drawings are the kinds of the figures of a record, and the title of each figure.
+func drawings(t *testing.T, rec *result.Record) (kinds, titles []string) {
+	t.Helper()
+	s, err := analysis.Analyze(rec, analysis.Options{})
+	if err != nil {
+		t.Fatal(err)
 	}
+	for _, kind := range figure.Kinds() {
+		of := figure.Drawings(rec, s, kind)
+		if len(of) > 0 {
+			kinds = append(kinds, kind)
+		}
+		for _, d := range of {
+			titles = append(titles, d.Texts.Title)
+		}
+	}
+	return kinds, titles
+}
+
+// samplePage is a record, and the kinds of figures that its page has.
+type samplePage struct {
+	record *result.Record
+	kinds  string
+}
+
+// pages are records whose pages differ in kind, and one of each wire of each study.
+func pages(t *testing.T) map[string]samplePage {
+	t.Helper()
+	const usual, withThreads = "ratios latency cpu time", "ratios latency cpu threads time"
+	out := map[string]samplePage{
+		"usual":     {reporttest.UsualRecord(), usual},
+		"sweep":     {sweep(), "sizes size-ratios time"},
+		"noisy":     {noisy(), usual},
+		"failed":    {failedArm(), usual},
+		"truncated": {truncated(), "ratios latency time"},
+		"emulated":  {emulatedArm(), "ratios cpu time"},
+		"hostile":   {hostile(), usual},
+		"curve":     {loadCurve(), "ratios load-latency latency cpu time"},
+		"threads":   {fullThread(), withThreads},
+	}
+	kinds := map[string]string{
+		"calico-bgp-vs-ovs": "ratios sizes size-ratios cpu threads time",
+		"cilium-tuning":     withThreads, "kube-ovn-tuning": withThreads, "ovs-vxlan-latency": withThreads,
+		"qinq": "ratios cpu threads time", // streams only
+	}
+	for _, name := range study.Names() {
+		s, err := study.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, q := range s.Requests() {
+			plan, err := q.Plan()
+			if err != nil {
+				t.Fatal(err)
+			}
+			out[strings.TrimSuffix(name+"-"+s.Wires[i].Name, "-")] = samplePage{recordtest.MakePlan(plan), kinds[name]}
+		}
+	}
+	return out
 }
 
 func wellFormed(t *testing.T, svg string) {

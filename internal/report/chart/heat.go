@@ -80,7 +80,7 @@ func (c Heat) legend(d *heatDrawing, whole, y float64) float64 {
 		}
 	}
 	if len(c.Steps) > 0 {
-		names, classes = append(names, "less"), append(classes, c.class(0))
+		names, classes = append(names, "within "+text(c.Steps[0])), append(classes, c.class(0))
 	}
 	places, height := legend(names, margin, y, whole-margin)
 	d.Keys = barKeys(places, func(i int) string { return classes[i] })

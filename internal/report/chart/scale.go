@@ -137,7 +137,7 @@ func round(lo, hi float64, log bool, most int) []float64 {
 		var vs []float64
 		s := step * times
 		for n := math.Ceil(lo/s - 1e-9); n*s <= hi+s*1e-9 && len(vs) <= most; n++ {
-			vs = append(vs, n*s)
+			vs = append(vs, n*s+0) // not -0
 		}
 		if len(vs) <= most {
 			return vs

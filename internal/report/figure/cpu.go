@@ -17,7 +17,7 @@ var cpuClasses = []string{"user", "system", "softirq", "irq"}
 
 // cpuFigure splits what a unit of work costs by class of CPU time.
 func cpuFigure(rec *result.Record, s *analysis.Summary) []Drawing {
-	c := chart.Bars{Texts: chart.Texts{Title: "CPU time by class", Desc: "What a unit of work costs on all cores together. Shorter is better."}}
+	c := chart.Bars{Texts: chart.Texts{Title: "CPU time by class", Desc: "CPU time for a unit of work, on all cores together. Shorter is better."}}
 	table := view.Block{Columns: []view.Column{view.Label("load"), view.Label("path"), view.Number("CPU time", 0), view.Label("time in"), view.Label("cores busy")}}
 	for _, cells := range view.ByLoad(s) {
 		if isSweep(cells) {

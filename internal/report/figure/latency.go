@@ -48,7 +48,7 @@ func latencyFigure(c *analysis.Cell) (Drawing, bool) {
 	fig := chart.Curves{
 		X:     chart.Axis{Label: "percentile of the replies"},
 		Y:     chart.Axis{Label: what, Log: true, Format: unit.Duration},
-		Texts: chart.Texts{Title: view.CellName(c.Cell) + ": " + what, Desc: "Rarer replies are further right: one reply in a hundred takes longer than p99. Lower is better."},
+		Texts: chart.Texts{Title: view.CellName(c.Cell) + ": " + what, Desc: "The slowest replies are on the right: one reply in a hundred takes longer than p99. Lower is better."},
 	}
 	for _, q := range shares {
 		fig.X.Ticks = append(fig.X.Ticks, chart.Tick{Value: nines(q), Text: percentileName(q)})

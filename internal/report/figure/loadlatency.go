@@ -20,7 +20,7 @@ func loadLatencyFigures(_ *result.Record, s *analysis.Summary) []Drawing {
 		points := curveCells(s, name)
 		out = append(out,
 			loadLatency(points, name, "p50", "median round trip", 0.5),
-			loadLatency(points, name, "p99", "99th percentile of the round trip", 0.99))
+			loadLatency(points, name, "p99", "99th percentile of round trips", 0.99))
 	}
 	return out
 }
@@ -52,9 +52,9 @@ func isCurvePoint(c *analysis.Cell) bool { return c.Cell.Curve != "" && view.Loa
 func loadLatency(points []*analysis.Cell, curve, short, what string, q float64) Drawing {
 	first := points[0]
 	c := chart.Curves{Dots: true,
-		X:     chart.Axis{Label: "load, share of the path's own maximum", Format: func(v float64) string { return unit.ExactPercent(math.Abs(v)) }},
-		Y:     chart.Axis{Label: what + ", lower is better", Log: true, Format: unit.Duration},
-		Texts: chart.Texts{Title: "Latency under load: " + sanitize.Text(curve), Desc: "The " + what + " beside a stream that carries so much of what the path can carry at most."}}
+		X:     chart.Axis{Label: "load, as a share of the path's own maximum", Format: func(v float64) string { return unit.ExactPercent(math.Abs(v)) }},
+		Y:     chart.Axis{Label: what, Log: true, Format: unit.Duration},
+		Texts: chart.Texts{Title: "Latency under load, " + short + ": " + sanitize.Text(curve), Desc: "The " + what + " while a stream carries a share of the most that the path can carry. Lower is better."}}
 	table := view.Block{Columns: []view.Column{view.Number("load", 0)}}
 	for _, r := range first.Rows {
 		table.Columns = append(table.Columns, view.Number(sanitize.Text(r.Arm.Name), 0))

@@ -66,8 +66,8 @@ func ratioFigure(rec *result.Record, s *analysis.Summary) []Drawing {
 			c.Keys = append(c.Keys, k)
 		}
 	}
-	c.Texts = chart.Texts{Title: "Every path to " + base,
-		Desc: "Each line is the " + unit.ExactPercent(s.Level) + " interval of a ratio. If the interval contains 1, no difference was found. The grey band is the noise floor: how far apart two identical paths can appear."}
+	c.Texts = chart.Texts{Title: "Every path compared with " + base,
+		Desc: "Each line is the " + unit.ExactPercent(s.Level) + " interval of a ratio. If it contains 1, no difference was found. The grey band is the noise floor: how far apart two identical paths can appear here."}
 	return []Drawing{{name: "ratios", Texts: c.Texts, Chart: c, Table: table}}
 }
 

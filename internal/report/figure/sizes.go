@@ -122,7 +122,7 @@ func ratioPoint(c *analysis.Cell, r *analysis.Row) (chart.Point, bool) {
 }
 
 func sizeAxis() chart.Axis {
-	return chart.Axis{Label: "size of a message", Log: true, Format: func(v float64) string { return unit.MessageSize(int(v)) }, Ticks: sizeTicks}
+	return chart.Axis{Label: "message size", Log: true, Format: func(v float64) string { return unit.MessageSize(int(v)) }, Ticks: sizeTicks}
 }
 
 // sizeTicks are powers of two, which is what message sizes are.

@@ -44,7 +44,7 @@ func timeFigure(rec *result.Record, s *analysis.Summary) []Drawing {
 		return nil
 	}
 	c := chart.Heat{Steps: timeSteps, Keys: [2]string{"faster", "slower"}, X: chart.Axis{Label: "time since the start", Format: clock}}
-	c.Texts = chart.Texts{Title: "Deviation over the run", Desc: "Each path against its own median. A stretch that is dark in every row was probably disturbed by something else on the machine."}
+	c.Texts = chart.Texts{Title: "Speed over the run", Desc: "How much slower or faster each path was than its own median. If a column is strongly coloured in every row, something else probably disturbed the machine then."}
 	table := view.Block{Columns: []view.Column{view.Label("path"), view.Number("slices", 0), view.Number("beyond ±10 %", 0), view.Label("slowest stretch")}}
 	for _, r := range rows {
 		name := sanitize.Text(r.arm)

@@ -113,14 +113,22 @@ func svg(c chart.Chart, width int) (template.HTML, error) {
 	return template.HTML(out.String()), err
 }
 
+// newPageTable leaves out what only Markdown has room for, where the tables beside the
+// figures have it. They have no sweeps, whose blocks have a row a size.
 func newPageTable(b view.Block) pageTable {
 	t := pageTable{Name: b.Name, Caption: b.Caption, Floor: b.Floor, Footer: b.Footer}
+	shown := func(c view.Column) bool { return c.Rank < view.RankMarkdownOnly || b.Columns[0].Head != "path" }
 	for _, c := range b.Columns {
-		t.Columns = append(t.Columns, pageColumn{c.Head, c.LeftAlign})
+		if shown(c) {
+			t.Columns = append(t.Columns, pageColumn{c.Head, c.LeftAlign})
+		}
 	}
 	for _, row := range b.Rows {
 		var cells []pageCell
 		for i, text := range row {
+			if !shown(b.Columns[i]) {
+				continue
+			}
 			c := pageCell{Value: text}
 			switch {
 			case b.Columns[i].LeftAlign && len(text) > lineLength:
