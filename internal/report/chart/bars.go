@@ -53,8 +53,8 @@ func (c Bars) Draw(w io.Writer, sheet Sheet) error {
 	left := margin + nameWidth + 10
 	room := max(minPlot, whole-margin-textWidth-10-left)
 	for _, g := range c.Groups {
-		d.Names = append(d.Names, label{margin, px(y + lineHeight), shortenTitle(g.Name, whole-2*margin)})
-		y += lineHeight + 8
+		lines, next := titleLines(g.Name, y, whole-2*margin)
+		d.Names, y = append(d.Names, lines...), next
 		longest := 0.0
 		for _, b := range g.Bars {
 			longest = max(longest, b.length())

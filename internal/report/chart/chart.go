@@ -138,8 +138,14 @@ func shorten(s string, width float64) string {
 	return runewidth.Truncate(s, max(1, int(width/charWidth)), "…")
 }
 
-// shortenTitle does so for the title of a group, which is bold.
-func shortenTitle(s string, width float64) string { return shorten(s, width*charWidth/boldWidth) }
+// titleLines are the lines of the title of a group, which is bold, and where the group begins.
+func titleLines(s string, y, width float64) (lines []label, next float64) {
+	for _, line := range wrap(s, width*charWidth/boldWidth) {
+		y += lineHeight
+		lines = append(lines, label{margin, px(y), line})
+	}
+	return lines, y + 8
+}
 
 // widest is the width of the widest text, at most so many pixels.
 func widest(most float64, texts ...string) float64 {

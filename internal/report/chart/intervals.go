@@ -79,8 +79,8 @@ func (c Intervals) Draw(w io.Writer, sheet Sheet) error {
 	}
 	y += margin + 4
 	for _, g := range c.Groups {
-		band := intervalBand{Name: label{margin, px(y + lineHeight), shortenTitle(g.Name, whole-2*margin)}}
-		y += lineHeight + 8
+		band := intervalBand{}
+		band.Names, y = titleLines(g.Name, y, whole-2*margin)
 		band.Y, band.Height, band.Title = px(y), px(float64(len(g.Rows)*rowHeight)), g.Band
 		if g.Low > 0 && g.High > g.Low {
 			band.Left = s.position(g.Low)
@@ -181,7 +181,7 @@ type intervalKey struct {
 }
 
 type intervalBand struct {
-	Name                   label
+	Names                  []label
 	Left, Y, Width, Height px
 	Title                  string
 }

@@ -2,6 +2,8 @@ package figure
 
 import (
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/internal/report/chart"
@@ -39,7 +41,7 @@ func figuresBySize(cells []*analysis.Cell) Drawing {
 	text := func(v float64) string { return unit.Value(first.Cell.Metric, v) }
 	c := chart.Curves{Dots: true, X: sizeAxis(),
 		Y:     chart.Axis{Label: view.FigureHead(first.Cell.Metric) + ", " + direction(first.Cell.Metric), Log: true, Format: text},
-		Texts: chart.Texts{Title: sweepName(first) + " by message size", Desc: view.MetricCaption(first.Cell)}}
+		Texts: chart.Texts{Title: sweepName(first) + " by message size", Desc: sentence(view.MetricCaption(first.Cell))}}
 	table := sizeTable(cells, func(c *analysis.Cell, r *analysis.Row) string { return text(r.Value) })
 	for _, arm := range first.Rows {
 		curve := chart.Curve{Name: sanitize.Text(arm.Arm.Name)}
@@ -82,6 +84,12 @@ func ratiosBySize(cells []*analysis.Cell, level float64) Drawing {
 	}
 	table.DropEmpty()
 	return Drawing{name: "size-ratios/" + sanitize.Text(first.Cell.Load), Texts: c.Texts, Chart: c, Table: table}
+}
+
+// sentence makes one of a caption.
+func sentence(caption string) string {
+	first, size := utf8.DecodeRuneInString(caption)
+	return string(unicode.ToUpper(first)) + caption[size:] + "."
 }
 
 // sweepName is what a sweep is called: its load, without a size.

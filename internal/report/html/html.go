@@ -57,8 +57,9 @@ type pageFigure struct {
 	Stacked      bool // the table stands below the figure: it is too wide to be beside it
 }
 
-// mostBeside is how many columns a table beside a figure has.
-const mostBeside = 8
+// besideWidth is the room for a table beside a figure, pixels, and what of it a character and
+// the space between two columns take, about.
+const besideWidth, tableChar, columnSpace = 588, 7, 10
 
 type pageTable struct {
 	Name, Caption, Floor, Footer string
@@ -86,7 +87,7 @@ func Write(w io.Writer, rec *result.Record, s *analysis.Summary, opt view.Option
 	p := page{Title: v.Title, Answers: view.Answers(s), Style: chart.Style() + template.CSS(pageStyle), Banners: v.Banners, Facts: v.Facts,
 		Command: sanitize.Command(rec.Header.Command...), Notes: v.Notes, Comments: v.Remarks}
 	for _, d := range figure.Drawings(rec, s, "") {
-		f := pageFigure{Title: d.Texts.Title, Desc: d.Texts.Desc, Table: newPageTable(d.Table), Stacked: len(d.Table.Columns) > mostBeside}
+		f := pageFigure{Title: d.Texts.Title, Desc: d.Texts.Desc, Table: newPageTable(d.Table), Stacked: tableWidth(d.Table) > besideWidth}
 		var err error
 		if f.Wide, err = svg(d.Chart, wideFigure); err != nil {
 			return err
@@ -111,6 +112,18 @@ func svg(c chart.Chart, width int) (template.HTML, error) {
 	var out bytes.Buffer
 	err := c.Draw(&out, chart.Sheet{Width: width})
 	return template.HTML(out.String()), err
+}
+
+// tableWidth is how wide a table is, about; a long text is wrapped.
+func tableWidth(b view.Block) (width int) {
+	for i, c := range b.Columns {
+		widest := len(c.Head)
+		for _, row := range b.Rows {
+			widest = max(widest, min(lineLength, view.Cells.StringWidth(row[i])))
+		}
+		width += tableChar*widest + columnSpace
+	}
+	return width
 }
 
 // newPageTable leaves out what only Markdown has room for, where the tables beside the
