@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/internal/analysis/recordtest"
 	"github.com/venturi-net/venturi/internal/report/figure"
@@ -50,6 +52,22 @@ func TestFigures(t *testing.T) {
 	for _, name := range figure.Kinds() {
 		if !shown[name] {
 			t.Errorf("no sample shows %s", name)
+		}
+	}
+}
+
+// The points of a sweep are in the order of their sizes, whatever that of the plan.
+func TestSweepOrder(t *testing.T) {
+	turned := *sweep()
+	turned.Plan.Cells = slices.Clone(turned.Plan.Cells)
+	slices.Reverse(turned.Plan.Cells)
+	for _, opt := range []view.Options{{Format: "svg", Figure: "sizes"}, {Format: "svg", Figure: "size-ratios"}} {
+		var want, got bytes.Buffer
+		if err := errors.Join(Write(&want, sweep(), opt), Write(&got, &turned, opt)); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want.String(), got.String()); diff != "" {
+			t.Errorf("%+v: the order of the plan shows:\n%s", opt, diff)
 		}
 	}
 }

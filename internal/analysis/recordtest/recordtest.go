@@ -327,9 +327,9 @@ func (m *generator) histogram(rtt float64, n int64) []byte {
 func (m *generator) meters(series int, c result.Cell, done []work) {
 	perUnit := 4000.0
 	switch { // so that two cores are enough
-	case c.Metric == result.Bandwidth, c.Metric == result.CPUPerGB:
+	case (c.Metric == result.Bandwidth || c.Metric == result.CPUPerGB) && c.Size >= 1024:
 		perUnit = 3e8
-	case c.Metric == result.Messages, c.Metric == result.CPUPerPacket:
+	case c.Metric == result.Bandwidth, c.Metric == result.Messages, c.Metric == result.CPUPerPacket:
 		perUnit = 2500
 	}
 	for i, a := range m.t.Arms {

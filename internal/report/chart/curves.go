@@ -60,11 +60,15 @@ func (c Curves) Draw(w io.Writer, sheet Sheet) error {
 	}
 	left, right := margin+widest(whole*0.3, texts...)+8, whole-margin-12
 	x := newScale(xs[0], xs[1], c.X.Log, left, right)
+	if over := overhang(x.ticks(c.X, tickCount(left, right)), whole); over > 0 {
+		right -= over
+		x = newScale(xs[0], xs[1], c.X.Log, left, right)
+	}
 	for i := range d.Side {
 		d.Side[i].X = px(left - 6)
 	}
 	d.Left, d.Right, d.Top, d.Bottom = px(left), px(right), px(top), px(bottom)
-	d.Ticks = x.ticks(c.X, int((right-left)/52))
+	d.Ticks = x.ticks(c.X, tickCount(left, right))
 	d.YAxis = label{margin, px(title), shorten(c.Y.Label, whole-2*margin)}
 	d.XAxis = label{px((left + right) / 2), px(bottom + 2*lineHeight + 6), shorten(c.X.Label, right-left)}
 	d.TickY = px(bottom + lineHeight + 2)
@@ -73,6 +77,18 @@ func (c Curves) Draw(w io.Writer, sheet Sheet) error {
 		d.Curves = append(d.Curves, drawCurve(curve, i, x, y, c.Dots))
 	}
 	return templates().ExecuteTemplate(w, "curves.svg.tmpl", d)
+}
+
+// tickCount is how many labels an axis has room for.
+func tickCount(left, right float64) int { return int((right - left) / 52) }
+
+// overhang is how far the last label of an axis would be beyond the figure.
+func overhang(ticks []tick, whole float64) float64 {
+	if len(ticks) == 0 {
+		return 0
+	}
+	last := ticks[len(ticks)-1]
+	return float64(last.Position) + textWidth(last.Text)/2 - whole
 }
 
 // drawable leaves out the points that an axis cannot have.

@@ -20,7 +20,7 @@ func cpuFigure(rec *result.Record, s *analysis.Summary) []Drawing {
 	c := chart.Bars{Texts: chart.Texts{Title: "CPU time by class", Desc: "CPU time for a unit of work, on all cores together. Shorter is better."}}
 	table := view.Block{Columns: []view.Column{view.Label("load"), view.Label("path"), view.Number("CPU time", 0), view.Label("time in"), view.Label("cores busy")}}
 	for _, cells := range view.ByLoad(s) {
-		if isSweep(cells) {
+		if view.IsSweep(cells) {
 			continue
 		}
 		for _, cell := range cells {

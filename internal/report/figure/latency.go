@@ -28,7 +28,7 @@ const (
 func latencyFigures(rec *result.Record, s *analysis.Summary) []Drawing {
 	var out []Drawing
 	for _, cells := range view.ByLoad(s) {
-		if isSweep(cells) {
+		if view.IsSweep(cells) {
 			continue
 		}
 		for _, c := range cells {

@@ -30,7 +30,7 @@ func ratioFigure(rec *result.Record, s *analysis.Summary) []Drawing {
 		view.Number(unit.ExactPercent(s.Level)+" interval", 0), view.Label("verdict")}}
 	seen := map[chart.Mark]bool{}
 	for _, cells := range view.ByLoad(s) {
-		if isSweep(cells) {
+		if view.IsSweep(cells) {
 			continue
 		}
 		for _, cell := range cells {

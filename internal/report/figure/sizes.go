@@ -13,9 +13,6 @@ import (
 	"github.com/venturi-net/venturi/result"
 )
 
-// isSweep: the cells are one load at many sizes.
-func isSweep(cells []*analysis.Cell) bool { return len(cells) >= view.SweepFrom && view.SameWay(cells) }
-
 // sizeFigures draw the figures of each sweep.
 func sizeFigures(_ *result.Record, s *analysis.Summary) []Drawing {
 	return eachSweep(s, figuresBySize)
@@ -29,7 +26,7 @@ func sizeRatioFigures(_ *result.Record, s *analysis.Summary) []Drawing {
 func eachSweep(s *analysis.Summary, draw func([]*analysis.Cell) Drawing) []Drawing {
 	var out []Drawing
 	for _, cells := range view.ByLoad(s) {
-		if isSweep(cells) {
+		if view.IsSweep(cells) {
 			out = append(out, draw(cells))
 		}
 	}

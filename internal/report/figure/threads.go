@@ -29,7 +29,7 @@ func threadsFigure(rec *result.Record, s *analysis.Summary) []Drawing {
 	table := view.Block{Columns: []view.Column{view.Label("load"), view.Label("path"), view.Number("cores", 0), view.Label("threads busy")}}
 	named := busiestKinds(s)
 	for _, cells := range view.ByLoad(s) {
-		if isSweep(cells) {
+		if view.IsSweep(cells) {
 			continue
 		}
 		for _, cell := range cells {

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -205,7 +206,7 @@ func Plural(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// ByLoad groups the cells by load, in order.
+// ByLoad groups the cells by load, in order; sweeps by size.
 func ByLoad(s *analysis.Summary) [][]*analysis.Cell {
 	var out [][]*analysis.Cell
 	for i := range s.Cells {
@@ -218,6 +219,11 @@ func ByLoad(s *analysis.Summary) [][]*analysis.Cell {
 			continue
 		}
 		out[at] = append(out[at], c)
+	}
+	for _, group := range out {
+		if IsSweep(group) {
+			slices.SortStableFunc(group, func(a, b *analysis.Cell) int { return cmp.Compare(a.Cell.Size, b.Cell.Size) })
+		}
 	}
 	return out
 }

@@ -19,7 +19,7 @@ const SweepFrom = 4
 func blocks(rec *result.Record, s *analysis.Summary, n *notes) []Block {
 	var out []Block
 	for _, group := range ByLoad(s) {
-		if len(group) >= SweepFrom && SameWay(group) {
+		if IsSweep(group) {
 			out = append(out, sweepBlock(group, rec, s, n))
 			continue
 		}
@@ -34,8 +34,11 @@ func blocks(rec *result.Record, s *analysis.Summary, n *notes) []Block {
 	return out
 }
 
+// IsSweep: the cells are one load at many sizes.
+func IsSweep(cells []*analysis.Cell) bool { return len(cells) >= SweepFrom && sameWay(cells) }
+
 // sameWay: the cells differ in size only, so one line each can tell them apart.
-func SameWay(cells []*analysis.Cell) bool {
+func sameWay(cells []*analysis.Cell) bool {
 	for _, c := range cells {
 		if c.Cell.Flows != cells[0].Cell.Flows || c.Cell.Batch != cells[0].Cell.Batch || c.Cell.Rate != cells[0].Cell.Rate || c.Cell.Background != nil {
 			return false
