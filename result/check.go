@@ -232,7 +232,8 @@ func (c *checker) checkRefs(cell, arm string, series int) error {
 func (c *checker) takeSlice(s *Slice) error {
 	key := seriesKey{s.Cell, s.Arm, s.Series}
 	rounds := c.rounds[key]
-	if rounds == nil {
+	first := rounds == nil
+	if first {
 		if err := c.checkRefs(s.Cell, s.Arm, s.Series); err != nil {
 			return fmt.Errorf("slice: %w", err)
 		}
@@ -266,7 +267,9 @@ func (c *checker) takeSlice(s *Slice) error {
 	if !rounds.add(s.Round) {
 		return fmt.Errorf("slice: %s of %s, series %d round %d, is there twice", s.Cell, s.Arm, s.Series, s.Round)
 	}
-	c.rounds[key] = rounds
+	if first {
+		c.rounds[key] = rounds
+	}
 	c.slices++
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"sync"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
@@ -78,17 +79,29 @@ func decode[H any](enc []byte, from func([]byte) (H, error)) (h H, err error) {
 	return h, nil
 }
 
+// inflaters are zlib readers that are used again: a new one takes 40 KB, and a report reads
+// thousands of histograms.
+var inflaters sync.Pool
+
 // checkRTT looks at the 40 bytes of the compressed header: digits at offset
 // 12, lowest and highest value at 16 and 24, big-endian.
 func checkRTT(enc []byte) error {
 	if len(enc) < 8 || len(enc) > maxRTT {
 		return fmt.Errorf("%d bytes", len(enc))
 	}
-	z, err := zlib.NewReader(bytes.NewReader(enc[8:]))
-	if err != nil {
-		return err
+	z, _ := inflaters.Get().(io.ReadCloser)
+	if z != nil {
+		defer inflaters.Put(z)
+		if err := z.(zlib.Resetter).Reset(bytes.NewReader(enc[8:]), nil); err != nil {
+			return err
+		}
+	} else {
+		var err error
+		if z, err = zlib.NewReader(bytes.NewReader(enc[8:])); err != nil {
+			return err
+		}
+		defer inflaters.Put(z)
 	}
-	defer z.Close()
 	var head [40]byte
 	if _, err := io.ReadFull(z, head[:]); err != nil {
 		return err

@@ -12,7 +12,8 @@ import (
 
 // scanner parses the slice lines of a block. What it makes is valid until it is reset.
 type scanner struct {
-	text  []byte // what is left of the line
+	text  []byte // the line
+	at    int    // where in the line: moving the slice would cost a write barrier each time
 	names map[string]string
 
 	slices  []Slice
@@ -45,7 +46,7 @@ func (p *scanner) slice(line []byte) (*Slice, bool) {
 	if !bytes.HasPrefix(line, sliceBegin) {
 		return nil, false
 	}
-	p.text = line[len(sliceBegin)-1:]
+	p.text, p.at = line, len(sliceBegin)-1
 	p.slices = append(p.slices, Slice{})
 	s := &p.slices[len(p.slices)-1]
 	ok := p.object(func(key []byte) bool {
@@ -73,7 +74,7 @@ func (p *scanner) slice(line []byte) (*Slice, bool) {
 		}
 		return false
 	})
-	return s, ok && bytes.Equal(p.text, sliceEnd)
+	return s, ok && bytes.Equal(p.text[p.at:], sliceEnd)
 }
 
 func (p *scanner) latencyObject(to **Latency) bool {
@@ -152,10 +153,10 @@ func (p *scanner) streamObject(to **Stream) bool {
 
 // skip takes one byte, if it is the next.
 func (p *scanner) skip(c byte) bool {
-	if len(p.text) == 0 || p.text[0] != c {
+	if p.at >= len(p.text) || p.text[p.at] != c {
 		return false
 	}
-	p.text = p.text[1:]
+	p.at++
 	return true
 }
 
@@ -186,13 +187,13 @@ func (p *scanner) plainString() ([]byte, bool) {
 	if !p.skip('"') {
 		return nil, false
 	}
-	end := bytes.IndexByte(p.text, '"')
-	if end < 0 {
+	begin := p.at
+	length := bytes.IndexByte(p.text[begin:], '"')
+	if length < 0 {
 		return nil, false
 	}
-	s := p.text[:end]
-	p.text = p.text[end+1:]
-	return s, true
+	p.at = begin + length + 1
+	return p.text[begin : begin+length], true
 }
 
 func (p *scanner) name(to *string) bool {
@@ -218,24 +219,24 @@ func (p *scanner) name(to *string) bool {
 }
 
 func (p *scanner) int(to *int64) bool {
-	i, negative := 0, false
-	if len(p.text) > 0 && p.text[0] == '-' {
-		i, negative = 1, true
+	text, i, negative := p.text, p.at, false
+	if i < len(text) && text[i] == '-' {
+		i, negative = i+1, true
 	}
 	const mostDigits = 18 // these always fit
 	begin, n := i, int64(0)
-	for i < len(p.text) && p.text[i] >= '0' && p.text[i] <= '9' {
-		n = 10*n + int64(p.text[i]-'0')
+	for i < len(text) && text[i] >= '0' && text[i] <= '9' {
+		n = 10*n + int64(text[i]-'0')
 		i++
 	}
 	digits := i - begin
-	if digits == 0 || digits > mostDigits || digits > 1 && p.text[begin] == '0' {
+	if digits == 0 || digits > mostDigits || digits > 1 && text[begin] == '0' {
 		return false
 	}
 	if negative {
 		n = -n
 	}
-	*to, p.text = n, p.text[i:]
+	*to, p.at = n, i
 	return true // what must not follow a number is not a comma or an end either
 }
 

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
+	"sync"
 
 	"github.com/venturi-net/venturi/internal/stats"
 	"github.com/venturi-net/venturi/result"
@@ -103,7 +105,8 @@ func (a *analyzer) cell(c result.Cell) (Cell, bool) {
 	out := Cell{Cell: c, Baseline: a.baseline.Name}
 	host, base := a.data[key{c.Name, a.base.Name}], a.data[key{c.Name, a.baseline.Name}]
 	found := false
-	for _, arm := range a.plan.Arms {
+	rows := a.rows(c, host, base)
+	for i, arm := range a.plan.Arms {
 		d := a.data[key{c.Name, arm.Name}]
 		if d == nil {
 			d = &armData{}
@@ -117,17 +120,16 @@ func (a *analyzer) cell(c result.Cell) (Cell, bool) {
 		}
 		switch {
 		case arm.Role == result.RoleCopy:
-			row := a.row(c, arm, d, host)
-			out.Copy = &row
+			out.Copy = &rows[i]
 			if host != nil {
 				if f, ok := stats.NewFloor(a.pair(c, d, host), a.design, a.plan.Margin); ok {
 					out.Floor = &f
 				}
 			}
 		case arm.Name == a.baseline.Name:
-			out.Rows = slices.Insert(out.Rows, 0, a.row(c, arm, d, base))
+			out.Rows = slices.Insert(out.Rows, 0, rows[i])
 		case arm.Role != result.RoleBaseline:
-			out.Rows = append(out.Rows, a.row(c, arm, d, base))
+			out.Rows = append(out.Rows, rows[i])
 		}
 	}
 	if base != nil {
@@ -135,6 +137,33 @@ func (a *analyzer) cell(c result.Cell) (Cell, bool) {
 		out.Lag1, out.series = stats.Lag1(values), len(values)
 	}
 	return out, found
+}
+
+// rows are those of all arms of the plan, in its order. The percentiles of a long record take
+// seconds, so several are made at once.
+func (a *analyzer) rows(c result.Cell, host, base *armData) []Row {
+	out := make([]Row, len(a.plan.Arms))
+	var work sync.WaitGroup
+	free := make(chan struct{}, runtime.GOMAXPROCS(0))
+	for i, arm := range a.plan.Arms {
+		if _, _, tool := toolArm(arm); tool {
+			continue
+		}
+		d, against := a.data[key{c.Name, arm.Name}], base
+		if d == nil {
+			d = &armData{}
+		}
+		if arm.Role == result.RoleCopy {
+			against = host
+		}
+		free <- struct{}{}
+		work.Go(func() {
+			out[i] = a.row(c, arm, d, against)
+			<-free
+		})
+	}
+	work.Wait()
+	return out
 }
 
 func (a *analyzer) row(c result.Cell, arm result.Arm, d, base *armData) Row {
