@@ -264,30 +264,73 @@ continue on the node's own path, and nothing of the fast path remains.`,
 }
 
 func newFastpathStatus(env *Env) *cobra.Command {
-	asJSON := false
+	asJSON, live := false, false
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show what this node's fast path carries",
 		Long: `Show whether the current network namespace has a fast path, what it carries, and what
 happened to the packets since it was enabled: how many were carried, and why the others
-were not.`,
-		Example: "  venturi fastpath status\n  venturi fastpath status --json | jq .packets",
+were not.
+
+For each pod and peer it counts the flows in the table: all, those that are carried in at
+least one direction, and those that the node translates, such as to Services.
+
+With --watch it continues until Ctrl-C and prints a line each second: the packets that were
+carried and those that were not, and the main reason.`,
+		Example: "  venturi fastpath status\n  venturi fastpath status --watch\n  venturi fastpath status --json | jq .packets",
 		Args:    noArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			if os.Geteuid() != 0 {
 				return verr.New(verr.Permission, "cannot read the fast path", "only root can read its tables", "run it as root, or through sudo")
 			}
-			s, err := node.ReadStatus()
-			if err != nil {
-				return verr.Wrap(verr.Failed, "cannot read the fast path", err, "it may have ended in the meantime: run it again")
+			report, err := readFastPath()
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return display.PrintJSON(env.Stdout, report)
 			}
-			told := display.NewFastPathReport(s)
-			if asJSON {
-				return display.PrintJSON(env.Stdout, told)
+			if err := report.Print(env.Stdout); err != nil || !live || !report.Enabled {
+				return err
 			}
-			return told.Print(env.Stdout)
+			return watchFastPath(cmd.Context(), env, report)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
+	cmd.Flags().BoolVar(&live, "watch", false, "continue until Ctrl-C, and print a line each second")
+	cmd.MarkFlagsMutuallyExclusive("json", "watch")
 	return cmd
+}
+
+func readFastPath() (display.FastPathReport, error) {
+	s, err := node.ReadStatus()
+	if err != nil {
+		return display.FastPathReport{}, verr.Wrap(verr.Failed, "cannot read the fast path", err, "it may have ended in the meantime: run it again")
+	}
+	return display.NewFastPathReport(s), nil
+}
+
+// watchFastPath prints each second what becomes of packets, until ctx ends or the fast path is
+// disabled.
+func watchFastPath(ctx context.Context, env *Env, before display.FastPathReport) error {
+	seconds := time.NewTicker(time.Second)
+	defer seconds.Stop()
+	for last := time.Now(); ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-seconds.C:
+		}
+		now, err := readFastPath()
+		if err != nil {
+			return err
+		}
+		if !now.Enabled {
+			return now.Print(env.Stdout)
+		}
+		if err := now.PrintRate(env.Stdout, before, time.Since(last)); err != nil {
+			return err
+		}
+		before, last = now, time.Now()
+	}
 }

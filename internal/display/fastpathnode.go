@@ -3,7 +3,9 @@ package display
 import (
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/internal/fastpath"
@@ -20,13 +22,38 @@ type FastPathReport struct {
 	State       *fastpath.State  `json:"state,omitempty"`
 	Packets     map[string]int64 `json:"packets,omitempty"` // by what became of them, since it was enabled
 	SlowIngress map[string]int64 `json:"into,omitempty"`    // of those that were slow, on their way into a pod
+	Share       float64          `json:"share"`             // of them that were carried, 0 to 1
 	Flows       int              `json:"flows"`             // in its table
+
+	Pods  []fastpath.PodFlows  `json:"pods,omitempty"`
+	Peers []fastpath.PeerFlows `json:"peers,omitempty"`
 }
 
 // NewFastPathReport tells a status.
 func NewFastPathReport(s node.Status) FastPathReport {
 	counts := fastPathCounts(s.Stats)
-	return FastPathReport{s.Enabled, s.Running, s.Config, s.State, counts.Packets, counts.SlowIngress, s.Table.Flows}
+	carried, slow := carriedPackets(counts.Packets)
+	return FastPathReport{s.Enabled, s.Running, s.Config, s.State, counts.Packets, counts.SlowIngress, share(carried, slow), s.Table.Flows, s.Pods, s.Peers}
+}
+
+// carriedPackets sums the packets that were carried, and those that were not.
+func carriedPackets(packets map[string]int64) (carried, slow int64) {
+	for key, n := range packets {
+		if strings.HasPrefix(key, "carried_") {
+			carried += n
+		} else {
+			slow += n
+		}
+	}
+	return carried, slow
+}
+
+// share is how much of all was carried.
+func share(carried, slow int64) float64 {
+	if carried+slow == 0 {
+		return 0
+	}
+	return float64(carried) / float64(carried+slow)
 }
 
 func fastPathCounts(stats []fastpath.Stat) (all analysis.FastPath) {
@@ -56,8 +83,54 @@ func (r FastPathReport) Print(out io.Writer) error {
 			sanitize.Fprintf(w, "left slow: %s %s\n", refused.Device, refused.Reason)
 		}
 	}
+	if len(r.Packets) > 0 {
+		sanitize.Fprintf(w, "share of packets that was carried: %.1f %%\n", 100*r.Share)
+	}
+	r.printOwners(w)
 	printFates(w, r.Packets, r.SlowIngress)
 	return w.Flush()
+}
+
+// printOwners prints whose flows are in the table.
+func (r FastPathReport) printOwners(w io.Writer) {
+	if len(r.Pods) > 0 {
+		sanitize.Fprintf(w, "\nPOD\tADDRESS\tFLOWS\tCARRIED\tTRANSLATED\n")
+	}
+	for _, p := range r.Pods {
+		sanitize.Fprintf(w, "%s\t%s\t%d\t%d\t%d\n", p.Device, p.Addr.String(), p.Flows, p.Carried, p.Translated)
+	}
+	if len(r.Peers) > 0 {
+		sanitize.Fprintf(w, "\nPEER\tFLOWS\tCARRIED\tTRANSLATED\n")
+	}
+	for _, p := range r.Peers {
+		sanitize.Fprintf(w, "%s\t%d\t%d\t%d\n", p.Addr, p.Flows, p.Carried, p.Translated)
+	}
+}
+
+// PrintRate prints in a line what became of packets since an earlier report.
+func (r FastPathReport) PrintRate(out io.Writer, before FastPathReport, took time.Duration) error {
+	if !r.Running {
+		_, err := sanitize.Fprintf(out, "nothing is carried: the daemon has gone\n")
+		return err
+	}
+	since, most := map[string]int64{}, ""
+	for key, n := range r.Packets {
+		since[key] = n - before.Packets[key]
+		if strings.HasPrefix(key, "slow") && since[key] > since[most] {
+			most = key
+		}
+	}
+	carried, slow := carriedPackets(since)
+	perSecond := func(n int64) int64 { return int64(float64(n)/took.Seconds() + 0.5) }
+	line := sanitize.Sprintf("carried %d/s (%.1f %%), slow %d/s, flows %d", perSecond(carried), 100*share(carried, slow), perSecond(slow), r.Flows)
+	switch {
+	case r.State != nil && r.State.Off != "":
+		line += sanitize.Sprintf("; nothing is carried: %s", r.State.Off)
+	case most != "":
+		line += sanitize.Sprintf("; most of the slow: %s", strings.TrimPrefix(view.Fate(most), "slow: "))
+	}
+	_, err := sanitize.Fprintf(out, "%s\n", line)
+	return err
 }
 
 func stateLine(s fastpath.State) sanitize.Safe {

@@ -1,10 +1,7 @@
 package fastpath
 
 import (
-	"errors"
 	"fmt"
-
-	"github.com/cilium/ebpf"
 
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 )
@@ -19,7 +16,7 @@ type Stat struct {
 // ReadStats reads the counters of a fast path from the folder of its pins, one for every
 // outcome, in order. The daemon need not run.
 func ReadStats(pins string) ([]Stat, error) {
-	table, err := ebpf.LoadPinnedMap(bpf.TableFile(pins, "counts"), &ebpf.LoadPinOptions{ReadOnly: true})
+	table, err := openTable(pins, "counts")
 	if err != nil {
 		return nil, fmt.Errorf("read the counters of a fast path: %w", err)
 	}
@@ -57,7 +54,7 @@ func ReadTable(pins string) (Table, error) {
 }
 
 func readTable(pins string) (Table, error) {
-	flows, err := ebpf.LoadPinnedMap(bpf.TableFile(pins, "flows"), &ebpf.LoadPinOptions{ReadOnly: true})
+	flows, err := openTable(pins, "flows")
 	if err != nil {
 		return Table{}, err
 	}
@@ -68,20 +65,9 @@ func readTable(pins string) (Table, error) {
 		return t, err
 	}
 	t.Memory, _ = info.Memlock()
-	var cursor ebpf.MapBatchCursor
-	keys, values := make([]bpf.FlowKey, sweepBatch), make([]bpf.Flow, sweepBatch)
-	for {
-		n, err := flows.BatchLookup(&cursor, keys, values, nil)
-		for _, k := range keys[:n] {
-			if !k.IsOnWire() { // it has another entry
-				t.Flows++
-			}
+	return t, eachFlow(pins, func(k bpf.FlowKey, _ bpf.Flow) {
+		if !k.IsOnWire() { // it has another entry
+			t.Flows++
 		}
-		if errors.Is(err, ebpf.ErrKeyNotExist) {
-			return t, nil
-		}
-		if err != nil {
-			return t, err
-		}
-	}
+	})
 }

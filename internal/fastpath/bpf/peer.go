@@ -76,6 +76,16 @@ func (p *vxlanPeer) fill(header []byte) {
 	}
 }
 
+// Remote is the address on the wire of a peer behind a tunnel.
+func (p vxlanPeer) Remote() netip.Addr {
+	const at = ethLen + ipLen - 4 // of the destination in the outer header
+	var h []byte
+	for _, word := range p.Header {
+		h = binary.NativeEndian.AppendUint64(h, word)
+	}
+	return netip.AddrFrom4([4]byte(h[at:]))
+}
+
 // ethernet appends a header for IPv4.
 func ethernet(b []byte, from, to net.HardwareAddr) []byte {
 	return append(append(append(b, to...), from...), 0x08, 0x00)

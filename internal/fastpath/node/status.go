@@ -16,6 +16,8 @@ type Status struct {
 	State   *fastpath.State  // nil: as Config
 	Stats   []fastpath.Stat  // since it was enabled
 	Table   fastpath.Table
+	Pods    []fastpath.PodFlows
+	Peers   []fastpath.PeerFlows
 }
 
 // ReadStatus reads it of the calling thread's namespace.
@@ -48,6 +50,9 @@ func ReadStatus() (s Status, err error) {
 	} else if err != nil {
 		return s, err
 	}
-	s.Table, err = fastpath.ReadTable(pins)
+	if s.Table, err = fastpath.ReadTable(pins); err != nil {
+		return s, err
+	}
+	s.Pods, s.Peers, err = fastpath.ReadOwners(s.Config, pins)
 	return s, err
 }

@@ -1,0 +1,54 @@
+package display
+
+import (
+	"bytes"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/fastpath"
+)
+
+// A status says whose flows there are and which share of packets was carried, and a rate what
+// became of the packets since.
+func TestFastPathReport(t *testing.T) {
+	count := fastpath.FlowCount{Flows: 12, Carried: 10, Translated: 4}
+	before := FastPathReport{Enabled: true, Running: true, State: &fastpath.State{Pods: 1, Peers: 1}, Flows: 12, Share: 0.75,
+		Packets: map[string]int64{"carried_out": 200, "carried_in": 100, "slow_unknown": 100},
+		Pods:    []fastpath.PodFlows{{Device: "veth0", Addr: netip.MustParseAddr("10.244.1.2"), FlowCount: count}},
+		Peers:   []fastpath.PeerFlows{{Addr: "192.0.10.2", FlowCount: count}}}
+	now, off, gone := before, before, before
+	now.Packets = map[string]int64{"carried_out": 500, "carried_in": 400, "slow_unknown": 110, "slow_flags": 190}
+	off.State = &fastpath.State{Off: "there are IPsec policies"}
+	gone.Running = false
+	for _, c := range []struct {
+		name, want string
+		print      func(out *bytes.Buffer) error
+	}{
+		{"report", `carried: pods 1, peers 1
+share of packets that was carried: 75.0 %
+
+POD    ADDRESS     FLOWS  CARRIED  TRANSLATED
+veth0  10.244.1.2  12     10       4
+
+PEER        FLOWS  CARRIED  TRANSLATED
+192.0.10.2  12     10       4
+
+SINCE IT WAS ENABLED             PACKETS  INTO PODS
+carried out of its pod           200      
+carried into its pod             100      
+slow: its flow is not known yet  100      
+`, func(out *bytes.Buffer) error { return before.Print(out) }},
+		{"rate", "carried 300/s (75.0 %), slow 100/s, flows 12; most of the slow: opens or ends a connection\n",
+			func(out *bytes.Buffer) error { return now.PrintRate(out, before, 2*time.Second) }},
+		{"nothing", "carried 0/s (0.0 %), slow 0/s, flows 12\n", func(out *bytes.Buffer) error { return before.PrintRate(out, before, time.Second) }},
+		{"off", "carried 0/s (0.0 %), slow 0/s, flows 12; nothing is carried: there are IPsec policies\n",
+			func(out *bytes.Buffer) error { return off.PrintRate(out, before, time.Second) }},
+		{"gone", "nothing is carried: the daemon has gone\n", func(out *bytes.Buffer) error { return gone.PrintRate(out, before, time.Second) }},
+	} {
+		var out bytes.Buffer
+		if err := c.print(&out); err != nil || out.String() != c.want {
+			t.Errorf("%s: %v\n%s\nwant\n%s", c.name, err, &out, c.want)
+		}
+	}
+}
