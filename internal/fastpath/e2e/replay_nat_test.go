@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/lab"
@@ -60,6 +61,9 @@ func (s *scene) translate(l *lab.Lab) {
 	s.t.Cleanup(func() { shell(s.t, m, nil, fmt.Sprintf("nft delete table ip replay%d", s.view.index)) })
 }
 
+// serviceReplays are cases of what a pod can send to a Service, or as one.
+var serviceReplays = slices.Concat(sizesOf, headersOf, brokenOf, icmpOf, fragmentsOf, segmentsOf, gsoOf)
+
 // Of a Service's traffic, too, the fast path delivers what the slow path does, byte for byte.
 func TestFastPathReplaysServices(t *testing.T) {
 	requireFastPath(t)
@@ -80,7 +84,7 @@ func TestFastPathReplaysServices(t *testing.T) {
 						forgetConnections(t, m)
 					}
 					slow, fast := newNATScene(t, l, i, nat), newNATScene(t, l, i+1, nat)
-					for _, c := range podReplays {
+					for _, c := range serviceReplays {
 						if !c.bursts || takesBursts() {
 							c.compare(t, slow, fast)
 						}
