@@ -1,7 +1,6 @@
 package fastpath
 
 import (
-	"cmp"
 	"errors"
 	"maps"
 	"path/filepath"
@@ -16,19 +15,15 @@ import (
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
-// To attach or detach a program by a link takes some 15 ms: the kernel holds the RTNL lock
-// while it waits for an RCU grace period, so parallel requests take as long. A tc filter takes
-// less than a millisecond, but its clsact stops the device for a moment. Therefore only the
-// first pods get links, and the others of a node that has many get filters. To replace a
-// program takes almost no time either way, so the daemon replaces all programs that are
-// attached before it lets anything be carried, and attaches the others between the events that
-// it handles: a pod is carried as soon as its own programs are attached.
-
-// maxLinkedPods is how many pods may have their programs attached by links. These take up to a
-// second to attach, and as long to detach.
-const maxLinkedPods = 8
+// To attach or detach a program takes some 15 ms: the kernel holds the RTNL lock while it waits
+// for an RCU grace period, so parallel requests take as long. Expedited grace periods take a
+// fraction of a millisecond, and the daemon asks for them while it attaches. To replace a program
+// takes almost no time. So the daemon replaces all programs that are attached before it lets
+// anything be carried, and attaches the others between the events that it handles: a pod is
+// carried as soon as its own programs are attached.
 
 // attachSlice is for how long the daemon attaches programs before it looks for events.
 const attachSlice = 10 * time.Millisecond
@@ -36,7 +31,6 @@ const attachSlice = 10 * time.Millisecond
 // attachState is which programs are attached, and which are to be.
 type attachState struct {
 	attached  map[string]bool // by pin; false: somebody else has detached it
-	filtered  map[int]bool    // pods' devices whose programs are filters, where others have links
 	missing   []attachment    // to be attached, in this order
 	obsolete  []string        // pins of programs to be detached
 	unchecked []string        // pins of programs to be checked next
@@ -51,8 +45,7 @@ type attachment struct {
 }
 
 // attachments lists where programs belong: first those that every pod needs, then pod by
-// pod, those with filters first. Programs that learn come before those that carry, which
-// depend on them.
+// pod. Programs that learn come before those that carry, which depend on them.
 func (d *daemon) attachments() []attachment {
 	var all []attachment
 	outs := map[int]bool{}
@@ -68,20 +61,10 @@ func (d *daemon) attachments() []attachment {
 	for wire := range d.tables.wires() {
 		all = append(all, d.attachmentFor("from_wire", wire))
 	}
-	pods := slices.SortedFunc(maps.Keys(d.tables.pods), func(a, b int) int {
-		return cmp.Or(boolRank(d.attach.filtered[b])-boolRank(d.attach.filtered[a]), a-b)
-	})
-	for _, device := range pods {
+	for _, device := range slices.Sorted(maps.Keys(d.tables.pods)) {
 		all = append(all, d.attachmentFor("to_pod", device), d.attachmentFor("from_pod", device))
 	}
 	return all
-}
-
-func boolRank(is bool) int {
-	if is {
-		return 1
-	}
-	return 0
 }
 
 // attachmentFor is where a program belongs at a device.
@@ -92,9 +75,9 @@ func (d *daemon) attachmentFor(name string, device int) attachment {
 	case "to_tunnel":
 		return attachment{d.objs.ToTunnel, name, device, d.egress()}
 	case "to_pod":
-		return attachment{d.objs.ToPod, name, device, d.podEgress(device)}
+		return attachment{d.objs.ToPod, name, device, d.egress()}
 	case "from_pod":
-		return attachment{d.objs.FromPod, name, device, d.podIngress(device, d.topo.TC[device])}
+		return attachment{d.objs.FromPod, name, device, d.podIngress(d.topo.TC[device])}
 	}
 	return attachment{d.objs.FromWire, name, device, d.ingress()}
 }
@@ -117,13 +100,6 @@ func (d *daemon) replacePrograms() error {
 	filters, failed := kernel.Filters(d.netns, d.Pins)
 	if err := errors.Join(err, failed); err != nil {
 		return err
-	}
-	if !d.TC {
-		for _, pin := range filters { // they stay filters
-			if p, ok := d.attachmentOfPin(pin); ok {
-				d.attach.filtered[p.device] = true
-			}
-		}
 	}
 	for _, pin := range append(pins, filters...) {
 		if d.attach.attached[pin] {
@@ -165,7 +141,6 @@ func (d *daemon) forgetFilters() {
 func (d *daemon) planAttach() {
 	wanted := map[string]bool{}
 	d.attach.missing, d.attach.obsolete = nil, nil
-	d.chooseFilters()
 	for _, p := range d.attachments() {
 		pin := d.pin(p)
 		wanted[pin] = true
@@ -180,35 +155,10 @@ func (d *daemon) planAttach() {
 	}
 }
 
-// chooseFilters decides which pods get filters: those beyond the first, which get links. What
-// is attached already stays as it is.
-func (d *daemon) chooseFilters() {
-	if d.TC {
-		return
-	}
-	maps.DeleteFunc(d.attach.filtered, func(device int, _ bool) bool {
-		_, known := d.tables.pods[device]
-		return !known
-	})
-	linked, undecided := 0, []int(nil)
-	for _, device := range slices.Sorted(maps.Keys(d.tables.pods)) {
-		tc := d.topo.TC[device]
-		switch {
-		case d.attach.filtered[device]:
-		case tc.Netkit, tc.IngressQdisc, d.attach.attached[d.pin(d.attachmentFor("to_pod", device))]:
-			linked++
-		default:
-			undecided = append(undecided, device)
-		}
-	}
-	for _, device := range undecided[min(len(undecided), max(0, maxLinkedPods-linked)):] {
-		d.attach.filtered[device] = true
-	}
-}
-
 // attachNext attaches missing programs, or detaches obsolete ones, for a moment. It writes the
 // state when the first pod is complete, and when the last is.
 func (d *daemon) attachNext() error {
+	defer netcfg.ExpediteRCU()()
 	for begin := time.Now(); len(d.attach.missing)+len(d.attach.obsolete) > 0 && time.Since(begin) < attachSlice; {
 		if err := d.attachOne(); err != nil {
 			return err
@@ -327,24 +277,13 @@ func (c *Config) egress() kernel.AttachPoint {
 	return kernel.Egress
 }
 
-// podIngress is the attach point for what a pod sends, podEgress that for what it gets. For a
-// netkit pair the first lies in the pod's own transmission, from which packets reach the wire
-// without waiting in a queue.
-func (d *daemon) podIngress(device int, w topology.TCState) kernel.AttachPoint {
-	switch {
-	case w.Netkit:
+// podIngress is the attach point for what a pod sends. For a netkit pair it lies in the
+// pod's own transmission, from which packets reach the wire without waiting in a queue.
+func (c *Config) podIngress(w topology.TCState) kernel.AttachPoint {
+	if w.Netkit {
 		return kernel.NetkitPeer
-	case d.attach.filtered[device]:
-		return kernel.FilterIngress
 	}
-	return d.ingress()
-}
-
-func (d *daemon) podEgress(device int) kernel.AttachPoint {
-	if d.attach.filtered[device] {
-		return kernel.FilterEgress
-	}
-	return d.egress()
+	return c.ingress()
 }
 
 // pin is the file by which a program is attached.

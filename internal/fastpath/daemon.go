@@ -175,7 +175,7 @@ func newDaemon(c *Config) *daemon {
 	c.TC = c.TC || !kernel.HasTCX()
 	return &daemon{
 		Config: c, readTopology: topology.Read,
-		attach:   attachState{attached: map[string]bool{}, filtered: map[int]bool{}},
+		attach:   attachState{attached: map[string]bool{}},
 		programs: programTracker{names: map[ebpf.ProgramID]string{}},
 	}
 }
@@ -386,5 +386,6 @@ func (d *daemon) stop() error {
 	if _, gone := d.lock.TakeoverRequested(); gone != nil {
 		return errors.Join(err, gone)
 	}
+	defer netcfg.ExpediteRCU()()
 	return errors.Join(err, bpf.Remove(d.Pins, d.detachPin), kernel.RemoveClsacts(d.netns, d.Pins))
 }

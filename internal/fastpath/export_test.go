@@ -21,7 +21,6 @@ const (
 	UnlearnedTicks = unlearnedTicks
 	SweepEvery     = sweepEvery
 	SweepBatch     = sweepBatch
-	MaxLinkedPods  = maxLinkedPods
 	MaxProbes      = maxProbes
 )
 

@@ -65,7 +65,7 @@ func (d *daemon) refuse(w topology.Topology) (topology.Topology, error) {
 	}
 	var pods []topology.LocalPod
 	for _, p := range w.Pods {
-		reason, err := look(p.Device, d.podIngress(p.Device, w.TC[p.Device]), false)
+		reason, err := look(p.Device, d.podIngress(w.TC[p.Device]), false)
 		if err == nil && reason == "" && p.NeighDevice != p.Device {
 			if reason, err = look(p.NeighDevice, 0, false); reason != "" {
 				reason = w.TC[p.NeighDevice].Name + " " + reason
@@ -119,7 +119,7 @@ func (d *daemon) refusal(p crossing) (string, error) {
 	if p.tc.Qdisc != "" && !p.shared {
 		return "has a queueing discipline " + p.tc.Qdisc, nil
 	}
-	if (d.TC || d.attach.filtered[p.index]) && p.tc.IngressQdisc {
+	if d.TC && p.tc.IngressQdisc {
 		return "has the queueing discipline ingress, which leaves no place for clsact", nil
 	}
 	chains := d.audit.rules.DirectionsAt(p.tc.Name)

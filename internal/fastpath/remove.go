@@ -15,6 +15,9 @@ import (
 // Remove takes over from the daemon that holds a folder of pins, if it lives, and removes all
 // that it has put into the calling thread's namespace.
 func Remove(ctx context.Context, pins string) error {
+	if err := netcfg.RestoreRCU(); err != nil {
+		return err
+	}
 	if _, err := os.Stat(pins); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -31,6 +34,7 @@ func Remove(ctx context.Context, pins string) error {
 		return err
 	}
 	defer n.Close()
+	defer netcfg.ExpediteRCU()()
 	detach := func(pin string) error { return kernel.DetachProgram(n, pin) }
 	failed := []error{bpf.Remove(pins, detach)}
 	filters, err := kernel.Filters(n, pins) // of pins that are gone
