@@ -13,7 +13,7 @@ import (
 // scanner parses the slice lines of a block. What it makes is valid until it is reset.
 type scanner struct {
 	text  []byte // the line
-	at    int    // where in the line: moving the slice would cost a write barrier each time
+	pos   int    // where in the line: moving the slice would cost a write barrier each time
 	names map[string]string
 
 	slices  []Slice
@@ -46,7 +46,7 @@ func (p *scanner) slice(line []byte) (*Slice, bool) {
 	if !bytes.HasPrefix(line, sliceBegin) {
 		return nil, false
 	}
-	p.text, p.at = line, len(sliceBegin)-1
+	p.text, p.pos = line, len(sliceBegin)-1
 	p.slices = append(p.slices, Slice{})
 	s := &p.slices[len(p.slices)-1]
 	ok := p.object(func(key []byte) bool {
@@ -74,7 +74,7 @@ func (p *scanner) slice(line []byte) (*Slice, bool) {
 		}
 		return false
 	})
-	return s, ok && bytes.Equal(p.text[p.at:], sliceEnd)
+	return s, ok && bytes.Equal(p.text[p.pos:], sliceEnd)
 }
 
 func (p *scanner) latencyObject(to **Latency) bool {
@@ -153,10 +153,10 @@ func (p *scanner) streamObject(to **Stream) bool {
 
 // skip takes one byte, if it is the next.
 func (p *scanner) skip(c byte) bool {
-	if p.at >= len(p.text) || p.text[p.at] != c {
+	if p.pos >= len(p.text) || p.text[p.pos] != c {
 		return false
 	}
-	p.at++
+	p.pos++
 	return true
 }
 
@@ -187,12 +187,12 @@ func (p *scanner) plainString() ([]byte, bool) {
 	if !p.skip('"') {
 		return nil, false
 	}
-	begin := p.at
+	begin := p.pos
 	length := bytes.IndexByte(p.text[begin:], '"')
 	if length < 0 {
 		return nil, false
 	}
-	p.at = begin + length + 1
+	p.pos = begin + length + 1
 	return p.text[begin : begin+length], true
 }
 
@@ -219,7 +219,7 @@ func (p *scanner) name(to *string) bool {
 }
 
 func (p *scanner) int(to *int64) bool {
-	text, i, negative := p.text, p.at, false
+	text, i, negative := p.text, p.pos, false
 	if i < len(text) && text[i] == '-' {
 		i, negative = i+1, true
 	}
@@ -236,7 +236,7 @@ func (p *scanner) int(to *int64) bool {
 	if negative {
 		n = -n
 	}
-	*to, p.at = n, i
+	*to, p.pos = n, i
 	return true // what must not follow a number is not a comma or an end either
 }
 

@@ -66,8 +66,8 @@ func fuzzTexts(f *testing.F, check func(t *testing.T, rec *result.Record)) {
 	})
 }
 
-// written is a report as text that can be shown.
-func written(t *testing.T, rec *result.Record, opt view.Options) string {
+// cleanReport is a report as text that can be shown.
+func cleanReport(t *testing.T, rec *result.Record, opt view.Options) string {
 	t.Helper()
 	var out bytes.Buffer
 	if err := Write(&out, rec, opt); err != nil {
@@ -83,7 +83,7 @@ func written(t *testing.T, rec *result.Record, opt view.Options) string {
 func FuzzTable(f *testing.F) {
 	fuzzTexts(f, func(t *testing.T, rec *result.Record) {
 		for _, opt := range []view.Options{{Width: 60}, {Width: 160, Bars: true, Verbose: true}, {Style: "qperf"}} {
-			written(t, rec, opt)
+			cleanReport(t, rec, opt)
 		}
 	})
 }
@@ -92,7 +92,7 @@ func FuzzTable(f *testing.F) {
 // many cells as its head.
 func FuzzMarkdown(f *testing.F) {
 	fuzzTexts(f, func(t *testing.T, rec *result.Record) {
-		out := written(t, rec, view.Options{Format: "md"})
+		out := cleanReport(t, rec, view.Options{Format: "md"})
 		if found := reporttest.MarkdownMark(out); found != "" {
 			t.Errorf("%q makes more than text", found)
 		}
@@ -114,7 +114,7 @@ func FuzzMarkdown(f *testing.F) {
 // FuzzCSV: no text is a formula, or ends its field.
 func FuzzCSV(f *testing.F) {
 	fuzzTexts(f, func(t *testing.T, rec *result.Record) {
-		rows, err := csv.NewReader(strings.NewReader(written(t, rec, view.Options{Format: "csv"}))).ReadAll()
+		rows, err := csv.NewReader(strings.NewReader(cleanReport(t, rec, view.Options{Format: "csv"}))).ReadAll()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,7 +138,7 @@ var (
 // FuzzHTML: no text becomes an element or an attribute of a page.
 func FuzzHTML(f *testing.F) {
 	fuzzTexts(f, func(t *testing.T, rec *result.Record) {
-		in := html.NewTokenizer(strings.NewReader(written(t, rec, view.Options{Format: "html"})))
+		in := html.NewTokenizer(strings.NewReader(cleanReport(t, rec, view.Options{Format: "html"})))
 		for {
 			switch in.Next() {
 			case html.ErrorToken:

@@ -24,18 +24,18 @@ func TaintWith(text string, v any, keep ...string) {
 }
 
 type tainter struct {
-	text string
-	keep []string // fields that stay
-	seen map[any]bool
+	text     string
+	keep     []string     // fields that stay
+	pointers map[any]bool // those that were followed
 }
 
 func (t tainter) taint(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:
-		if v.IsNil() || t.seen[v.Interface()] {
+		if v.IsNil() || t.pointers[v.Interface()] {
 			return
 		}
-		t.seen[v.Interface()] = true
+		t.pointers[v.Interface()] = true
 		t.taint(v.Elem())
 	case reflect.Struct:
 		for i := range v.NumField() {

@@ -126,7 +126,7 @@ func decisionName(d Decision) string { return slowerName(d.Effect) + ", until de
 // may take is given up.
 func (c Stats) decisionNeeds() (all []comparisons) {
 	for _, d := range c.Decisions {
-		all = append(all, comparisons{name: decisionName(d), count: c.Runs, effect: d.Effect, budget: 2 * d.Within, untilDecided: true, together: 1})
+		all = append(all, comparisons{name: decisionName(d), count: c.Runs, effect: d.Effect, budget: 2 * d.Limit, untilDecided: true, perLoad: 1})
 	}
 	return all
 }
@@ -136,25 +136,25 @@ func (c Stats) checkDecisions(w io.Writer, found outcomes) (bars []Requirement, 
 		runs := found[decisionName(d)]
 		fmt.Fprintf(w, "%s: %v\n", slowerName(d.Effect), tallyOf(runs))
 		median := medianTime(runs)
-		bars = append(bars, Requirement{Text: fmt.Sprintf("%s: median time until it is found, of %d runs: %s, at most %s", slowerName(d.Effect), len(runs), seconds(median), d.Within),
-			Holds: median <= d.Within})
+		bars = append(bars, Requirement{Text: fmt.Sprintf("%s: median time until it is found, of %d runs: %s, at most %s", slowerName(d.Effect), len(runs), seconds(median), d.Limit),
+			Holds: median <= d.Limit})
 	}
 	return bars, nil
 }
 
-// never is the time of a run that has not found the difference.
-const never = time.Duration(math.MaxInt64)
+// notFound is the time of a run that has not found the difference.
+const notFound = time.Duration(math.MaxInt64)
 
 // medianTime is the median of how long it took to find the arm slower; of an even number of
 // runs it is the greater one.
 func medianTime(runs []outcome) time.Duration {
 	if len(runs) == 0 {
-		return never
+		return notFound
 	}
 	var took []time.Duration
 	for _, o := range runs {
 		if o.row.Judged.Verdict != stats.Slower {
-			o.took = never
+			o.took = notFound
 		}
 		took = append(took, o.took)
 	}
@@ -163,7 +163,7 @@ func medianTime(runs []outcome) time.Duration {
 }
 
 func seconds(d time.Duration) string {
-	if d == never {
+	if d == notFound {
 		return "never"
 	}
 	return fmt.Sprintf("%.1f s", d.Seconds())

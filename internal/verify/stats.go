@@ -44,7 +44,7 @@ type Stats struct {
 // median over many runs.
 type Decision struct {
 	Effect float64
-	Within time.Duration
+	Limit  time.Duration
 }
 
 // DefaultStats is what a claim about the verdicts rests on.
@@ -88,8 +88,8 @@ type comparisons struct {
 	effect       float64 // by how much the arm under test is slower; 0: identical
 	budget       time.Duration
 	untilDecided bool
-	// together is how many follow each other with the same load, before the next has its turn.
-	together int
+	// perLoad is how many follow each other with the same load, before the next has its turn.
+	perLoad int
 }
 
 // outcomes are those of comparisons, by name.
@@ -106,18 +106,18 @@ const identicalName = "identical"
 
 // identical are comparisons of identical arms. Two of a load make a pair.
 func (c Stats) identical(count int) comparisons {
-	return comparisons{name: identicalName, count: count, budget: c.Budget, together: 2}
+	return comparisons{name: identicalName, count: count, budget: c.Budget, perLoad: 2}
 }
 
 // slowerName is what comparisons with an arm that is so much slower are called.
 func slowerName(effect float64) string { return fmt.Sprintf("%.2g %% slower", 100*effect) }
 
 func (c Stats) verdictNeeds() []comparisons {
-	return []comparisons{c.identical(c.Identical), {name: slowerName(c.Effect), count: c.Slower, effect: c.Effect, budget: c.Budget, together: 1}}
+	return []comparisons{c.identical(c.Identical), {name: slowerName(c.Effect), count: c.Slower, effect: c.Effect, budget: c.Budget, perLoad: 1}}
 }
 
-// chosen are the sections to run.
-func (c Stats) chosen() ([]StatsSection, error) {
+// selection is the sections to run.
+func (c Stats) selection() ([]StatsSection, error) {
 	var names []string
 	for _, s := range StatsSections {
 		names = append(names, s.Name)
@@ -190,7 +190,7 @@ func (c Stats) measure(ctx context.Context, w io.Writer, h compare.Host, all []c
 	rtt := map[string]float64{} // of the baseline when it was last measured, ns
 	for i, n := range queue {
 		q := base
-		at := n.nth / n.together % 2
+		at := n.nth / n.perLoad % 2
 		q.Loads = load.Default[at : at+1] // tcp_lat and udp_lat in turn
 		q.Seed, q.Budget, q.UntilDecided = rng.Uint64(), n.budget, n.untilDecided
 		if n.effect > 0 {
@@ -262,7 +262,7 @@ func (b *Comparer) calibrate(ctx context.Context, q *compare.Request, rtt map[st
 
 // Check makes the comparisons, and holds what they came to against the bars.
 func (c Stats) Check(ctx context.Context, w io.Writer, h compare.Host) error {
-	sections, err := c.chosen()
+	sections, err := c.selection()
 	if err != nil {
 		return err
 	}

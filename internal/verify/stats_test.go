@@ -109,7 +109,7 @@ func TestMedianTime(t *testing.T) {
 	for _, c := range []struct {
 		runs []outcome
 		want time.Duration
-	}{{nil, never}, {[]outcome{missed, found, found}, 2 * time.Second}, {[]outcome{missed, missed, found}, never}, {[]outcome{found, missed}, never}} {
+	}{{nil, notFound}, {[]outcome{missed, found, found}, 2 * time.Second}, {[]outcome{missed, missed, found}, notFound}, {[]outcome{found, missed}, notFound}} {
 		if got := medianTime(c.runs); got != c.want {
 			t.Errorf("%d runs: %v, want %v", len(c.runs), got, c.want)
 		}
@@ -132,7 +132,7 @@ func TestStatsNeeds(t *testing.T) {
 		t.Errorf("comparisons: %v", counts)
 	}
 	c.Sections = []string{"pairs"}
-	only, err := c.chosen()
+	only, err := c.selection()
 	if err != nil || len(only) != 1 {
 		t.Fatalf("%d sections, %v", len(only), err)
 	}
