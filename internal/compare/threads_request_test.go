@@ -38,7 +38,7 @@ func TestCores(t *testing.T) {
 	if r := resolve(t, Request{Paths: []string{"host"}}); !r.plan.SharedCores || r.plan.Cores != nil {
 		t.Errorf("without cores: %v, shared %v", r.plan.Cores, r.plan.SharedCores)
 	}
-	for cores, why := range map[string]string{"m1=0": "m2 has none", "m1=0 m2=0": "core 0 is that of m1 and of m2", "0": "belongs to no machine"} {
+	for cores, why := range map[string]string{"m1=0": "m2 has no cores", "m1=0 m2=0": "core 0 is that of m1 and of m2", "0": "belongs to no machine"} {
 		r, err := Request{Paths: []string{"host"}, Cores: cores}.Resolve()
 		if err == nil {
 			err = r.CheckAnywhere()
