@@ -35,24 +35,20 @@ func ReadStatus() (s Status, err error) {
 	if s.Running, err = kernel.Locked(f.folder); err != nil {
 		return s, err
 	}
-	if s.Config, err = fastpath.Load(f.config); errors.Is(err, fs.ErrNotExist) {
-		return s, nil
-	} else if err != nil {
-		return s, err
+	// A daemon that starts makes these one after the other.
+	for _, read := range []func() error{
+		func() (err error) { s.Config, err = fastpath.Load(f.config); return err },
+		func() (err error) { s.State, err = fastpath.ReadState(f.state); return err },
+		func() (err error) { s.Stats, err = fastpath.ReadStats(pins); return err },
+		func() (err error) { s.Table, err = fastpath.ReadTable(pins); return err },
+		func() (err error) { s.Pods, s.Peers, err = fastpath.ReadOwners(s.Config, pins); return err },
+	} {
+		if err := read(); err != nil {
+			if errors.Is(err, fs.ErrNotExist) {
+				err = nil
+			}
+			return s, err
+		}
 	}
-	if s.State, err = fastpath.ReadState(f.state); errors.Is(err, fs.ErrNotExist) {
-		return s, nil
-	} else if err != nil {
-		return s, err
-	}
-	if s.Stats, err = fastpath.ReadStats(pins); errors.Is(err, fs.ErrNotExist) {
-		return s, nil
-	} else if err != nil {
-		return s, err
-	}
-	if s.Table, err = fastpath.ReadTable(pins); err != nil {
-		return s, err
-	}
-	s.Pods, s.Peers, err = fastpath.ReadOwners(s.Config, pins)
-	return s, err
+	return s, nil
 }
