@@ -147,7 +147,6 @@ type reader struct {
 	arpByMAC         map[deviceMAC][]neighbourEntry
 	fdb              []neighbourEntry
 	fdbOf            map[int][]neighbourEntry // by port of a bridge
-	mainRoutes       []netlink.Route          // of the main table
 	hostRoutes       map[Neighbour]bool       // of the main table: to single addresses, without a gateway
 	mtuRoutes        []netlink.Route          // of all tables: those with an MTU
 	refused          []Refusal

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 var (
 	tcpLat, udpLat = mustFind("tcp_lat"), mustFind("udp_lat")
 	tcpBW, udpBW   = mustFind("tcp_bw"), mustFind("udp_bw")
-	tcpRR, udpRR   = mustFind("tcp_rr"), mustFind("udp_rr")
+	tcpRR          = mustFind("tcp_rr")
 	tcpCRR, quic   = mustFind("tcp_crr"), mustFind("quic")
 	probe, ping    = mustFind("probe"), mustFind("ping")
 )
