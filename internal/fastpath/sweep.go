@@ -48,13 +48,19 @@ type sweep struct {
 	startTick uint32          // tick in which the sweep started
 	prevStart uint32          // tick in which the previous sweep started
 
-	cursor      ebpf.MapBatchCursor
-	entries     int // seen in this sweep
-	keys        []bpf.FlowKey
-	values      []bpf.Flow
-	expired     []bpf.FlowKey
-	refresh     []kernel.Update
-	refreshKeys []bpf.FlowKey // by index in refresh
+	cursor    ebpf.MapBatchCursor
+	entries   int // seen in this sweep
+	keys      []bpf.FlowKey
+	values    []bpf.Flow
+	expired   []bpf.FlowKey
+	refresh   []kernel.Update
+	refreshed []flowEntry // by index in refresh
+}
+
+// flowEntry is an entry of the table of flows.
+type flowEntry struct {
+	key  bpf.FlowKey
+	flow bpf.Flow
 }
 
 // sweepLoop sweeps the flows periodically, until ctx ends. It deletes flows that have been
@@ -137,9 +143,11 @@ func (s *sweep) step(tick uint32) (done bool, err error) {
 		return false, fmt.Errorf("iterate over flows: %w", err)
 	}
 	s.entries += n
-	s.expired, s.refresh, s.refreshKeys = s.expired[:0], s.refresh[:0], s.refreshKeys[:0]
+	s.expired, s.refresh, s.refreshed = s.expired[:0], s.refresh[:0], s.refreshed[:0]
 	for i, k := range s.keys[:n] {
-		s.inspect(k, s.values[i], tick)
+		if err := s.inspect(k, s.values[i], tick); err != nil {
+			return false, err
+		}
 	}
 	if err := s.keepAlive(); err != nil {
 		return false, err
@@ -149,33 +157,57 @@ func (s *sweep) step(tick uint32) (done bool, err error) {
 
 // inspect decides whether an entry is deleted or its connection refreshed. A refresh is due
 // as of the start of the sweep, so that each tick counts in exactly one sweep, whenever the
-// sweep reaches the entry.
-func (s *sweep) inspect(k bpf.FlowKey, v bpf.Flow, tick uint32) {
+// sweep reaches the entry. An entry on the wire goes with its flow's other one.
+func (s *sweep) inspect(k bpf.FlowKey, v bpf.Flow, tick uint32) error {
 	quiet := ticksSince(tick, v.Used)
-	at, last := s.startTick, false
-	switch {
-	case k.IsOnWire():
-		if s.flush || quiet > s.idleLimit {
+	if k.IsOnWire() {
+		if quiet <= s.idleLimit {
+			return nil
+		}
+		orphaned, err := s.isOrphaned(k, v)
+		if orphaned {
 			s.expired = append(s.expired, k)
 		}
-		return
-	case s.flush, v.Epoch == 0 && quiet > unlearnedTicks:
-		s.expire(k, v)
-		return
-	case quiet > s.idleLimit:
-		s.expire(k, v)
-		at, last = tick, true
+		return err
 	}
 	l := s.lifetimes[uint8(k.TenantProto)]
 	if v.Unreplied != 0 {
 		l = s.unreplied
 	}
 	every, alive := max(1, int32(l.shortest)/4), int32(l.established)-quiet
+	limit := s.idleLimit
+	if v.CtEntry != 0 {
+		// A packet must not find the flow when its connection has no time left until the
+		// next refresh, which a sweep may do late.
+		limit = min(limit, max(sweepEvery, int32(l.established)-every-2*sweepEvery))
+	}
+	at, last := s.startTick, false
+	switch {
+	case s.flush, v.Epoch == 0 && quiet > unlearnedTicks:
+		s.expire(k, v)
+		return nil
+	case quiet > limit:
+		s.expire(k, v)
+		at, last = tick, true
+	}
 	if v.CtEntry != 0 && alive > 0 && due(ticksSince(at, v.Used), ticksSince(at, v.Requested), ticksSince(s.prevStart, v.Requested), every, last) {
 		of := connection(k)
 		s.refresh = append(s.refresh, kernel.Update{Conn: of, Liberal: of.Protocol == protoTCP, Unreplied: v.Unreplied != 0, Timeout: time.Duration(alive) * time.Second})
-		s.refreshKeys = append(s.refreshKeys, k)
+		s.refreshed = append(s.refreshed, flowEntry{k, v})
 	}
+	return nil
+}
+
+// isOrphaned tells whether a flow's entry on the wire is left without the one that its pod sees,
+// or that is another flow's.
+func (s *sweep) isOrphaned(k bpf.FlowKey, v bpf.Flow) (bool, error) {
+	pod := v.OtherKey(k)
+	var flow bpf.Flow
+	err := s.objs.Flows.Lookup(pod, &flow)
+	if errors.Is(err, ebpf.ErrKeyNotExist) {
+		return true, nil
+	}
+	return flow.Translated == 0 || flow.OtherKey(pod) != k, err
 }
 
 // expire has the entries of a flow deleted.
@@ -217,9 +249,9 @@ func (s *sweep) keepAlive() error {
 	err := s.track.Update(s.refresh, func(i int, is kernel.ConnState) {
 		switch is {
 		case kernel.ConnMissing:
-			s.expired = append(s.expired, s.refreshKeys[i])
+			s.expire(s.refreshed[i].key, s.refreshed[i].flow)
 		case kernel.ConnClosing:
-			s.expired = append(s.expired, s.refreshKeys[i])
+			s.expire(s.refreshed[i].key, s.refreshed[i].flow)
 			closing = append(closing, kernel.Update{Conn: s.refresh[i].Conn, Timeout: closedTimeout})
 		}
 	})

@@ -122,6 +122,36 @@ func TestKeptAlive(t *testing.T) {
 	}
 }
 
+// A flow that sends now and then is gone before its next packet, or its connection lives on until
+// the next refresh: otherwise conntrack would forget it, and a Service choose another endpoint.
+func TestKeptAliveBetweenPackets(t *testing.T) {
+	const stream, began = 120, 1000 // seconds; tick
+	for gap := uint32(1); gap < stream+30; gap++ {
+		for first := uint32(1); first < 10; first++ {
+			s := fastpath.NewSweep(nil, nil)
+			v := bpf.Flow{Epoch: 1, CtEntry: 1, Requested: began, Used: began}
+			ends, packet, gone := uint32(began+stream), began+first, false
+			for tick := uint32(began); tick < began+10*stream && !gone; tick++ {
+				if tick >= ends {
+					t.Fatalf("a packet each %d ticks, the first after %d: the connection ends after %d, while it is carried", gap, first, tick-began)
+				}
+				if tick%fastpath.SweepEvery == 0 {
+					var alive uint32
+					if alive, gone = s.Inspect(tick, tick, v, fastpath.IdleTicks, stream, stream); alive > 0 {
+						ends = tick + alive
+					}
+				}
+				if tick == packet {
+					v.Used, packet = tick, tick+gap
+				}
+			}
+			if gap <= stream/2 && gone {
+				t.Fatalf("a packet each %d ticks: it is forgotten", gap)
+			}
+		}
+	}
+}
+
 // How long connections live is read of all the settings of which a packet may make
 // the kernel choose one.
 func TestLifetimes(t *testing.T) {

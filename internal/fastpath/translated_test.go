@@ -38,7 +38,7 @@ func TestTranslatedForgotten(t *testing.T) {
 	}{
 		{"carried both ways", 1, nowTick, nowTick, [2]bool{true, true}},
 		{"sends only", 1, nowTick, quiet, [2]bool{true, true}},
-		{"sends only, for long", 1, nowTick, old, [2]bool{true, false}},
+		{"sends only, for long", 1, nowTick, old, [2]bool{true, true}},
 		{"silent", 1, old, nowTick, [2]bool{false, false}},
 		{"never carried", 0, quiet, nowTick, [2]bool{false, false}},
 	} {
@@ -54,6 +54,32 @@ func TestTranslatedForgotten(t *testing.T) {
 			}
 		}
 	}
+	keys, flows, _ := translated(udp)
+	both := func(what string) {
+		t.Helper()
+		for i, k := range keys {
+			if hasFlow(t, fast.Flows, k) {
+				t.Errorf("%s: entry %d is left", what, i)
+			}
+		}
+	}
+	flows[1].Used = old
+	must(t, fast.Flows.Put(keys[1], flows[1]))
+	sweepAll(t, s, false, nil)
+	both("without the pod's entry")
+	flows[0].Epoch, flows[0].Used, flows[1].Used = 1, nowTick, nowTick
+	for i := range keys {
+		must(t, fast.Flows.Put(keys[i], flows[i]))
+	}
+	sweepAll(t, s, true, nil)
+	both("all are to go")
+	flows[0].CtEntry, flows[0].Requested, flows[0].Used = 1, nowTick-60, nowTick-50
+	for i := range keys {
+		must(t, fast.Flows.Put(keys[i], flows[i]))
+	}
+	sweepAll(t, s, false, map[uint8]uint32{udp: 3600})
+	both("conntrack does not know it")
+
 	f := fastpath.NewFlows(fast, []uint32{0, 7})
 	keys, flows, ended := translated(tcp)
 	server := []bpf.FlowKey{bpf.NewFlowKey(7, tcp, ended.Replies.A, ended.Replies.B), bpf.NewFlowKey(7, tcp, ended.B, ended.A).OnWire()}

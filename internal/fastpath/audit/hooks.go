@@ -25,11 +25,11 @@ type HookPoller struct {
 }
 
 // harmlessFunctions apply what is audited elsewhere, or treat all packets alike of a flow that is
-// established and not translated.
+// established and that nothing but conntrack translates: the programs carry no other.
 var harmlessFunctions = allowlist.NameSet(
 	// Rules, see [Ruleset].
 	"nft_do_chain_ipv4", "nft_do_chain_inet", "nft_do_chain_bridge", "nf_route_table_hook4", "nf_route_table_inet",
-	// Connection tracking and translation, and IPVS, which translates its own connections.
+	// Connection tracking and translation, and IPVS, whose own connections the programs leave alone.
 	"ipv4_conntrack_defrag", "ipv4_conntrack_in", "ipv4_conntrack_local", "nf_confirm",
 	"nf_ct_bridge_pre", "nf_ct_bridge_in", "nf_ct_bridge_post",
 	"nf_nat_ipv4_pre_routing", "nf_nat_ipv4_local_in", "nf_nat_ipv4_local_fn", "nf_nat_ipv4_out",

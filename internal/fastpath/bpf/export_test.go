@@ -8,6 +8,9 @@ import (
 // Slot is where cores keep a copy of a flow; src/known.h reckons it.
 func Slot(k FlowKey) uint64 { return hashKey(k) >> 53 }
 
+// Group is the group of a flow, whose slots end together.
+func Group(k FlowKey) uint64 { return groupOf(k) }
+
 // NewVXLANOf loads the fast path of an overlay whose table has room for so many flows.
 func NewVXLANOf(flows uint32, port uint16) (*Objects, error) {
 	spec, err := loadVxlan()

@@ -240,6 +240,36 @@ func (l *learning) enterTunnel(t *testing.T, p *packet) uint32 {
 	return l.stamp | crossed
 }
 
+// What is learned of a flow that is not carried costs others of its group nothing: a connection
+// whose replies are never seen is learned anew with each packet.
+func TestLearnedAlone(t *testing.T) {
+	testenv.Root(t)
+	onCore(t, 0)
+	l := newLearning(t, "routed", layers.IPProtocolTCP)
+	l.hasEntry, l.flow.Epoch, l.flow.SeenOut, l.flow.SeenIn = true, l.epoch, l.epoch, l.epoch
+	l.write(t)
+	other := l.key
+	p := l.forwarded("routed")
+	for bpf.Group(other) != bpf.Group(l.key) || other == l.key {
+		p.tcp.SrcPort++
+		other.LocalPort = wirePort(uint16(p.tcp.SrcPort))
+	}
+	l.way(t, "out", "routed", bpf.Counts)
+	check(t, l.objs.Flows.Delete(l.key)) // its slot is all that is left
+	learn := func() {
+		l.run(t, stamped(t, l.objs.ToPeer, l.epoch), l.wire, p.bytes(t))
+	}
+	learn()
+	learn()
+	l.way(t, "out", "routed", bpf.Counts)
+	var f bpf.Flow
+	check(t, l.objs.Flows.Lookup(other, &f))
+	f.SeenIn = l.epoch
+	check(t, l.objs.Flows.Put(other, f))
+	learn() // now it is carried
+	l.way(t, "out", "routed", bpf.SlowUnknown)
+}
+
 // A flow that the network leads by another peer than before goes there from the next
 // packet on, whatever a core has copied.
 func TestLearnedAnew(t *testing.T) {

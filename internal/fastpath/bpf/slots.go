@@ -97,7 +97,7 @@ func (f *Objects) InvalidateSlots(keys ...FlowKey) error {
 func groupOf(k FlowKey) uint64 { return hashKey(k) >> 40 & (groups - 1) }
 
 func hashKey(k FlowKey) uint64 {
-	a := uint64(k.TenantProto&0xff) | uint64(k.Local)<<32
+	a := uint64(k.TenantProto&0xff&^wireView) | uint64(k.Local)<<32
 	b := uint64(k.Remote) | uint64(k.LocalPort)<<32 | uint64(k.RemotePort)<<48
 	return a*0x9e3779b97f4a7c15 + b*0xc2b2ae3d27d4eb4f
 }

@@ -16,10 +16,9 @@ static __always_inline void drop_entries(const struct flow_key *k, const struct 
 	union flow_words other;
 
 	other_key(&other, k->tenant_proto ^ WIRE_VIEW, &f->other);
-	if (!bpf_map_delete_elem(&flows, k))
-		bump_group(k);
-	if (carry_translated && translated && !bpf_map_delete_elem(&flows, &other.key))
-		bump_group(&other.key);
+	delete_entry(k);
+	if (carry_translated && translated)
+		delete_entry(&other.key);
 }
 
 /* A packet opens or ends a connection: what is known of earlier packets with the same
@@ -32,9 +31,9 @@ static __always_inline int drop_flow(const struct parsed *p, enum direction dir)
 
 	if (c)
 		c->packets = 0; /* the last packets of a connection do not count for the next */
-	if (f && (dir == OUT || !f->translated)) {
+	if (f && (dir == OUT || !f->translated))
 		drop_entries(&p->key, f);
-	} else if (carry_translated && dir == IN) {
+	if (carry_translated && dir == IN) {
 		f = bpf_map_lookup_elem(&flows, &wire.key);
 		if (f)
 			drop_entries(&wire.key, f);

@@ -23,7 +23,7 @@ struct nf_ct_ext {
 	__u8 offset[1];
 } __attribute__((preserve_access_index));
 
-enum nf_ct_ext_id { NF_CT_EXT_TIMEOUT = 6 };
+enum nf_ct_ext_id { NF_CT_EXT_HELPER = 1, NF_CT_EXT_TIMEOUT = 6 }; /* the kernel's own values are read */
 
 struct nf_conntrack_end {
 	struct {
@@ -101,17 +101,30 @@ static __always_inline void request_conntrack(const struct flow_key *k, struct f
 	f->requested = now;
 }
 
-/* A rule has given the entry timeouts of its own, which the daemon does not know. */
-static __always_inline int has_timeout_policy(struct nf_conn *ct)
+/* The entry has an extension, by its number. */
+static __always_inline int has_extension(struct nf_conn *ct, __u32 id)
 {
 	struct nf_ct_ext *ext = BPF_CORE_READ(ct, ext);
 	__u8 at = 0;
 
-	if (!ext || !bpf_core_enum_value_exists(enum nf_ct_ext_id, NF_CT_EXT_TIMEOUT))
-		return 0;
-	bpf_probe_read_kernel(&at, sizeof(at), (void *)ext + bpf_core_field_offset(ext->offset) +
-						       bpf_core_enum_value(enum nf_ct_ext_id, NF_CT_EXT_TIMEOUT));
+	if (ext)
+		bpf_probe_read_kernel(&at, sizeof(at), (void *)ext + bpf_core_field_offset(ext->offset) + id);
 	return at;
+}
+
+/* A rule has given the entry timeouts of its own, which the daemon does not know. */
+static __always_inline int has_timeout_policy(struct nf_conn *ct)
+{
+	return bpf_core_enum_value_exists(enum nf_ct_ext_id, NF_CT_EXT_TIMEOUT) &&
+	       has_extension(ct, bpf_core_enum_value(enum nf_ct_ext_id, NF_CT_EXT_TIMEOUT));
+}
+
+/* A helper reads the payload. One that the kernel has chosen by the port, which it does before
+ * 6.0 if nf_conntrack_helper is set, is not in the status. */
+static __always_inline int has_helper(struct nf_conn *ct)
+{
+	return bpf_core_enum_value_exists(enum nf_ct_ext_id, NF_CT_EXT_HELPER) &&
+	       has_extension(ct, bpf_core_enum_value(enum nf_ct_ext_id, NF_CT_EXT_HELPER));
 }
 
 /* The conntrack state of a packet's flow. */
@@ -150,13 +163,20 @@ static __always_inline void swap_ends(struct ends *e)
 }
 
 /* Finds out what a translated packet was before, by the tuples of its conntrack entry. 0: it
- * is not, or not only, what the entry makes of it. */
-static __always_inline int read_translation(struct nf_conn *ct, int reply, const struct flow_key *k, enum direction dir, struct ct_state *t)
+ * is not, or not only, what conntrack makes of it. IPVS writes its own translation into the
+ * tuples, and leaves the status, so the status must account for what the tuples say. */
+static __always_inline int read_translation(struct nf_conn *ct, unsigned long status, int reply, const struct flow_key *k, enum direction dir,
+					    struct ct_state *t)
 {
+	unsigned long source = reply ? DST_NAT : SRC_NAT, destination = reply ? SRC_NAT : DST_NAT; /* of this packet */
 	struct ends before, after;
 
 	read_tuple(ct, reply, &before);
 	read_tuple(ct, !reply, &after); /* turned round: of the packets that answer this one */
+	if (!(status & source) && (before.local != after.remote || before.local_port != after.remote_port))
+		return 0;
+	if (!(status & destination) && (before.remote != after.local || before.remote_port != after.local_port))
+		return 0;
 	if (dir == OUT)
 		swap_ends(&after);
 	else
@@ -186,7 +206,7 @@ static __always_inline int conntrack_allows(struct __sk_buff *ctx, const struct 
 	if (!ct)
 		return 1;
 	status = BPF_CORE_READ(ct, status);
-	if (!(status & CONFIRMED) || status & UNSUITABLE || has_timeout_policy(ct))
+	if (!(status & CONFIRMED) || status & UNSUITABLE || has_timeout_policy(ct) || has_helper(ct))
 		return 0;
 	if (!(status & SEEN_REPLY)) {
 		if (tcp || unreplied != 1)
@@ -199,7 +219,7 @@ static __always_inline int conntrack_allows(struct __sk_buff *ctx, const struct 
 		return 0;
 	t->entry = (__u32)(nfct >> 6) | 1;
 	if (status & TRANSLATED && (!carry_translated || t->unreplied || status & NAT_CLASH ||
-				    !read_translation(ct, (nfct & NFCT_INFO) >= IS_REPLY, k, dir, t)))
+				    !read_translation(ct, status, (nfct & NFCT_INFO) >= IS_REPLY, k, dir, t)))
 		return 0;
 	if (tcp)
 		t->liberal = BPF_CORE_READ(ct, proto.tcp.seen[0].flags) & BPF_CORE_READ(ct, proto.tcp.seen[1].flags) & LIBERAL;

@@ -227,6 +227,14 @@ static __always_inline void reset_flow(const struct flow_key *k, struct flow *f)
 	bump_group(k);
 }
 
+/* Invalidates the slots of a flow that was carried before its entry was changed, or is now. A
+ * flow that is not carried has none, and must not cost those of its group theirs. */
+static __always_inline void bump_carried(const struct flow_key *k, const struct flow *f, __u32 was)
+{
+	if (was || *(volatile const __u32 *)&f->epoch) /* another core may have set it */
+		bump_group(k);
+}
+
 /* Finds or makes an entry of a flow, with the other key that the flow has if it is translated,
  * else 0. An entry with another one is that of an earlier connection. 0: there is no room. */
 static __always_inline struct flow *get_entry(const struct flow_key *k, const struct flow_key *other)
@@ -236,8 +244,8 @@ static __always_inline struct flow *get_entry(const struct flow_key *k, const st
 
 	if (f && (other ? f->translated && same_ends(&f->other, other) : !f->translated))
 		return f;
-	if (f && !bpf_map_delete_elem(&flows, k))
-		bump_group(k);
+	if (f)
+		delete_entry(k);
 	if (other) {
 		fresh.translated = 1;
 		to_ends(&fresh.other, other);
@@ -250,14 +258,18 @@ static __always_inline struct flow *get_entry(const struct flow_key *k, const st
 
 /* Finds or makes the entry of a flow that connection tracking allows, by the key that its pod
  * sees; wire is the other one, if it is translated. 0: it is not to be carried yet. The first
- * reply invalidates what was learned before it. */
+ * reply invalidates what was learned before it. A direct flow between the ends that a translated
+ * one has on the wire is over: conntrack gives them to one connection at a time. */
 static __always_inline struct flow *get_flow(const union flow_words *pod, const union flow_words *wire, const struct ct_state *t)
 {
 	union flow_words seen = {.a = wire->a | WIRE_VIEW, .b = wire->b};
-	struct flow *f, *at;
+	struct flow *f, *at, *direct;
 
 	f = get_entry(&pod->key, t->translated ? &wire->key : 0);
 	if (f && t->translated) {
+		direct = bpf_map_lookup_elem(&flows, &wire->key);
+		if (direct && !direct->translated)
+			delete_entry(&wire->key); /* it would hide this one */
 		at = get_entry(&seen.key, &pod->key);
 		if (at)
 			at->used = tick;
@@ -265,7 +277,9 @@ static __always_inline struct flow *get_flow(const union flow_words *pod, const 
 			f = 0;
 	}
 	if (!f) {
-		note_full(pod);
+		note_full(pod); /* the candidate of what the pod sends, and that of what comes back */
+		if (t->translated)
+			note_full(wire);
 		return 0;
 	}
 	if (f->unreplied != t->unreplied) {
@@ -303,6 +317,7 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, __u32 mac,
 	__u64 ignored;
 	__u32 device;
 	struct flow *f = 0;
+	__u32 was;
 	struct parsed p;
 	struct peer *peer;
 	struct pod *pod;
@@ -329,6 +344,9 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, __u32 mac,
 	} else {
 		if (!conntrack_allows(skb, &wire.key, OUT, &t))
 			return NEXT;
+		/* Replies to an address of the host are left to it, so TCP would never be carried. */
+		if (t.translated && (wire.key.tenant_proto & 0xff) == IPPROTO_TCP && !maybe_local_pod(wire.key.local))
+			return NEXT;
 		if (t.translated)
 			own = t.before;
 	}
@@ -342,6 +360,7 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, __u32 mac,
 		f = get_flow(&own, &wire, &t);
 	if (!f)
 		return NEXT;
+	was = f->epoch;
 	f->epoch = 0; /* not carried while it is changed */
 	if (f->pod != device || f->pod_epoch != pod->epoch || f->peer != to->peer || f->peer_epoch != peer->epoch)
 		f->seen_in = 0; /* that was another pod or peer */
@@ -355,7 +374,7 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, __u32 mac,
 	promote(&own.key, f, now);
 	if (epoch != now)
 		f->epoch = 0; /* the rules have changed meanwhile */
-	bump_group(&own.key);
+	bump_carried(&own.key, f, was);
 	return NEXT;
 }
 
@@ -363,7 +382,7 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, __u32 mac,
 static __always_inline int learn_in(struct __sk_buff *skb)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	__u32 now = epoch, device = skb->ifindex, number;
+	__u32 now = epoch, device = skb->ifindex, number, was;
 	union flow_words own, wire;
 	struct candidate *c;
 	struct ct_state t;
@@ -407,12 +426,13 @@ static __always_inline int learn_in(struct __sk_buff *skb)
 		f->peer = number;
 		f->peer_epoch = peer->epoch;
 	}
+	was = f->epoch;
 	f->used = tick;
 	f->seen_in = now;
 	promote(&own.key, f, now);
 	if (epoch != now)
 		f->epoch = 0;
-	bump_group(&own.key);
+	bump_carried(&own.key, f, was);
 	return NEXT;
 }
 

@@ -54,7 +54,8 @@ struct {
 /* Versions of groups of flows. Programs increment the lower half, and the daemon the upper. */
 volatile __u64 ended[GROUPS] = {1};
 
-#define NO_TENANT 0xffffffff000000ff /* packets from a pod are looked up without it */
+/* Packets from a pod are looked up without the tenant, and those of the wire without WIRE_VIEW. */
+#define NO_TENANT 0xffffffff0000007f
 
 static __always_inline __u64 hash_key(__u64 a, __u64 b)
 {
@@ -73,6 +74,13 @@ static __always_inline void bump_group(const struct flow_key *k)
 	const __u64 *words = (const void *)k;
 
 	__sync_fetch_and_add((volatile __u32 *)&ended[group_of(hash_key(words[0], words[1]))], 1);
+}
+
+/* Deletes an entry, if there is one. */
+static __always_inline void delete_entry(const struct flow_key *k)
+{
+	if (!bpf_map_delete_elem(&flows, k))
+		bump_group(k);
 }
 
 /* The slot of a flow on this core; another flow may be in it. */
@@ -104,7 +112,7 @@ static __always_inline int slot_valid(const struct slot *s, __u64 hash)
 }
 
 /* Finds the entry of a translated flow by its key on the wire; 0: there is none. pod gets the
- * key that its pod sees, ended the version of that key's group before its entry was read. */
+ * key that its pod sees, number the version of that key's group before its entry was read. */
 static __always_inline struct flow *flow_on_wire(const struct flow_key *wire, union flow_words *pod, __u64 *number)
 {
 	struct flow_key k = *wire;
@@ -160,8 +168,8 @@ static __always_inline int fill_slot(struct slot *s, struct translation *n, cons
 	} else if (translated) {
 		other_key(&to, p->key.tenant_proto, &f->other);
 	}
-	if (!f)
-		return SLOW_UNKNOWN;
+	if (!f || (translated && !n))
+		return SLOW_UNKNOWN; /* without a translation, the programs leave translated flows alone */
 	if (f->epoch != now)
 		return f->epoch ? SLOW_STALE : SLOW_UNPROVEN;
 	pod = bpf_map_lookup_elem(&pods, &f->pod);
@@ -183,8 +191,6 @@ static __always_inline int fill_slot(struct slot *s, struct translation *n, cons
 	/* Carried packets reach a pod whatever its MAC is; on the slow path they would not. */
 	s->size[IN] = f->seen_in == now && pod->mac_epoch == pod->epoch ? pod->size : 0;
 	if (translated) {
-		if (!n)
-			return SLOW_UNKNOWN; /* impossible */
 		s->size[dir == OUT ? IN : OUT] = 0;
 		n->ended = at_pod;
 		n->group = group_of(dir == OUT ? hash : hash_key(to.a, to.b));

@@ -34,7 +34,8 @@ struct ends {
 };
 
 /* A translated flow has two entries: by the key that its pod sees, and by the one that the
- * wire sees. The second only says where the first is. */
+ * wire sees. The second only says where the first is, for packets that come back: it counts
+ * only if the first names it. Packets of the pod take the first alone. */
 struct flow {
 	__u32 epoch; /* policy epoch in which it is carried, in at least one direction; 0: none */
 	__u32 seen_out, seen_in; /* policy epochs in which the network last forwarded it; it is
