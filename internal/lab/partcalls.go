@@ -67,8 +67,9 @@ func (p *Parts) raise(ctx context.Context, part Part) (*Lab, error) {
 	if p.watcher, err = netcfg.StartWatcher(append(slices.Clone(p.Program), "agent", "--watch", part.Name)); err != nil {
 		return nil, err
 	}
-	if p.lab, err = UpPart(ctx, part); err != nil {
-		p.stopWatcher()
+	p.lab, err = UpPart(ctx, part)
+	if err != nil {
+		p.releaseWatcher(err)
 	}
 	return p.lab, err
 }
@@ -94,12 +95,18 @@ func (p *Parts) Close() error {
 	}
 	err := p.lab.Down()
 	p.lab = nil
-	p.stopWatcher()
+	p.releaseWatcher(err)
 	return err
 }
 
-func (p *Parts) stopWatcher() {
-	if p.watcher != nil {
+// releaseWatcher ends the watcher of a part that was taken down, or failed to be: then the watcher
+// tries again, for as long as that takes.
+func (p *Parts) releaseWatcher(failed error) {
+	switch {
+	case p.watcher == nil:
+	case failed != nil:
+		p.watcher.CloseLifeline()
+	default:
 		p.watcher.Stop(agentStop)
 	}
 	p.watcher = nil

@@ -39,7 +39,6 @@ type state struct {
 	Boot    string    `json:"boot"` // id of the boot it was made in
 	Keep    bool      `json:"kept"` // stays when the owner ends
 	Lab     *Lab      `json:"lab,omitempty"`
-	Card    string    `json:"card,omitempty"` // of the host, that it is about to take, or has
 }
 
 // flock takes an exclusive lock on a file, which it makes if needed. It tries

@@ -208,7 +208,7 @@ func Remove(ctx context.Context, name string) error {
 }
 
 // demolish removes all of a lab, whatever there is of it. A namespace's name that
-// cannot be removed holds up nothing else. The caller holds the table, and nobody
+// cannot be removed, or a card that is home but incomplete, holds up nothing else. The caller holds the table, and nobody
 // holds the lab.
 func demolish(name string) error {
 	w, err := netcfg.Owned(name)
@@ -219,13 +219,14 @@ func demolish(name string) error {
 	if err == nil {
 		err = w.Kill(list, killGrace)
 	}
+	var unrestored error
 	if err == nil {
-		err = giveCardsBack(name)
+		unrestored, err = removeCards(name, list)
 	}
 	if err != nil {
 		return fmt.Errorf("remove lab %s: %w", name, err)
 	}
-	var failed []error
+	failed := []error{unrestored}
 	for _, n := range slices.Backward(list) { // a pod's name sorts after its machine's
 		failed = append(failed, w.Delete(n))
 	}

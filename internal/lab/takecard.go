@@ -84,10 +84,6 @@ func openJournal(command, version string) (*journal.Journal, error) {
 // takeCard makes the host's card the machine's device on the wire.
 func (b *builder) takeCard(ctx context.Context, p Part) error {
 	own := b.peers[p.Self]
-	b.lab.claim.state.Card = p.Card.Device
-	if err := b.lab.claim.save(); err != nil {
-		return err
-	}
 	if err := p.moveCard(own.In); err != nil {
 		return err
 	}
@@ -153,14 +149,10 @@ func takenCards(name string) (txns []int, err error) {
 	return txns, nil
 }
 
-// giveCardsBack gives the cards back that a lab took. Nothing of the lab runs any more.
-func giveCardsBack(name string) (err error) {
-	txns, err := takenCards(name)
-	if s, unknown := readState(name); err != nil && (unknown != nil || s.Card == "") {
-		return nil // a lab without cards does not need the journal
-	}
-	if err != nil || len(txns) == 0 {
-		return err
+// giveCardsBack undoes those transactions. Nothing of the lab runs any more.
+func giveCardsBack(txns []int) (err error) {
+	if len(txns) == 0 {
+		return nil
 	}
 	j, err := openJournal("venturi lab down", "")
 	if err != nil {
@@ -174,4 +166,46 @@ func giveCardsBack(name string) (err error) {
 		}
 	}
 	return err
+}
+
+// removeCards gives the cards back that a lab took. Remain is why its namespaces must not be
+// deleted: a card may be in one. Failed is what else could not be given back.
+func removeCards(name string, namespaces []string) (failed, remain error) {
+	txns, unread := takenCards(name)
+	failed = giveCardsBack(txns)
+	cards, hidden, err := markedCards(namespaces)
+	switch {
+	case err != nil:
+		return nil, errors.Join(failed, err)
+	case len(cards) > 0:
+		why := "the journal of changes has no entry of it"
+		if err := errors.Join(unread, failed); err != nil {
+			why = err.Error()
+		}
+		return nil, verr.New(verr.Failed, "cannot delete the namespace of network card "+strings.Join(cards, ", "), why,
+			fmt.Sprintf("move the card home with `venturi undo`, or by hand: `ip -n NAMESPACE link set DEVICE netns 1 name NAME alias ''`; then run `venturi lab down --name %s`", name))
+	case failed != nil && len(hidden) > 0:
+		return nil, fmt.Errorf("%w; and a card may be in %s, which cannot be entered", failed, strings.Join(hidden, ", "))
+	}
+	return failed, nil // a lab without cards does not need the journal
+}
+
+// markedCards lists the host's cards in namespaces, and which namespaces were not looked at:
+// another mount hides them, or they were only half made.
+func markedCards(namespaces []string) (cards, hidden []string, err error) {
+	for _, n := range namespaces {
+		file := host.NamespacePath(n)
+		if _, err := host.ID(file); err != nil {
+			hidden = append(hidden, n)
+			continue
+		}
+		found, err := setting.MarkedCards(file)
+		if err != nil {
+			return nil, nil, fmt.Errorf("look for network cards in namespace %s: %w", n, err)
+		}
+		for _, card := range found {
+			cards = append(cards, card+" in namespace "+n)
+		}
+	}
+	return cards, hidden, nil
 }

@@ -67,7 +67,7 @@ func (n *Namespace) Start(c Command) (*Child, error) {
 	}
 	// A new process is in the namespace of the thread that forks it.
 	if err := n.Do(func() error { return n.launch(cmd) }); err != nil {
-		child.closeLifeline()
+		child.CloseLifeline()
 		return nil, n.Wrap("start "+c.Args[0], err)
 	}
 	done := make(chan struct{})
@@ -144,7 +144,8 @@ func (c *Child) lastOutput() string {
 	return "; it said: " + strings.Join(lines, "; ")
 }
 
-func (c *Child) closeLifeline() {
+// CloseLifeline lets the process see the end of its input, and does not wait for it.
+func (c *Child) CloseLifeline() {
 	if c.lifeline != nil {
 		c.lifeline.Close()
 	}
@@ -153,7 +154,7 @@ func (c *Child) closeLifeline() {
 // Stop ends the process: it cuts the lifeline, after grace asks it to end, and
 // after grace once more kills it. It returns when the process is gone.
 func (c *Child) Stop(grace time.Duration) {
-	c.closeLifeline()
+	c.CloseLifeline()
 	for _, step := range []os.Signal{nil, unix.SIGTERM, unix.SIGKILL} {
 		if step != nil {
 			_ = c.cmd.Process.Signal(step) // it may have ended just now

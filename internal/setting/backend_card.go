@@ -130,6 +130,21 @@ func (c Setting) cardMark() string {
 
 const cardMarkPrefix = "lent to venturi: "
 
+// MarkedCards lists the devices of a network namespace that are cards of elsewhere, with the
+// marks that say whose.
+func MarkedCards(netns string) (cards []string, err error) {
+	err = host.Do(netns, func() error {
+		links, err := host.Links()
+		for _, link := range links {
+			if a := link.Attrs(); strings.HasPrefix(a.Alias, cardMarkPrefix) {
+				cards = append(cards, fmt.Sprintf("%s (%s)", a.Name, a.Alias))
+			}
+		}
+		return err
+	})
+	return cards, err
+}
+
 // isCard tells whether a device is the card: at home by its number, anywhere by its mark or
 // its permanent address.
 func (c Setting) isCard(link netlink.Link, home bool) bool {
