@@ -174,7 +174,7 @@ func TestThreadsOnMachines(t *testing.T) {
 	m := joined(t)
 	q := onCards(t, m, "host")
 	q.Remote.Dev = ""
-	q.Remote.Machines[1].Cores = []int{allowed[0]}
+	q.Remote.Machines[0].Cores, q.Remote.Machines[1].Cores = allowed[:2], allowed[:1]
 	q.Loads, q.Flows, q.Threads, q.Series, q.Rounds = []string{"tcp_bw"}, []int{4}, 2, 3, 10
 	w := &affinityWatch{machines: m[:], cores: map[string]map[string]bool{}}
 	done, ended := make(chan struct{}), make(chan struct{})
