@@ -168,8 +168,8 @@ static __always_inline int fill_slot(struct slot *s, struct translation *n, cons
 	} else if (translated) {
 		other_key(&to, p->key.tenant_proto, &f->other);
 	}
-	if (!f || (translated && !n))
-		return SLOW_UNKNOWN; /* without a translation, the programs leave translated flows alone */
+	if (!f || (translated && !carry_translated))
+		return SLOW_UNKNOWN; /* before the slot is written, or the next packet would find it valid */
 	if (f->epoch != now)
 		return f->epoch ? SLOW_STALE : SLOW_UNPROVEN;
 	pod = bpf_map_lookup_elem(&pods, &f->pod);
@@ -191,6 +191,8 @@ static __always_inline int fill_slot(struct slot *s, struct translation *n, cons
 	/* Carried packets reach a pod whatever its MAC is; on the slow path they would not. */
 	s->size[IN] = f->seen_in == now && pod->mac_epoch == pod->epoch ? pod->size : 0;
 	if (translated) {
+		if (!n)
+			return SLOW_UNKNOWN; /* impossible: the slot has one; for the verifier */
 		s->size[dir == OUT ? IN : OUT] = 0;
 		n->ended = at_pod;
 		n->group = group_of(dir == OUT ? hash : hash_key(to.a, to.b));
