@@ -127,6 +127,9 @@ func (d *daemon) replacePrograms() error {
 
 // forgetFilters forgets the filters that are gone: they vanish with their qdisc.
 func (d *daemon) forgetFilters() {
+	if !d.TC {
+		return
+	}
 	for pin, there := range d.attach.attached {
 		p, ok := d.attachmentOfPin(pin)
 		tc, known := d.topo.TC[p.device]

@@ -124,6 +124,7 @@ func (d *daemon) poll() error {
 	}
 	begin := time.Now()
 	changed, all, err := d.programs.changed(news)
+	took := min(time.Since(begin), maxFullPoll)
 	if err == nil && changed {
 		err = d.reattach(slices.Collect(maps.Keys(d.attach.attached))) // one of ours may be detached
 	}
@@ -132,7 +133,7 @@ func (d *daemon) poll() error {
 		err = d.resync()
 	}
 	if all {
-		d.programs.nextFull = begin.Add(fullPollRest * time.Since(begin))
+		d.programs.nextFull = begin.Add(fullPollRest * took)
 	}
 	return err
 }

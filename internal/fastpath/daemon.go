@@ -145,6 +145,9 @@ func serve(ctx context.Context, c *Config, o Options) (err error) {
 		return err
 	}
 	defer d.lock.Close()
+	if err := netcfg.RestoreRCU(); err != nil {
+		return err
+	}
 	if d.objs, err = d.load(); err != nil {
 		return err
 	}

@@ -160,6 +160,10 @@ func (t *programTracker) changed(news bool) (is, all bool, err error) {
 // fullPollRest is the least time between full polls, as a multiple of what one took.
 const fullPollRest = 400
 
+// maxFullPoll is what a full poll counts as at most: one that was interrupted took longer than it
+// cost.
+const maxFullPoll = 10 * time.Millisecond
+
 // revisionAt reads the revision of the programs at an attach point.
 func revisionAt(h attachPoint) (uint64, error) {
 	if h.point == attachXDP || !kernel.HasTCX() {

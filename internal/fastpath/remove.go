@@ -15,11 +15,9 @@ import (
 // Remove takes over from the daemon that holds a folder of pins, if it lives, and removes all
 // that it has put into the calling thread's namespace.
 func Remove(ctx context.Context, pins string) error {
-	if err := netcfg.RestoreRCU(); err != nil {
-		return err
-	}
+	restored := netcfg.RestoreRCU()
 	if _, err := os.Stat(pins); errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return restored
 	}
 	lock, err := kernel.AcquirePinLock(ctx, pins, true)
 	if errors.Is(err, kernel.ErrLocked) {
@@ -36,7 +34,7 @@ func Remove(ctx context.Context, pins string) error {
 	defer n.Close()
 	defer netcfg.ExpediteRCU()()
 	detach := func(pin string) error { return kernel.DetachProgram(n, pin) }
-	failed := []error{bpf.Remove(pins, detach)}
+	failed := []error{restored, bpf.Remove(pins, detach)}
 	filters, err := kernel.Filters(n, pins) // of pins that are gone
 	for failed = append(failed, err); len(filters) > 0; filters = filters[1:] {
 		failed = append(failed, detach(filters[0]))

@@ -65,9 +65,10 @@ func readTable(pins string) (Table, error) {
 		return t, err
 	}
 	t.Memory, _ = info.Memlock()
-	return t, eachFlow(pins, func(k bpf.FlowKey, _ bpf.Flow) {
+	err = eachFlow(pins, func(k bpf.FlowKey, _ bpf.Flow) {
 		if !k.IsOnWire() { // it has another entry
 			t.Flows++
 		}
 	})
+	return t, err
 }

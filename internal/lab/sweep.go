@@ -152,9 +152,7 @@ func Sweep(ctx context.Context) (removed []string, err error) {
 // sweepAll does the work of Sweep for a caller that holds the table. Failed has why
 // labs could not be removed, by their names.
 func sweepAll() (removed []string, failed map[string]error, err error) {
-	if err := netcfg.RestoreRCU(); err != nil { // of a fast path's daemon that was killed
-		return nil, nil, err
-	}
+	defer func() { err = errors.Join(err, netcfg.RestoreRCU()) }() // of a fast path's daemon that was killed
 	all, err := names()
 	if err != nil {
 		return nil, nil, err

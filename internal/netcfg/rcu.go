@@ -5,13 +5,16 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Of the whole host: whether every wait for an RCU grace period is as short as it can be
-// (Documentation/ABI/testing/sysfs-kernel-rcu), and what records that it was not.
+// (Documentation/ABI/testing/sysfs-kernel-rcu), what records that it was not, and the lock of both.
 var (
 	rcuExpedited = "/sys/kernel/rcu_expedited"
 	rcuRecord    = "/run/venturi-rcu-expedited"
+	rcuLock      = "/run/venturi-rcu.lock"
 )
 
 // ExpediteRCU shortens RCU grace periods, from 15 ms to 0.2 ms, until the function that it returns
@@ -20,26 +23,56 @@ var (
 // overlap: the first that is done ends it for all. Where the host does not allow it, or has it
 // always, it does nothing.
 func ExpediteRCU() (restore func()) {
-	_, recorded := os.Lstat(rcuRecord)
+	nothing := func() {}
+	unlock, err := lockRCU()
+	if err != nil {
+		return nothing
+	}
+	defer unlock()
 	was, err := os.ReadFile(rcuExpedited)
-	if err != nil || recorded != nil && strings.TrimSpace(string(was)) != "0" {
-		return func() {}
+	_, missing := os.Lstat(rcuRecord)
+	if err != nil || missing != nil && strings.TrimSpace(string(was)) != "0" {
+		return nothing
 	}
 	if err := os.WriteFile(rcuRecord, nil, 0o600); err != nil {
-		return func() {}
+		return nothing
 	}
 	if err := os.WriteFile(rcuExpedited, []byte("1"), 0); err != nil {
-		_ = os.Remove(rcuRecord)
-		return func() {}
+		if missing != nil {
+			_ = os.Remove(rcuRecord)
+		}
+		return nothing
 	}
-	return func() { _ = RestoreRCU() } // what is left is restored by the next that calls it
+	return func() { // also when another has removed the record meanwhile
+		if unlock, err := lockRCU(); err == nil {
+			defer unlock()
+			_ = resetRCU()
+		}
+	}
 }
 
-// RestoreRCU undoes [ExpediteRCU] for a process that was killed meanwhile.
+// RestoreRCU undoes [ExpediteRCU] for a process that was killed meanwhile. A container that may
+// not write the setting leaves it to the others.
 func RestoreRCU() error {
 	if _, err := os.Lstat(rcuRecord); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	unlock, err := lockRCU()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if _, err := os.Lstat(rcuRecord); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err := resetRCU(); !errors.Is(err, unix.EROFS) {
+		return err
+	}
+	return nil
+}
+
+// resetRCU is for who holds the lock.
+func resetRCU() error {
 	if err := os.WriteFile(rcuExpedited, []byte("0"), 0); err != nil {
 		return err
 	}
@@ -47,4 +80,16 @@ func RestoreRCU() error {
 		return err
 	}
 	return nil
+}
+
+// lockRCU waits for the lock, which is held for an instant only.
+func lockRCU() (unlock func(), err error) {
+	f, err := os.OpenFile(rcuLock, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() { _ = f.Close() }, nil
 }

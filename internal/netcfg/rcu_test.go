@@ -3,15 +3,14 @@ package netcfg
 import (
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 )
 
 // Grace periods are short for as long as somebody asks, and as they were when the process that
 // asked was killed.
 func TestExpediteRCU(t *testing.T) {
-	folder := t.TempDir()
-	rcuExpedited, rcuRecord = filepath.Join(folder, "expedited"), filepath.Join(folder, "record")
-	t.Cleanup(func() { rcuExpedited, rcuRecord = "/sys/kernel/rcu_expedited", "/run/venturi-rcu-expedited" })
+	fakeRCU(t)
 	set := func(v string) {
 		t.Helper()
 		if err := os.WriteFile(rcuExpedited, []byte(v), 0o600); err != nil {
@@ -33,6 +32,13 @@ func TestExpediteRCU(t *testing.T) {
 	check("the first is done", "0", false)
 	second()
 	check("both are done", "0", false)
+
+	first, second = ExpediteRCU(), ExpediteRCU()
+	first()
+	third := ExpediteRCU()
+	second()
+	third()
+	check("three by turns are done", "0", false)
 
 	ExpediteRCU()
 	check("killed", "1", true)
@@ -59,4 +65,35 @@ func TestExpediteRCU(t *testing.T) {
 	if _, err := os.Stat(rcuExpedited); err == nil {
 		t.Error("a host without it has it")
 	}
+}
+
+// However many ask at a time, and begin as others end, it is as it was in the end.
+func TestExpediteRCUAtOnce(t *testing.T) {
+	fakeRCU(t)
+	if err := os.WriteFile(rcuExpedited, []byte("0"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 100 {
+				ExpediteRCU()()
+			}
+		})
+	}
+	all.Wait()
+	if is, err := os.ReadFile(rcuExpedited); string(is) != "0" || err != nil {
+		t.Errorf("it is %q in the end (%v)", is, err)
+	}
+	if _, err := os.Stat(rcuRecord); err == nil {
+		t.Error("the record is left")
+	}
+}
+
+// fakeRCU puts files of a test in place of the host's.
+func fakeRCU(t *testing.T) {
+	t.Helper()
+	folder, real := t.TempDir(), [3]string{rcuExpedited, rcuRecord, rcuLock}
+	rcuExpedited, rcuRecord, rcuLock = filepath.Join(folder, "expedited"), filepath.Join(folder, "record"), filepath.Join(folder, "lock")
+	t.Cleanup(func() { rcuExpedited, rcuRecord, rcuLock = real[0], real[1], real[2] })
 }

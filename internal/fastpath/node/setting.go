@@ -100,7 +100,7 @@ func write(v setting.Value) error {
 // remove has the process end that carries, if it lives, and removes what is left of the fast path.
 func (f files) remove() error {
 	if _, err := os.Stat(f.folder); errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return netcfg.RestoreRCU()
 	}
 	if err := f.stopProcess(); err != nil {
 		return err

@@ -100,14 +100,17 @@ func (n *rtnlFilter) changes(m netlink.Message) Changes {
 	return 0
 }
 
-// isEmptyClsact reports whether a message announces a new clsact. It has no filters yet, so it does
-// nothing to packets. The fast path itself adds one to each of many devices.
+// isEmptyClsact reports whether a message announces a new clsact without filters, which does
+// nothing to packets. Only one of a block that devices share has filters from the start. The fast
+// path itself adds one to each of many devices.
 func isEmptyClsact(message []byte) bool {
 	if len(message) < nl.SizeofTcMsg {
 		return false
 	}
 	attrs, err := nl.ParseRouteAttrAsMap(message[nl.SizeofTcMsg:])
-	return err == nil && nl.BytesToString(attrs[nl.TCA_KIND].Value) == "clsact"
+	_, ingress := attrs[unix.TCA_INGRESS_BLOCK]
+	_, egress := attrs[unix.TCA_EGRESS_BLOCK]
+	return err == nil && !ingress && !egress && nl.BytesToString(attrs[nl.TCA_KIND].Value) == "clsact"
 }
 
 // neighbourKey identifies a neighbour or forwarding entry. A MAC is behind one bridge port or one
