@@ -44,7 +44,7 @@ func TestCheckCores(t *testing.T) {
 	for text, why := range map[string]string{
 		"m1=0 m2=1":      "",
 		"m1=0 m2=1 m3=2": `no machine "m3"`,
-		"m1=0":           "m2 has none",
+		"m1=0":           "m2 has no cores",
 		"m1=0 m2=0-1":    "core 0 is that of m1 and of m2",
 		"m01=0 m2=1":     `no machine "m01"`,
 		"host=0 m2=1":    `no machine "host"`,

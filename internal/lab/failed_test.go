@@ -19,7 +19,7 @@ func TestPathFails(t *testing.T) {
 	_, err := lab.Up(t.Context(), o)
 	checkRefusal(t, err, verr.Failed, "false ended (exit status 1)")
 	var told *verr.Error
-	if !errors.As(err, &told) || told.Summary != "cannot raise path bgp" || told.Hint != "see whether it comes up alone with: venturi lab up bgp:hold=9" {
+	if !errors.As(err, &told) || told.Summary != "cannot raise path bgp" || told.Hint != "try it alone with: venturi lab up bgp:hold=9" {
 		t.Errorf("told %+v", told)
 	}
 	if hasTraces(t, o.Name) {

@@ -54,7 +54,7 @@ func TestPathRefused(t *testing.T) {
 	}{
 		{paths: "warp", why: "no driver of that name"},
 		{paths: "vxlan:vni=16777216", why: "not a number from 1 to 16777215"},
-		{paths: "vxlan:vni=16777212,tunnels=5", why: "the greatest is 16777215"},
+		{paths: "vxlan:vni=16777212,tunnels=5", why: "the maximum of 16777215"},
 		{paths: "vxlan:mtu=1451", why: "leaves 1450 bytes"},
 		{paths: "vxlan:mtu=1000", wire: "mtu=576", why: "leaves 526 bytes"},
 		{paths: "routed:mtu=1501", why: "leaves 1500 bytes"},
@@ -67,7 +67,7 @@ func TestPathRefused(t *testing.T) {
 		{paths: "ovs-vxlan:datapath=dpdk", why: "not one of"},
 		{paths: "ovs-geneve:datapath=netdev,mtu=1451", why: "leaves 1450 bytes"},
 		{paths: "ovs-vlan:datapath=netdev,vlan=4095", why: "not a number from 1 to 4094"},
-		{paths: "ovs-vlan:datapath=netdev,vlan=4094,ids=2", why: "the greatest is 4094"},
+		{paths: "ovs-vlan:datapath=netdev,vlan=4094,ids=2", why: "the maximum of 4094"},
 		{paths: "ovs-qinq:datapath=netdev,inner=0", why: "not a number from 1 to 4094"},
 		{paths: "ovs-qinq:datapath=netdev,mtu=1493", why: "leaves 1492 bytes"},
 		{paths: "host", hosts: 1, why: "2 to 250"},
