@@ -64,7 +64,7 @@ func TestBadSpec(t *testing.T) {
 		"vxlan:vni=1,vni=2":            "given twice",
 		"vxlan:vni=0":                  "not a number from 1 to 16777215",
 		"vxlan:vni=16777216":           "not a number from 1 to 16777215",
-		"vxlan:vni=16777215,tunnels=2": "the greatest is 16777215",
+		"vxlan:vni=16777215,tunnels=2": "the maximum of 16777215",
 		"vxlan:port=65536":             "not a number",
 		"vxlan:csum=maybe":             "not one of on, off",
 		"vxlan:tunnels=17":             "not a number from 1 to 16",
