@@ -135,7 +135,7 @@ func TestMoments(t *testing.T) {
 // Flows are added to a table and taken out again, and one that went missing is told.
 func TestBallast(t *testing.T) {
 	testenv.Root(t)
-	table, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 16, ValueSize: 44, MaxEntries: 1 << 15, Flags: 1 /* BPF_F_NO_PREALLOC */})
+	table, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 16, ValueSize: 56, MaxEntries: 1 << 15, Flags: 1 /* BPF_F_NO_PREALLOC */})
 	if err != nil {
 		t.Fatal(err)
 	}
