@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -91,6 +92,18 @@ func CardSetting(of Scope) (c Setting, err error) {
 // MovedCard is the value of a card that is called name in a named namespace.
 func MovedCard(netns, name string) (Value, error) {
 	return cardState{Netns: netns, Name: name}.value()
+}
+
+// OfCard tells whether a setting is one of a card, such as its rings or a sysctl with its name.
+func OfCard(c, card Setting) bool {
+	if c.Scope.Device != nil {
+		return c.Scope.identity() == card.Scope.identity()
+	}
+	if c.Scope.Netns == nil || (Scope{Netns: c.Scope.Netns}).identity() != (Scope{Netns: card.Scope.Netns}).identity() {
+		return false
+	}
+	named, _ := path.Match("net/*/*/"+card.Scope.Device.Name+"/*", c.Key) // net/ipv4/conf/eth1/rp_filter
+	return c.Backend == "sysctl" && named
 }
 
 // CardNetns tells to which namespace a write moves a card; empty: it moves none.
@@ -215,22 +228,31 @@ func (at cardPlace) moveTo(want cardState, mark string) error {
 	if filepath.Base(want.Netns) != want.Netns {
 		return fmt.Errorf("%q is no name of a network namespace", want.Netns)
 	}
-	if at.home {
-		_, obstacles, err := at.readState()
-		if err == nil && len(obstacles) > 0 {
-			err = errors.New(strings.Join(obstacles, "; "))
-		}
-		if err != nil {
-			return err
-		}
+	if !at.home {
+		return fmt.Errorf("it is not at home, but in network namespace %s: somebody else has it", netnsName(at.netns))
+	}
+	_, obstacles, err := at.readState()
+	if err == nil && len(obstacles) > 0 {
+		err = errors.New(strings.Join(obstacles, "; "))
+	}
+	if err != nil {
+		return err
 	}
 	to, err := os.Open(host.NamespacePath(want.Netns))
 	if err != nil {
 		return err
 	}
 	defer to.Close()
-	return at.setLink(nl.NewRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(to.Fd()))),
-		nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(want.Name)), nl.NewRtAttr(unix.IFLA_IFALIAS, []byte(mark)))
+	// The mark comes first: the kernel moves a card before it does the rest of a message.
+	if err := at.setLink(nl.NewRtAttr(unix.IFLA_IFALIAS, []byte(mark))); err != nil {
+		return err
+	}
+	err = at.setLink(nl.NewRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(to.Fd()))), nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(want.Name)))
+	if err != nil {
+		// If it has moved nevertheless, its number is nobody's here, or the mark stays there.
+		_ = at.setLink(nl.NewRtAttr(unix.IFLA_IFALIAS, []byte(at.alias)))
+	}
+	return err
 }
 
 // restore brings the card home, and gives back what it had. The mark goes last: as long as it

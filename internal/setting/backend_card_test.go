@@ -17,7 +17,7 @@ const furnish = `set -e
 ip link set veth0 alias "my card" address 02:00:00:00:00:07 txqueuelen 77 mtu 1400
 ip link property add dev veth0 altname enp7s0
 ip link set veth1 up
-sysctl -qw net.ipv6.conf.veth0.addr_gen_mode=1 net.ipv6.conf.veth0.accept_ra=0 net.ipv4.conf.veth0.rp_filter=2 net.ipv4.neigh.veth0.gc_stale_time=99
+sysctl -qw net.ipv6.conf.veth0.stable_secret=2001:db8::5 net.ipv6.conf.veth0.accept_dad=0 net.ipv6.conf.veth0.accept_ra=0 net.ipv4.conf.veth0.rp_filter=2 net.ipv4.neigh.veth0.gc_stale_time=99
 ip link set veth0 up promisc on
 ip addr add 192.0.2.1/24 dev veth0 label veth0:a
 ip addr add 192.0.2.9/24 brd + dev veth0
@@ -29,7 +29,9 @@ ip route add 203.0.113.0/24 via 192.0.2.77 dev veth0 src 192.0.2.9 mtu 1300
 ip route add 203.0.114.0/24 via 203.0.113.5 dev veth0 onlink table 77
 ip route add unreachable 203.0.115.0/24
 ip -6 route add 2001:db8:7::/64 via fe80::1 dev veth0 metric 5
-ip neigh add 192.0.2.77 lladdr 02:00:00:00:00:77 dev veth0
+ip route append 203.0.113.0/24 via 192.0.2.76 dev veth0
+ip route add local 203.0.116.0/24 dev veth0
+for i in $(seq 61 77); do ip neigh add 192.0.2.$i lladdr 02:00:00:00:00:77 dev veth0; ip neigh add 2001:db8::$i lladdr 02:00:00:00:00:78 dev veth0; done
 ip neigh add proxy 192.0.2.200 dev veth0
 ethtool -K veth0 tso off >/dev/null
 tc qdisc replace dev veth0 root pfifo limit 500
@@ -37,7 +39,7 @@ echo 1 > /sys/class/net/veth0/queues/rx-0/rps_cpus
 `
 
 // furniture prints all that.
-const furniture = `ip -d link show dev veth0; ip addr show dev veth0; ip route show table all dev veth0; ip -6 route show table all dev veth0; ip neigh show dev veth0 nud permanent
+const furniture = `ip -d link show dev veth0; ip addr show dev veth0 | sed "s, stable-privacy,,"; ip route show table all dev veth0; ip -6 route show table all dev veth0; ip neigh show dev veth0 nud permanent | sort
 ip neigh show proxy; ethtool -k veth0; tc qdisc show dev veth0; cat /sys/class/net/veth0/queues/rx-0/rps_cpus
 sysctl net.ipv4.conf.veth0 net.ipv6.conf.veth0 net.ipv4.neigh.veth0 net.ipv6.neigh.veth0 2>/dev/null; true`
 
@@ -107,9 +109,11 @@ func TestCardComesBackAsItWas(t *testing.T) {
 // What could not be given back is named, and such a card does not move.
 func TestCardThatCannotComeBack(t *testing.T) {
 	for script, why := range map[string]string{
-		"ip addr add 192.0.2.1/24 dev veth0 valid_lft 600 preferred_lft 600":                                          "address 192.0.2.1/24 is given for a time",
-		"ip addr add 192.0.2.1/24 dev veth0; ip route add 203.0.113.0/24 nexthop via 192.0.2.2 nexthop via 192.0.2.3": "route 203.0.113.0/24 has several next hops",
-		"tc qdisc add dev veth0 clsact": "filters",
+		"ip addr add 192.0.2.1/24 dev veth0 valid_lft 600 preferred_lft 600":                                                "address 192.0.2.1/24 is given for a time",
+		"ip addr add 192.0.2.1/24 dev veth0; ip route add 203.0.113.0/24 nexthop via 192.0.2.2 nexthop via 192.0.2.3":       "route 203.0.113.0/24 has several next hops",
+		"ip addr add 192.0.2.1/24 dev veth0 preferred_lft 0":                                                                "address 192.0.2.1/24 is deprecated",
+		"ip addr add 2001:db8::1/64 dev veth0 nodad preferred_lft 0":                                                        "address 2001:db8::1/64 is deprecated",
+		"tc qdisc add dev veth0 clsact":                                                                                     "filters",
 		"ip addr add 2001:db8::1/64 dev veth0 nodad; ip -6 route add 2001:db8:7::/64 via 2001:db8::2 dev veth0 expires 600": "is given for a time",
 	} {
 		a, b := spaces(t)
@@ -130,6 +134,35 @@ func TestCardThatCannotComeBack(t *testing.T) {
 		}
 		if text := scriptOutput(t, b, "ip -br link"); strings.Contains(text, "wire0") {
 			t.Errorf("%s: the card has moved", script)
+		}
+	}
+}
+
+// The settings of a card are those of its device, and the sysctls with its name.
+func TestOfCard(t *testing.T) {
+	a, b := spaces(t)
+	in := func(n *netcfg.Namespace, device string) setting.Scope {
+		scope, err := setting.DeviceScope(n.Path(), device)
+		testenv.Must(t, err)
+		return scope
+	}
+	card, err := setting.CardSetting(in(a, "veth0"))
+	testenv.Must(t, err)
+	for _, c := range []struct {
+		of   setting.Setting
+		want bool
+	}{
+		{card, true},
+		{setting.Setting{Backend: "ring", Scope: in(a, "veth0")}, true},
+		{setting.Setting{Backend: "ring", Scope: in(a, "lo")}, false},
+		{setting.Sysctl(in(a, "veth0"), "net/ipv4/conf/veth0/rp_filter"), true},
+		{setting.Sysctl(in(a, "veth0"), "net/ipv6/neigh/veth0/gc_stale_time"), true},
+		{setting.Sysctl(in(a, "veth0"), "net/ipv4/conf/all/rp_filter"), false},
+		{setting.Sysctl(in(b, "lo"), "net/ipv4/conf/veth0/rp_filter"), false},
+		{setting.Setting{Backend: "file", Key: "/etc/veth0"}, false},
+	} {
+		if got := setting.OfCard(c.of, card); got != c.want {
+			t.Errorf("%s: %v", c.of, got)
 		}
 	}
 }

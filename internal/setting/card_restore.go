@@ -12,34 +12,32 @@ import (
 )
 
 // restoreState gives a card that is at home what it lacks of a state, and takes away what is too
-// much. Sysctls come before it is up, for they say what the kernel does then.
+// much. What cannot be done holds up nothing else. Sysctls come before it is up, for they say what the kernel does then.
 func (at cardPlace) restoreState(want cardState) error {
 	now, _, err := at.readState()
 	if err != nil {
 		return err
 	}
+	var failed []error
+	try := func(what string, err error) bool {
+		if err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", what, err))
+		}
+		return err == nil
+	}
 	if now.Name != want.Name {
-		if err := at.setFlags(now.Flags &^ unix.IFF_UP); err != nil {
-			return fmt.Errorf("bring it down: %w", err)
+		try("bring it down", at.setFlags(now.Flags&^unix.IFF_UP))
+		if try("call it "+want.Name, at.setLink(nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(want.Name)))) {
+			at.name = want.Name
 		}
-		if err := at.setLink(nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(want.Name))); err != nil {
-			return fmt.Errorf("call it %s: %w", want.Name, err)
-		}
-		at.name = want.Name
 	}
 	if now.MTU != want.MTU {
-		if err := at.setLink(nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(want.MTU)))); err != nil {
-			return fmt.Errorf("set its MTU: %w", err)
-		}
+		try("set its MTU", at.setLink(nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(want.MTU)))))
 	}
-	if err := at.restoreSysctls(want.Sysctls); err != nil {
-		return err
-	}
-	if err := at.setFlags(want.Flags); err != nil {
-		return fmt.Errorf("set its flags: %w", err)
-	}
-	err = errors.Join(at.restoreMessages(want), at.restoreValues(want.Settings))
-	return errors.Join(err, at.restoreSysctls(want.Sysctls)) // those that others move along
+	_ = at.restoreSysctls(want.Sysctls) // again below: some depend on others
+	try("set its flags", at.setFlags(want.Flags))
+	failed = append(failed, at.restoreMessages(want), at.restoreValues(want.Settings), at.restoreSysctls(want.Sysctls))
+	return errors.Join(failed...)
 }
 
 // setFlags sets those of a device that somebody sets.
@@ -57,20 +55,20 @@ func (at cardPlace) setFlags(flags uint32) error {
 // restoreSysctls writes those that differ. One of which the kernel takes no write is not
 // necessarily wrong: that is for who reads the state.
 func (at cardPlace) restoreSysctls(want map[string]string) error {
-	return at.do(func() error {
+	return at.do(func() (failed error) {
 		now := cardSysctls(at.name)
 		files := sysctlFiles(at.name)
 		for _, file := range slices.Sorted(maps.Keys(files)) {
 			key := files[file]
 			text, known := want[key]
-			if old, there := now[key]; !known || !there || old == text {
+			if old, readable := now[key]; !known || readable && old == text { // stable_secret can be read when it is set
 				continue
 			}
 			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-				return fmt.Errorf("write %s: %w", file, err)
+				failed = errors.Join(failed, fmt.Errorf("write %s: %w", file, err))
 			}
 		}
-		return nil
+		return failed
 	})
 }
 
@@ -97,13 +95,11 @@ func (at cardPlace) restoreMessages(want cardState) error {
 		}},
 		{"neighbour", cardNeighbours, unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH, want.Neighbours, inHeader},
 	}
-	return at.do(func() error {
+	return at.do(func() (failed error) {
 		for _, k := range kinds {
-			if err := k.restore(at.index); err != nil {
-				return err
-			}
+			failed = errors.Join(failed, k.restore(at.index))
 		}
-		return nil
+		return failed
 	})
 }
 
@@ -136,10 +132,11 @@ func (k messageKind) restore(index int) error {
 		}
 		return nil
 	}
+	var unremoved error
 	for _, m := range now {
 		if !slices.ContainsFunc(k.want, m.equal) {
 			if err := send(k.remove, 0, m); err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, unix.EADDRNOTAVAIL) {
-				return fmt.Errorf("take away %w", err)
+				unremoved = errors.Join(unremoved, fmt.Errorf("take away %w", err))
 			}
 		}
 	}
@@ -148,16 +145,20 @@ func (k messageKind) restore(index int) error {
 		var refused []cardMessage
 		var failed error
 		for _, m := range missing {
-			if err := send(k.add, unix.NLM_F_CREATE|unix.NLM_F_EXCL, m); err != nil && !errors.Is(err, unix.EEXIST) {
+			flags := unix.NLM_F_CREATE | unix.NLM_F_EXCL
+			if k.add == unix.RTM_NEWROUTE && m.Message[0] == unix.AF_INET {
+				flags = unix.NLM_F_CREATE | unix.NLM_F_APPEND // there may be others to that destination
+			}
+			if err := send(k.add, flags, m); err != nil && !errors.Is(err, unix.EEXIST) {
 				refused, failed = append(refused, m), errors.Join(failed, err)
 			}
 		}
 		if len(refused) == len(missing) {
-			return fmt.Errorf("give back %w", failed)
+			return errors.Join(unremoved, fmt.Errorf("give back %w", failed))
 		}
 		missing = refused
 	}
-	return nil
+	return unremoved
 }
 
 // restoreValues writes the settings of the card that differ.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net"
 	"net/netip"
@@ -233,9 +234,9 @@ func indexOf(header []byte) int { return int(binary.NativeEndian.Uint32(header[4
 
 func setIndex(header []byte, index int) { binary.NativeEndian.PutUint32(header[4:], uint32(index)) }
 
-// passingFlags are those of an address that come and go: whether others have it is being found
-// out.
-const passingFlags = unix.IFA_F_TENTATIVE | unix.IFA_F_DADFAILED | unix.IFA_F_OPTIMISTIC
+// passingFlags are those of an address that nobody can set: whether others have it is being found
+// out, and whether the kernel chose it.
+const passingFlags = unix.IFA_F_TENTATIVE | unix.IFA_F_DADFAILED | unix.IFA_F_OPTIMISTIC | unix.IFA_F_STABLE_PRIVACY
 
 // cardAddresses lists the addresses of a device, and which of them end by themselves.
 func cardAddresses(index int) (all []cardMessage, lent []string, err error) {
@@ -253,7 +254,7 @@ func cardAddresses(index int) (all []cardMessage, lent []string, err error) {
 				continue
 			}
 			setIndex(header, 0)
-			header[2] &^= passingFlags
+			header[2] &^= passingFlags & math.MaxUint8 // it has the first of them
 			for i, a := range attrs {
 				if nlmsg.Number(a.Attr.Type) == unix.IFA_FLAGS && len(a.Value) == 4 {
 					attrs[i].Value = nl.Uint32Attr(nlmsg.NativeUint32(a.Value) &^ passingFlags)
@@ -264,8 +265,12 @@ func cardAddresses(index int) (all []cardMessage, lent []string, err error) {
 				addr = by.Bytes(unix.IFA_ADDRESS)
 			}
 			text := prefixText(addr, header[1])
-			if times := by.Bytes(unix.IFA_CACHEINFO); len(times) >= 8 && nlmsg.NativeUint32(times[4:]) != math.MaxUint32 {
+			// struct ifa_cacheinfo begins with for how long it is preferred, and valid.
+			switch times := by.Bytes(unix.IFA_CACHEINFO); {
+			case len(times) >= 8 && nlmsg.NativeUint32(times[4:]) != math.MaxUint32:
 				lent = append(lent, "address "+text+" is given for a time, by DHCP or a router")
+			case len(times) >= 8 && nlmsg.NativeUint32(times) != math.MaxUint32, header[2]&unix.IFA_F_DEPRECATED != 0:
+				lent = append(lent, "address "+text+" is deprecated, or will be (preferred_lft)")
 			}
 			all = append(all, cardMessage{text, canonical(header, attrs, unix.IFA_CACHEINFO)})
 		}
@@ -287,8 +292,10 @@ func prefixText(addr net.IP, bits byte) string {
 const routeNextHopID = 30
 
 // cardRoutes lists the routes by a device, but for those that the kernel makes for addresses
-// of its own, and says which could not be made again.
+// of its own, and says which could not be made again. Routes to different destinations are in
+// an order of their own: the kernel's tells what was before. Of those to one the first counts.
 func cardRoutes(index int) (all []cardMessage, unkept []string, err error) {
+	destinations := map[string][]cardMessage{}
 	for _, family := range ipFamilies {
 		messages, err := dumpMessages(unix.RTM_GETROUTE, unix.RTM_NEWROUTE, append(rawMessage{family}, make([]byte, routeHeader-1)...))
 		if err != nil {
@@ -301,7 +308,7 @@ func cardRoutes(index int) (all []cardMessage, unkept []string, err error) {
 			}
 			table := nlmsg.NativeUint32(by.Bytes(unix.RTA_TABLE))
 			ways := nextHopDevices(by.Bytes(unix.RTA_MULTIPATH))
-			if table == unix.RT_TABLE_LOCAL || int(nlmsg.NativeUint32(by.Bytes(unix.RTA_OIF))) != index && !slices.Contains(ways, index) {
+			if table == unix.RT_TABLE_LOCAL && header[5] == unix.RTPROT_KERNEL || int(nlmsg.NativeUint32(by.Bytes(unix.RTA_OIF))) != index && !slices.Contains(ways, index) {
 				continue
 			}
 			text := prefixText(by.Bytes(unix.RTA_DST), header[1])
@@ -312,8 +319,12 @@ func cardRoutes(index int) (all []cardMessage, unkept []string, err error) {
 			}
 			flags := binary.NativeEndian.Uint32(header[8:]) & (unix.RTNH_F_ONLINK | unix.RTNH_F_PERVASIVE)
 			binary.NativeEndian.PutUint32(header[8:], flags)
-			all = append(all, cardMessage{text, canonical(header, attrs, unix.RTA_OIF, unix.RTA_CACHEINFO)})
+			to := fmt.Sprint(header[:4], table, by.Bytes(unix.RTA_DST), by.Bytes(unix.RTA_SRC), by.Bytes(unix.RTA_PRIORITY))
+			destinations[to] = append(destinations[to], cardMessage{text, canonical(header, attrs, unix.RTA_OIF, unix.RTA_CACHEINFO)})
 		}
+	}
+	for _, to := range slices.Sorted(maps.Keys(destinations)) {
+		all = append(all, destinations[to]...)
 	}
 	return all, unkept, nil
 }
@@ -332,7 +343,7 @@ func nextHopDevices(hops []byte) (devices []int) {
 }
 
 // cardNeighbours lists the neighbours of a device that somebody has set, and the addresses that
-// it answers for.
+// it answers for, in an order of their own: the kernel's tells in which they were added.
 func cardNeighbours(index int) (all []cardMessage, err error) {
 	for _, family := range ipFamilies {
 		for _, flags := range []byte{0, unix.NTF_PROXY} {
@@ -357,5 +368,6 @@ func cardNeighbours(index int) (all []cardMessage, err error) {
 			}
 		}
 	}
+	slices.SortFunc(all, func(a, b cardMessage) int { return bytes.Compare(a.Message, b.Message) })
 	return all, nil
 }
