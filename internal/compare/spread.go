@@ -134,7 +134,12 @@ func (q Request) resolveSpread(arms []path.Arm) (s *spread, err error) {
 		}
 		built, s.paths, s.names = append(built, arm), append(s.paths, arm.Spec()), append(s.names, names[i])
 	}
-	return s, lab.CheckSpread(built, s.cards[s.members()[0]].IPVLAN)
+	members := s.members()
+	if len(members) == 0 {
+		return nil, verr.New(verr.Usage, fmt.Sprintf("cannot build paths on %q", q.Remote.Dev), "it names no network card of any machine",
+			"name the cards, as eth1 or a=eth1,b=ens5; or leave the option out")
+	}
+	return s, lab.CheckSpread(built, s.cards[members[0]].IPVLAN)
 }
 
 // builds tells whether an arm is built, and not there already.
@@ -159,11 +164,7 @@ func (b *remoteTestbed) raise(ctx context.Context, r *Resolved, s *Session) erro
 	}
 	s.host.Watch.Say("building %s on %s", strings.Join(r.spread.paths, ", "), strings.Join(where, " and "))
 	b.parts = make([]*lab.Lab, len(r.machines))
-	limit := raiseLimit
-	for _, i := range members {
-		limit = max(limit, b.agents[i].Scale(raiseLimit))
-	}
-	limited, cancel := context.WithTimeout(ctx, limit)
+	limited, cancel := context.WithTimeout(ctx, b.scale(raiseLimit, members...))
 	defer cancel()
 	g, building := errgroup.WithContext(limited)
 	for n, i := range members {
@@ -188,6 +189,25 @@ func (b *remoteTestbed) raise(ctx context.Context, r *Resolved, s *Session) erro
 	}
 	s.wire = strings.Join(slices.Compact(wires), " to ")
 	return nil
+}
+
+// scale gives a limit of time for what happens on machines, any of which may be emulated.
+func (b *remoteTestbed) scale(limit time.Duration, machines ...int) time.Duration {
+	longest := limit
+	for _, i := range machines {
+		longest = max(longest, b.agents[i].Scale(limit))
+	}
+	return longest
+}
+
+// partMachines lists the machines that have built their parts.
+func (b *remoteTestbed) partMachines() (machines []int) {
+	for i, part := range b.parts {
+		if part != nil {
+			machines = append(machines, i)
+		}
+	}
+	return machines
 }
 
 // planParts asks all machines for their cards, and says what each is to build.
@@ -258,12 +278,10 @@ func (b *remoteTestbed) builtPath(s *spread, n int, between pair) testPath {
 
 // partExit says which daemon of a path has exited on either machine.
 func (b *remoteTestbed) partExit(path string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), takeDownLimit)
+	machines := b.partMachines()
+	ctx, cancel := context.WithTimeout(context.Background(), b.scale(takeDownLimit, machines...))
 	defer cancel()
-	for i, part := range b.parts {
-		if part == nil {
-			continue
-		}
+	for _, i := range machines {
 		var why string
 		if err := b.agents[i].Call(ctx, lab.CallDaemonExit, path, &why); err == nil && why != "" {
 			return errors.New(why)
@@ -275,13 +293,11 @@ func (b *remoteTestbed) partExit(path string) error {
 // takeDown has all machines take down what they built, at once. One that is lost does so by
 // itself.
 func (b *remoteTestbed) takeDown() error {
-	ctx, cancel := context.WithTimeout(context.Background(), takeDownLimit)
+	machines := b.partMachines()
+	ctx, cancel := context.WithTimeout(context.Background(), b.scale(takeDownLimit, machines...))
 	defer cancel()
 	var g errgroup.Group
-	for i, part := range b.parts {
-		if part == nil {
-			continue
-		}
+	for _, i := range machines {
 		g.Go(func() error {
 			var done struct{}
 			err := b.agents[i].Call(ctx, lab.CallTakeDown, done, &done)

@@ -237,6 +237,7 @@ func TestParseCards(t *testing.T) {
 		{Paths: []string{"vxlan"}, Remote: Remote{Dev: "eth0", Net: "10.244.0.0/24"}},
 		{Paths: []string{"host"}, Remote: Remote{Net: "10.9.0.0/24"}},
 		{Paths: []string{"host"}, Services: 10},
+		{Paths: []string{"attach:x,from=a/ns:red,to=b/ns:red", "attach:y,from=a/self,to=b/self"}, Remote: Remote{Dev: "ipvlan"}},
 		{Paths: []string{"vxlan", "bgp"}, Remote: Remote{Dev: "eth0,ipvlan"}},
 		{Paths: []string{"vlan"}, Remote: Remote{Dev: "eth0,ipvlan"}},
 		{Paths: []string{"qinq"}, Remote: Remote{Dev: "eth0,ipvlan"}},

@@ -48,6 +48,17 @@ func (c SharedCard) checkTake() error {
 	if len(obstacles) > 0 {
 		return refuse("not all that it has could be given back: " + strings.Join(obstacles, "; "))
 	}
+	h, err := journal.ReadHistory(os.Getenv(journal.FolderVariable))
+	if err != nil {
+		return err
+	}
+	for _, t := range h.Txns {
+		for _, e := range t.Entries {
+			if e.State.Open() && setting.OfCard(e.Setting, card) {
+				return refuse(fmt.Sprintf("change %d of the journal is in force on it (%s): \"venturi undo %[1]d\" takes it back", t.ID, e.Setting))
+			}
+		}
+	}
 	return nil
 }
 
@@ -119,6 +130,9 @@ func (p Part) moveCard(to *netcfg.Namespace) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, j.Close()) }()
+	if err := p.Card.checkTake(); err != nil { // it may be used since it was inspected
+		return err
+	}
 	tx, err := j.Begin(0)
 	if err != nil {
 		return err
