@@ -52,9 +52,10 @@ func (c SharedCard) checkTake() error {
 	if err != nil {
 		return err
 	}
+	boot := (host.Reader{}).BootID()
 	for _, t := range h.Txns {
 		for _, e := range t.Entries {
-			if e.State.Open() && setting.OfCard(e.Setting, card) {
+			if t.Boot == boot && e.State.Open() && setting.OfCard(e.Setting, card) {
 				return refuse(fmt.Sprintf("change %d of the journal is in force on it (%s): \"venturi undo %[1]d\" takes it back", t.ID, e.Setting))
 			}
 		}
