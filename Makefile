@@ -62,7 +62,7 @@ agree: setup-test bin/venturi ## compare our figures with those of qperf, iperf3
 studies: setup bin/venturi ## run all five studies, and write their tables into docs/studies (about 45 minutes; NAMES='qinq'; STUDY_ARGS='--kernel 6.12')
 	$(SUDO) STUDY_ARGS='$(STUDY_ARGS)' scripts/studies $(NAMES)
 
-bench-stats: setup bin/venturi ## count false alarms and missed differences of verdicts (about 25 minutes)
+bench-stats: setup bin/venturi ## count false alarms and missed differences of verdicts (about half an hour)
 	$(SUDO) bin/venturi verify stats $(ARGS)
 
 bench-report: setup ## report a record of ten million slices, and one that is cut, and print time and memory (a minute)

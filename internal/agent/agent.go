@@ -69,7 +69,7 @@ type Options struct {
 	Engine Engine
 }
 
-// Engine is what offers the traffic: package load, but for tests.
+// Engine is what offers the traffic: package engine, but for tests.
 type Engine struct {
 	Serve func(load.Plan, engine.SliceObserver, engine.GuestDialer) (engine.GuestServer, error)
 	Run   func(context.Context, load.Plan, engine.SliceObserver, engine.GuestDialer) ([]load.SliceResult, error)

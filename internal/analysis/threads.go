@@ -46,7 +46,7 @@ func (d *armData) threads(shared bool) []Thread {
 	return out
 }
 
-// isLoad tells the threads that package load names, of which the kernel keeps 15 bytes.
+// isLoad tells the threads that package engine names, of which the kernel keeps 15 bytes.
 func isLoad(name string) bool {
 	name = name[strings.LastIndex(name, "/")+1:]
 	return strings.HasSuffix(name, " client") || strings.HasSuffix(name, " server")

@@ -23,7 +23,7 @@ well-known tools, and that its verdicts are right as often as promised. Each che
 its measurements and whether they meet its limits; exit code 1 means that one does not.
 Run nothing else on the machine meanwhile.`,
 		Example: `  venturi verify agree      against qperf, iperf3, ping and others, about 20 minutes
-  venturi verify stats      false alarms and missed differences, about 25 minutes`,
+  venturi verify stats      false alarms and missed differences, about half an hour`,
 	}
 	cmd.AddCommand(newVerifyAgree(env), newVerifyStats(env), movedToBench("proofs"), movedToBench("fast"))
 	return cmd

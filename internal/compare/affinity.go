@@ -69,16 +69,31 @@ func machineCores(m remote.Machine, allowed []int) ([]int, error) {
 		fmt.Sprintf("processes there may run on cores %v only", allowed), "choose from these, or leave the cores out")
 }
 
-// pin gives both ends of a plan, and of what runs beside its load, their cores.
-func pin(plan *load.Plan, client, server affinity) {
+// reserve takes a core out of an affinity, for a stream beside a load that has cores of its own.
+func (a affinity) reserve() (rest affinity, cpu int) {
+	at := slices.IndexFunc(a.cores, func(core int) bool { return core != a.cpu })
+	if at < 0 {
+		return a, a.cpu
+	}
+	cpu = a.cores[at]
+	a.cores = slices.Delete(slices.Clone(a.cores), at, at+1)
+	return a, cpu
+}
+
+// pinEnds gives both ends of a plan, and of what runs beside its load, their cores.
+func pinEnds(plan *load.Plan, client, server affinity) {
+	if plan.Background != nil {
+		beside := *plan.Background
+		own := beside.ClientCPU != plan.ClientCPU || beside.ServerCPU != plan.ServerCPU
+		if beside.ClientCPU, beside.ServerCPU = client.cpu, server.cpu; own {
+			client, beside.ClientCPU = client.reserve()
+			server, beside.ServerCPU = server.reserve()
+		}
+		plan.Background = &beside
+	}
 	plan.ClientCPU, plan.ServerCPU = client.cpu, server.cpu
 	if plan.Threads > 1 {
 		plan.ClientCPUs, plan.ServerCPUs = client.cores, server.cores
-	}
-	if plan.Background != nil {
-		beside := *plan.Background
-		beside.ClientCPU, beside.ServerCPU = client.cpu, server.cpu
-		plan.Background = &beside
 	}
 }
 

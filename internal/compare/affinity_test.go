@@ -125,6 +125,34 @@ func TestServerAffinity(t *testing.T) {
 	}
 }
 
+// A stream beside a load that has cores of its own keeps one that its servers do not use, also where
+// these are pinned anew; one on the load's cores goes with it.
+func TestServerAffinityBeside(t *testing.T) {
+	s := &Session{machines: []testMachine{{affinity: onCores([]int{1, 2, 3, 0})}, {affinity: onCores([]int{5, 4, 6})}}}
+	for node, c := range []struct {
+		load, beside int
+		threads      []int
+	}{{0, 3, []int{0, 2, 1}}, {5, 4, []int{5, 6}}} {
+		a := &plannedServer{}
+		group := &serverGroup{members: []groupMember{{ServerAgent: a, affinity: s.serverAffinity(node)}}, agentOf: map[string]int{"host": 0}}
+		for _, own := range []bool{false, true} {
+			plan := load.Plan{Threads: 2, ClientCPU: 1, ServerCPU: 5, Background: &load.Background{ClientCPU: 1, ServerCPU: 5}, Arms: []load.Arm{{Name: "host"}}}
+			beside, threads := c.load, s.serverAffinity(node).cores
+			if own {
+				plan.Background.ClientCPU, plan.Background.ServerCPU = 2, 4
+				beside, threads = c.beside, c.threads
+			}
+			if _, err := group.Serve(t.Context(), plan, nil); err != nil {
+				t.Fatal(err)
+			}
+			if p := a.plan; p.ServerCPU != c.load || p.Background.ServerCPU != beside || !slices.Equal(p.ServerCPUs, threads) {
+				t.Errorf("node %d, own cores %v: the load on %d and %v, the stream on %d; want %d and %v, %d",
+					node, own, p.ServerCPU, p.ServerCPUs, p.Background.ServerCPU, c.load, threads, beside)
+			}
+		}
+	}
+}
+
 // affinityWatch notes on which cores the threads of the loads' ends may run, by machine and name.
 type affinityWatch struct {
 	deaf

@@ -3,6 +3,7 @@ package compare
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -160,7 +161,7 @@ func (q Request) checkBeside(l load.Load, b *result.BackgroundLoad) error {
 	if len(q.Remote.Machines) > 2 {
 		return verr.New(verr.Usage, "cannot compare with --probe-core other", "it needs a path between two machines", "choose --probe-core same, or name two machines")
 	}
-	if len(q.Remote.Machines) > 0 || q.Cores != "" {
+	if q.onOtherMachines() || q.Cores != "" {
 		return nil // their agents know
 	}
 	cpus, err := host.AllowedCPUs()
@@ -183,8 +184,14 @@ func (s *Session) otherCPUs(p *result.Plan) (other [2]int, err error) {
 	if !ownBackground(p) {
 		return other, nil
 	}
-	if s.sharedCores { // checkBeside has seen that there are four
-		allowed, err := host.AllowedCPUs()
+	_, isCluster := s.testbed.(*clusterTestbed)
+	if isCluster && s.machines[0].cpu >= 0 {
+		if err := s.checkNodeCores(); err != nil {
+			return other, err
+		}
+	}
+	if s.sharedCores { // checkBeside, or checkNodeCores, has seen that there are four
+		allowed, err := s.sharedCPUs(isCluster)
 		if err == nil && len(allowed) >= 4 {
 			other = [2]int{allowed[2], allowed[3]}
 		}
@@ -200,4 +207,24 @@ func (s *Session) otherCPUs(p *result.Plan) (other [2]int, err error) {
 		other[i] = cpus[at]
 	}
 	return other, nil
+}
+
+// sharedCPUs are the cores that both ends share: those of this machine, or of the one that has both nodes.
+func (s *Session) sharedCPUs(isCluster bool) ([]int, error) {
+	if isCluster {
+		return s.machines[0].agent.CPUs(), nil
+	}
+	return host.AllowedCPUs()
+}
+
+// checkNodeCores refuses a stream with cores of its own on a node that has both ends, and not two
+// cores for each.
+func (s *Session) checkNodeCores() error {
+	both := s.sharedCores || slices.Contains(slices.Collect(maps.Values(s.servers.agentOf)), 0)
+	if n := len(s.machines[0].agent.CPUs()); both && n < 4 {
+		return verr.New(verr.Usage, "cannot compare with --probe-core other",
+			fmt.Sprintf("the load and the background stream need two cores each on node %s, which has %d", s.machines[0].name, n),
+			"choose --probe-core same, or paths between two nodes")
+	}
+	return nil
 }

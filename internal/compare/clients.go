@@ -25,7 +25,7 @@ func (g *clientGroup) Run(ctx context.Context, plan load.Plan, meters []string) 
 		if len(numbers) == 0 {
 			continue
 		}
-		pin(&part, member.affinity, unpinned)
+		pinEnds(&part, member.affinity, unpinned)
 		parts = append(parts, agent.SeriesPart{Agent: member.agent, Plan: part, Arms: numbers, Meters: meters})
 	}
 	return g.live.Drive(ctx, plan, parts)

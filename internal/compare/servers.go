@@ -40,7 +40,7 @@ func (g *serverGroup) Serve(ctx context.Context, plan load.Plan, _ []string) (ma
 			continue
 		}
 		if member.affinity != nil {
-			pin(&part, unpinned, *member.affinity)
+			pinEnds(&part, unpinned, *member.affinity)
 		}
 		g.serving = append(g.serving, m)
 		work.Go(func() (err error) {

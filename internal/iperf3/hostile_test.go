@@ -195,6 +195,24 @@ func TestIdleClient(t *testing.T) {
 	}
 }
 
+// A test whose blocks are further apart than a silent client may be is not cut.
+func TestIdleLimit(t *testing.T) {
+	for _, c := range []struct {
+		params params
+		want   time.Duration
+	}{
+		{params{Length: 128 << 10}, time.Minute},
+		{params{Length: 125000, Bandwidth: 10000}, time.Minute + 100*time.Second},
+		{params{Length: 1 << 20, Bandwidth: 1e-300}, time.Minute + mostPause},
+	} {
+		s := &session{server: &Responder{}}
+		s.streams.params = c.params
+		if got := s.idleLimit(); got != c.want {
+			t.Errorf("%+v: idle for %v at most, want %v", c.params, got, c.want)
+		}
+	}
+}
+
 // greeted is a connection to a server that has said of which test it is.
 func greeted(t *testing.T, port int, cookie [cookieSize]byte) net.Conn {
 	t.Helper()

@@ -232,6 +232,18 @@ func (t *session) steps(ctx context.Context) (own, peer results, err error) {
 // idleSteps is for how many times a step a test may go on in which nothing is carried.
 const idleSteps = 6
 
+// mostPause bounds the pause after a block.
+const mostPause = time.Hour
+
+// idleLimit is how long it may: a slow test pauses after each block.
+func (t *session) idleLimit() time.Duration {
+	limit := idleSteps * t.server.timeout()
+	if p := &t.streams.params; p.Bandwidth > 0 {
+		limit += time.Duration(min(p.Length*8/p.Bandwidth, mostPause.Seconds()) * float64(time.Second))
+	}
+	return limit
+}
+
 // awaitEnd waits until the client ends the test, or has gone without a word.
 func (t *session) awaitEnd(ctx context.Context) error {
 	p := &t.streams.params
@@ -241,7 +253,7 @@ func (t *session) awaitEnd(ctx context.Context) error {
 	}
 	s, err := state(0), error(nil)
 	for end, carried := time.Now().Add(limit), int64(0); ; {
-		until := time.Now().Add(idleSteps * t.server.timeout())
+		until := time.Now().Add(t.idleLimit())
 		if until.After(end) {
 			until = end
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/verr"
@@ -63,7 +64,7 @@ func LockMeasure(ctx context.Context, wait bool, who string, tell func(Holder)) 
 		unlockInFolder(f)
 		return nil, err
 	}
-	return func() { unlockInFolder(f) }, nil
+	return sync.OnceFunc(func() { unlockInFolder(f) }), nil // a second call must not remove the file of the next run
 }
 
 func readHolder(file string) Holder {

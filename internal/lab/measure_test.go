@@ -111,3 +111,21 @@ func TestMeasureLockIsExclusive(t *testing.T) {
 		t.Errorf("the lock's file: %v", err)
 	}
 }
+
+// To unlock twice does not take the lock from the next run.
+func TestMeasureUnlockTwice(t *testing.T) {
+	testenv.Root(t)
+	first, err := lab.LockMeasure(t.Context(), false, "first", nil)
+	testenv.Must(t, err)
+	first()
+	second, err := lab.LockMeasure(t.Context(), false, "second", nil)
+	testenv.Must(t, err)
+	defer second()
+	first()
+	if third, err := lab.LockMeasure(t.Context(), false, "third", nil); verr.Code(err) != verr.Busy {
+		t.Errorf("a lock that the second run holds: %v", err)
+		if err == nil {
+			third()
+		}
+	}
+}

@@ -57,8 +57,32 @@ var agreeTools = []toolRun{
 	{"sockperf", []string{"tcp_lat", "udp_lat"}, "14"}, // its header
 }
 
+// checkNames refuses names that no entry of agreeTools has.
+func (c Agree) checkNames() error {
+	var tools, loads []string
+	for _, run := range agreeTools {
+		tools, loads = append(tools, run.tool), append(loads, run.loads...)
+	}
+	for _, given := range []struct {
+		flag         string
+		names, known []string
+	}{{"--with", c.Tools, tools}, {"--load", c.Loads, loads}} {
+		for _, name := range given.names {
+			if !slices.Contains(given.known, name) {
+				slices.Sort(given.known)
+				return verr.New(verr.Usage, fmt.Sprintf("cannot check %s %s", given.flag, name), "the check has none of that name",
+					"choose from "+strings.Join(slices.Compact(given.known), ", "))
+			}
+		}
+	}
+	return nil
+}
+
 // runs are the entries of agreeTools that were asked for.
 func (c Agree) runs() (runs []toolRun, err error) {
+	if err := c.checkNames(); err != nil {
+		return nil, err
+	}
 	for _, run := range agreeTools {
 		loads := run.loads
 		if len(c.Loads) > 0 {

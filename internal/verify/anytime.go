@@ -20,7 +20,7 @@ const maxWrong = 0.05
 // replayedSeries is how many series a replayed run has: about what a run of a minute has.
 const replayedSeries = 30
 
-func (c Stats) anytimeNeeds() []comparisons { return []comparisons{c.identical(c.Identical)} }
+func (c Stats) anytimeNeeds() []comparisons { return []comparisons{c.identical(c.Identical, "--same")} }
 
 // checkAnytime looks at runs of identical arms after each series, as a run does that stops
 // when it is decided, and counts those that ever find a difference. They are looked at
@@ -126,7 +126,7 @@ func decisionName(d Decision) string { return slowerName(d.Effect) + ", until de
 // may take is given up.
 func (c Stats) decisionNeeds() (all []comparisons) {
 	for _, d := range c.Decisions {
-		all = append(all, comparisons{name: decisionName(d), count: c.Runs, effect: d.Effect, budget: 2 * d.Limit, untilDecided: true, perLoad: 1})
+		all = append(all, comparisons{name: decisionName(d), count: c.Runs, flag: "--runs", effect: d.Effect, budget: 2 * d.Limit, untilDecided: true, perLoad: 1})
 	}
 	return all
 }

@@ -23,7 +23,7 @@ func (c Stats) pairName() string { return slowerName(c.PairEffect) + ", for a pa
 // pairNeeds are two records of identical arms for each pair, and one with a slower arm
 // that takes the place of the second.
 func (c Stats) pairNeeds() []comparisons {
-	return []comparisons{c.identical(2 * c.Pairs), {name: c.pairName(), count: c.Pairs, effect: c.PairEffect, budget: c.PairBudget, perLoad: 1}}
+	return []comparisons{c.identical(2*c.Pairs, "--pairs"), {name: c.pairName(), count: c.Pairs, flag: "--pairs", effect: c.PairEffect, budget: c.PairBudget, perLoad: 1}}
 }
 
 // checkPairs compares records with each other, as venturi report does with two of them.

@@ -85,6 +85,7 @@ var StatsSections = []StatsSection{
 type comparisons struct {
 	name         string
 	count        int
+	flag         string  // that says how many
 	effect       float64 // by how much the arm under test is slower; 0: identical
 	budget       time.Duration
 	untilDecided bool
@@ -105,15 +106,15 @@ type outcome struct {
 const identicalName = "identical"
 
 // identical are comparisons of identical arms. Two of a load make a pair.
-func (c Stats) identical(count int) comparisons {
-	return comparisons{name: identicalName, count: count, budget: c.Budget, perLoad: 2}
+func (c Stats) identical(count int, flag string) comparisons {
+	return comparisons{name: identicalName, count: count, flag: flag, budget: c.Budget, perLoad: 2}
 }
 
 // slowerName is what comparisons with an arm that is so much slower are called.
 func slowerName(effect float64) string { return fmt.Sprintf("%.2g %% slower", 100*effect) }
 
 func (c Stats) verdictNeeds() []comparisons {
-	return []comparisons{c.identical(c.Identical), {name: slowerName(c.Effect), count: c.Slower, effect: c.Effect, budget: c.Budget, perLoad: 1}}
+	return []comparisons{c.identical(c.Identical, "--same"), {name: slowerName(c.Effect), count: c.Slower, flag: "--slower", effect: c.Effect, budget: c.Budget, perLoad: 1}}
 }
 
 // selection is the sections to run.
@@ -137,7 +138,13 @@ func (c Stats) selection() ([]StatsSection, error) {
 func (c Stats) needs(sections []StatsSection) ([]comparisons, error) {
 	var all []comparisons
 	for _, s := range sections {
+		if s.Name == "anytime" && c.Replays < 1 {
+			return nil, nothingToCount(s.Name, "--replays", c.Replays)
+		}
 		for _, n := range s.needs(c) {
+			if n.count < 1 {
+				return nil, nothingToCount(s.Name, n.flag, n.count)
+			}
 			if at := slices.IndexFunc(all, func(o comparisons) bool { return o.name == n.name }); at >= 0 {
 				all[at].count = max(all[at].count, n.count)
 			} else {
@@ -145,16 +152,16 @@ func (c Stats) needs(sections []StatsSection) ([]comparisons, error) {
 			}
 		}
 	}
-	total := 0
-	for _, n := range all {
-		total += n.count
-	}
-	if total == 0 || min(c.Identical, c.Slower, c.Runs, c.Replays, c.Pairs) < 0 || c.Effect <= 0 || c.Effect > 10 {
-		return nil, verr.New(verr.Usage, "cannot check the verdicts with these numbers",
-			fmt.Sprintf("--same %d --slower %d --effect %g%% --runs %d --pairs %d leave nothing to count", c.Identical, c.Slower, 100*c.Effect, c.Runs, c.Pairs),
-			"ask for at least one comparison, and for an effect above 0")
+	if c.Effect <= 0 || c.Effect > 10 {
+		return nil, verr.New(verr.Usage, fmt.Sprintf("cannot check the verdicts with --effect %g%%", 100*c.Effect),
+			"it is how much slower the slower path is", "choose one above 0, of at most 1000%")
 	}
 	return all, nil
+}
+
+func nothingToCount(section, flag string, count int) error {
+	return verr.New(verr.Usage, fmt.Sprintf("cannot check the section %s with %s %d", section, flag, count), "that leaves it nothing to count",
+		"ask for one at least, or choose other sections with --only")
 }
 
 // measure makes the comparisons, printing each on w.
@@ -198,7 +205,7 @@ func (c Stats) measure(ctx context.Context, w io.Writer, h compare.Host, all []c
 				return nil, err
 			}
 		}
-		out, floor, err := b.outcome(ctx, q, rtt)
+		out, floor, err := b.compareOnce(ctx, q, rtt)
 		if err != nil {
 			return nil, err
 		}
@@ -216,8 +223,8 @@ func verdictText(v stats.Verdict) string {
 	return string(v)
 }
 
-// outcome makes one comparison. Of its record it keeps what verdicts are made from.
-func (b *Comparer) outcome(ctx context.Context, q compare.Request, rtt map[string]float64) (out outcome, floor float64, err error) {
+// compareOnce makes one comparison. Of its record it keeps what verdicts are made from.
+func (b *Comparer) compareOnce(ctx context.Context, q compare.Request, rtt map[string]float64) (out outcome, floor float64, err error) {
 	began := time.Now()
 	if out.rec, err = b.Record(ctx, q); err != nil {
 		return out, 0, err
@@ -252,7 +259,7 @@ func (b *Comparer) calibrate(ctx context.Context, q *compare.Request, rtt map[st
 	if rtt[name] == 0 {
 		short := *q
 		short.Budget, short.Series, short.Rounds, short.UntilDecided = 0, 3, 4, false
-		if _, _, err := b.outcome(ctx, short, rtt); err != nil {
+		if _, _, err := b.compareOnce(ctx, short, rtt); err != nil {
 			return err
 		}
 	}

@@ -2,7 +2,6 @@ package verify
 
 import (
 	"bytes"
-	"context"
 	"io"
 	"math/rand/v2"
 	"slices"
@@ -139,9 +138,40 @@ func TestStatsNeeds(t *testing.T) {
 	if all, err := c.needs(only); err != nil || len(all) != 2 || all[0].count != 40 {
 		t.Errorf("comparisons of pairs: %+v, %v", all, err)
 	}
-	for _, c := range []Stats{{Sections: []string{"nothing"}, Effect: 1, Identical: 1}, {Effect: 1, Identical: -1, Slower: 3}, {Identical: 1}, {Effect: 1}} {
-		if err := c.Check(context.Background(), io.Discard, compare.Host{}); verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), "cannot check") {
-			t.Errorf("%+v: %v", c, err)
+	for text, change := range map[string]func(*Stats){
+		`"nothing"`:     func(c *Stats) { c.Sections = []string{"nothing"} },
+		"--same -1":     func(c *Stats) { c.Identical = -1 },
+		"--same 0":      func(c *Stats) { c.Identical = 0 },
+		"--slower 0":    func(c *Stats) { c.Slower = 0 },
+		"--runs 0":      func(c *Stats) { c.Runs = 0 },
+		"--replays 0":   func(c *Stats) { c.Replays = 0 },
+		"--pairs 0":     func(c *Stats) { c.Pairs = 0 },
+		"--effect 0%":   func(c *Stats) { c.Effect = 0 },
+		"pairs with --": func(c *Stats) { c.Sections, c.Pairs = []string{"pairs"}, 0 },
+	} {
+		c := DefaultStats()
+		change(&c)
+		if err := c.Check(t.Context(), io.Discard, compare.Host{}); verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), "cannot check") || !strings.Contains(err.Error(), text) {
+			t.Errorf("%s: %v", text, err)
 		}
+	}
+	c.Runs, c.Slower, c.Identical = 0, 0, 0 // of other sections
+	if _, err := c.needs(only); err != nil {
+		t.Error(err)
+	}
+}
+
+// A name that the check does not know is refused, also beside one that it knows.
+func TestAgreeNames(t *testing.T) {
+	for name, c := range map[string]Agree{
+		"tpc_lat": {Loads: []string{"tcp_bw", "tpc_lat"}},
+		"qprf":    {Tools: []string{"qperf", "qprf"}},
+	} {
+		if _, err := c.runs(); verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "tcp_bw") && !strings.Contains(err.Error(), "sockperf") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if runs, err := (Agree{Tools: []string{"qperf"}, Loads: []string{"tcp_bw", "udp_bw"}}).runs(); err != nil || len(runs) != 1 || len(runs[0].loads) != 2 {
+		t.Errorf("%+v, %v", runs, err)
 	}
 }

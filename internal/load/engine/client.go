@@ -66,7 +66,7 @@ type active struct {
 	sent     sendCounts
 	done     frame          // the server's account of the last slice
 	aborted  atomic.Bool    // the other end is lost
-	quit     atomic.Bool    // ends a stream before its time; see background
+	quit     atomic.Bool    // ends a stream before its time; see runBeside
 	thread   *thread.Worker // that all of its work is done on
 }
 

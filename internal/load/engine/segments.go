@@ -11,10 +11,8 @@ import (
 	"github.com/venturi-net/venturi/internal/load"
 )
 
-const (
-	// mostMerged is the room for datagrams that arrive as one.
-	mostMerged = 64 << 10
-)
+// mostMerged is the room for datagrams that arrive as one.
+const mostMerged = 64 << 10
 
 // segmenter sends many datagrams in one call.
 type segmenter struct {
