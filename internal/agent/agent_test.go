@@ -15,6 +15,7 @@ import (
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/load"
 	"github.com/venturi-net/venturi/internal/load/engine"
+	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
 )
@@ -36,7 +37,7 @@ func code(t *testing.T, err error, want int) {
 
 // TestLifelineEndsRunningSeries: the controller dies while slices run.
 func TestLifelineEndsRunningSeries(t *testing.T) {
-	socket := filepath.Join(folder(t), "s")
+	socket := filepath.Join(testenv.SocketFolder(t), "s")
 	in, out := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
@@ -224,14 +225,14 @@ func TestKilledAgent(t *testing.T) {
 func TestDialWithoutAgent(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	_, err := agent.Dial(ctx, filepath.Join(folder(t), "nobody"))
+	_, err := agent.Dial(ctx, filepath.Join(testenv.SocketFolder(t), "nobody"))
 	code(t, err, verr.Failed)
 }
 
 func TestDialIsCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := agent.Dial(ctx, filepath.Join(folder(t), "nobody")); !errors.Is(err, context.Canceled) {
+	if _, err := agent.Dial(ctx, filepath.Join(testenv.SocketFolder(t), "nobody")); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -312,7 +313,7 @@ func TestStuckSeriesDoesNotKeepTheAgent(t *testing.T) {
 					return nil, nil
 				},
 			}
-			socket := filepath.Join(folder(t), "s")
+			socket := filepath.Join(testenv.SocketFolder(t), "s")
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() { ended <- agent.Main(ctx, agent.Options{Machine: "m1", Socket: socket, Engine: e}) }()

@@ -13,12 +13,13 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/agent"
+	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // runner starts an agent that runs commands by a function, and gives a client and what ends it.
 func runner(t *testing.T, run func(context.Context, agent.Invocation) int) (c *agent.Client, end func() error) {
 	t.Helper()
-	socket := filepath.Join(folder(t), "agent.sock")
+	socket := filepath.Join(testenv.SocketFolder(t), "agent.sock")
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {

@@ -10,6 +10,7 @@ import (
 	"github.com/venturi-net/venturi/internal/agent"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // ring are four agents: those of two machines and, behind each, one that plays
@@ -167,7 +168,7 @@ func TestGuestDies(t *testing.T) {
 func TestNoGuest(t *testing.T) {
 	near, _ := spawn(t, "agent")
 	far, _ := spawn(t, "agent")
-	nowhere := folder(t) + "/no"
+	nowhere := testenv.SocketFolder(t) + "/no"
 	p := ring{client: near, server: far, clientGuest: "/tmp/no", serverGuest: nowhere}.plan("tcp_lat", 2)
 	shut, err := far.Serve(t.Context(), p, nil)
 	if err != nil || len(shut) != 2 || shut[1] == nil || shut[3] == nil {

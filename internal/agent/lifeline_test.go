@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/agent"
+	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 func TestLifeline(t *testing.T) {
 	for name, tc := range map[string]struct{ detach, ends bool }{"attached": {false, true}, "detached": {true, false}} {
 		t.Run(name, func(t *testing.T) {
-			socket := filepath.Join(folder(t), "s")
+			socket := filepath.Join(testenv.SocketFolder(t), "s")
 			in, out := io.Pipe()
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)

@@ -55,7 +55,7 @@ func spawn(t *testing.T, role string) (*agent.Client, *os.Process) {
 // spawnBehind gives the socket, which may not be there yet, instead of a client.
 func spawnBehind(t *testing.T, role string) (socket string, process *os.Process) {
 	t.Helper()
-	socket = filepath.Join(folder(t), "s")
+	socket = filepath.Join(testenv.SocketFolder(t), "s")
 	args := append(testenv.RoleCommand(t, role), socket)
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stderr = os.Stderr
@@ -98,22 +98,11 @@ func endless() agent.Engine {
 	}
 }
 
-// folder is a private folder with a short path: a socket's may have 107 bytes.
-func folder(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "venturi-agent-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	return dir
-}
-
 // start runs an agent in this process and gives a client for it. Both end with
 // the test.
 func start(t *testing.T, e agent.Engine) (*agent.Client, string) {
 	t.Helper()
-	socket := filepath.Join(folder(t), "agent.sock")
+	socket := filepath.Join(testenv.SocketFolder(t), "agent.sock")
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {

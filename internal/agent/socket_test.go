@@ -30,7 +30,7 @@ func TestSocketIsPrivate(t *testing.T) {
 func TestUmaskIsPutBack(t *testing.T) {
 	before := syscall.Umask(0o022)
 	defer syscall.Umask(before)
-	l, err := agent.Listen(filepath.Join(folder(t), "s"))
+	l, err := agent.Listen(filepath.Join(testenv.SocketFolder(t), "s"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestListenRefuses(t *testing.T) {
 		"a file in its place":   {func(d string) error { return os.WriteFile(filepath.Join(d, "s"), nil, 0o600) }, "not a socket"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := folder(t)
+			dir := testenv.SocketFolder(t)
 			if err := tc.prepare(dir); err != nil {
 				t.Fatal(err)
 			}
@@ -78,7 +78,7 @@ func TestSecondAgentIsRefused(t *testing.T) {
 }
 
 func TestSocketOfKilledAgentIsReplaced(t *testing.T) {
-	socket := filepath.Join(folder(t), "s")
+	socket := filepath.Join(testenv.SocketFolder(t), "s")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func TestSocketOfKilledAgentIsReplaced(t *testing.T) {
 }
 
 func TestPeerIsKnown(t *testing.T) {
-	socket := filepath.Join(folder(t), "s")
+	socket := filepath.Join(testenv.SocketFolder(t), "s")
 	l, err := agent.ListenClosed(socket)
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func TestPeerIsKnown(t *testing.T) {
 }
 
 func TestWrongPeerIsHungUpOn(t *testing.T) {
-	socket := filepath.Join(folder(t), "s")
+	socket := filepath.Join(testenv.SocketFolder(t), "s")
 	l, err := agent.ListenClosed(socket)
 	if err != nil {
 		t.Fatal(err)

@@ -11,13 +11,14 @@ import (
 	"github.com/venturi-net/venturi/internal/agent"
 	"github.com/venturi-net/venturi/internal/load"
 	"github.com/venturi-net/venturi/internal/load/engine"
+	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // silent gives a socket behind which somebody takes connections and never says
 // anything.
 func silent(t *testing.T) string {
 	t.Helper()
-	socket := filepath.Join(folder(t), "s")
+	socket := filepath.Join(testenv.SocketFolder(t), "s")
 	l, err := net.Listen("unix", socket)
 	if err == nil {
 		err = os.Chmod(socket, 0o600)

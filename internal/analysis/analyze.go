@@ -6,7 +6,8 @@ import (
 	"math"
 	"runtime"
 	"slices"
-	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/venturi-net/venturi/internal/stats"
 	"github.com/venturi-net/venturi/result"
@@ -143,8 +144,8 @@ func (a *analyzer) cell(c result.Cell) (Cell, bool) {
 // seconds, so several are made at once.
 func (a *analyzer) rows(c result.Cell, host, base *armData) []Row {
 	out := make([]Row, len(a.plan.Arms))
-	var work sync.WaitGroup
-	free := make(chan struct{}, runtime.GOMAXPROCS(0))
+	var work errgroup.Group
+	work.SetLimit(runtime.GOMAXPROCS(0))
 	for i, arm := range a.plan.Arms {
 		if _, _, tool := toolArm(arm); tool {
 			continue
@@ -156,13 +157,12 @@ func (a *analyzer) rows(c result.Cell, host, base *armData) []Row {
 		if arm.Role == result.RoleCopy {
 			against = host
 		}
-		free <- struct{}{}
-		work.Go(func() {
+		work.Go(func() error {
 			out[i] = a.row(c, arm, d, against)
-			<-free
+			return nil
 		})
 	}
-	work.Wait()
+	_ = work.Wait() // no row fails
 	return out
 }
 

@@ -54,6 +54,14 @@ func (f *FastPath) Total() int64 {
 	return sum
 }
 
+// CarriedPackets is the number of those that were carried.
+func (f *FastPath) CarriedPackets() int64 { return f.Packets["carried_out"] + f.Packets["carried_in"] }
+
+// Share is the share of all packets that was carried, 0 to 1; 0: there were none.
+func (f *FastPath) Share() float64 {
+	return float64(f.CarriedPackets()) / float64(max(f.Total(), 1))
+}
+
 // fastPath sums what became of an arm's packets; nil where no fast path was read.
 func (d *armData) fastPath() *FastPath {
 	out := new(FastPath)
@@ -70,8 +78,6 @@ func (d *armData) fastPath() *FastPath {
 	if len(out.Packets) == 0 {
 		return nil
 	}
-	if seen := out.Total(); seen > 0 {
-		out.Carried = float64(out.Packets["carried_out"]+out.Packets["carried_in"]) / float64(seen)
-	}
+	out.Carried = out.Share()
 	return out
 }

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/user"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -55,7 +53,7 @@ func openAfter(env *Env, wait time.Duration, first func(*journal.Journal) error)
 	}
 	j, err := journal.Open(journal.Options{
 		Folder: folder, Settings: thisMachine().Settings, Wait: wait,
-		User: changedBy(env), Command: sanitize.Command(slices.DeleteFunc(ownCommand(env), func(word string) bool { return word == "--hold" })...), Version: Version(),
+		User: journal.User(env.Getenv), Command: sanitize.Command(slices.DeleteFunc(ownCommand(env), func(word string) bool { return word == "--hold" })...), Version: Version(),
 	})
 	if err != nil {
 		return nil, permissionError("cannot open the journal of changes", err)
@@ -138,26 +136,6 @@ func holder(env *Env) func(txn int) error {
 		}
 		return netcfg.StartDetached(append(command, tune.HolderArgs(folder, txn)...), env.Environ())
 	}
-}
-
-// changedBy names the user who changes the machine.
-func changedBy(env *Env) string {
-	name := named(strconv.Itoa(os.Getuid()))
-	if by := env.Getenv("SUDO_USER"); by != "" && os.Getuid() == 0 {
-		name += ", for " + by
-		if id := env.Getenv("SUDO_UID"); id != "" {
-			name += " (uid " + id + ")"
-		}
-		name += " by sudo"
-	}
-	return name
-}
-
-func named(uid string) string {
-	if u, err := user.LookupId(uid); err == nil {
-		return u.Username + " (uid " + uid + ")"
-	}
-	return "uid " + uid
 }
 
 // commitFlags are the flags of all commands that change settings.

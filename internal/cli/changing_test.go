@@ -162,15 +162,6 @@ func TestWaitForJournal(t *testing.T) {
 	}
 }
 
-func TestWho(t *testing.T) {
-	sudo := map[string]string{"SUDO_USER": "alice", "SUDO_UID": "1000"}
-	env := &Env{Getenv: func(name string) string { return sudo[name] }}
-	got := changedBy(env)
-	if !strings.Contains(got, "uid ") || strings.Contains(got, "for alice (uid 1000) by sudo") != (os.Getuid() == 0) {
-		t.Errorf("%q", got)
-	}
-}
-
 func TestBrief(t *testing.T) {
 	for _, c := range []struct {
 		v    setting.Value

@@ -28,7 +28,7 @@ func newLease(env *Env) *cobra.Command {
 				return verr.New(verr.Usage, "cannot hold a lease", "--journal or --txn is missing", "give both; venturi itself starts this when it makes a trial")
 			}
 			return tune.Hold(cmd.Context(), folder, txn, func() (*journal.Journal, error) {
-				return journal.Open(journal.Options{Folder: folder, Settings: thisMachine().Settings, User: changedBy(env), Version: Version()})
+				return journal.Open(journal.Options{Folder: folder, Settings: thisMachine().Settings, User: journal.User(env.Getenv), Version: Version()})
 			})
 		},
 	}

@@ -1,11 +1,8 @@
 package compare
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,6 +10,7 @@ import (
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/reach"
+	"github.com/venturi-net/venturi/internal/testenv/agenttest"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
 )
@@ -20,23 +18,7 @@ import (
 // newReachAgent is an agent in this process that takes part in trials.
 func newReachAgent(t *testing.T, name string) *agent.Client {
 	t.Helper()
-	folder, err := os.MkdirTemp("", "venturi-reach-") // a socket's path is short
-	if err != nil {
-		t.Fatal(err)
-	}
-	socket := filepath.Join(folder, "s")
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() {
-		ended <- agent.Main(ctx, agent.Options{Machine: name, Socket: socket, Version: "test", Calls: new(reach.Listeners).Calls()})
-	}()
-	c, err := agent.Dial(t.Context(), socket)
-	if err != nil {
-		cancel()
-		t.Fatalf("dial: %v (agent: %v)", err, <-ended)
-	}
-	t.Cleanup(func() { _ = c.Close(); cancel(); <-ended; _ = os.RemoveAll(folder) })
-	return c
+	return agenttest.Start(t, agent.Options{Machine: name, Calls: new(reach.Listeners).Calls()})
 }
 
 // sayText keeps what is said.

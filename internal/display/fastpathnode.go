@@ -32,28 +32,7 @@ type FastPathReport struct {
 // NewFastPathReport tells a status.
 func NewFastPathReport(s node.Status) FastPathReport {
 	counts := fastPathCounts(s.Stats)
-	carried, slow := carriedPackets(counts.Packets)
-	return FastPathReport{s.Enabled, s.Running, s.Config, s.State, counts.Packets, counts.SlowIngress, share(carried, slow), s.Table.Flows, s.Pods, s.Peers}
-}
-
-// carriedPackets sums the packets that were carried, and those that were not.
-func carriedPackets(packets map[string]int64) (carried, slow int64) {
-	for key, n := range packets {
-		if strings.HasPrefix(key, "carried_") {
-			carried += n
-		} else {
-			slow += n
-		}
-	}
-	return carried, slow
-}
-
-// share is how much of all was carried.
-func share(carried, slow int64) float64 {
-	if carried+slow == 0 {
-		return 0
-	}
-	return float64(carried) / float64(carried+slow)
+	return FastPathReport{s.Enabled, s.Running, s.Config, s.State, counts.Packets, counts.SlowIngress, counts.Share(), s.Table.Flows, s.Pods, s.Peers}
 }
 
 func fastPathCounts(stats []fastpath.Stat) (all analysis.FastPath) {
@@ -113,16 +92,16 @@ func (r FastPathReport) PrintRate(out io.Writer, before FastPathReport, took tim
 		_, err := sanitize.Fprintf(out, "nothing is carried: the daemon has gone\n")
 		return err
 	}
-	since, most := map[string]int64{}, ""
+	since, most := analysis.FastPath{Packets: map[string]int64{}}, ""
 	for key, n := range r.Packets {
-		since[key] = n - before.Packets[key]
-		if strings.HasPrefix(key, "slow") && since[key] > since[most] {
+		since.Packets[key] = n - before.Packets[key]
+		if strings.HasPrefix(key, "slow") && since.Packets[key] > since.Packets[most] {
 			most = key
 		}
 	}
-	carried, slow := carriedPackets(since)
+	carried := since.CarriedPackets()
 	perSecond := func(n int64) int64 { return int64(float64(n)/took.Seconds() + 0.5) }
-	line := sanitize.Sprintf("carried %d/s (%.1f %%), slow %d/s, flows %d", perSecond(carried), 100*share(carried, slow), perSecond(slow), r.Flows)
+	line := sanitize.Sprintf("carried %d/s (%.1f %%), slow %d/s, flows %d", perSecond(carried), 100*since.Share(), perSecond(since.Total()-carried), r.Flows)
 	switch {
 	case r.State != nil && r.State.Off != "":
 		line += sanitize.Sprintf("; nothing is carried: %s", r.State.Off)

@@ -133,7 +133,7 @@ func (d *daemon) forgetFilters() {
 	for pin, there := range d.attach.attached {
 		p, ok := d.attachmentOfPin(pin)
 		tc, known := d.topo.TC[p.device]
-		if there && ok && known && p.isFilter() {
+		if there && ok && known && p.point.IsFilter() {
 			d.attach.attached[pin] = slices.Contains(tc.OwnFilters, pin)
 		}
 	}
@@ -228,7 +228,7 @@ func (d *daemon) waitingPods() int {
 func (d *daemon) nextChecks() []string {
 	if len(d.attach.unchecked) == 0 {
 		for pin := range d.attach.attached {
-			if p, ok := d.attachmentOfPin(pin); ok && !p.isFilter() {
+			if p, ok := d.attachmentOfPin(pin); ok && !p.point.IsFilter() {
 				d.attach.unchecked = append(d.attach.unchecked, pin)
 			}
 		}
@@ -244,7 +244,7 @@ func (d *daemon) reattach(pins []string) error {
 	lost := false
 	for _, pin := range pins {
 		p, ok := d.attachmentOfPin(pin)
-		if !d.attach.attached[pin] || !ok || p.isFilter() {
+		if !d.attach.attached[pin] || !ok || p.point.IsFilter() {
 			continue
 		}
 		there, err := kernel.Attached(d.netns, pin, p.device, p.point)
@@ -258,11 +258,6 @@ func (d *daemon) reattach(pins []string) error {
 		d.planAttach()
 	}
 	return nil
-}
-
-// isFilter tells whether the program is attached as a tc filter.
-func (p attachment) isFilter() bool {
-	return p.point == kernel.FilterIngress || p.point == kernel.FilterEgress
 }
 
 // ingress is the attach point for what a device receives, egress that for what it sends.

@@ -33,10 +33,15 @@ type PeerFlows struct {
 	FlowCount
 }
 
-// ReadOwners reads from the folder of a fast path's pins whose flows are in its table: all pods
-// and peers that it knows, in order. It names the devices of the calling thread's namespace.
-func ReadOwners(c *Config, pins string) (pods []PodFlows, peers []PeerFlows, err error) {
+// ReadOwners reads from the folder of a fast path's pins its table of flows, and whose they are:
+// all pods and peers that it knows, in order. It names the devices of the calling thread's
+// namespace.
+func ReadOwners(c *Config, pins string) (t Table, pods []PodFlows, peers []PeerFlows, err error) {
 	of, err := countFlows(c, pins)
+	if err == nil {
+		t, err = readRoom(pins)
+		t.Flows = of.all
+	}
 	if err == nil {
 		pods, err = readPods(pins, of.pods)
 	}
@@ -44,22 +49,29 @@ func ReadOwners(c *Config, pins string) (pods []PodFlows, peers []PeerFlows, err
 		peers, err = readPeers(c, pins, of.peers)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the pods and peers of a fast path: %w", err)
+		return t, nil, nil, fmt.Errorf("read the pods and peers of a fast path: %w", err)
 	}
-	return pods, peers, nil
+	return t, pods, peers, nil
 }
 
 // flowCounts are those of pods, by the index of their device, and of peers, by their number.
-type flowCounts struct{ pods, peers map[uint32]*FlowCount }
+type flowCounts struct {
+	all         int
+	pods, peers map[uint32]*FlowCount
+}
 
 func countFlows(c *Config, pins string) (flowCounts, error) {
-	of := flowCounts{map[uint32]*FlowCount{}, map[uint32]*FlowCount{}}
+	of := flowCounts{pods: map[uint32]*FlowCount{}, peers: map[uint32]*FlowCount{}}
 	epoch, err := bpf.ReadEpoch(pins, c.Kind == VXLAN)
 	if err != nil {
 		return of, err
 	}
 	err = eachFlow(pins, func(k bpf.FlowKey, f bpf.Flow) {
-		if k.IsOnWire() || f.PodEpoch == 0 { // it has another entry, or is not of anybody yet
+		if k.IsOnWire() { // it has another entry
+			return
+		}
+		of.all++
+		if f.PodEpoch == 0 { // it is not of anybody yet
 			return
 		}
 		for _, n := range []*FlowCount{entryOf(of.pods, f.Pod), entryOf(of.peers, f.Peer)} {

@@ -54,6 +54,20 @@ func ReadTable(pins string) (Table, error) {
 }
 
 func readTable(pins string) (Table, error) {
+	t, err := readRoom(pins)
+	if err != nil {
+		return t, err
+	}
+	err = eachFlow(pins, func(k bpf.FlowKey, _ bpf.Flow) {
+		if !k.IsOnWire() { // it has another entry
+			t.Flows++
+		}
+	})
+	return t, err
+}
+
+// readRoom reads what does not take a look at each flow.
+func readRoom(pins string) (Table, error) {
 	flows, err := openTable(pins, "flows")
 	if err != nil {
 		return Table{}, err
@@ -65,10 +79,5 @@ func readTable(pins string) (Table, error) {
 		return t, err
 	}
 	t.Memory, _ = info.Memlock()
-	err = eachFlow(pins, func(k bpf.FlowKey, _ bpf.Flow) {
-		if !k.IsOnWire() { // it has another entry
-			t.Flows++
-		}
-	})
-	return t, err
+	return t, nil
 }

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +13,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/agent"
 	"github.com/venturi-net/venturi/internal/remote"
+	"github.com/venturi-net/venturi/internal/testenv/agenttest"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -28,22 +27,7 @@ func newFakeFleet(t *testing.T, machines ...fakeMachine) (f *Fleet, said func() 
 	var agents []*agent.Client
 	for i, run := range machines {
 		name := string(rune('a' + i))
-		folder, err := os.MkdirTemp("", "venturi-fleet-")
-		if err != nil {
-			t.Fatal(err)
-		}
-		socket := filepath.Join(folder, "s")
-		ctx, cancel := context.WithCancel(context.Background())
-		ended := make(chan error, 1)
-		go func() {
-			ended <- agent.Main(ctx, agent.Options{Machine: name, Socket: socket, Version: "test", Run: run})
-		}()
-		c, err := agent.Dial(t.Context(), socket)
-		if err != nil {
-			cancel()
-			t.Fatalf("dial: %v (agent: %v)", err, <-ended)
-		}
-		t.Cleanup(func() { _ = c.Close(); cancel(); <-ended; _ = os.RemoveAll(folder) })
+		c := agenttest.Start(t, agent.Options{Machine: name, Run: run})
 		named, agents = append(named, remote.Machine{Name: name}), append(agents, c)
 	}
 	f = Attach(named, agents)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"os/user"
 	"strings"
 	"time"
 
@@ -85,12 +84,8 @@ var journalWait = host.ScaleTimeout(10 * time.Second)
 
 // openJournal opens the host's journal for changing.
 func openJournal(command, version string) (*journal.Journal, error) {
-	name := fmt.Sprintf("uid %d", os.Getuid())
-	if u, err := user.Current(); err == nil {
-		name = u.Username + " (" + name + ")"
-	}
 	return journal.Open(journal.Options{Folder: os.Getenv(journal.FolderVariable), Settings: setting.NewSettings(setting.Backends("")...),
-		User: name, Command: command, Version: version, Wait: journalWait})
+		User: journal.User(os.Getenv), Command: command, Version: version, Wait: journalWait})
 }
 
 // takeCard makes the host's card the machine's device on the wire.

@@ -76,19 +76,19 @@ func PlaySSHLine(args []string) int {
 	}
 	began := time.Now()
 	go func() {
-		l.pass(in, os.Stdin, began, nil, note)
+		l.relay(in, os.Stdin, began, nil, note)
 		_ = in.Close()
 	}()
-	l.pass(os.Stdout, out, began, note, nil)
+	l.relay(os.Stdout, out, began, note, nil)
 	if cmd.Wait() != nil {
 		return 1
 	}
 	return 0
 }
 
-// pass copies what it reads, as late as the line makes it, and calls functions when something is
+// relay copies what it reads, as late as the line makes it, and calls functions when something is
 // read and before it is written.
-func (l SSHLine) pass(to io.Writer, from io.Reader, began time.Time, read, write func()) {
+func (l SSHLine) relay(to io.Writer, from io.Reader, began time.Time, read, write func()) {
 	type part struct {
 		text []byte
 		due  time.Time

@@ -226,3 +226,13 @@ func InNetns(t testing.TB, namespace string, fn func() error) {
 		t.Fatalf("in %s: %v", filepath.Base(namespace), err)
 	}
 }
+
+// SocketFolder is a private folder with a short path, until the test is over: a socket's may have
+// 107 bytes.
+func SocketFolder(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "venturi-test-")
+	Must(t, err)
+	t.Cleanup(func() { Must(t, os.RemoveAll(dir)) })
+	return dir
+}

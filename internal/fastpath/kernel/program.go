@@ -82,8 +82,8 @@ const (
 	NetkitPrimary = AttachPoint(ebpf.AttachNetkitPrimary) // what the device itself sends, behind Egress
 )
 
-// isFilter tells whether programs at the point are tc filters.
-func (at AttachPoint) isFilter() bool { return filterParents[at] != 0 }
+// IsFilter tells whether programs at the point are tc filters.
+func (at AttachPoint) IsFilter() bool { return filterParents[at] != 0 }
 
 // isNetkit tells whether the point is that of a netkit pair.
 func (at AttachPoint) isNetkit() bool { return at == NetkitPeer || at == NetkitPrimary }
@@ -101,7 +101,7 @@ func (at AttachPoint) attach(p *ebpf.Program, device int) (link.Link, error) {
 // atomically. The error wraps [host.ErrGone] if the device or its attach point is gone.
 func AttachProgram(n *netcfg.Namespace, p *ebpf.Program, device int, at AttachPoint, pin string) error {
 	return n.Wrap(fmt.Sprintf("attach %s to device %d", filepath.Base(pin), device), n.Do(func() error {
-		if at.isFilter() {
+		if at.IsFilter() {
 			return putFilter(n, p, device, at, pin)
 		}
 		if replaced, err := replaceLink(n, p, device, at, pin); replaced || err != nil {
@@ -123,7 +123,7 @@ func AttachProgram(n *netcfg.Namespace, p *ebpf.Program, device int, at AttachPo
 // whether there was one.
 func ReplaceProgram(n *netcfg.Namespace, p *ebpf.Program, device int, at AttachPoint, pin string) (done bool, err error) {
 	err = n.Do(func() error {
-		if !at.isFilter() {
+		if !at.IsFilter() {
 			done, err = replaceLink(n, p, device, at, pin)
 			return err
 		}
@@ -175,7 +175,7 @@ func Attached(n *netcfg.Namespace, pin string, device int, at AttachPoint) (bool
 	if l, ok := by.(link.Link); ok {
 		return attachedTo(l, device, at)
 	}
-	if !at.isFilter() {
+	if !at.IsFilter() {
 		return false, nil
 	}
 	f, err := filterOf(n, pin, device, at)

@@ -35,7 +35,7 @@ func probeAttach(n *netcfg.Namespace, at AttachPoint) error {
 	defer p.Close()
 	const loopback = 1
 	return n.Wrap("attach a program to a device", n.Do(func() error {
-		if at.isFilter() {
+		if at.IsFilter() {
 			return errors.Join(n.Handle().QdiscAdd(clsact(loopback)), addFilter(n, p, loopback, at, "probe"))
 		}
 		l, err := at.attach(p, loopback)

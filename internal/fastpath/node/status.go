@@ -40,8 +40,7 @@ func ReadStatus() (s Status, err error) {
 		func() (err error) { s.Config, err = fastpath.Load(f.config); return err },
 		func() (err error) { s.State, err = fastpath.ReadState(f.state); return err },
 		func() (err error) { s.Stats, err = fastpath.ReadStats(pins); return err },
-		func() (err error) { s.Table, err = fastpath.ReadTable(pins); return err },
-		func() (err error) { s.Pods, s.Peers, err = fastpath.ReadOwners(s.Config, pins); return err },
+		func() (err error) { s.Table, s.Pods, s.Peers, err = fastpath.ReadOwners(s.Config, pins); return err },
 	} {
 		if err := read(); err != nil {
 			if errors.Is(err, fs.ErrNotExist) {

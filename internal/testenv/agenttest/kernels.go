@@ -70,6 +70,18 @@ func UnderKernels(t *testing.T, orElse string, fn func(*testing.T, kernel.Kernel
 	}
 }
 
+// PassUnderKernels runs tests of this binary, by what [RunArgs] made, in a virtual machine with so
+// many MiB under each kernel that [UnderKernels] chooses. They must pass, and there must be any.
+func PassUnderKernels(t *testing.T, memory int, args []string) {
+	t.Helper()
+	UnderKernels(t, DefaultKernel, func(t *testing.T, k kernel.Kernel) {
+		said, code := RunInGuest(t, vm.Config{Kernel: k, Memory: memory}, args)
+		if code != 0 || strings.Contains(said, "no tests to run") {
+			t.Errorf("the tests ended with code %d:\n%s", code, said)
+		}
+	})
+}
+
 // RunInGuest runs this very test binary with arguments in a virtual machine, where a
 // privileged test that would skip fails, and gives what it said and its exit
 // code. The binary must call guest.Main before anything else.
