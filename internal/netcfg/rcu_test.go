@@ -94,6 +94,6 @@ func TestExpediteRCUAtOnce(t *testing.T) {
 func fakeRCU(t *testing.T) {
 	t.Helper()
 	folder, real := t.TempDir(), [3]string{rcuExpedited, rcuRecord, rcuLock}
-	rcuExpedited, rcuRecord, rcuLock = filepath.Join(folder, "expedited"), filepath.Join(folder, "record"), filepath.Join(folder, "lock")
+	rcuExpedited, rcuRecord, rcuLock = filepath.Join(folder, "expedited"), filepath.Join(folder, "record"), folder
 	t.Cleanup(func() { rcuExpedited, rcuRecord, rcuLock = real[0], real[1], real[2] })
 }
