@@ -16,7 +16,7 @@ func ExpressionData(elem []byte) (name string, data nlmsg.Map, err error) {
 	for _, a := range attrs {
 		switch nlmsg.Number(a.Attr.Type) {
 		case unix.NFTA_EXPR_NAME:
-			name = nl.BytesToString(a.Value)
+			name = unix.ByteSliceToString(a.Value)
 		case unix.NFTA_EXPR_DATA:
 			parts, err := nl.ParseRouteAttr(a.Value)
 			if err != nil {

@@ -93,11 +93,11 @@ func ReadChain(message []byte) (c ChainSummary, err error) {
 	for _, a := range attrs {
 		switch nlmsg.Number(a.Attr.Type) {
 		case unix.NFTA_CHAIN_TABLE:
-			c.Table = nl.BytesToString(a.Value)
+			c.Table = unix.ByteSliceToString(a.Value)
 		case unix.NFTA_CHAIN_NAME:
-			c.Name = nl.BytesToString(a.Value)
+			c.Name = unix.ByteSliceToString(a.Value)
 		case unix.NFTA_CHAIN_TYPE:
-			c.Type = nl.BytesToString(a.Value)
+			c.Type = unix.ByteSliceToString(a.Value)
 		case unix.NFTA_CHAIN_HOOK:
 			hook, err := nl.ParseRouteAttr(a.Value)
 			if err != nil {
@@ -135,9 +135,9 @@ func readRule(message []byte) (chain [3]string, rule RuleSummary, err error) {
 	for _, a := range attrs {
 		switch nlmsg.Number(a.Attr.Type) {
 		case unix.NFTA_RULE_TABLE:
-			chain[1] = nl.BytesToString(a.Value)
+			chain[1] = unix.ByteSliceToString(a.Value)
 		case unix.NFTA_RULE_CHAIN:
-			chain[2] = nl.BytesToString(a.Value)
+			chain[2] = unix.ByteSliceToString(a.Value)
 		case unix.NFTA_RULE_EXPRESSIONS:
 			elems, err := nl.ParseRouteAttr(a.Value)
 			if err != nil {

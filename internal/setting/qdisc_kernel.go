@@ -70,7 +70,7 @@ func readQdisc(index int, msg *nl.TcMsg, attrs []byte) (Qdisc, error) {
 	for _, a := range list {
 		switch a.Attr.Type & nlaType {
 		case unix.TCA_KIND:
-			q.Kind = nl.BytesToString(a.Value)
+			q.Kind = unix.ByteSliceToString(a.Value)
 		case unix.TCA_OPTIONS:
 			q.Options = hex.EncodeToString(a.Value)
 		case unix.TCA_STAB:

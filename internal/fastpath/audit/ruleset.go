@@ -145,7 +145,7 @@ func chainDevices(message []byte) (names []string, side Direction, err error) {
 					return nil, 0, err
 				}
 				for _, d := range list {
-					name := nl.BytesToString(d.Value)
+					name := unix.ByteSliceToString(d.Value)
 					if nlmsg.Number(d.Attr.Type) == devicePrefix {
 						name += "*"
 					}

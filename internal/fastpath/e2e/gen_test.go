@@ -3,11 +3,14 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/testenv/agenttest"
 )
@@ -73,8 +76,23 @@ func (s *genSite) playAs(t *testing.T, c generated) (o played) {
 			t.Skip("a case before could not be taken back")
 		}
 		o = s.play(t, c)
+		s.requireDaemons(t)
 	})
 	return o
+}
+
+// requireDaemons makes sure that no case has ended a daemon: all later ones would be slow.
+func (s *genSite) requireDaemons(t *testing.T) {
+	for _, p := range s.paths {
+		for _, pins := range p.Pins {
+			running, err := kernel.Locked(pins)
+			testenv.Must(t, err)
+			if !running {
+				log, err := os.ReadFile(filepath.Join(filepath.Dir(pins), "fast.log"))
+				t.Errorf("the daemon of %s has ended: %s (%v)", pins, log, err)
+			}
+		}
+	}
 }
 
 // played is what became of a case.
@@ -219,7 +237,14 @@ func (c generated) command() string {
 func (s *genSite) states(t *testing.T, c generated) (text string) {
 	for _, p := range s.paths {
 		if p.isFast {
-			text += fmt.Sprintf("%s: %+v\n", p.Name, genState(t, p, c.machine))
+			text += fmt.Sprintf("%s: %+v, counted since the daemon began:\n", p.Name, genState(t, p, c.machine))
+			stats, err := fastpath.ReadStats(p.Pins[c.machine])
+			testenv.Must(t, err)
+			for _, stat := range stats {
+				if stat.Packets > 0 {
+					text += fmt.Sprintf("  %s: %d\n", stat.Count, stat.Packets)
+				}
+			}
 		}
 	}
 	return text

@@ -165,7 +165,7 @@ func hasClsact(device int) (bool, error) {
 		return false, err
 	}
 	attrs, err := nl.ParseRouteAttrAsMap(found[0][nl.SizeofTcMsg:])
-	return nl.BytesToString(attrs[nl.TCA_KIND].Value) == "clsact", err
+	return unix.ByteSliceToString(attrs[nl.TCA_KIND].Value) == "clsact", err
 }
 
 // Filters lists the pins in a folder whose programs are filters, even if the pin itself is

@@ -110,7 +110,7 @@ func isEmptyClsact(message []byte) bool {
 	attrs, err := nl.ParseRouteAttrAsMap(message[nl.SizeofTcMsg:])
 	_, ingress := attrs[unix.TCA_INGRESS_BLOCK]
 	_, egress := attrs[unix.TCA_EGRESS_BLOCK]
-	return err == nil && !ingress && !egress && nl.BytesToString(attrs[nl.TCA_KIND].Value) == "clsact"
+	return err == nil && !ingress && !egress && unix.ByteSliceToString(attrs[nl.TCA_KIND].Value) == "clsact"
 }
 
 // neighbourKey identifies a neighbour or forwarding entry. A MAC is behind one bridge port or one

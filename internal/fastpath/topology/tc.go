@@ -151,7 +151,7 @@ func readFilter(answer []byte) filterKind {
 	if err != nil {
 		return filterKind{kind: unreadable}
 	}
-	f := filterKind{kind: nl.BytesToString(attrs[nl.TCA_KIND].Value)}
+	f := filterKind{kind: unix.ByteSliceToString(attrs[nl.TCA_KIND].Value)}
 	options, err := nl.ParseRouteAttr(attrs[nl.TCA_OPTIONS].Value)
 	if err != nil {
 		return filterKind{f.kind, unreadable}
@@ -173,7 +173,7 @@ func actionKind(action []byte) (kind string) {
 	const actKind = 1 // TCA_ACT_KIND
 	nlmsg.EachAttr(action, func(number uint16, value []byte) {
 		if number == actKind {
-			kind = nl.BytesToString(value)
+			kind = unix.ByteSliceToString(value)
 		}
 	})
 	return kind
@@ -223,7 +223,7 @@ func ownFilter(answer []byte) (pin string, foreign bool) {
 		return "", true
 	}
 	attrs, err := nl.ParseRouteAttrAsMap(answer[nl.SizeofTcMsg:])
-	if err != nil || nl.BytesToString(attrs[nl.TCA_KIND].Value) != "bpf" {
+	if err != nil || unix.ByteSliceToString(attrs[nl.TCA_KIND].Value) != "bpf" {
 		return "", true
 	}
 	if nl.DeserializeTcMsg(answer).Handle == 0 {
@@ -233,7 +233,7 @@ func ownFilter(answer []byte) (pin string, foreign bool) {
 	if err != nil {
 		return "", true
 	}
-	pin, own := strings.CutPrefix(nl.BytesToString(options[nl.TCA_BPF_NAME].Value), OwnFilterPrefix)
+	pin, own := strings.CutPrefix(unix.ByteSliceToString(options[nl.TCA_BPF_NAME].Value), OwnFilterPrefix)
 	return pin, !own
 }
 

@@ -127,6 +127,7 @@ func TestWatch(t *testing.T) {
 		{"tc qdisc add dev a0 ingress", ways},
 		{"tc filter add dev a0 ingress protocol ip prio 7 u32 match u32 0 0 flowid 1:1", ways},
 		{"tc filter del dev a0 ingress prio 7", ways},
+		{"tc filter add dev a0 ingress protocol ip prio 7 bpf bytecode '1,6 0 0 0,'", ways}, // without a name
 		{"ip link set b0 master br0", rules | ways},
 		{"bridge link set dev b0 learning off", rules | ways},
 		{"ip link set br0 type bridge ageing_time 100", rules | ways},
