@@ -14,8 +14,6 @@ import (
 	"strings"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/venturi-net/venturi/internal/agent"
 	"github.com/venturi-net/venturi/internal/remote"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -26,7 +24,7 @@ type Fleet struct {
 	machines []remote.Machine
 	streams  []net.Conn
 	agents   []*agent.Client
-	live     *agent.Liveness
+	live     []*agent.Liveness
 	say      func(format string, args ...any)
 }
 
@@ -38,48 +36,57 @@ func Open(ctx context.Context, machines []remote.Machine, o remote.Options, say 
 	for _, m := range machines {
 		say("reaching machine %s (%s)", m.Name, m.Host)
 	}
-	f, err := open(ctx, machines, func(i int) (net.Conn, error) { return remote.Open(ctx, machines[i], o) })
-	if err == nil {
-		f.say = say
+	f, failed := reachEach(ctx, machines, func(i int) (net.Conn, error) { return remote.Open(ctx, machines[i], o) })
+	for _, err := range failed {
+		if err != nil {
+			f.Close()
+			return nil, err
+		}
 	}
-	return f, err
+	f.say = say
+	return f, nil
 }
 
-// FromStreams is a fleet of machines to whose agents there are streams, which it takes over.
-func FromStreams(ctx context.Context, names []string, streams []net.Conn) (*Fleet, error) {
+// FromStreams is a fleet of those machines whose agents answer, over streams that it takes over.
+// failed says of each machine why it is not in the fleet; nil: it is.
+func FromStreams(ctx context.Context, names []string, streams []net.Conn) (f *Fleet, failed []error) {
 	machines := make([]remote.Machine, len(names))
 	for i, name := range names {
 		machines[i].Name = name
 	}
-	return open(ctx, machines, func(i int) (net.Conn, error) { return streams[i], nil })
+	all, failed := reachEach(ctx, machines, func(i int) (net.Conn, error) { return streams[i], nil })
+	f = &Fleet{say: discardProgress}
+	for i, err := range failed {
+		if err != nil {
+			all.closeOne(i)
+			continue
+		}
+		f.machines, f.streams = append(f.machines, machines[i]), append(f.streams, streams[i])
+		f.agents, f.live = append(f.agents, all.agents[i]), append(f.live, all.live[i])
+	}
+	return f, failed
 }
 
-// open speaks to all machines at once, each over the stream that reach gives.
-func open(ctx context.Context, machines []remote.Machine, reach func(i int) (net.Conn, error)) (f *Fleet, err error) {
-	f = &Fleet{machines: machines, streams: make([]net.Conn, len(machines)), agents: make([]*agent.Client, len(machines)), say: discardProgress}
-	defer func() {
-		if err != nil {
-			f.Close()
-			f = nil
-		}
-	}()
-	var g errgroup.Group
+// reachEach speaks to all machines at once, each over the stream that reach gives. The loss of one
+// is no concern of the others: failed has its error.
+func reachEach(ctx context.Context, machines []remote.Machine, reach func(i int) (net.Conn, error)) (f *Fleet, failed []error) {
+	n := len(machines)
+	f = &Fleet{machines: machines, streams: make([]net.Conn, n), agents: make([]*agent.Client, n), live: make([]*agent.Liveness, n), say: discardProgress}
+	failed = make([]error, n)
+	var reaching sync.WaitGroup
 	for i, m := range machines {
-		g.Go(func() (err error) {
-			stream, err := reach(i)
-			if err != nil {
-				return err
+		reaching.Go(func() {
+			if f.streams[i], failed[i] = reach(i); failed[i] != nil {
+				f.streams[i] = nil
+				return
 			}
-			f.streams[i] = stream
-			f.agents[i], err = agent.DialStream(ctx, stream, m.Name)
-			return err
+			if f.agents[i], failed[i] = agent.DialStream(ctx, f.streams[i], m.Name); failed[i] == nil {
+				f.live[i], failed[i] = agent.WatchEach(ctx, f.agents[i])
+			}
 		})
 	}
-	if err := g.Wait(); err != nil {
-		return f, err // it is closed above
-	}
-	f.live, err = agent.WatchEach(ctx, f.agents...)
-	return f, err
+	reaching.Wait()
+	return f, failed
 }
 
 // Agents are those of the machines, in their order.
@@ -87,21 +94,24 @@ func (f *Fleet) Agents() []*agent.Client { return f.agents }
 
 // Close ends the agents.
 func (f *Fleet) Close() {
-	if f.live != nil {
-		f.live.Close()
-	}
 	var closing sync.WaitGroup
 	for i := range f.machines {
-		closing.Go(func() {
-			if c := f.agents[i]; c != nil {
-				_ = c.Close()
-			}
-			if s := f.streams[i]; s != nil {
-				_ = s.Close() // it is over, however ssh ends
-			}
-		})
+		closing.Go(func() { f.closeOne(i) })
 	}
 	closing.Wait()
+}
+
+// closeOne ends the agent of one machine, as far as there is one.
+func (f *Fleet) closeOne(i int) {
+	if i < len(f.live) && f.live[i] != nil {
+		f.live[i].Close()
+	}
+	if c := f.agents[i]; c != nil {
+		_ = c.Close()
+	}
+	if s := f.streams[i]; s != nil {
+		_ = s.Close() // it is over, however ssh ends
+	}
 }
 
 // Reply is what a command came to on one machine.

@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -17,9 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/httpstream"
-	"k8s.io/apimachinery/pkg/util/httpstream/spdy"
-	"k8s.io/apimachinery/pkg/util/httpstream/wsstream"
 	"k8s.io/client-go/rest"
 )
 
@@ -41,6 +37,7 @@ type apiServer struct {
 	objects    map[string]string  // JSON of any other object, or of a list, by its path
 	spoil      func(*corev1.Pod)  // what happens to a pod that was made
 	before     func(right string) // what happens before a call
+	clockSkew  time.Duration      // of its clock, to ours
 	execs      int
 	next       int
 }
@@ -119,6 +116,7 @@ func reply(w http.ResponseWriter, code int, body any) {
 
 func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := parseCall(r)
+	w.Header().Set("Date", time.Now().Add(s.clockSkew).UTC().Format(http.TimeFormat))
 	s.before(c.right())
 	s.mu.Lock()
 	s.calls[c.right()] = true
@@ -172,7 +170,7 @@ func (s *apiServer) create(w http.ResponseWriter, c apiCall, body []byte, dryRun
 		return
 	}
 	s.next++
-	created := metav1.NewTime(time.Now())
+	created := metav1.NewTime(time.Now().Add(s.clockSkew))
 	uid := types.UID(fmt.Sprintf("0a1b2c3d-0000-0000-0000-%012d", s.next))
 	switch c.resource {
 	case "namespaces":
@@ -339,62 +337,4 @@ func (s *apiServer) read(w http.ResponseWriter, path string, c apiCall, selector
 		}
 	}
 	reply(w, http.StatusOK, map[string]any{"items": items})
-}
-
-// exec plays the agent: it says that it is ready, and sends back what comes.
-func (s *apiServer) exec(w http.ResponseWriter, r *http.Request) {
-	s.mu.Lock()
-	s.execs++
-	noSockets := s.noSockets
-	s.mu.Unlock()
-	if wsstream.IsWebSocketRequest(r) {
-		if noSockets {
-			http.Error(w, "no WebSocket here", http.StatusBadRequest)
-			return
-		}
-		conn := wsstream.NewConn(map[string]wsstream.ChannelProtocolConfig{"v5.channel.k8s.io": {Binary: true,
-			Channels: []wsstream.ChannelType{wsstream.ReadChannel, wsstream.WriteChannel, wsstream.WriteChannel, wsstream.WriteChannel, wsstream.IgnoreChannel}}})
-		_, streams, err := conn.Open(w, r)
-		if err != nil {
-			return
-		}
-		defer conn.Close()
-		echo(streams[0], streams[1])
-		return
-	}
-	if _, err := httpstream.Handshake(r, w, []string{"v4.channel.k8s.io"}); err != nil {
-		return
-	}
-	streams := make(chan httpstream.Stream, 4)
-	conn := spdy.NewResponseUpgrader().UpgradeResponse(w, r, func(stream httpstream.Stream, _ <-chan struct{}) error {
-		streams <- stream
-		return nil
-	})
-	if conn == nil {
-		return
-	}
-	defer conn.Close()
-	byType := map[string]httpstream.Stream{}
-	for range 4 {
-		stream := <-streams
-		byType[stream.Headers().Get(corev1.StreamType)] = stream
-	}
-	echo(byType[corev1.StreamTypeStdin], byType[corev1.StreamTypeStdout])
-	_ = byType[corev1.StreamTypeError].Close()
-}
-
-func echo(in io.Reader, out io.Writer) {
-	_, _ = out.Write([]byte("venturi-agent 1\n"))
-	var b bytes.Buffer
-	for one := make([]byte, 1); ; {
-		n, err := in.Read(one)
-		if err != nil {
-			return
-		}
-		b.Write(one[:n])
-		if n > 0 && one[0] == '\n' {
-			_, _ = out.Write(b.Bytes())
-			b.Reset()
-		}
-	}
 }

@@ -40,6 +40,7 @@ type Client struct {
 	config *rest.Config
 	rest   map[string]*rest.RESTClient // by API group
 	params runtime.ParameterCodec
+	clock  *serverClock
 }
 
 // callLimit bounds one request.
@@ -67,7 +68,8 @@ func newClient(config *rest.Config) (*Client, error) {
 		}
 	}
 	metav1.AddToGroupVersion(kinds, schema.GroupVersion{Version: "v1"})
-	c := &Client{config: rest.CopyConfig(config), rest: map[string]*rest.RESTClient{}, params: runtime.NewParameterCodec(kinds)}
+	c := &Client{config: rest.CopyConfig(config), rest: map[string]*rest.RESTClient{}, params: runtime.NewParameterCodec(kinds), clock: &serverClock{}}
+	c.config.Wrap(c.clock.wrap)
 	c.config.QPS, c.config.Burst = 50, 100
 	c.config.WarningHandler = rest.NoWarnings{}
 	rest.AddUserAgent(c.config, "venturi")

@@ -68,7 +68,7 @@ func (c *Client) sweep(ctx context.Context, namespace string, wait bool, say fun
 		case err != nil:
 			return err
 		case busy != nil:
-			text = fmt.Sprintf("%s in namespace %s, which began %s ago", busy.Annotations[commandAnnotation], cmp.Or(busy.Namespace, busy.Name), time.Since(busy.CreationTimestamp.Time).Round(time.Second))
+			text = fmt.Sprintf("%s in namespace %s, which began %s ago", busy.Annotations[commandAnnotation], cmp.Or(busy.Namespace, busy.Name), c.clock.now().Sub(busy.CreationTimestamp.Time).Round(time.Second))
 			if !wait {
 				return verr.New(verr.Busy, "cannot measure in the cluster", "another run measures there: "+text,
 					"wait until it ends, or add --wait; if it was killed, its pods end within half a minute")
@@ -104,7 +104,7 @@ func (c *Client) removeDead(ctx context.Context, found Leftovers) (busy *metav1.
 	for _, n := range found.namespaces {
 		switch {
 		case used[n.Name] || n.DeletionTimestamp != nil:
-		case time.Since(n.CreationTimestamp.Time) < idleLimit && !slices.ContainsFunc(dead.jobs, func(j batchv1.Job) bool { return j.Namespace == n.Name }):
+		case c.clock.now().Sub(n.CreationTimestamp.Time) < idleLimit && !slices.ContainsFunc(dead.jobs, func(j batchv1.Job) bool { return j.Namespace == n.Name }):
 			busy = cmp.Or(busy, &n.ObjectMeta)
 		default:
 			dead.namespaces = append(dead.namespaces, n)

@@ -12,9 +12,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/venturi-net/venturi/internal/agent"
 	"github.com/venturi-net/venturi/internal/doctor"
@@ -73,9 +72,8 @@ type PluginView struct {
 // exam examines nodes through agents on them.
 type exam struct {
 	fleet *fleet.Fleet
-	on    *kube.NodeAgents
-	args  []string // of doctor
-	say   func(format string, args ...any)
+	nodes []kube.ClusterNode // those of the fleet, in its order
+	args  []string           // of doctor
 }
 
 // readLimit is how long the nodes may take to be read, beside the time between two readings.
@@ -97,23 +95,37 @@ func Examine(ctx context.Context, q Options) (r *ClusterReport, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, on.Close()) }()
-	e := exam{on: on, say: q.Nodes.Say, args: []string{"doctor", "--json", "--interval", q.Interval.String()}}
 	names, streams := make([]string, len(on.Agents)), make([]net.Conn, len(on.Agents))
 	for i, a := range on.Agents {
 		names[i], streams[i] = a.Node, a.Stream
 	}
-	if e.fleet, err = fleet.FromStreams(ctx, names, streams); err != nil {
-		return nil, err
-	}
-	defer e.fleet.Close()
-	e.say("reading %d nodes", len(on.Agents))
+	f, failed := fleet.FromStreams(ctx, names, streams)
+	defer f.Close()
+	e := exam{fleet: f, nodes: on.Nodes, args: []string{"doctor", "--json", "--interval", q.Interval.String()}}
 	r = &ClusterReport{Cluster: ClusterView{Unreached: on.Unreached, Plugins: []PluginView{}}}
+	e.drop(failed, &r.Cluster)
+	q.Nodes.Say("reading %d nodes", len(e.nodes))
 	found, unread := client.ReadConfig(ctx)
 	r.Cluster.config(found, unread)
-	if err := e.readNodes(ctx, &r.Cluster); err != nil {
-		return nil, err
+	return r, e.examine(ctx, r)
+}
+
+// drop leaves out the nodes whose agents do not answer: the fleet does not have them.
+func (e *exam) drop(failed []error, v *ClusterView) {
+	var left []kube.ClusterNode
+	for i, n := range e.nodes {
+		if failed[i] == nil {
+			left = append(left, n)
+			continue
+		}
+		v.markUnreached(n, failed[i])
 	}
-	return r, e.examineNodes(ctx, r)
+	e.nodes = left
+}
+
+// markUnreached notes a node that could not be examined.
+func (v *ClusterView) markUnreached(n kube.ClusterNode, err error) {
+	v.Unreached = append(v.Unreached, kube.UnreachedNode{Name: n.Name, Reason: err.Error()})
 }
 
 // config notes which plugins show themselves in the API, and their settings.
@@ -131,24 +143,63 @@ func (v *ClusterView) config(found cni.APIObjects, unread []kube.UnreadObject) {
 
 // peer is the address of the node after one; the zero value: there is no other.
 func (e exam) peer(i int) netip.Addr {
-	next := e.on.Nodes[(i+1)%len(e.on.Nodes)]
-	if len(e.on.Nodes) == 1 {
+	next := e.nodes[(i+1)%len(e.nodes)]
+	if len(e.nodes) == 1 {
 		return netip.Addr{}
 	}
 	return next.Addr
 }
 
-// readNodes reads the devices of each node.
-func (e exam) readNodes(ctx context.Context, v *ClusterView) error {
-	v.Nodes = make([]NodeView, len(e.on.Nodes))
-	var g errgroup.Group
-	for i, c := range e.fleet.Agents() {
-		g.Go(func() (err error) {
-			v.Nodes[i], err = readNode(ctx, c, e.on.Nodes[i], e.peer(i))
-			return err
-		})
+// examine reads each node, runs doctor on it, and judges. A node on which that fails costs
+// the report that node alone. Error: it failed on all of them, or ctx ended.
+func (e exam) examine(ctx context.Context, r *ClusterReport) error {
+	views, failed := e.readNodes(ctx)
+	replies := e.fleet.RunEach(ctx, func(i int) []string {
+		if peer := e.peer(i); peer.IsValid() {
+			return append(slices.Clone(e.args), "--peer", peer.String())
+		}
+		return e.args
+	})
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
-	return g.Wait()
+	var reports []doctor.MachineReport
+	for i, n := range e.nodes {
+		found := &doctor.Report{}
+		if failed[i] == nil {
+			failed[i] = replies[i].Err
+		}
+		if failed[i] == nil {
+			if err := json.Unmarshal(replies[i].Stdout, found); err != nil {
+				failed[i] = fmt.Errorf("read what doctor found: %w", err)
+			}
+		}
+		if failed[i] != nil {
+			r.Cluster.markUnreached(n, failed[i])
+			continue
+		}
+		views[i].ProxyMode = found.KubeProxy
+		r.Cluster.Nodes = append(r.Cluster.Nodes, views[i])
+		reports = append(reports, doctor.MachineReport{Machine: n.Name, Report: found})
+	}
+	if len(reports) == 0 {
+		first := r.Cluster.Unreached[0]
+		return verr.New(verr.Failed, "cannot examine any node", first.Name+": "+first.Reason, "see `kubectl get nodes`, and run it again")
+	}
+	r.Report = doctor.Merge(reports, func(command string, _ []string) string { return command })
+	r.applyRules()
+	return nil
+}
+
+// readNodes reads the devices of each node. failed has the errors of those that could not be read.
+func (e exam) readNodes(ctx context.Context) (views []NodeView, failed []error) {
+	views, failed = make([]NodeView, len(e.nodes)), make([]error, len(e.nodes))
+	var reading sync.WaitGroup
+	for i, c := range e.fleet.Agents() {
+		reading.Go(func() { views[i], failed[i] = readNode(ctx, c, e.nodes[i], e.peer(i)) })
+	}
+	reading.Wait()
+	return views, failed
 }
 
 func readNode(ctx context.Context, c *agent.Client, of kube.ClusterNode, peer netip.Addr) (NodeView, error) {
@@ -179,34 +230,6 @@ func readNode(ctx context.Context, c *agent.Client, of kube.ClusterNode, peer ne
 		}
 	}
 	return n, nil
-}
-
-// examineNodes runs doctor on the nodes, and judges.
-func (e exam) examineNodes(ctx context.Context, r *ClusterReport) error {
-	replies := e.fleet.RunEach(ctx, func(i int) []string {
-		if peer := e.peer(i); peer.IsValid() {
-			return append(slices.Clone(e.args), "--peer", peer.String())
-		}
-		return e.args
-	})
-	var reports []doctor.MachineReport
-	for i, a := range replies {
-		if a.Err != nil {
-			continue
-		}
-		found := &doctor.Report{}
-		if err := json.Unmarshal(a.Stdout, found); err != nil {
-			return fmt.Errorf("read what doctor found on %s: %w", a.Machine.Name, err)
-		}
-		r.Cluster.Nodes[i].ProxyMode = found.KubeProxy
-		reports = append(reports, doctor.MachineReport{Machine: a.Machine.Name, Report: found})
-	}
-	if len(reports) == 0 {
-		return fleet.Failed(replies)
-	}
-	r.Report = doctor.Merge(reports, func(command string, _ []string) string { return command })
-	r.applyRules()
-	return fleet.Failed(replies)
 }
 
 // applyRules applies the rules of clusters.

@@ -209,7 +209,7 @@ var severalPlugins = Rule{
 var notExamined = Rule{
 	Facts: doctor.Facts{
 		Code: "node-not-examined", Title: "A node was not examined", Severity: doctor.Note,
-		Looks:  "nodes that are not ready, or on which no agent starts",
+		Looks:  "nodes that are not ready, on which no agent starts, or whose agent fails",
 		Effect: doctor.Impact{Size: "problems on that node are missing in this report", Source: "no number", Grade: "C"},
 	},
 	Check: func(v ClusterView) (all []doctor.Finding) {
