@@ -5,18 +5,20 @@ import (
 	"strings"
 )
 
-// What rules match by that all packets of a flow have in common,
+// What rules match by that all packets of a flow have in common. A jhash without a seed takes
+// another one in each rule.
 var steadyMatch = []string{
 	"", "", "meta l4proto udp", "ct state established,related", "ct state new,established", "ct direction original", "ct state new",
 	"ip protocol udp", "meta mark 0", "udp sport 1024-65535", "udp dport {dport}", "fib daddr type unicast", "ip saddr 10.244.0.0/16",
-	"ip daddr != 192.0.2.0/24", "ct status confirmed", "ct protocol udp", "jhash ip protocol mod 4 < 3", "tcp flags syn", "tcp dport 1-65535", "iifname != lo",
+	"ip daddr != 192.0.2.0/24", "ct status confirmed", "ct protocol udp", "jhash ip protocol mod 4 seed 1 < 3", "tcp flags syn", "tcp dport 1-65535", "iifname != lo",
 	"ct state invalid", "meta protocol ip", "ip version 4", "ip saddr . udp dport != { 192.0.2.1 . 53 }", "rt classid != 9",
 }
 
-// and by what each packet has for itself.
+// What rules match by that each packet has for itself. The flows of a case send in turn: how many
+// they are must not divide numgen's modulus, or the rule judges by flow, and by who came first.
 var packetMatch = []string{
 	"ip length < 200", "meta length < 120", "ip dscp cs1", "ip dscp 0x04", "ip ttl > 3", "ip id 0", "ct mark 0", "ct bytes > 9000",
-	"ct packets > 60", "numgen inc mod 3 == 0", "numgen random mod 4 == 0", "meta random < 1000000000", "@th,64,8 7", "udp length < 150",
+	"ct packets > 60", "numgen inc mod 7 == 0", "numgen random mod 4 == 0", "meta random < 1000000000", "@th,64,8 7", "udp length < 150",
 	"limit rate 10/second burst 40 packets", "limit rate over 10/second burst 40 packets", "quota 12 kbytes", "quota over 12 kbytes",
 	"meta priority 0:6", "ct expiration > 60", "ct count over 100", "ct avgpkt > 40",
 }
