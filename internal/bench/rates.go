@@ -11,6 +11,7 @@ import (
 	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/internal/compare"
 	"github.com/venturi-net/venturi/internal/experiment"
+	"github.com/venturi-net/venturi/internal/load/thread"
 	"github.com/venturi-net/venturi/internal/verify"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
@@ -84,11 +85,18 @@ func measure(ctx context.Context, q compare.Request, h compare.Host) (s *analysi
 
 func (c RatesBench) schedules(ctx context.Context, w io.Writer, h compare.Host) (bars []verify.Requirement, err error) {
 	q := c.request("host")
+	fmt.Fprintf(w, "%-22s %12s\n", "a thread that waits", "late, p99")
 	for _, rate := range []float64{1, 10, 100, 1000, 10_000} {
+		bare, err := thread.TimerLateness(rate, max(5, int(rate))) // for a second, or five moments
+		if err != nil {
+			return nil, fmt.Errorf("wait for a timer: %w", err)
+		}
+		fmt.Fprintf(w, "%-22s %9.1f us\n", fmt.Sprintf("%v a second", rate), float64(bare.Nanoseconds())/1000)
 		for _, l := range []string{"probe", "ping"} {
 			q.Cells = append(q.Cells, compare.CellSpec{Load: l, Rate: rate})
 		}
 	}
+	fmt.Fprintln(w)
 	s, err := measure(ctx, q, h)
 	if err != nil {
 		return nil, err

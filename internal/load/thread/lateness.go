@@ -1,0 +1,42 @@
+package thread
+
+import (
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// earlyWake is how long before each moment a thread stops to sleep, as a prober does.
+const earlyWake = 60 * time.Microsecond
+
+// TimerLateness returns how late a thread is that only waits for so many moments a second, at the
+// 99th percentile. On a machine that is not let run when it should be, no sender can be better.
+func TimerLateness(rate float64, moments int) (time.Duration, error) {
+	late := make([]time.Duration, moments)
+	w := New("timer", "", 0, true)
+	w.Join()
+	defer w.Leave()
+	w.Start(func() error {
+		start := time.Now()
+		for i := range late {
+			due := start.Add(time.Duration(float64(i+1) / rate * float64(time.Second)))
+			for left := time.Until(due); left > 0; left = time.Until(due) {
+				if left <= earlyWake {
+					continue
+				}
+				sleep := unix.NsecToTimespec((left - earlyWake).Nanoseconds())
+				if _, err := unix.Ppoll(nil, &sleep, nil); err != nil && err != unix.EINTR {
+					return err
+				}
+			}
+			late[i] = time.Since(due)
+		}
+		return nil
+	})
+	if err := w.Finish(); err != nil {
+		return 0, err
+	}
+	slices.Sort(late)
+	return late[len(late)*99/100], nil
+}
