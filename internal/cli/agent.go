@@ -18,7 +18,7 @@ import (
 // people have no use for it.
 func newAgent(env *Env) *cobra.Command {
 	o := agent.Options{Version: Version()}
-	var stdio, unlocked bool
+	var stdio, unlocked, hostFiles bool
 	var folder, watch string
 	var linger time.Duration
 	cmd := &cobra.Command{
@@ -28,6 +28,11 @@ func newAgent(env *Env) *cobra.Command {
 		Hidden: true,
 		Args:   noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if hostFiles {
+				if err := netcfg.EnterHostFiles(ownCommand(env), env.Environ()); err != nil {
+					return verr.Wrap(verr.Permission, "cannot reach the node's own files", err, "the pod must be privileged, with hostPID")
+				}
+			}
 			if watch != "" {
 				return lab.WatchPart(env.Stdin, watch)
 			}
@@ -65,6 +70,7 @@ func newAgent(env *Env) *cobra.Command {
 	cmd.Flags().BoolVar(&stdio, "stdio", false, "serve on standard input and output, until either ends")
 	cmd.Flags().StringVar(&watch, "watch", "", "when standard input ends, remove what is left of this lab")
 	cmd.Flags().BoolVar(&unlocked, "unlocked", false, "take no lock, and make no lab: the caller ensures that nobody else measures")
+	cmd.Flags().BoolVar(&hostFiles, "host-files", false, "in a container: run with the files of the node's first process")
 	cmd.Flags().DurationVar(&linger, "linger", 0, "run as the first process of a container, and exit when no other process has run in it for this long")
 	cmd.Flags().StringVar(&folder, "remove", "", "folder of this program, to remove as soon as it runs")
 	return cmd

@@ -10,6 +10,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/kube"
 	"github.com/venturi-net/venturi/internal/sanitize"
+	"github.com/venturi-net/venturi/internal/tune/cluster"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -28,9 +29,10 @@ It creates pods, controls them through the API server only, and removes them.`,
 		Example: `  kubectl venturi compare --image IMAGE                    unprivileged pods
   kubectl venturi compare --image IMAGE --node-agents      with the host network
   kubectl venturi doctor --image IMAGE                     examine every node
+  kubectl venturi tune --profile cilium --cluster          what a list of tunings would change
   kubectl venturi rbac --node-agents                       the rights that it needs
   kubectl venturi cleanup                                  remove what killed runs left behind`,
-		Commands: append([]func(*Env) *cobra.Command{newKubeCompare, newKubeDoctor, newRBAC, newCleanup, newReport, newVersion, newExitCodes}, startedCommands()...),
+		Commands: append([]func(*Env) *cobra.Command{newKubeCompare, newKubeDoctor, newKubeTune, newKubeUndo, newRBAC, newCleanup, newReport, newVersion, newExitCodes}, startedCommands()...),
 	}
 }
 
@@ -51,13 +53,15 @@ func newKube(env *Env) *cobra.Command {
 		Use:   "kube",
 		Short: "Measure the network of a Kubernetes cluster",
 		Long: `Measure a Kubernetes cluster. The program is also a plugin of kubectl: called
-kubectl-venturi, it has these commands as "kubectl venturi compare", "doctor", "rbac" and "cleanup".`,
+kubectl-venturi, it has these commands as "kubectl venturi compare", "doctor", "tune", "undo",
+"rbac" and "cleanup".`,
 		Example: `  venturi kube compare --image IMAGE
   venturi kube doctor --image IMAGE
+  venturi kube tune --profile cilium --cluster
   venturi kube rbac --node-agents
   venturi kube cleanup`,
 	}
-	for _, construct := range []func(*Env) *cobra.Command{newKubeCompare, newKubeDoctor, newRBAC, newCleanup} {
+	for _, construct := range []func(*Env) *cobra.Command{newKubeCompare, newKubeDoctor, newKubeTune, newKubeUndo, newRBAC, newCleanup} {
 		cmd.AddCommand(construct(env))
 	}
 	return cmd
@@ -123,12 +127,96 @@ The exit code is 0 if there are only notes, and 8 if there are warnings or error
 		RunE: func(cmd *cobra.Command, _ []string) error { return e.run(cmd.Context(), env) },
 	}
 	f := cmd.Flags()
-	e.accessFlags(f)
-	e.podFlags(f)
-	f.StringSliceVar(&e.o.Nodes, "nodes", nil, "examine only these nodes, A,B,... (default: all that are ready)")
+	e.nodeFlags(f, "examine only these nodes, A,B,... (default: all that are ready)")
 	f.DurationVar(&e.interval, "interval", defaultInterval, "time between two readings of counters; 0: read them once")
 	f.BoolVar(&e.wait, "wait", false, "wait for another run in the cluster to end")
 	f.BoolVar(&e.asJSON, "json", false, "print the findings and the cluster's settings as JSON")
+	return cmd
+}
+
+// newKubeTune is tune on a cluster.
+func newKubeTune(env *Env) *cobra.Command {
+	var t kubeTuning
+	cmd := &cobra.Command{
+		Use:   "tune --profile PROFILE [--plan|--apply]",
+		Short: "Plan and apply a list of tunings to a cluster and its nodes",
+		Long: `Go through a list of tunings, and show what each would change, or why it does not apply.
+Only what you name is changed: --cluster is the settings of the network plugin in the
+API (Cilium, Calico, Kube-OVN), once; --host is each node as a whole, and --dev a network
+device, on all nodes that take new pods or on those of --nodes.
+
+--plan is the default: it changes nothing, and prints what would be written as a diff.
+--apply makes these changes on all nodes and in the API, or nowhere. "kubectl venturi
+undo" restores every value.
+
+In the API, fields are set by server-side apply, with a field manager for each
+transaction. ConfigMap ` + kube.LedgerName + ` in ` + kube.LedgerNamespace + ` has the old objects before anything is
+written; the journal of a node lies on the node. Pods are not restarted: the commands for
+that are printed, and what would restart pods by itself is left to you.
+
+To change nodes, one privileged pod runs on each, and is removed at the end. "kubectl
+venturi rbac tune" prints the rights that all of this needs.
+
+Profiles:
+` + profileHelp(),
+		Example: `  kubectl venturi tune --profile cilium --cluster
+  kubectl venturi tune --profile balanced --cluster --host --dev eth0 --image IMAGE --apply
+  kubectl venturi tune --profile cilium --config config --image IMAGE --apply
+  kubectl venturi tune --profile latency --host --nodes a,b --image IMAGE`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return t.run(cmd.Context(), env) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&t.profile, "profile", "", "list of tunings, one of those above")
+	f.BoolVar(&t.cluster, "cluster", false, "tune the settings of the network plugin in the API")
+	f.BoolVar(&t.host, "host", false, "tune each node as a whole, and its own network namespace")
+	f.Var(repeatableFlag{&t.devices}, "dev", "network device of each node (repeatable)")
+	f.Var(onceFlag{&t.config}, "config", "file with DEVICE, TUNING_CILIUM, CILIUM_NAMESPACE and CILIUM_CONFIG_MAP_NAME, as the\npublished script for Cilium reads it: it means --host, --dev with its DEVICE, and --cluster\nif TUNING_CILIUM is true")
+	f.BoolVar(&t.plan, "plan", false, "change nothing; print what would be written (the default)")
+	f.BoolVar(&t.apply, "apply", false, "make the changes")
+	f.BoolVar(&t.all, "all", false, "list each step of a node that does not apply, with the reason, not only their number")
+	f.BoolVar(&t.prove, "prove", false, "")
+	f.StringVar(&t.trial, "trial", "", "")
+	for _, name := range []string{"prove", "trial"} { // only to refuse them with a reason
+		_ = f.MarkHidden(name)
+	}
+	t.nodeFlags(f, "tune only these nodes, A,B,... (default: all that take new pods)")
+	f.BoolVar(&t.wait, "wait", false, "wait for another run in the cluster to end")
+	f.BoolVar(&t.asJSON, "json", false, "print it as JSON")
+	cmd.MarkFlagsMutuallyExclusive("plan", "apply")
+	cmd.MarkFlagsMutuallyExclusive("all", "apply")
+	return cmd
+}
+
+// newKubeUndo undoes that.
+func newKubeUndo(env *Env) *cobra.Command {
+	var u kubeUndo
+	cmd := &cobra.Command{
+		Use:   "undo [TXN...|--all]",
+		Short: "Undo what tune has changed in a cluster and on its nodes",
+		Long: `Restore the values from before a transaction of "kubectl venturi tune", in the API and on
+every node that it changed. Without a number it undoes the only open transaction; if
+there are several, it lists them.
+
+A field that somebody else has changed or claimed since is reported, with who and when,
+and left alone; all others are undone, and the exit code is 7. --force overwrites it;
+--leave keeps it and closes the change. --leave also gives up nodes that cannot be
+reached. Pods that have read a setting keep it until they restart.`,
+		Example: `  kubectl venturi undo
+  kubectl venturi undo 3 --image IMAGE
+  kubectl venturi undo --all --image IMAGE
+  kubectl venturi undo 3 --force`,
+		RunE: func(cmd *cobra.Command, args []string) error { return u.run(cmd.Context(), env, args) },
+	}
+	f := cmd.Flags()
+	u.accessFlags(f)
+	u.podFlags(f)
+	f.BoolVar(&u.q.All, "all", false, "undo all open transactions")
+	f.BoolVar(&u.q.Force, "force", false, "overwrite what somebody else has changed since")
+	f.BoolVar(&u.q.Leave, "leave", false, "keep what somebody else has changed since, give up nodes that cannot be reached, and\nclose the change")
+	f.BoolVar(&u.wait, "wait", false, "wait for another run in the cluster to end")
+	f.BoolVar(&u.asJSON, "json", false, "print the outcome for each value as JSON")
+	cmd.MarkFlagsMutuallyExclusive("force", "leave")
 	return cmd
 }
 
@@ -136,26 +224,29 @@ func newRBAC(env *Env) *cobra.Command {
 	var k kubeFlags
 	user := "NAME"
 	cmd := &cobra.Command{
-		Use:   "rbac [compare|doctor]",
+		Use:   "rbac [compare|doctor|tune]",
 		Short: "Print the rights that a command needs, as a Role",
-		Long: `Print the rights that compare or doctor needs, ready for kubectl apply. Unprivileged
-pods and agents on nodes (--node-agents) need the same API rights; they differ in
+		Long: `Print the rights that compare, doctor, or tune with undo needs, ready for kubectl apply.
+Unprivileged pods and agents on nodes (--node-agents) need the same API rights; they differ in
 what the namespace's PodSecurity must allow. Reading Secrets is never needed.
 
 Without -n each run creates its own namespace, which needs a ClusterRole. So does
-doctor, to list nodes and to read the settings of network plugins.`,
+doctor, to list nodes and to read the settings of network plugins; and tune.`,
 		Example: `  kubectl venturi rbac -n lab --user jane | kubectl apply -f -
   kubectl venturi rbac --node-agents --user jane | kubectl apply -f -
-  kubectl venturi rbac doctor --user jane | kubectl apply -f -`,
-		ValidArgs: []string{"compare", "doctor"},
+  kubectl venturi rbac doctor --user jane | kubectl apply -f -
+  kubectl venturi rbac tune --user jane | kubectl apply -f -`,
+		ValidArgs: []string{"compare", "doctor", "tune"},
 		RunE: func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) == 0 || slices.Equal(args, []string{"compare"}):
 				printLines(env.Stdout, k.options().RBAC(user))
 			case slices.Equal(args, []string{"doctor"}):
 				printLines(env.Stdout, k.options().NodesRBAC(user))
+			case slices.Equal(args, []string{"tune"}):
+				printLines(env.Stdout, k.options().TuneRBAC(user, cluster.Objects()))
 			default:
-				return verr.New(verr.Usage, "cannot print the rights of "+strings.Join(args, " "), "only compare and doctor need rights in a cluster", "name one of these")
+				return verr.New(verr.Usage, "cannot print the rights of "+strings.Join(args, " "), "only compare, doctor and tune need rights in a cluster", "name one of these")
 			}
 			return nil
 		},

@@ -27,6 +27,7 @@ type tuning struct {
 	all         bool
 	targets     targetFlags
 	prove       proving
+	token       string        // by which a cluster's journal knows the transaction
 	toggle      time.Duration // the lease with which another venturi turns the steps on and off
 }
 
@@ -77,7 +78,10 @@ Profiles:
 	t.commitFlags.flags(f)
 	t.prove.flags(f)
 	f.DurationVar(&t.toggle, "toggle", 0, "toggle the steps as standard input says, with this lease")
-	_ = f.MarkHidden("toggle") // another venturi says it
+	f.StringVar(&t.token, "token", "", "what the journal shall know the transaction by")
+	for _, name := range []string{"toggle", "token"} {
+		_ = f.MarkHidden(name) // another venturi says it
+	}
 	cmd.MarkFlagsMutuallyExclusive("plan", "apply", "prove")
 	cmd.MarkFlagsMutuallyExclusive("prove", "trial")
 	cmd.MarkFlagsMutuallyExclusive("all", "apply")
@@ -144,7 +148,7 @@ func (t *tuning) run(cmd *cobra.Command, env *Env) error {
 	if err != nil {
 		return permissionError(what, err)
 	}
-	wishes, open := settledOn(wishes)
+	wishes, open := tune.Settled(wishes)
 	if t.apply {
 		if err := t.check(cmd.Flags(), wishes); err != nil {
 			return err
@@ -163,21 +167,6 @@ func (t *tuning) run(cmd *cobra.Command, env *Env) error {
 		sanitize.Fprintf(env.Stderr, "venturi: some steps are left out; see why with --plan\n")
 	}
 	return t.commit(cmd.Context(), env, planned)
-}
-
-// settledOn parts the wishes for a value from those for whatever value a proof
-// finds to be the best. Of a ladder the first value is wished for; where that
-// stands already, or cannot be, the next one would be a guess.
-func settledOn(all []tune.Assignment) (wishes []tune.Assignment, open []tune.Skipped) {
-	for _, w := range all {
-		s := w.Step
-		if s.Value == "" && (s.Ladder == nil || w.Value != s.Ladder[0]) {
-			open = append(open, tune.Skipped{Step: *s, Target: w.Target, Kind: tune.Open, Reason: "which value helps here, only a proof can tell: " + strings.Join(w.Ladder, ", ")})
-			continue
-		}
-		wishes = append(wishes, w)
-	}
-	return wishes, open
 }
 
 // targetFlags are the flags that name what may be tuned.

@@ -13,14 +13,20 @@ import (
 
 const configHelp = "file with DEVICE, TUNING_CILIUM, CILIUM_NAMESPACE and CILIUM_CONFIG_MAP_NAME, as the\npublished script for Cilium reads it: DEVICE counts as one more --dev, and manifests\nare left alone unless TUNING_CILIUM is true"
 
+// readConfig reads such a file, and says what of it means nothing.
+func readConfig(file string, say io.Writer) (tune.Config, error) {
+	c, err := tune.ReadConfig(file)
+	if err == nil && len(c.Unknown) > 0 {
+		sanitize.Fprintf(say, "venturi: %s has names that mean nothing here: %s\n", file, strings.Join(c.Unknown, ", "))
+	}
+	return c, err
+}
+
 // heed adds what such a file names.
 func (n *targetFlags) heed(file string, say io.Writer) error {
-	c, err := tune.ReadConfig(file)
+	c, err := readConfig(file, say)
 	if err != nil {
 		return err
-	}
-	if len(c.Unknown) > 0 {
-		sanitize.Fprintf(say, "venturi: %s has names that mean nothing here: %s\n", file, strings.Join(c.Unknown, ", "))
 	}
 	if c.Device != "" && !slices.Contains(n.dev, c.Device) {
 		n.dev = append(n.dev, c.Device)

@@ -43,6 +43,14 @@ var (
 // One case is left, as in every such protocol: a machine that is lost in the instant in which
 // it is told. The error names it.
 func (f *Fleet) Commit(ctx context.Context, args []string) []Reply {
+	replies, _ := f.CommitWith(ctx, args, func(context.Context) error { return nil })
+	return replies
+}
+
+// CommitWith is Commit with a change of the caller's own between those of the machines and the word
+// to keep them. Its error is given, and undoes the machines' changes. Where it succeeds and a
+// machine fails to keep its changes, or ctx ends, the caller's is for the caller to undo.
+func (f *Fleet) CommitWith(ctx context.Context, args []string, change func(context.Context) error) (replies []Reply, err error) {
 	work, interrupt := context.WithCancel(context.WithoutCancel(ctx))
 	defer interrupt()
 	uninterrupted := context.AfterFunc(ctx, interrupt)
@@ -56,12 +64,15 @@ func (f *Fleet) Commit(ctx context.Context, args []string) []Reply {
 	for _, h := range held {
 		all = h.awaitReady(limit) && all
 	}
+	if all {
+		err = change(ctx)
+		all = err == nil
+	}
 	if all && uninterrupted() { // from here on it is decided
 		for _, h := range held {
 			_, _ = io.WriteString(h.stdin, KeepLine) // an error: it has ended, and its reply says how
 		}
 	}
-	var replies []Reply
 	for _, h := range held {
 		if !h.late { // the end of its input would overtake its interruption
 			_ = h.stdin.Close()
@@ -73,7 +84,7 @@ func (f *Fleet) Commit(ctx context.Context, args []string) []Reply {
 	if all {
 		f.withdraw(ctx, replies)
 	}
-	return replies
+	return replies, err
 }
 
 // withdraw undoes what machines keep where another one has failed to. It is the cleaning up

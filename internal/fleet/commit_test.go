@@ -111,6 +111,27 @@ func TestWithdraw(t *testing.T) {
 	}
 }
 
+// The caller's own change comes when all machines have made theirs; where it fails, none keeps them.
+func TestCommitWith(t *testing.T) {
+	for _, refused := range []error{nil, errors.New("refused")} {
+		changes := 0
+		f, _ := newFakeFleet(t, keeps(nil), keeps(nil))
+		replies, err := f.CommitWith(t.Context(), []string{"knob"}, func(context.Context) error { changes++; return refused })
+		if changes != 1 || !errors.Is(err, refused) {
+			t.Errorf("%d changes, %v", changes, err)
+		}
+		for _, r := range replies {
+			if (r.Err == nil) != (refused == nil) {
+				t.Errorf("machine %s, with %v: %v", r.Machine.Name, refused, r.Err)
+			}
+		}
+		f, _ = newFakeFleet(t, keeps(nil), func(_ context.Context, i agent.Invocation) int { return fails(i, "no") })
+		if _, err := f.CommitWith(t.Context(), []string{"knob"}, func(context.Context) error { changes++; return nil }); changes != 1 || err != nil {
+			t.Errorf("with a machine that fails: %d changes, %v", changes, err)
+		}
+	}
+}
+
 // A machine that cannot undo in time is named, with what to do there.
 func TestWithdrawIsBounded(t *testing.T) {
 	limit(t, &withdrawLimit, 200*time.Millisecond)

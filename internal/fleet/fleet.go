@@ -128,14 +128,19 @@ func (f *Fleet) Run(ctx context.Context, args []string) []Reply {
 	return f.RunEach(ctx, func(int) []string { return args })
 }
 
-// RunEach runs a command on each machine, whose arguments args gives for the nth.
+// RunEach runs a command on each machine, whose arguments args gives for the nth; nil: none there.
 func (f *Fleet) RunEach(ctx context.Context, args func(n int) []string) []Reply {
 	replies := make([]Reply, len(f.machines))
 	var running sync.WaitGroup
 	for i := range f.machines {
+		words := args(i)
+		if words == nil {
+			replies[i].Machine = f.machines[i]
+			continue
+		}
 		running.Go(func() {
 			var out bytes.Buffer
-			replies[i] = f.runOne(ctx, i, args(i), nil, &out)
+			replies[i] = f.runOne(ctx, i, words, nil, &out)
 			replies[i].Stdout = out.Bytes()
 		})
 	}

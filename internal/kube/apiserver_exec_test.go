@@ -11,11 +11,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/httpstream/wsstream"
 )
 
-// exec plays the agent: it says that it is ready, and sends back what comes.
+// exec plays the agent, unless the test has another: it says that it is ready, and sends back what comes.
 func (s *apiServer) exec(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.execs++
 	noSockets := s.noSockets
+	run := echo
+	c := parseCall(r)
+	if pod := s.pods[c.namespace+"/"+c.name]; pod != nil && s.agent != nil {
+		node, command := pod.Spec.NodeName, r.URL.Query()["command"]
+		run = func(in io.Reader, out io.Writer) { s.agent(node, command, in, out) }
+	}
 	s.mu.Unlock()
 	if wsstream.IsWebSocketRequest(r) {
 		if noSockets {
@@ -29,7 +35,7 @@ func (s *apiServer) exec(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		defer conn.Close()
-		echo(streams[0], streams[1])
+		run(streams[0], streams[1])
 		return
 	}
 	if _, err := httpstream.Handshake(r, w, []string{"v4.channel.k8s.io"}); err != nil {
@@ -49,7 +55,7 @@ func (s *apiServer) exec(w http.ResponseWriter, r *http.Request) {
 		stream := <-streams
 		byType[stream.Headers().Get(corev1.StreamType)] = stream
 	}
-	echo(byType[corev1.StreamTypeStdin], byType[corev1.StreamTypeStdout])
+	run(byType[corev1.StreamTypeStdin], byType[corev1.StreamTypeStdout])
 	_ = byType[corev1.StreamTypeError].Close()
 }
 

@@ -34,10 +34,12 @@ type apiServer struct {
 	pods       map[string]*corev1.Pod
 	services   map[string]*corev1.Service
 	nodes      []corev1.Node
-	objects    map[string]string  // JSON of any other object, or of a list, by its path
-	spoil      func(*corev1.Pod)  // what happens to a pod that was made
-	before     func(right string) // what happens before a call
-	clockSkew  time.Duration      // of its clock, to ours
+	objects    map[string]string                                                // JSON of any other object, or of a list, by its path
+	spoil      func(*corev1.Pod)                                                // what happens to a pod that was made
+	before     func(right string)                                               // what happens before a call
+	clockSkew  time.Duration                                                    // of its clock, to ours
+	stored     map[string]*storedObject                                         // by their paths
+	agent      func(node string, command []string, in io.Reader, out io.Writer) // nil: echo
 	execs      int
 	next       int
 }
@@ -95,7 +97,7 @@ func parseCall(r *http.Request) (c apiCall) {
 	if len(parts) > 2 {
 		c.resource += "/" + parts[2]
 	}
-	c.verb = map[string]string{"POST": "create", "DELETE": "delete", "GET": "list"}[r.Method]
+	c.verb = map[string]string{"POST": "create", "DELETE": "delete", "GET": "list", "PATCH": "patch", "PUT": "update"}[r.Method]
 	if r.Method == http.MethodGet && c.name != "" {
 		c.verb = "get"
 	}
@@ -136,6 +138,9 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.serveStored(w, r, c, body) {
+		return
+	}
 	switch c.verb {
 	case "create":
 		s.create(w, c, body, r.URL.Query().Has("dryRun"))

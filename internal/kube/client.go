@@ -101,6 +101,7 @@ var (
 	pods        = resourceType{"", "pods"}
 	podsExec    = resourceType{"", "pods/exec"}
 	services    = resourceType{"", "services"}
+	configMaps  = resourceType{"", "configmaps"}
 	jobs        = resourceType{"batch", "jobs"}
 	selfReviews = resourceType{"authorization.k8s.io", "selfsubjectaccessreviews"}
 )

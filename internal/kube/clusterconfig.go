@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
 
 	"github.com/venturi-net/venturi/internal/kube/cni"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -50,7 +51,18 @@ func configObjects() (all []cni.Object) {
 }
 
 // readObject reads an object, or a list of them, of any kind.
-func (c *Client) readObject(ctx context.Context, o cni.Object) (object map[string]any, err error) {
+func (c *Client) readObject(ctx context.Context, o cni.Object) (map[string]any, error) {
+	verb := "list"
+	if o.Name != "" {
+		verb = "get"
+	}
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	return c.decodeObject(o, verb, c.rest[""].Get().AbsPath(objectPath(o)).Do(ctx))
+}
+
+// objectPath is where the API server has an object, or a list.
+func objectPath(o cni.Object) string {
 	path := []string{"/apis", o.Group, o.Version}
 	if o.Group == "" {
 		path = []string{"/api", o.Version}
@@ -59,13 +71,14 @@ func (c *Client) readObject(ctx context.Context, o cni.Object) (object map[strin
 		path = append(path, "namespaces", o.Namespace)
 	}
 	path = append(path, o.Resource)
-	verb := "list"
 	if o.Name != "" {
-		path, verb = append(path, o.Name), "get"
+		path = append(path, o.Name)
 	}
-	ctx, cancel := context.WithTimeout(ctx, callLimit)
-	defer cancel()
-	reply := c.rest[""].Get().AbsPath(strings.Join(path, "/")).Do(ctx)
+	return strings.Join(path, "/")
+}
+
+// decodeObject reads an answer that has an object of any kind.
+func (c *Client) decodeObject(o cni.Object, verb string, reply rest.Result) (object map[string]any, err error) {
 	if err := reply.Error(); err != nil { // that of Raw does not say what the server said
 		return nil, c.failure(verb, resourceType{o.Group, o.Resource}, o.Namespace, err)
 	}

@@ -61,8 +61,8 @@ const startLimit = 30 * time.Second
 
 // agent starts the agent in a pod, and returns when it is ready to be spoken to. machine
 // is what to call the place where it is.
-func (c *Client) agent(ctx context.Context, namespace, pod, machine string) (*Stream, error) {
-	s, err := c.exec(namespace, pod, []string{program, "agent", "--stdio", "--unlocked", "--machine", machine})
+func (c *Client) agent(ctx context.Context, namespace, pod, machine string, flags ...string) (*Stream, error) {
+	s, err := c.exec(namespace, pod, append([]string{program, "agent", "--stdio", "--unlocked", "--machine", machine}, flags...))
 	if err != nil {
 		return nil, c.failure("create", podsExec, namespace, err)
 	}

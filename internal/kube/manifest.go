@@ -59,7 +59,9 @@ type run struct {
 	ports     int // of each Service, and of the servers behind it
 	// readsFilter lets the agents on nodes read the packet filter.
 	readsFilter bool
-	owner       *metav1.OwnerReference
+	// changesNodes lets the agents on nodes change them, as root on the node may.
+	changesNodes bool
+	owner        *metav1.OwnerReference
 }
 
 // claimName is the name of what only one run at a time can create: a Job in the namespace that
@@ -114,6 +116,9 @@ func (r *run) pod(role string) *corev1.Pod {
 	}
 	if privileged && r.readsFilter {
 		security.Capabilities.Add = append(security.Capabilities.Add, "NET_ADMIN")
+	}
+	if privileged && r.changesNodes {
+		security = tuningContainer()
 	}
 	p := &corev1.Pod{ObjectMeta: r.meta(role), Spec: corev1.PodSpec{
 		ActiveDeadlineSeconds: seconds(r.deadline), TerminationGracePeriodSeconds: new(int64(1)), RestartPolicy: corev1.RestartPolicyNever,
@@ -170,6 +175,22 @@ func nodeContainer() *corev1.SecurityContext {
 		RunAsUser: new(int64(0)), AllowPrivilegeEscalation: new(false), Privileged: new(false), ReadOnlyRootFilesystem: new(true),
 		Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"SYS_ADMIN", "SYS_PTRACE"}},
 	}
+}
+
+// tuningContainer may do what root on the node may. Less is not enough: the profiles of seccomp,
+// AppArmor and SELinux that runtimes give all others bar writing to /proc/sys and /sys, and each
+// runtime has its own names for doing without.
+func tuningContainer() *corev1.SecurityContext {
+	return &corev1.SecurityContext{RunAsUser: new(int64(0)), Privileged: new(true), ReadOnlyRootFilesystem: new(true)}
+}
+
+// agentFlags are those of the agents on nodes. One that changes a node does so with the node's
+// own file system, where the journal of these changes is, and outlives the pod.
+func (r *run) agentFlags() []string {
+	if r.changesNodes {
+		return []string{"--host-files"}
+	}
+	return nil
 }
 
 // affinity places the pod of a role: the scheduler chooses nodes, unless they are named.

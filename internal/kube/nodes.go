@@ -17,9 +17,12 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// NodesRequest is what an examination of nodes needs of a cluster.
+// NodesRequest is what agents on nodes need of a cluster.
 type NodesRequest struct {
-	Options  // Nodes: those to examine; empty: all
+	Options // Nodes: those to reach; empty: all
+	// Tune: the agents change the nodes. All of the nodes are those that take new pods.
+	Tune     bool
+	Lenient  bool // a named node that the cluster does not have is one that cannot be reached
 	Deadline time.Duration
 	Command  string // what to tell others of it
 	Wait     bool   // for another run
@@ -30,10 +33,18 @@ type NodesRequest struct {
 func (q NodesRequest) Check() error {
 	for i, name := range q.Nodes {
 		if slices.Contains(q.Nodes[:i], name) {
-			return verr.New(verr.Usage, "cannot examine node "+name+" twice", "--nodes names it twice", "name it once")
+			return verr.New(verr.Usage, "cannot "+q.verb()+" node "+name+" twice", "--nodes names it twice", "name it once")
 		}
 	}
 	return q.checkImage()
+}
+
+// verb is what is done with the nodes.
+func (q NodesRequest) verb() string {
+	if q.Tune {
+		return "tune"
+	}
+	return "examine"
 }
 
 // ClusterNode is a node of the cluster.
@@ -44,6 +55,8 @@ type ClusterNode struct {
 	Kernel  string     `json:"kernel"`
 	OS      string     `json:"os"`
 	Ready   bool       `json:"ready"`
+	// Unschedulable: it takes no new pods.
+	Unschedulable bool `json:"-"`
 }
 
 // UnreachedNode is a node without an agent, and why.
@@ -72,11 +85,11 @@ func (c *Client) PlaceOnNodes(ctx context.Context, q NodesRequest) (a *NodeAgent
 		return nil, err
 	}
 	a = &NodeAgents{}
-	nodes, err := c.chooseNodes(ctx, q.Options, a)
+	nodes, err := c.chooseNodes(ctx, q, a)
 	if err != nil {
 		return nil, err
 	}
-	r := &run{Options: q.Options, id: fmt.Sprintf("%05x", rand.N(1<<20)), command: q.Command, deadline: q.Deadline, readsFilter: true}
+	r := &run{Options: q.Options, id: fmt.Sprintf("%05x", rand.N(1<<20)), command: q.Command, deadline: q.Deadline, readsFilter: true, changesNodes: q.Tune}
 	r.namespace, r.Nodes = cmp.Or(q.Namespace, claimName), nil
 	for _, n := range nodes {
 		r.Nodes = append(r.Nodes, n.Name)
@@ -104,13 +117,13 @@ func (c *Client) PlaceOnNodes(ctx context.Context, q NodesRequest) (a *NodeAgent
 		return a, context.Cause(ctx)
 	}
 	if len(a.Agents) == 0 {
-		return a, verr.New(verr.Failed, "cannot examine any node", a.Unreached[0].Name+": "+a.Unreached[0].Reason, "see `kubectl get events -n "+r.namespace+"`")
+		return a, verr.New(verr.Failed, "cannot "+q.verb()+" any node", a.Unreached[0].Name+": "+a.Unreached[0].Reason, "see `kubectl get events -n "+r.namespace+"`")
 	}
 	return a, nil
 }
 
 // chooseNodes gives those to examine.
-func (c *Client) chooseNodes(ctx context.Context, o Options, a *NodeAgents) (chosen []ClusterNode, err error) {
+func (c *Client) chooseNodes(ctx context.Context, o NodesRequest, a *NodeAgents) (chosen []ClusterNode, err error) {
 	all, err := c.nodes(ctx, o.NodeSelector)
 	if err != nil {
 		return nil, err
@@ -120,6 +133,7 @@ func (c *Client) chooseNodes(ctx context.Context, o Options, a *NodeAgents) (cho
 		known = append(known, n.Name)
 		switch {
 		case len(o.Nodes) > 0 && !slices.Contains(o.Nodes, n.Name):
+		case len(o.Nodes) == 0 && o.Tune && n.Unschedulable:
 		case !n.Ready:
 			a.Unreached = append(a.Unreached, UnreachedNode{n.Name, "the node is not ready"})
 		default:
@@ -127,12 +141,16 @@ func (c *Client) chooseNodes(ctx context.Context, o Options, a *NodeAgents) (cho
 		}
 	}
 	for _, name := range o.Nodes {
+		if o.Lenient && !slices.Contains(known, name) {
+			a.Unreached = append(a.Unreached, UnreachedNode{name, "the cluster has no such node"})
+			continue
+		}
 		if !slices.Contains(known, name) {
-			return nil, verr.New(verr.Usage, "cannot examine node "+name, "the nodes are "+strings.Join(known, ", "), "choose from these, or name none for all")
+			return nil, verr.New(verr.Usage, "cannot "+o.verb()+" node "+name, "the nodes are "+strings.Join(known, ", "), "choose from these, or name none for all")
 		}
 	}
 	if len(chosen) == 0 {
-		return nil, verr.New(verr.Missing, "cannot examine any node", "no requested node is ready", "see `kubectl get nodes`")
+		return nil, verr.New(verr.Missing, "cannot "+o.verb()+" any node", "no requested node is ready", "see `kubectl get nodes`")
 	}
 	return chosen, nil
 }
@@ -149,7 +167,7 @@ func (c *Client) nodes(ctx context.Context, labels map[string]string) (all []Clu
 	}
 	for _, n := range list.Items {
 		info := n.Status.NodeInfo
-		node := ClusterNode{Name: n.Name, Kubelet: info.KubeletVersion, Kernel: info.KernelVersion, OS: info.OSImage}
+		node := ClusterNode{Name: n.Name, Kubelet: info.KubeletVersion, Kernel: info.KernelVersion, OS: info.OSImage, Unschedulable: n.Spec.Unschedulable}
 		for _, address := range n.Status.Addresses {
 			if addr, err := netip.ParseAddr(address.Address); err == nil && address.Type == corev1.NodeInternalIP && addr.Is4() {
 				node.Addr = addr
@@ -173,7 +191,7 @@ func (a *NodeAgents) startEach(ctx context.Context, nodes []ClusterNode) {
 		starting.Go(func() {
 			var pod *corev1.Pod
 			if pod, failed[i] = poll.running(ctx, nodeRole(i)); failed[i] == nil {
-				streams[i], failed[i] = a.client.agent(ctx, a.run.namespace, pod.Name, n.Name)
+				streams[i], failed[i] = a.client.agent(ctx, a.run.namespace, pod.Name, n.Name, a.run.agentFlags()...)
 			}
 		})
 	}

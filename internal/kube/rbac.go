@@ -98,12 +98,12 @@ func (c *Client) checkRights(ctx context.Context, all []scopedRights) error {
 	for _, scope := range all {
 		for _, r := range scope.rights {
 			for _, verb := range r.verbs {
-				allowed, err := c.allows(ctx, scope.namespace, r.resourceType, verb)
+				missing, err := c.lacks(ctx, scope.namespace, r, verb)
 				if err != nil {
 					return err
 				}
-				if !allowed {
-					lacking = append(lacking, verb+" "+r.name+inNamespace(scope.namespace))
+				for _, what := range missing {
+					lacking = append(lacking, verb+" "+what+inNamespace(scope.namespace))
 				}
 			}
 		}
@@ -111,7 +111,7 @@ func (c *Client) checkRights(ctx context.Context, all []scopedRights) error {
 	if len(lacking) == 0 {
 		return nil
 	}
-	return verr.New(verr.Permission, "cannot measure in the cluster", "you lack the rights to "+strings.Join(lacking, ", "),
+	return verr.New(verr.Permission, "cannot use the cluster", "you lack the rights to "+strings.Join(lacking, ", "),
 		"`kubectl venturi rbac` prints the rights that are needed; ask for those, or name a namespace where you have them with -n")
 }
 
@@ -122,11 +122,32 @@ func inNamespace(namespace string) string {
 	return " in namespace " + namespace
 }
 
-// allows asks whether one may.
-func (c *Client) allows(ctx context.Context, namespace string, of resourceType, verb string) (bool, error) {
+// lacks names the objects to which a right is missing, or their kind.
+func (c *Client) lacks(ctx context.Context, namespace string, r right, verb string) (missing []string, err error) {
+	if len(r.names) == 0 {
+		allowed, err := c.allows(ctx, namespace, r.resourceType, verb, "")
+		if !allowed {
+			missing = []string{r.name}
+		}
+		return missing, err
+	}
+	for _, name := range r.names {
+		allowed, err := c.allows(ctx, namespace, r.resourceType, verb, name)
+		if err != nil {
+			return nil, err
+		}
+		if !allowed {
+			missing = append(missing, r.name+"/"+name)
+		}
+	}
+	return missing, nil
+}
+
+// allows asks whether one may, with one object or with all of its kind.
+func (c *Client) allows(ctx context.Context, namespace string, of resourceType, verb, object string) (bool, error) {
 	name, sub, _ := strings.Cut(of.name, "/")
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: of.group, Resource: name, Subresource: sub}}}
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: of.group, Resource: name, Subresource: sub, Name: object}}}
 	err := c.create(ctx, selfReviews, "", review, review, false)
 	if verr.Code(err) == verr.Permission { // nobody is told what he may
 		return true, nil
@@ -159,6 +180,16 @@ func (o Options) NodesRBAC(user string) string {
 	return b.String()
 }
 
+// writeTuneHead says in comments what tuning needs beside API rights.
+func (o Options) writeTuneHead(b *bytes.Buffer) {
+	b.WriteString("# What `kubectl venturi tune` and `undo` need. Without --cluster, the rights in " + LedgerNamespace + " to the ConfigMap\n" +
+		"# " + LedgerName + " are enough there; without --host and --dev, no pods are created and no nodes listed.\n" +
+		"# Agents on nodes are privileged, with hostNetwork and hostPID: they change the node as root there may.\n")
+	if o.Namespace != "" {
+		fmt.Fprintf(b, "# Namespace %s must allow PodSecurity %q: its label %s.\n", o.Namespace, o.Level.PodSecurity(), securityLabel)
+	}
+}
+
 // writeHead says in comments what a Role does not: what pods have to be allowed.
 func (o Options) writeHead(b *bytes.Buffer, capabilities, otherwise string) {
 	fmt.Fprintf(b, "# What `kubectl venturi` needs at the level %q", o.Level)
@@ -185,6 +216,7 @@ func (o Options) foreignRights() []right {
 const (
 	roleName      = "venturi"
 	nodesRoleName = "venturi-doctor"
+	tuneRoleName  = "venturi-tune"
 )
 
 func writeRoles(b *bytes.Buffer, name string, scopes []scopedRights, user string) {

@@ -136,6 +136,12 @@ func (m *SSHMachine) enter() []string {
 	return []string{"nsenter", "--target", fmt.Sprint(m.Pid), "--mount", "--pid", "--net", "--uts", "--ipc"}
 }
 
+// Command is one that runs in the machine.
+func (m *SSHMachine) Command(command ...string) *exec.Cmd {
+	all := append(m.enter(), command...)
+	return exec.Command(all[0], all[1:]...)
+}
+
 // Do runs a command in the machine, and fails the test with what it said.
 func (m *SSHMachine) Do(t testing.TB, command ...string) {
 	t.Helper()

@@ -52,14 +52,19 @@ func Set(tx *journal.Tx, m knob.Machine, w Assignment) ([]*journal.Entry, error)
 			entries = append(entries, e)
 		}
 	}
-	now, err := w.Knob.Get(m, w.Target)
-	if err == nil && now.Effective != "" && now.Effective != now.Value {
-		err = noEffect(w, now)
-	}
-	if err != nil {
+	if err := CheckEffect(m, w); err != nil {
 		return nil, rollbackKnob(tx, w, entries, err)
 	}
 	return entries, nil
+}
+
+// CheckEffect sees that the value that a knob has is in effect. Error: it is not, or cannot be read.
+func CheckEffect(m knob.Machine, w Assignment) error {
+	now, err := w.Knob.Get(m, w.Target)
+	if err == nil && now.Effective != "" && now.Effective != now.Value {
+		return noEffect(w, now)
+	}
+	return err
 }
 
 // noEffect is the error of a value that stands and does nothing, with what to set

@@ -1,0 +1,200 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/venturi-net/venturi/internal/display"
+	"github.com/venturi-net/venturi/internal/fleet"
+	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/kube"
+	"github.com/venturi-net/venturi/internal/progress"
+	"github.com/venturi-net/venturi/internal/sanitize"
+	"github.com/venturi-net/venturi/internal/tune"
+	"github.com/venturi-net/venturi/internal/tune/cluster"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// kubeTuning is what a command line of tune asks for in a cluster.
+type kubeTuning struct {
+	kubeFlags
+	profile, config  string
+	cluster, host    bool
+	devices          []string
+	plan, apply, all bool
+	asJSON, wait     bool
+	prove            bool
+	trial            string
+}
+
+// nodeFlags are those of commands that go to the nodes of a cluster.
+func (k *kubeFlags) nodeFlags(f *pflag.FlagSet, usage string) {
+	k.accessFlags(f)
+	k.podFlags(f)
+	f.StringSliceVar(&k.o.Nodes, "nodes", nil, usage)
+}
+
+// request is what the flags ask for.
+func (t *kubeTuning) request(env *Env) (q cluster.TuningRequest, err error) {
+	const what = "cannot tune the cluster"
+	for flag, given := range map[string]bool{"--prove": t.prove, "--trial": t.trial != ""} {
+		if given {
+			return q, verr.New(verr.Usage, what+" with "+flag, "a cluster's settings take restarts of pods to come into effect, which are left to you",
+				"prove a profile on two machines with: venturi tune "+flag+" --machines; or apply it, compare, and undo it")
+		}
+	}
+	if q.Profile, err = findProfile(t.profile); err != nil {
+		return q, err
+	}
+	q.Cilium = cluster.CiliumConfig
+	if t.config != "" {
+		c, err := readConfig(t.config, env.Stderr)
+		if err != nil {
+			return q, err
+		}
+		t.host, q.Cilium.Namespace, q.Cilium.Name = true, c.Namespace, c.Name
+		if c.Device != "" && !slices.Contains(t.devices, c.Device) {
+			t.devices = append(t.devices, c.Device)
+		}
+		if t.cluster && !c.Cilium {
+			sanitize.Fprintf(env.Stderr, "venturi: TUNING_CILIUM is not true in %s: the settings in the API are left alone\n", t.config)
+		}
+		t.cluster = c.Cilium
+	}
+	if q.Cluster = t.cluster; t.host || len(t.devices) > 0 {
+		q.NodeArgs = []string{"tune", "--profile", q.Profile.Name}
+		if t.host {
+			q.NodeArgs = append(q.NodeArgs, "--host")
+		}
+		for _, d := range t.devices {
+			q.NodeArgs = append(q.NodeArgs, "--dev", d)
+		}
+	}
+	switch {
+	case !q.Cluster && len(q.NodeArgs) == 0:
+		return q, verr.New(verr.Usage, what, "no target is given", "name what may be tuned: --cluster, --host or --dev; nothing is changed without --apply")
+	case len(t.o.Nodes) > 0 && len(q.NodeArgs) == 0:
+		return q, verr.New(verr.Usage, what+" with --nodes", "without --host and --dev no node is touched", "give --host or --dev too, or leave --nodes out")
+	}
+	q.Access, q.User, q.Version = t.access, journal.User(env.Getenv), Version()
+	q.Command = sanitize.Command(append([]string{"kubectl", "venturi"}, env.Args...)...)
+	q.Nodes = kube.NodesRequest{Options: t.withImage(env), Command: "kubectl venturi tune", Wait: t.wait}
+	return q, nil
+}
+
+func (t *kubeTuning) run(ctx context.Context, env *Env) (err error) {
+	q, err := t.request(env)
+	if err != nil {
+		return err
+	}
+	show := progress.New(env.Stderr)
+	defer show.Done()
+	q.Nodes.Say = show.Say
+	var flags []string
+	if t.asJSON || t.apply {
+		flags = append(flags, "--json")
+	}
+	if t.all {
+		flags = append(flags, "--all")
+	}
+	s, err := cluster.Open(ctx, q, flags...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if !t.apply {
+		show.Done()
+		if t.asJSON {
+			return printClusterJSON(env, s.Plan, 0, s.Replies, nil)
+		}
+		return s.Print(env.Stdout)
+	}
+	done, failed := s.Apply(ctx)
+	show.Done()
+	display.PrintStderr(env.Stderr, s.Replies)
+	if done == nil {
+		return failed
+	}
+	if t.asJSON {
+		return errors.Join(printClusterJSON(env, s.Plan, done.Txn, done.Replies, done.Restarts), failed)
+	}
+	for i := range done.Replies {
+		if done.Replies[i].Stdout, err = changeInWords(done.Replies[i].Stdout); err != nil {
+			return errors.Join(failed, err)
+		}
+	}
+	return errors.Join(done.Print(env.Stdout), failed)
+}
+
+// changeInWords says what a node has changed, but for how to undo it there.
+func changeInWords(stdout []byte) ([]byte, error) {
+	var done display.CommitResult
+	if err := json.Unmarshal(stdout, &done); err != nil {
+		return nil, err
+	}
+	var text bytes.Buffer
+	if err := done.Print(&text, 0); err != nil {
+		return nil, err
+	}
+	var kept []string
+	for line := range strings.Lines(text.String()) {
+		if !strings.HasPrefix(line, "undo with: ") {
+			kept = append(kept, line)
+		}
+	}
+	return []byte(strings.Join(kept, "")), nil
+}
+
+// printClusterJSON prints what is or would be changed, for machines.
+func printClusterJSON(env *Env, p *cluster.Plan, txn int, replies []fleet.Reply, restarts []string) error {
+	all := map[string]any{"version": display.JSONVersion, "transaction": txn, "restarts": append([]string{}, restarts...)}
+	if p != nil {
+		all["cluster"] = map[string]any{"changes": append([]cluster.ObjectChange{}, p.Changes...), "by_hand": append([]cluster.ObjectChange{}, p.ByHand...), "skipped": append([]tune.Skipped{}, p.Skipped...)}
+	}
+	nodes := map[string]json.RawMessage{}
+	for _, r := range replies {
+		nodes[r.Machine.Name] = r.Stdout
+	}
+	all["nodes"] = nodes
+	return display.PrintJSON(env.Stdout, all)
+}
+
+// kubeUndo is what a command line of undo asks for in a cluster.
+type kubeUndo struct {
+	kubeFlags
+	q            cluster.UndoRequest
+	wait, asJSON bool
+}
+
+func (u *kubeUndo) run(ctx context.Context, env *Env, args []string) error {
+	if u.q.All && len(args) > 0 {
+		return verr.New(verr.Usage, "cannot undo "+strings.Join(args, " ")+" and all", "numbers and --all exclude each other", "leave the numbers or --all out")
+	}
+	for _, a := range args {
+		id, err := strconv.Atoi(a)
+		if err != nil {
+			return verr.New(verr.Usage, "cannot undo transaction "+a, "it is not a number", "without one, undo lists what is open")
+		}
+		u.q.Txns = append(u.q.Txns, id)
+	}
+	show := progress.New(env.Stderr)
+	defer show.Done()
+	u.q.Access = u.access
+	u.q.Nodes = kube.NodesRequest{Options: u.withImage(env), Command: "kubectl venturi undo", Wait: u.wait, Say: show.Say}
+	results, err := cluster.Undo(ctx, u.q)
+	show.Done()
+	if results == nil && err != nil {
+		return err
+	}
+	if u.asJSON {
+		return errors.Join(display.PrintJSON(env.Stdout, map[string]any{"version": display.JSONVersion, "transactions": append([]cluster.UndoResult{}, results...)}), err)
+	}
+	return errors.Join(cluster.PrintUndone(env.Stdout, results), err)
+}

@@ -1,0 +1,76 @@
+package kube
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+// APIServer is the fake for tests outside of this package.
+type APIServer = apiServer
+
+// NewAPIServer starts one, with nodes n1, n2, ... that are ready, and gives a kubeconfig for it.
+func NewAPIServer(t *testing.T, nodes int) (s *APIServer, kubeconfig string) {
+	t.Helper()
+	s, _ = newAPIServer(t)
+	s.addNodes(nodes + 1)
+	s.nodes = s.nodes[:nodes] // the last one is not ready
+	s.addNamespace("kube-system")
+	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	testenv.Must(t, os.WriteFile(kubeconfig, fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Config","current-context":"c",
+"clusters":[{"name":"c","cluster":{"server":%q}}],"users":[{"name":"u","user":{}}],"contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}]}`, s.URL), 0o600))
+	return s, kubeconfig
+}
+
+// AddNode makes one more node, which is ready, but for what change does.
+func (s *apiServer) AddNode(name string, change func(*corev1.Node)) {
+	n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	change(&n)
+	s.nodes = append(s.nodes, n)
+}
+
+// Node gives one of the nodes.
+func (s *apiServer) Node(i int) *corev1.Node { return &s.nodes[i] }
+
+// Forbid refuses a right, such as "patch /configmaps".
+func (s *apiServer) Forbid(right string) { s.forbidden[right] = true }
+
+// BeforeCall is called before each call, with the right that it takes.
+func (s *apiServer) BeforeCall(fn func(right string)) { s.before = fn }
+
+// RunAgents gives what runs commands in the containers of the agents on nodes.
+func (s *apiServer) RunAgents(run func(node string, command []string, in io.Reader, out io.Writer)) {
+	s.agent = run
+}
+
+// Remaining lists what there is of ours, but for namespaces of others.
+func (s *apiServer) Remaining() []string {
+	left := slices.DeleteFunc(s.leftovers(), func(name string) bool { return name == "namespace kube-system" })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stored[ledgerPath] != nil {
+		left = append(left, "the journal")
+	}
+	return left
+}
+
+const ledgerPath = "/api/v1/namespaces/" + LedgerNamespace + "/configmaps/" + LedgerName
+
+// Calls are the calls so far, each as "verb group/resource", of those with a name with it.
+func (s *apiServer) Calls() (all []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for call := range s.calls {
+		all = append(all, call)
+	}
+	return all
+}

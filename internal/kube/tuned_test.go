@@ -1,0 +1,174 @@
+package kube_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/kube"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+const (
+	ciliumPath = "/api/v1/namespaces/kube-system/configmaps/cilium-config"
+	agentPath  = "/apis/apps/v1/namespaces/kube-system/daemonsets/kube-ovn-cni"
+)
+
+// tuned is a fake cluster to be tuned, with a real agent in a machine of its own for each node.
+type tuned struct {
+	*kube.APIServer
+	t          *testing.T
+	kubeconfig string
+	machines   []*testenv.SSHMachine
+	links      []string // features of their devices
+	cilium     map[string]any
+}
+
+func newTuned(t *testing.T, nodes int) *tuned {
+	t.Helper()
+	c := &tuned{t: t}
+	c.APIServer, c.kubeconfig = kube.NewAPIServer(t, max(nodes, 1))
+	c.AddObject(ciliumPath, "helm", map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "cilium-config", "namespace": "kube-system"},
+		"data": map[string]any{"routing-mode": "native", "kube-proxy-replacement": "true", "enable-bpf-masquerade": "false", "enable-hubble": "true", "enable-host-legacy-routing": "true",
+			"auto-direct-node-routes": "true", "ipv4-native-routing-cidr": "10.244.0.0/16", "cluster-pool-ipv4-cidr": "10.244.0.0/16", "identity-allocation-mode": "crd"}})
+	c.cilium = c.Object(ciliumPath)
+	program, err := os.Executable()
+	testenv.Must(t, err)
+	for i := range nodes {
+		m := testenv.NewSSHMachine(t, fmt.Sprintf("n%d", i+1))
+		m.Install(t, program)
+		c.machines = append(c.machines, m)
+	}
+	if nodes == 2 {
+		testenv.Join(t, c.machines[0], c.machines[1])
+	}
+	for _, m := range c.machines {
+		m.Do(t, "ethtool", "-K", "eth0", "tso", "off", "gso", "off", "gro", "off")
+		c.links = append(c.links, m.Output(t, "ethtool", "-k", "eth0"))
+	}
+	c.RunAgents(c.agent)
+	return c
+}
+
+// agent is what the container of an agent does: it has the node's processes and network, and
+// files of its own.
+func (c *tuned) agent(node string, command []string, in io.Reader, out io.Writer) {
+	i := slices.IndexFunc(c.machines, func(m *testenv.SSHMachine) bool { return m.Name == node })
+	if i < 0 {
+		return
+	}
+	run := c.machines[i].Command(append([]string{"unshare", "--mount", "--propagation", "private", "sh", "-c",
+		`mount -t tmpfs none /var/lib && exec /usr/local/bin/venturi "$@"`, "sh"}, command[1:]...)...)
+	run.Stdout, run.Stderr = out, os.Stderr
+	stdin, err := run.StdinPipe() // not Stdin: Wait would wait for the end of the stream
+	if err != nil || run.Start() != nil {
+		return
+	}
+	go func() {
+		_, _ = io.Copy(stdin, in)
+		_ = stdin.Close()
+	}()
+	_ = run.Wait()
+}
+
+// plugin is one command line of the plugin.
+func (c *tuned) plugin(args ...string) (*exec.Cmd, *output) {
+	program, err := os.Executable()
+	testenv.Must(c.t, err)
+	out := &output{}
+	cmd := &exec.Cmd{Path: program, Args: append([]string{"kubectl-venturi"}, append(args, "--kubeconfig", c.kubeconfig)...), Stdout: out, Stderr: out,
+		Env: append(os.Environ(), "VENTURI_IMAGE=x"), SysProcAttr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}}
+	return cmd, out
+}
+
+// output can be read while it is written.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// run wants an exit code, and gives what was said.
+func (c *tuned) run(code int, args ...string) string {
+	c.t.Helper()
+	cmd, out := c.plugin(args...)
+	_ = cmd.Run()
+	if got := cmd.ProcessState.ExitCode(); got != code {
+		c.t.Fatalf("%v: exit code %d, want %d:\n%s", args, got, code, out)
+	}
+	return out.String()
+}
+
+// want wants parts in a text.
+func want(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, p := range parts {
+		if !strings.Contains(text, p) {
+			t.Errorf("there is no %q in:\n%s", p, text)
+		}
+	}
+}
+
+// asBefore wants the API and the nodes as they were, with nothing of ours but the nodes' journals.
+func (c *tuned) asBefore() {
+	c.t.Helper()
+	was, is := c.cilium, c.Object(ciliumPath)
+	if !reflect.DeepEqual(is["data"], was["data"]) || !reflect.DeepEqual(managersOf(is), managersOf(was)) {
+		c.t.Errorf("the ConfigMap was\n%v %v\nand is\n%v %v", was["data"], managersOf(was), is["data"], managersOf(is))
+	}
+	if left := c.Remaining(); len(left) > 0 {
+		c.t.Errorf("left: %v", left)
+	}
+	for i, m := range c.machines {
+		deadline := time.Now().Add(host.ScaleTimeout(10*time.Second) + 10*time.Second)
+		for len(m.Processes()) > 0 && time.Now().Before(deadline) {
+			time.Sleep(50 * time.Millisecond)
+		}
+		if now := m.Output(c.t, "ethtool", "-k", "eth0"); now != c.links[i] || len(m.Processes()) > 0 {
+			c.t.Errorf("%s was\n%s\nand is\n%s with processes %v", m.Name, c.links[i], now, m.Processes())
+		}
+		h, err := journal.ReadHistory(m.Root() + journal.Folder)
+		testenv.Must(c.t, err)
+		for _, txn := range h.Txns {
+			if txn.Open() {
+				c.t.Errorf("transaction %d of %s is open", txn.ID, m.Name)
+			}
+		}
+	}
+}
+
+// managersOf gives the fields of an object that each manager has.
+func managersOf(object map[string]any) map[string]any {
+	all := map[string]any{}
+	metadata, _ := object["metadata"].(map[string]any)
+	entries, _ := metadata["managedFields"].([]any)
+	for _, e := range entries {
+		entry := e.(map[string]any)
+		all[fmt.Sprint(entry["manager"], "/", entry["operation"])] = entry["fieldsV1"]
+	}
+	return all
+}
+
+func (c *tuned) data() map[string]any { return c.Object(ciliumPath)["data"].(map[string]any) }

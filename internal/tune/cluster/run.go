@@ -1,0 +1,328 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/fleet"
+	"github.com/venturi-net/venturi/internal/kube"
+	"github.com/venturi-net/venturi/internal/kube/cni"
+	"github.com/venturi-net/venturi/internal/tune"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// TuningRequest is what to tune.
+type TuningRequest struct {
+	Access  kube.Access
+	Nodes   kube.NodesRequest
+	Profile tune.Profile
+	Cluster bool       // the objects of the API
+	Cilium  cni.Object // where Cilium has its settings
+	// NodeArgs are the arguments of the command that tunes a node, without what says whether it
+	// plans or applies. None: no node is touched.
+	NodeArgs []string
+	// User, Command and Version are for the journal.
+	User, Command, Version string
+}
+
+// How long agents may stay on nodes, and the writes to the API may take: shorter than a node keeps
+// changes of which it is told nothing.
+const (
+	agentsLimit = 10 * time.Minute
+	writeLimit  = fleet.HoldLease / 2
+)
+
+// Tuning is a tuning for which all is read that it takes.
+type Tuning struct {
+	*Plan                 // of the API's objects; nil: they are not tuned
+	Replies []fleet.Reply // of the nodes, to what they would change
+	request TuningRequest
+	client  *kube.Client
+	nodes   *nodeFleet // nil: no node is touched
+}
+
+// nodeFleet are agents on nodes.
+type nodeFleet struct {
+	*fleet.Fleet
+	names []string // of the nodes, in the fleet's order
+	on    *kube.NodeAgents
+}
+
+// Close ends the agents, and removes their pods.
+func (n *nodeFleet) Close() error {
+	if n == nil {
+		return nil
+	}
+	n.Fleet.Close()
+	return n.on.Close()
+}
+
+// Open reads what a tuning would change, and changes nothing. How the nodes tell it is said by
+// planFlags. Errors are for people.
+func Open(ctx context.Context, q TuningRequest, planFlags ...string) (s *Tuning, err error) {
+	q.Nodes.Tune = true
+	if len(q.NodeArgs) > 0 {
+		if err := q.Nodes.Check(); err != nil {
+			return nil, err
+		}
+	}
+	client, err := kube.Open(q.Access)
+	if err != nil {
+		return nil, err
+	}
+	s = &Tuning{request: q, client: client}
+	if q.Cluster {
+		objects, unread, err := readObjects(ctx, client, q.Cilium)
+		if err != nil {
+			return nil, err
+		}
+		if s.Plan, err = newPlan(q.Profile, objects); err != nil {
+			return nil, err
+		}
+		s.Unread = unread
+	}
+	if len(q.NodeArgs) == 0 {
+		return s, nil
+	}
+	if s.nodes, err = openNodes(ctx, client, q.Nodes); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			s, err = nil, errors.Join(err, s.Close())
+		}
+	}()
+	q.Nodes.Say("reading %d nodes", len(s.nodes.names))
+	s.Replies = s.nodes.Run(ctx, slices.Concat(q.NodeArgs, []string{"--plan"}, planFlags))
+	if ctx.Err() != nil {
+		return s, context.Cause(ctx)
+	}
+	return s, fleet.Failed(s.Replies)
+}
+
+// openNodes reaches all nodes that are asked for. Error: one of them cannot be reached.
+func openNodes(ctx context.Context, client *kube.Client, q kube.NodesRequest) (n *nodeFleet, err error) {
+	q.Tune, q.Deadline = true, agentsLimit
+	on, err := client.PlaceOnNodes(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	var missing []kube.UnreachedNode
+	n, missing = attach(ctx, on)
+	if len(missing) == 0 {
+		return n, nil
+	}
+	var lines []string
+	for _, m := range missing {
+		lines = append(lines, m.Name+": "+m.Reason)
+	}
+	err = verr.New(verr.Failed, "cannot tune every node", strings.Join(lines, "; "), "nothing was changed; name the nodes to tune with --nodes, without these")
+	if context.Cause(ctx) != nil {
+		err = context.Cause(ctx)
+	}
+	return nil, errors.Join(err, n.Close())
+}
+
+// attach speaks to the agents on nodes. missing are the nodes on which there is none.
+func attach(ctx context.Context, on *kube.NodeAgents) (n *nodeFleet, missing []kube.UnreachedNode) {
+	names, streams := make([]string, len(on.Agents)), make([]net.Conn, len(on.Agents))
+	for i, a := range on.Agents {
+		names[i], streams[i] = a.Node, a.Stream
+	}
+	f, failed := fleet.FromStreams(ctx, names, streams)
+	missing = on.Unreached
+	n = &nodeFleet{Fleet: f, on: on}
+	for i, err := range failed {
+		if err != nil {
+			missing = append(missing, kube.UnreachedNode{Name: names[i], Reason: err.Error()})
+		} else {
+			n.names = append(n.names, names[i])
+		}
+	}
+	return n, missing
+}
+
+// Close removes what was made to reach the nodes.
+func (s *Tuning) Close() error { return s.nodes.Close() }
+
+// changes are those that are written to the API.
+func (s *Tuning) changes() []ObjectChange {
+	if s.Plan == nil {
+		return nil
+	}
+	return s.Plan.Changes
+}
+
+// Result is what a tuning has changed.
+type Result struct {
+	Txn      int // in the cluster's journal; 0: nothing had to be changed
+	Changes  []ObjectChange
+	Replies  []fleet.Reply // of the nodes
+	Restarts []string      // that bring the changes into effect, and that are for a person to make
+}
+
+// Apply makes the changes: on all nodes and in the API, or nowhere. Errors are for people.
+func (s *Tuning) Apply(ctx context.Context) (*Result, error) {
+	changes := s.changes()
+	var objects []kube.TunedObject
+	for _, c := range changes {
+		objects = append(objects, kube.TunedObject{Object: c.Object, Writable: true})
+	}
+	if err := s.client.CheckTuning(ctx, objects); err != nil {
+		return nil, err
+	}
+	q := s.request
+	t := &ClusterTxn{Time: time.Now().UTC().Truncate(time.Second), User: q.User, Command: q.Command, Version: q.Version, Token: fmt.Sprintf("%08x", rand.Uint32())}
+	if err := t.record(changes); err != nil {
+		return nil, err
+	}
+	if s.nodes != nil {
+		t.Nodes = s.nodes.names
+	}
+	if len(t.Objects)+len(t.Nodes) == 0 {
+		return &Result{}, nil
+	}
+	if err := t.begin(ctx, s.client); err != nil {
+		return nil, err
+	}
+	q.Nodes.Say("making the changes, all of them or none")
+	replies, err := s.apply(ctx, t, changes)
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, s.rollback(ctx, t, err)
+	}
+	t.Nodes = changedNodes(replies)
+	t.Done = true
+	done, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreLimit)
+	defer cancel()
+	r := &Result{Txn: t.ID, Changes: changes, Replies: replies, Restarts: restartsOf(changes)}
+	if len(t.Objects)+len(t.Nodes) == 0 {
+		r.Txn = 0
+	}
+	if err := t.save(done, s.client); err != nil {
+		return r, verr.Wrap(verr.Failed, "cannot record that all changes were made", err, fmt.Sprintf("the changes were made; undo them with: kubectl venturi undo %d", t.ID))
+	}
+	return r, nil
+}
+
+// apply makes the changes of a transaction that is recorded.
+func (s *Tuning) apply(ctx context.Context, t *ClusterTxn, changes []ObjectChange) ([]fleet.Reply, error) {
+	write := func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, writeLimit)
+		defer cancel()
+		return t.write(ctx, s.client, changes)
+	}
+	if s.nodes == nil {
+		return nil, write(ctx)
+	}
+	replies, err := s.nodes.CommitWith(ctx, slices.Concat(s.request.NodeArgs, []string{"--apply", "--json", "--hold", tokenFlag, t.Token}), write)
+	if err != nil {
+		return replies, err
+	}
+	return replies, fleet.Failed(replies)
+}
+
+// rollback undoes what of a transaction was written to the API, and tells why. The nodes have
+// undone theirs already; one that has not, or does not say so, stays in the journal.
+func (s *Tuning) rollback(ctx context.Context, t *ClusterTxn, why error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreLimit)
+	defer cancel()
+	objects := t.Objects
+	_, err := t.restore(ctx, s.client, RestoreOptions{})
+	if t.doubt {
+		t.Objects = objects
+	}
+	if s.nodes != nil {
+		t.Nodes = s.nodes.changedBy(ctx, t.Token)
+	}
+	err = errors.Join(err, t.save(ctx, s.client))
+	if err == nil && len(t.Objects)+len(t.Nodes) == 0 {
+		return why
+	}
+	switch {
+	case err != nil:
+	case t.doubt:
+		err = errors.New("the API server did not say whether it carried out a write, and may do so yet")
+	default:
+		err = errors.New("some of it was changed by somebody else, or could not be reached")
+	}
+	return errors.Join(why, verr.New(verr.Failed, "cannot undo all of what was changed", err.Error(), fmt.Sprintf("try again with: kubectl venturi undo %d", t.ID)))
+}
+
+// changedBy names the nodes with open changes of a transaction, by its token, and those that do
+// not say whether they have some.
+func (n *nodeFleet) changedBy(ctx context.Context, token string) (names []string) {
+	for i, r := range n.openBy(ctx, token) {
+		if r.err != nil || len(r.txns) > 0 {
+			names = append(names, n.names[i])
+		}
+	}
+	return names
+}
+
+// openTxns are the numbers of open transactions in the journal of a node.
+type openTxns struct {
+	txns []string
+	err  error
+}
+
+// openBy reads the journals of the nodes.
+func (n *nodeFleet) openBy(ctx context.Context, token string) []openTxns {
+	var all []openTxns
+	for _, r := range n.Run(ctx, []string{"journal", "--open", "--json"}) {
+		var told struct {
+			Transactions []struct {
+				ID      int    `json:"id"`
+				Command string `json:"command"`
+			} `json:"transactions"`
+		}
+		of := openTxns{err: r.Err}
+		if of.err == nil {
+			of.err = json.Unmarshal(r.Stdout, &told)
+		}
+		for _, t := range told.Transactions {
+			if strings.Contains(t.Command, tokenFlag+" "+token) {
+				of.txns = append(of.txns, strconv.Itoa(t.ID))
+			}
+		}
+		all = append(all, of)
+	}
+	return all
+}
+
+// tokenFlag has the token of a transaction, in the command by which a node knows it.
+const tokenFlag = "--token"
+
+// changedNodes are those on which something was changed.
+func changedNodes(replies []fleet.Reply) (names []string) {
+	for _, r := range replies {
+		var done struct {
+			Transactions []struct{} `json:"transactions"`
+		}
+		if err := json.Unmarshal(r.Stdout, &done); err != nil || len(done.Transactions) > 0 {
+			names = append(names, r.Machine.Name)
+		}
+	}
+	return names
+}
+
+func restartsOf(changes []ObjectChange) (all []string) {
+	for _, c := range changes {
+		for _, command := range c.Restarts {
+			if !slices.Contains(all, command) {
+				all = append(all, command)
+			}
+		}
+	}
+	return all
+}
