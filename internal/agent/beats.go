@@ -10,16 +10,15 @@ import (
 	"github.com/venturi-net/venturi/internal/agent/agentpb"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/load"
-	"github.com/venturi-net/venturi/internal/load/engine"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
 // Between machines a channel may die without a word: a cable is drawn, a machine loses
 // its power. Each end then finds out by itself.
 var (
-	beatEvery = time.Second                                // between two calls, and at most so often a pause
-	answerBy  = host.ScaleTimeout(2600 * time.Millisecond) // after a call; a line may stall for two seconds
-	deadAfter = host.ScaleTimeout(4 * time.Second)         // an agent that hears nothing ends
+	beatEvery = time.Second                        // between two calls, and at most so often a pause
+	answerBy  = host.ScaleTimeout(3 * time.Second) // after a call; a line may stall for two seconds
+	deadAfter = host.ScaleTimeout(4 * time.Second) // an agent that hears nothing ends
 	// sliceSlack is how much longer than planned a slice may take before the client's agent
 	// is called: with that the call does not fall into a slice of a path that works.
 	sliceSlack = host.ScaleTimeout(300 * time.Millisecond)
@@ -40,115 +39,6 @@ func sliceTime(p load.Plan) time.Duration {
 
 // perFlow is how long a flow may take to begin and end a slice.
 const perFlow = 2 * time.Millisecond
-
-// pulse is the agent's side of [agentpb.Agent.Beats].
-type pulse struct {
-	mu     sync.Mutex
-	last   time.Time     // when the controller was heard; zero: there are no beats
-	busy   time.Duration // how much longer than deadAfter the controller may be silent: slices run
-	send   func(agentpb.Beat_Kind) error
-	resume chan struct{}
-}
-
-// Beats is of [agentpb.AgentServer].
-func (s *server) Beats(stream agentpb.Agent_BeatsServer) error {
-	p := &s.pulse
-	p.mu.Lock()
-	p.last, p.resume = time.Now(), make(chan struct{}, 1)
-	p.send = func(k agentpb.Beat_Kind) error { return stream.Send(&agentpb.Beat{Kind: k}) }
-	p.mu.Unlock()
-	go p.watch(stream.Context(), s.abandon)
-	for {
-		beat, err := stream.Recv()
-		if err != nil {
-			s.abandon()
-			return nil //nolint:nilerr // the channel ended, and with it the agent
-		}
-		p.hear(beat.GetKind())
-	}
-}
-
-// allow lets the controller be silent for the slices of a series, until the function that
-// it returns is called.
-func (p *pulse) allow(plan load.Plan) (end func()) {
-	set := func(d time.Duration) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.busy += d
-		p.last = time.Now() // that somebody asked for it was a word
-	}
-	busy := openingTime(plan) + plan.LongestSlice()
-	set(busy)
-	return sync.OnceFunc(func() { set(-busy) })
-}
-
-func (p *pulse) hear(kind agentpb.Beat_Kind) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.last = time.Now()
-	switch kind {
-	case agentpb.Beat_CALL:
-		_ = p.send(agentpb.Beat_ANSWER) // an error shows as silence
-	case agentpb.Beat_GO:
-		select {
-		case p.resume <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// watch calls abandon when the controller has not been heard for too long.
-func (p *pulse) watch(ctx context.Context, abandon func()) {
-	tick := time.NewTicker(beatEvery / 4)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		if p.isSilent(time.Now()) {
-			abandon()
-		}
-	}
-}
-
-// isSilent tells whether the controller should have been heard by now.
-func (p *pulse) isSilent(now time.Time) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return now.Sub(p.last) > deadAfter+p.busy
-}
-
-// pause lets the controller speak between two slices, if it is time. It returns when the
-// controller lets go on, or the agent ends.
-func (p *pulse) pause(ctx context.Context) {
-	p.mu.Lock()
-	if p.send == nil || time.Since(p.last) < beatEvery {
-		p.mu.Unlock()
-		return
-	}
-	err := p.send(agentpb.Beat_PAUSE)
-	p.mu.Unlock()
-	if err != nil {
-		return
-	}
-	select {
-	case <-p.resume:
-	case <-ctx.Done():
-	case <-time.After(deadAfter):
-	}
-}
-
-// pauseObserver is an observer of slices that lets the controller speak between them.
-type pauseObserver struct {
-	engine.SliceObserver
-	ctx   context.Context
-	pulse *pulse
-}
-
-// Pause is of [engine.Pauser].
-func (p pauseObserver) Pause() { p.pulse.pause(p.ctx) }
 
 // Liveness keeps agents and their controller sure of each other.
 type Liveness struct {
@@ -337,14 +227,21 @@ func (l *Liveness) listen(b *agentBeats) {
 			default:
 			}
 		case agentpb.Beat_PAUSE:
-			l.mu.Lock()
-			l.limit = l.sliceLimit
-			l.mu.Unlock()
-			callAll(b.stream.Context(), l.ends[1:])
-			l.endIfLost()
-			_ = b.send(agentpb.Beat_GO) // an error shows in the series
+			go l.usePause(b) // meanwhile it may have to answer
 		}
 	}
+}
+
+// usePause calls the servers' agents while that of the client pauses. Their lines may stall, and
+// it must know until they do not that somebody is there.
+func (l *Liveness) usePause(client *agentBeats) {
+	l.mu.Lock()
+	l.limit = l.sliceLimit
+	l.mu.Unlock()
+	_ = client.send(agentpb.Beat_CALL)
+	callAll(client.stream.Context(), l.ends[1:])
+	l.endIfLost()
+	_ = client.send(agentpb.Beat_GO) // an error shows in the series
 }
 
 func (b *agentBeats) markHeard() {
@@ -384,7 +281,7 @@ func (b *agentBeats) hangUp() {
 	c := b.client
 	c.lose(lostError(c.machine, fmt.Sprintf("it did not answer within %v", c.patience*answerBy)))
 	c.kill()
-	_ = c.conn.Close()
+	go func() { _ = c.conn.Close() }() // it waits for a line that may have stalled
 }
 
 // lose notes why nothing more is to be had of an agent; the first reason counts.

@@ -2,8 +2,10 @@ package agent
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/agent/agentpb"
 	"github.com/venturi-net/venturi/internal/load"
 )
 
@@ -28,4 +30,49 @@ func TestLongSlices(t *testing.T) {
 	if now = time.Now(); p.isSilent(now) || !p.isSilent(now.Add(2*deadAfter)) {
 		t.Error("the end of the series is not heard")
 	}
+}
+
+// TestLongPause: an agent that pauses waits for as long as it hears its controller, which may
+// have to wait for others, and not for ever.
+func TestLongPause(t *testing.T) {
+	begin := func(t *testing.T) (p *pulse, over func() bool) {
+		p = &pulse{send: func(agentpb.Beat_Kind) error { return nil }, resume: make(chan struct{}, 1)}
+		p.hear(agentpb.Beat_GO) // late, of a pause before
+		time.Sleep(beatEvery)
+		ended := make(chan struct{})
+		go func() { defer close(ended); p.pause(t.Context()) }()
+		return p, func() bool {
+			synctest.Wait()
+			select {
+			case <-ended:
+				return true
+			default:
+				return false
+			}
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		p, over := begin(t)
+		for range 5 {
+			time.Sleep(deadAfter / 2)
+			p.hear(agentpb.Beat_CALL)
+			if over() {
+				t.Fatal("the pause was over, and nobody said so")
+			}
+		}
+		p.hear(agentpb.Beat_GO)
+		if !over() {
+			t.Error("the pause goes on")
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		_, over := begin(t)
+		if over() {
+			t.Error("a word that came late ended the next pause")
+		}
+		time.Sleep(deadAfter)
+		if !over() {
+			t.Error("the pause goes on, and the controller is silent")
+		}
+	})
 }

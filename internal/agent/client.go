@@ -56,7 +56,7 @@ type Client struct {
 // Dial waits until the agent on the socket answers, and checks that it speaks
 // our language.
 func Dial(ctx context.Context, socket string) (*Client, error) {
-	return dial(ctx, socket, "unix:"+socket,
+	return dial(ctx, socket, "unix:"+socket, "end it with lab down, and run the command again",
 		// An agent starts in milliseconds: gRPC's second between tries is too long.
 		// Nor does gRPC give an attempt longer than such a pause unless told: on an
 		// emulated CPU an agent takes longer to greet.
@@ -64,8 +64,8 @@ func Dial(ctx context.Context, socket string) (*Client, error) {
 			BaseDelay: 5 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2, MaxDelay: 100 * time.Millisecond}}))
 }
 
-// dial is Dial by any way to the agent.
-func dial(ctx context.Context, socket, target string, options ...grpc.DialOption) (*Client, error) {
+// dial is Dial by any way to the agent; otherVersion says what to do about one that speaks another language.
+func dial(ctx context.Context, socket, target, otherVersion string, options ...grpc.DialOption) (*Client, error) {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, dialPatience)
@@ -90,7 +90,7 @@ func dial(ctx context.Context, socket, target string, options ...grpc.DialOption
 		conn.Close()
 		return nil, verr.New(verr.Failed, "cannot use the agent of "+v.GetMachine(),
 			fmt.Sprintf("it is version %s of this program and speaks protocol %d, not %d", v.GetVenturi(), v.GetProtocol(), Protocol),
-			"end it with lab down, and run the command again")
+			otherVersion)
 	}
 	c.machine = v.GetMachine()
 	c.setClock(asked, v)

@@ -167,15 +167,14 @@ func spawnOnLine(t *testing.T, machine string, delay time.Duration) (*agent.Clie
 	return c, l
 }
 
-// lineStall is less than the two seconds that a line may stall for: what comes behind it may be late
-// on a busy machine.
-const lineStall = 1500 * time.Millisecond
+// lineStall is for how long a line may stall.
+const lineStall = 2 * time.Second
 
 // TestLine: nothing passes to an agent or from it while a slice runs, however slow the line
 // is; and a line that stalls for a while ends nothing.
 func TestLine(t *testing.T) {
-	for name, c := range map[string]struct{ delay, stall time.Duration }{
-		"direct": {}, "200 ms": {delay: 100 * time.Millisecond}, "stalls": {stall: lineStall},
+	for name, c := range map[string]struct{ delay, stall, later time.Duration }{ // later: until the server's line stalls, too
+		"direct": {}, "200 ms": {delay: 100 * time.Millisecond}, "stalls": {stall: lineStall}, "stall in turn": {stall: lineStall, later: lineStall},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ns := testenv.UnnamedNetns(t)
@@ -190,7 +189,9 @@ func TestLine(t *testing.T) {
 			if shut, err := far.Serve(t.Context(), p, nil); err != nil || len(shut) > 0 {
 				t.Fatal(err, shut)
 			}
-			time.AfterFunc(1500*time.Millisecond, func() { nearLine.stop(c.stall); farLine.stop(c.stall) })
+			const begin = 1500 * time.Millisecond
+			time.AfterFunc(begin, func() { nearLine.stop(c.stall) })
+			time.AfterFunc(begin+c.later, func() { farLine.stop(c.stall) })
 			if off := near.ClockOffset().Abs(); off > time.Second {
 				t.Errorf("two clocks that are one are %v apart", off)
 			}

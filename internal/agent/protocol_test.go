@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -23,7 +24,8 @@ func (earlier) Version(context.Context, *agentpb.VersionRequest) (*agentpb.Versi
 	return &agentpb.VersionReply{Protocol: Protocol - 1, Venturi: "v0", Machine: "m1"}, nil
 }
 
-// An agent that would take no notice of a part of the plan is refused, with both versions.
+// An agent that would take no notice of a part of the plan is refused, with both versions and
+// with what to do: of a kept lab, and on another machine.
 func TestEarlierAgent(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", socket)
@@ -34,11 +36,23 @@ func TestEarlierAgent(t *testing.T) {
 	agentpb.RegisterAgentServer(g, earlier{})
 	go func() { _ = g.Serve(l) }()
 	defer g.Stop()
-	c, err := Dial(t.Context(), socket)
-	if err == nil {
-		c.Close()
-	}
-	if verr.Code(err) != verr.Failed || !strings.Contains(err.Error(), fmt.Sprintf("version v0 of this program and speaks protocol %d, not %d", Protocol-1, Protocol)) {
-		t.Errorf("%v", err)
+	for do, dial := range map[string]func() (*Client, error){
+		"lab down": func() (*Client, error) { return Dial(t.Context(), socket) },
+		"--no-copy": func() (*Client, error) {
+			stream, err := net.Dial("unix", socket)
+			if err != nil {
+				return nil, err
+			}
+			return DialStream(t.Context(), stream, "b")
+		},
+	} {
+		c, err := dial()
+		if err == nil {
+			c.Close()
+		}
+		var told *verr.Error
+		if !errors.As(err, &told) || !strings.Contains(told.Reason, fmt.Sprintf("version v0 of this program and speaks protocol %d, not %d", Protocol-1, Protocol)) || !strings.Contains(told.Hint, do) {
+			t.Errorf("%v, want what to do: %s", err, do)
+		}
 	}
 }

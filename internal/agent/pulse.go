@@ -1,0 +1,137 @@
+package agent
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/agent/agentpb"
+	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/load/engine"
+)
+
+// pulse is the agent's side of [agentpb.Agent.Beats].
+type pulse struct {
+	mu     sync.Mutex
+	last   time.Time     // when the controller was heard; zero: there are no beats
+	busy   time.Duration // how much longer than deadAfter the controller may be silent: slices run
+	send   func(agentpb.Beat_Kind) error
+	resume chan struct{}
+}
+
+// Beats is of [agentpb.AgentServer].
+func (s *server) Beats(stream agentpb.Agent_BeatsServer) error {
+	p := &s.pulse
+	p.mu.Lock()
+	p.last, p.resume = time.Now(), make(chan struct{}, 1)
+	p.send = func(k agentpb.Beat_Kind) error { return stream.Send(&agentpb.Beat{Kind: k}) }
+	p.mu.Unlock()
+	go p.watch(stream.Context(), s.abandon)
+	for {
+		beat, err := stream.Recv()
+		if err != nil {
+			s.abandon()
+			return nil //nolint:nilerr // the channel ended, and with it the agent
+		}
+		p.hear(beat.GetKind())
+	}
+}
+
+// allow lets the controller be silent for the slices of a series, until the function that
+// it returns is called.
+func (p *pulse) allow(plan load.Plan) (end func()) {
+	set := func(d time.Duration) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.busy += d
+		p.last = time.Now() // that somebody asked for it was a word
+	}
+	busy := openingTime(plan) + plan.LongestSlice()
+	set(busy)
+	return sync.OnceFunc(func() { set(-busy) })
+}
+
+func (p *pulse) hear(kind agentpb.Beat_Kind) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last = time.Now()
+	switch kind {
+	case agentpb.Beat_CALL:
+		_ = p.send(agentpb.Beat_ANSWER) // an error shows as silence
+	case agentpb.Beat_GO:
+		select {
+		case p.resume <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// watch calls abandon when the controller has not been heard for too long.
+func (p *pulse) watch(ctx context.Context, abandon func()) {
+	tick := time.NewTicker(beatEvery / 4)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if p.isSilent(time.Now()) {
+			abandon()
+		}
+	}
+}
+
+// isSilent tells whether the controller should have been heard by now.
+func (p *pulse) isSilent(now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return now.Sub(p.last) > deadAfter+p.busy
+}
+
+// pause lets the controller speak between two slices, if it is time. It returns when the
+// controller lets go on or is not heard for too long, or the agent ends.
+func (p *pulse) pause(ctx context.Context) {
+	p.mu.Lock()
+	if p.send == nil || time.Since(p.last) < beatEvery {
+		p.mu.Unlock()
+		return
+	}
+	select {
+	case <-p.resume: // late, of a pause before
+	default:
+	}
+	err := p.send(agentpb.Beat_PAUSE)
+	p.mu.Unlock()
+	if err != nil {
+		return
+	}
+	tick := time.NewTicker(beatEvery / 4)
+	defer tick.Stop()
+	for p.silence() <= deadAfter {
+		select {
+		case <-p.resume:
+			return
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// silence is for how long the controller was not heard.
+func (p *pulse) silence() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Since(p.last)
+}
+
+// pauseObserver is an observer of slices that lets the controller speak between them.
+type pauseObserver struct {
+	engine.SliceObserver
+	ctx   context.Context
+	pulse *pulse
+}
+
+// Pause is of [engine.Pauser].
+func (p pauseObserver) Pause() { p.pulse.pause(p.ctx) }
