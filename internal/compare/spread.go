@@ -157,6 +157,9 @@ func (b *remoteTestbed) raise(ctx context.Context, r *Resolved, s *Session) erro
 	if err != nil {
 		return err
 	}
+	if err := b.checkParts(ctx, r, parts); err != nil {
+		return err
+	}
 	members := r.spread.members()
 	var where []string
 	for n, i := range members {
@@ -240,6 +243,17 @@ func (b *remoteTestbed) planParts(ctx context.Context, r *Resolved, name string)
 		parts[n].Self, parts[n].Card = n, r.spread.cards[i]
 	}
 	return parts, nil
+}
+
+// checkParts refuses what one of the machines cannot build, before any of them changes anything.
+func (b *remoteTestbed) checkParts(ctx context.Context, r *Resolved, parts []lab.Part) error {
+	for n, i := range r.spread.members() {
+		var done struct{}
+		if err := b.agents[i].Call(ctx, lab.CallCheck, parts[n], &done); err != nil {
+			return onMachine(r.machines[i].Name, err)
+		}
+	}
+	return nil
 }
 
 // onMachine says on which machine an error was.

@@ -1,12 +1,17 @@
 package compare
 
 import (
+	"errors"
 	"net"
+	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -93,6 +98,69 @@ func TestPathsOnTakenCards(t *testing.T) {
 	}
 }
 
+// Every driver is carried by cards that are taken, or refused with the reason before anything is
+// changed: what this kernel lacks, and what takes machines of one host.
+func TestEveryPathOnTakenCards(t *testing.T) {
+	m, before := withSpares(t)
+	for _, m := range m {
+		m.Install(t, testenv.Program(t)[0]) // it is not to be copied for each that is refused
+	}
+	built, refused := []string{"host"}, []string{}
+	for _, d := range path.Table {
+		specs := []string{d.Name}
+		if slices.ContainsFunc(d.Options, func(o path.Option) bool { return o.Name == "datapath" }) {
+			specs = append(specs, d.Name+":datapath=netdev")
+		}
+		for _, spec := range specs {
+			if spec == baseline || spec == "attach" {
+				continue
+			}
+			arms, err := path.Arms([]string{spec}, nil)
+			testenv.Must(t, err)
+			if d.OneHost || arms[0].Supported() == feature.No {
+				refused = append(refused, spec)
+			} else {
+				built = append(built, spec)
+			}
+		}
+	}
+	refuse := func(spec string) *verr.Error {
+		t.Helper()
+		q := onSpares(t, m, baseline, spec)
+		giveTime(&q)
+		r, err := q.Resolve()
+		if err == nil {
+			_, _, err = Do(t.Context(), r, Host{Watch: deaf{}})
+		}
+		var told *verr.Error
+		if !errors.As(err, &told) || told.Code != verr.Usage && told.Code != verr.Missing || told.Reason == "" || told.Hint == "" {
+			t.Fatalf("%s: %v, want a refusal with the reason and what to do", spec, err)
+		}
+		t.Logf("%s is refused: %v", spec, err)
+		return told
+	}
+	for _, spec := range refused {
+		refuse(spec)
+	}
+	if file, err := exec.LookPath("ovs-vswitchd"); err == nil { // one machine lacks what the other has
+		m[1].Do(t, "mount", "--bind", "/dev/null", file)
+		if told := refuse("ovs-vlan:datapath=netdev"); !strings.Contains(told.Summary, "on machine b") {
+			t.Errorf("it does not name machine b: %v", told)
+		}
+		m[1].Do(t, "umount", file)
+	}
+	unchanged(t, m, before)
+	t.Logf("measured: %v", built)
+	q := onSpares(t, m, built...)
+	giveTime(&q)
+	rec, _, err := Do(t.Context(), resolve(t, q), Host{Watch: deaf{}})
+	testenv.Must(t, err)
+	measured(t, rec)
+	for i, m := range m {
+		givenBack(t, m, before[i])
+	}
+}
+
 // Whatever is killed, the cards come back: at once, or where nothing of ours is left to do it,
 // with the next run.
 func TestTakenCardsAfterKill(t *testing.T) {
@@ -154,6 +222,12 @@ func TestTakenCardsRefused(t *testing.T) {
 	if verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), "a connection by TCP uses it") {
 		t.Errorf("connected: %v", err)
 	}
+	unchanged(t, m, before)
+}
+
+// unchanged wants the spare cards of machines to be as they were, and nothing in their journals.
+func unchanged(t *testing.T, m [2]*testenv.SSHMachine, before [2]string) {
+	t.Helper()
 	for i, m := range m {
 		noAgent(t, m)
 		if after := spare(t, m); after != before[i] {

@@ -145,14 +145,11 @@ func (p Part) options() Options {
 // UpPart raises this host's machine of a lab that is spread over hosts. When it fails or ctx
 // ends in the middle, what was built is taken down again.
 func UpPart(ctx context.Context, p Part) (*Lab, error) {
-	o := p.options()
-	arms, err := o.check()
+	arms, err := p.check()
 	if err != nil {
 		return nil, err
 	}
-	if err := feature.Require("cannot build on network card "+p.Card.Device, p.needs(arms)...); err != nil {
-		return nil, err
-	}
+	o := p.options()
 	return raise(ctx, o, func(b *builder) []step {
 		return []step{
 			func(context.Context, Options) error { return b.ownMachine(p) },
@@ -161,6 +158,16 @@ func UpPart(ctx context.Context, p Part) (*Lab, error) {
 			b.services,
 		}
 	})
+}
+
+// check refuses what cannot be raised here, before anything is made. Errors are for a user.
+func (p Part) check() ([]path.Arm, error) {
+	o := p.options()
+	arms, err := o.check()
+	if err != nil {
+		return nil, err
+	}
+	return arms, feature.Require("cannot build on network card "+p.Card.Device, p.needs(arms)...)
 }
 
 // needs is what the part's devices on the card need.

@@ -19,6 +19,7 @@ import (
 // Bodies are JSON.
 const (
 	CallInspectCard = "lab.card"   // InspectCard -> CardState
+	CallCheck       = "lab.check"  // Part -> nothing: refuses what cannot be raised
 	CallRaise       = "lab.raise"  // Part -> Lab
 	CallDaemonExit  = "lab.daemon" // string, an arm -> string, which daemon has exited; empty: none
 	CallPins        = "lab.pins"   // string, a namespace's file -> string; see PinsOf
@@ -46,6 +47,7 @@ type Parts struct {
 func (p *Parts) Calls() map[string]func(context.Context, []byte) ([]byte, error) {
 	return map[string]func(context.Context, []byte) ([]byte, error){
 		CallInspectCard: agent.JSONCall(func(_ context.Context, c InspectCard) (CardState, error) { return c.Card.Inspect(c.Net) }),
+		CallCheck:       agent.JSONCall(func(_ context.Context, p Part) (struct{}, error) { _, err := p.check(); return struct{}{}, err }),
 		CallRaise:       agent.JSONCall(p.raise),
 		CallDaemonExit:  agent.JSONCall(p.daemonExit),
 		CallPins:        agent.JSONCall(func(_ context.Context, namespace string) (string, error) { return PinsOf(namespace), nil }),
