@@ -96,9 +96,22 @@ func TestCPUCost(t *testing.T) {
 			if len(cpu.ByMachine) > 0 == shared {
 				t.Errorf("%s, shared %v: by machine %v", cell, shared, cpu.ByMachine)
 			}
-			sum := 0.0
+			sum, ofMachines := 0.0, 0.0
 			for _, v := range cpu.Classes {
 				sum += v
+			}
+			for machine, classes := range cpu.MachineClasses {
+				of := 0.0
+				for _, v := range classes {
+					of += v
+				}
+				if math.Abs(of/cpu.ByMachine[machine]-1) > 0.03 {
+					t.Errorf("%s: classes of %s %v do not add up to %v", cell, machine, classes, cpu.ByMachine[machine])
+				}
+				ofMachines += of
+			}
+			if !shared && math.Abs(ofMachines/sum-1) > 0.01 || shared && ofMachines > 0 {
+				t.Errorf("%s, shared %v: classes of machines %v, of all %v", cell, shared, cpu.MachineClasses, cpu.Classes)
 			}
 			cores := 2
 			if !shared {

@@ -192,7 +192,8 @@ func (a *analyzer) row(c result.Cell, arm result.Arm, d, base *armData) Row {
 	}
 	r.Spread = d.spread()
 	r.Threads = d.threads(a.plan.SharedCores)
-	r.Counters, r.FastPath = d.counters(a.plan.SharedCores), d.fastPath()
+	r.Counters, r.MachineCounters = d.counters(a.plan.SharedCores)
+	r.FastPath = d.fastPath()
 	return r
 }
 

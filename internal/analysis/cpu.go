@@ -169,6 +169,7 @@ func (d *armData) classes(out *CPU, per string, fragments int, shared bool) {
 	units, wall := 0.0, 0.0
 	bySeries, seen := d.units(per, fragments), map[int]bool{}
 	byClass, byCore, byMachine := map[string]int64{}, map[string]int64{}, map[string]int64{}
+	ofMachine := map[string]map[string]int64{} // by class
 	walls := map[string]float64{}
 	for _, m := range d.selectMeters(cpuMeter, shared) {
 		walls[m.Machine] += float64(m.WallNs)
@@ -178,8 +179,13 @@ func (d *armData) classes(out *CPU, per string, fragments int, shared bool) {
 			units += bySeries[m.Series]
 		}
 		byMachine[m.Machine] += total(m, "busy")
+		if ofMachine[m.Machine] == nil {
+			ofMachine[m.Machine] = map[string]int64{}
+		}
 		for class := range classesOf(m) {
-			byClass[class] += total(m, class)
+			ns := total(m, class)
+			byClass[class] += ns
+			ofMachine[m.Machine][class] += ns
 		}
 		for key, v := range m.Values {
 			if core, of, ok := strings.Cut(key, "/"); ok && of == "busy" && isCore(core) {
@@ -197,9 +203,7 @@ func (d *armData) classes(out *CPU, per string, fragments int, shared bool) {
 	if wall <= 0 || units <= 0 {
 		return
 	}
-	for class, ns := range byClass {
-		out.Classes[class] = float64(ns) / units
-	}
+	out.Classes = costOf(byClass, units)
 	for core, ns := range byCore {
 		of := wall
 		if machine, _, ok := strings.Cut(core, "/"); ok && walls[machine] > 0 {
@@ -212,14 +216,29 @@ func (d *armData) classes(out *CPU, per string, fragments int, shared bool) {
 		busy += ns
 		if len(byMachine) > 1 {
 			if out.ByMachine == nil {
-				out.ByMachine = map[string]float64{}
+				out.ByMachine, out.MachineClasses, out.MachineSteal = map[string]float64{}, map[string]map[string]float64{}, map[string]float64{}
 			}
 			out.ByMachine[machine] = float64(ns) / units
+			out.MachineClasses[machine] = costOf(ofMachine[machine], units)
+			out.MachineSteal[machine] = float64(ofMachine[machine][stealClass]) / max(walls[machine], 1)
 		}
 	}
 	out.Cores = float64(busy) / wall
-	out.Steal = float64(byClass["steal"]) / wall
-	delete(out.Classes, "steal")
+	out.Steal = float64(byClass[stealClass]) / wall
+}
+
+// stealClass is what the hypervisor took: no cost of the traffic.
+const stealClass = "steal"
+
+// costOf gives the cost of each class for a unit of work.
+func costOf(byClass map[string]int64, units float64) map[string]float64 {
+	out := map[string]float64{}
+	for class, ns := range byClass {
+		if class != stealClass {
+			out[class] = float64(ns) / units
+		}
+	}
+	return out
 }
 
 // classesOf lists the classes other than busy that a line has.
@@ -238,12 +257,18 @@ func classesOf(m *result.Meter) map[string]bool {
 }
 
 // counters sums the other meters over series, and over machines where each has
-// counters of its own.
-func (d *armData) counters(shared bool) map[string]int64 {
-	out := map[string]int64{}
+// counters of its own; of gives those of each then.
+func (d *armData) counters(shared bool) (sum map[string]int64, of map[string]map[string]int64) {
 	add := func(m *result.Meter) {
 		for k, v := range m.Values {
-			out[k] += v
+			if sum == nil {
+				sum, of = map[string]int64{}, map[string]map[string]int64{}
+			}
+			if of[m.Machine] == nil {
+				of[m.Machine] = map[string]int64{}
+			}
+			sum[k] += v
+			of[m.Machine][k] += v
 		}
 	}
 	for _, m := range d.selectMeters(softnetMeter, shared) {
@@ -254,8 +279,8 @@ func (d *armData) counters(shared bool) map[string]int64 {
 			add(m)
 		}
 	}
-	if len(out) == 0 {
-		return nil
+	if shared {
+		of = nil
 	}
-	return out
+	return sum, of
 }

@@ -74,6 +74,8 @@ type Row struct {
 	Offered *Offered `json:"offered,omitempty"`
 	// Counters are sums over all series, from the meters other than cpu and accel.
 	Counters map[string]int64 `json:"counters,omitempty"`
+	// MachineCounters are those of each machine, when machines do not share cores.
+	MachineCounters map[string]map[string]int64 `json:"machine_counters,omitempty"`
 	// FastPath is nil for an arm that has none.
 	FastPath *FastPath `json:"fast_path,omitempty"`
 	// Fragments is the packets that one UDP message takes; 1: not fragmented.
@@ -191,6 +193,10 @@ type CPU struct {
 	Steal      float64            `json:"steal"` // share of the time that the hypervisor took; not in Cost
 	Ratio      *stats.Ratio       `json:"ratio,omitempty"`
 	Resolution string             `json:"resolution,omitempty"`
+	// MachineClasses are Classes of each machine, and MachineSteal is Steal on each, when machines
+	// do not share cores.
+	MachineClasses map[string]map[string]float64 `json:"machine_classes,omitempty"`
+	MachineSteal   map[string]float64            `json:"machine_steal,omitempty"`
 }
 
 // Thread is what a thread used of a core.

@@ -54,34 +54,44 @@ func cpuLines(c *analysis.Cell) []CPULine {
 // CPULine is what a path's CPU time was spent in, and by which threads; no Threads: not known.
 type CPULine struct{ Path, Classes, Cores, Threads string }
 
-// ClassText splits the CPU time by class, the largest first: shares of the
-// time that the kernel accounted for. Guest time is within user's.
+// ClassText splits the CPU time by class, the largest first, on each machine that has cores of
+// its own: shares of the time that the kernel accounted for. Guest time is within user's.
 func ClassText(c *analysis.CPU) string {
 	if c == nil {
 		return unit.NoFigure
 	}
+	if len(c.MachineClasses) == 0 {
+		return cmp.Or(classShares(c.Classes, c.Steal), unit.NoFigure)
+	}
+	var parts []string
+	for _, machine := range slices.Sorted(maps.Keys(c.MachineClasses)) {
+		text := cmp.Or(classShares(c.MachineClasses[machine], c.MachineSteal[machine]), unit.NoFigure)
+		parts = append(parts, sanitize.Text(machine)+": "+text)
+	}
+	return strings.Join(parts, "; ")
+}
+
+// classShares lists the shares of the classes, and what the hypervisor took.
+func classShares(classes map[string]float64, steal float64) string {
 	sum := 0.0
 	var names []string
-	for name, v := range c.Classes {
+	for name, v := range classes {
 		if name != "guest" && v > 0 {
 			sum += v
 			names = append(names, name)
 		}
 	}
 	slices.SortFunc(names, func(a, b string) int {
-		return cmp.Or(cmp.Compare(c.Classes[b], c.Classes[a]), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(classes[b], classes[a]), cmp.Compare(a, b))
 	})
 	var parts []string
 	for _, name := range names {
-		if share := c.Classes[name] / sum; share >= idleCore {
+		if share := classes[name] / sum; share >= idleCore {
 			parts = append(parts, sanitize.Text(name)+" "+unit.Percent(share))
 		}
 	}
-	if c.Steal > stealShown {
-		parts = append(parts, "steal "+unit.Percent(c.Steal)+" of a core beside it")
-	}
-	if len(parts) == 0 {
-		return unit.NoFigure
+	if steal > stealShown {
+		parts = append(parts, "steal "+unit.Percent(steal)+" of a core beside it")
 	}
 	return strings.Join(parts, ", ")
 }

@@ -41,10 +41,7 @@ func Facts(rec *result.Record, s *analysis.Summary) [][2]string {
 	if p.Wire != "" {
 		wire = append(wire, sanitize.Text(p.Wire))
 	}
-	wire = append(wire, "congestion control "+congestion)
-	if p.Wire != "" { // of a lab; what real machines have, nobody counted
-		wire = append(wire, services(rec))
-	}
+	wire = append(wire, "congestion control "+congestion, services(rec))
 	out = append(out, [2]string{"wire", strings.Join(wire, "; ")})
 	if text := coresText(p); text != "" {
 		out = append(out, [2]string{"cores", text})

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -56,4 +57,32 @@ func TestDifferencesOfPairs(t *testing.T) {
 	if len(rows) != 6 || !strings.HasPrefix(rows[4][1], "a, b: nothing of what") || rows[5][1] != "v1, v2: kernel 6.12 and 6.1" {
 		t.Errorf("%q", rows)
 	}
+}
+
+// TestMachinesApart: what machines that do not share cores counted is told of each, and what is
+// alike for all is not.
+func TestMachinesApart(t *testing.T) {
+	row := analysis.Row{
+		Arm: result.Arm{Name: "vxlan"}, Counters: map[string]int64{"links/rx_dropped": 7, "softnet/squeezed": 1},
+		CPU: &analysis.CPU{Classes: map[string]float64{"user": 10, "softirq": 10}, Steal: 0.2},
+	}
+	want := func(classes, counted, stolen string) {
+		t.Helper()
+		c := &analysis.Cell{Rows: []analysis.Row{row}}
+		if got := ClassText(row.CPU); got != classes {
+			t.Errorf("classes %q, want %q", got, classes)
+		}
+		if got := strings.ReplaceAll(trouble(c), NoBreak, " "); got != counted {
+			t.Errorf("counters %q, want %q", got, counted)
+		}
+		if got := strings.Join(remarks(&result.Record{}, &analysis.Summary{Cells: []analysis.Cell{*c}}, false), " "); !strings.Contains(got, stolen) {
+			t.Errorf("remarks %q, want %q", got, stolen)
+		}
+	}
+	want("softirq 50 %, user 50 %, steal 20 % of a core beside it", "counted: vxlan 1 softirq squeezes, 7 device receive drops", "up to 20 % of a core's time (steal)")
+	row.MachineCounters = map[string]map[string]int64{"a": {"links/rx_dropped": 3}, "b": {"links/rx_dropped": 4, "softnet/squeezed": 1}}
+	row.CPU.MachineClasses = map[string]map[string]float64{"a": {"user": 10}, "b": {"softirq": 10}}
+	row.CPU.MachineSteal = map[string]float64{"b": 0.2}
+	want("a: user 100 %; b: softirq 100 %, steal 20 % of a core beside it",
+		"counted: vxlan 1 softirq squeezes on b, 3 device receive drops on a, 4 device receive drops on b", "up to 20 % of a core's time on b (steal)")
 }

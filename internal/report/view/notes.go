@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -238,23 +239,36 @@ func remarks(rec *result.Record, s *analysis.Summary, verbose bool) []string {
 	}
 	out = append(out, mergedRemarks(rec)...)
 	out = append(out, cpuRemarks(rec, verbose)...)
-	steal, blind := 0.0, []string(nil)
+	steal, blind := map[string]float64{}, []string(nil) // by machine
 	for i := range s.Cells {
 		c := &s.Cells[i]
 		if c.Floor != nil && !c.Floor.Invalid && c.Floor.Size > rec.Plan.Margin {
 			blind = append(blind, CellName(c.Cell))
 		}
 		for _, r := range c.Rows {
-			if r.CPU != nil {
-				steal = max(steal, r.CPU.Steal)
+			if r.CPU == nil {
+				continue
+			}
+			if len(r.CPU.MachineSteal) == 0 {
+				steal[""] = max(steal[""], r.CPU.Steal)
+			}
+			for machine, share := range r.CPU.MachineSteal {
+				steal[machine] = max(steal[machine], share)
 			}
 		}
 	}
 	if len(blind) > 0 {
 		out = append(out, "The noise floor is above the margin of "+unit.ExactPercent(rec.Plan.Margin)+" in "+strings.Join(blind, ", ")+": small differences cannot be seen there.")
 	}
-	if steal > stealShown {
-		out = append(out, "The hypervisor took up to "+unit.Percent(steal)+" of a core's time (steal); it is in no CPU figure, but it is in the noise.")
+	for _, machine := range slices.Sorted(maps.Keys(steal)) {
+		if steal[machine] <= stealShown {
+			continue
+		}
+		text := "The hypervisor took up to " + unit.Percent(steal[machine]) + " of a core's time"
+		if machine != "" {
+			text += " on " + sanitize.Text(machine)
+		}
+		out = append(out, text+" (steal); it is in no CPU figure, but it is in the noise.")
 	}
 	for _, w := range rec.Warnings {
 		if w.Arm != "" || w.Code == "shared-cores" {
@@ -290,6 +304,14 @@ var troubles = []struct{ key, text string }{
 	{"links/tx_errors", "device send errors"},
 }
 
+// appendTrouble adds what was counted, if it was.
+func appendTrouble(parts []string, n int64, text string) []string {
+	if n > 0 {
+		parts = append(parts, strings.ReplaceAll(unit.Count(n)+" "+text, " ", NoBreak))
+	}
+	return parts
+}
+
 // trouble lists what the meters counted beside a cell, path by path; empty
 // when all is well.
 func trouble(c *analysis.Cell) string {
@@ -300,8 +322,11 @@ func trouble(c *analysis.Cell) string {
 			if t.key == "tcp/retransmits" && r.Stream != nil {
 				continue // it has a column
 			}
-			if n := r.Counters[t.key]; n > 0 {
-				parts = append(parts, strings.ReplaceAll(unit.Count(n)+" "+t.text, " ", NoBreak))
+			if len(r.MachineCounters) == 0 {
+				parts = appendTrouble(parts, r.Counters[t.key], t.text)
+			}
+			for _, machine := range slices.Sorted(maps.Keys(r.MachineCounters)) {
+				parts = appendTrouble(parts, r.MachineCounters[machine][t.key], t.text+" on "+sanitize.Text(machine))
 			}
 		}
 		if len(parts) > 0 {
