@@ -19,14 +19,17 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m, testenv.Roles{"enable": enable}) }
 
-// enable is a process that enables the fast path of the namespace that it is in: FOLDER TRIAL.
+// enable is a process that enables the fast path of the namespace that it is in: FOLDER TRIAL, and
+// "filters" if its programs are to be tc filters, as on older kernels.
 func enable(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	plan, err := discover.Find()
 	if err == nil {
 		trial, _ := time.ParseDuration(args[2])
-		_, err = node.Enable(ctx, plan.Config(), node.Options{
+		config := plan.Config()
+		config.TC = len(args) > 3 && args[3] == "filters"
+		_, err = node.Enable(ctx, config, node.Options{
 			Open: func() (*journal.Journal, error) { return openJournal(args[1]) }, Trial: trial,
 			Hold:   func(int) error { return nil },
 			Report: func(s fastpath.State) { fmt.Fprintf(os.Stderr, "%+v\n", s) },

@@ -1,8 +1,11 @@
 package node_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -10,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/venturi-net/venturi/internal/fastpath/node"
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -104,6 +108,89 @@ func TestEnableFollows(t *testing.T) {
 		testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
 		testenv.Must(t, cmd.Wait())
 	}
+}
+
+// tunnelAnew makes the tunnel of a node of the first wiring anew, with another VNI and UDP port.
+const tunnelAnew = `
+	ip link del flannel.1
+	ip link add flannel.1 address 02:00:00:00:cc:0I mtu 1450 type vxlan id VNI dstport PORT local 192.0.10.I dev eth0 nolearning
+	ip addr add 10.244.I.0/32 dev flannel.1
+	ip link set flannel.1 up
+	ip neigh add 10.244.J.0 lladdr 02:00:00:00:cc:0J dev flannel.1 nud permanent
+	bridge fdb add 02:00:00:00:cc:0J dev flannel.1 dst 192.0.10.J
+	ip route add 10.244.J.0/24 via 10.244.J.0 dev flannel.1 onlink`
+
+// A tunnel that is made anew is followed, whatever its VNI. With another UDP port it is refused,
+// and says why: the programs are loaded for one port.
+func TestEnableFollowsTunnel(t *testing.T) {
+	c := newCluster(t, wirings[0].node, wirings[0].pod)
+	exchange := c.flow(t)
+	testenv.Must(t, exchange())
+	anew := func(vni, port string) {
+		t.Helper()
+		for i, n := range c.nodes {
+			testenv.Shell(t, n.Path(), strings.NewReplacer("I", fmt.Sprint(i+1), "J", fmt.Sprint(2-i), "VNI", vni, "PORT", port).Replace(tunnelAnew))
+		}
+		testenv.Must(t, exchange())
+	}
+	processes := []*exec.Cmd{c.enable(t, 0, "0"), c.enable(t, 1, "0")}
+	c.untilCarried(t, exchange)
+	anew("7", "8472")
+	c.untilCarried(t, exchange)
+	anew("7", "4789")
+	for i := range c.nodes {
+		c.untilRefused(t, i, "flannel.1", "uses UDP port 4789, and the fast path was enabled for port 8472")
+	}
+	var before, after [2]uint64
+	before[0], before[1] = c.carried(t, 0)
+	for range 100 {
+		testenv.Must(t, exchange())
+	}
+	if after[0], after[1] = c.carried(t, 0); after != before {
+		t.Errorf("carried packets were %v, and are %v", before, after)
+	}
+	anew("1", "8472")
+	c.untilCarried(t, exchange)
+	for _, cmd := range processes {
+		testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
+		testenv.Must(t, cmd.Wait())
+	}
+}
+
+// untilRefused waits until the daemon of a node leaves a device slow, with a reason.
+func (c *cluster) untilRefused(t *testing.T, i int, device, reason string) {
+	t.Helper()
+	for end := time.Now().Add(testenv.Timeout); ; time.Sleep(20 * time.Millisecond) {
+		s := c.status(t, i)
+		if s.State != nil && slices.ContainsFunc(s.State.Refused, func(r topology.Refusal) bool { return r.Device == device && strings.Contains(r.Reason, reason) }) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("after %v, node %d has not refused %s (%s): %+v", testenv.Timeout, i, device, reason, s.State)
+		}
+	}
+}
+
+// When a daemon is killed whose mounts were its own, its pins are gone with them. The filters and
+// the clsacts that it has added are found and removed all the same.
+func TestUndoOfFilters(t *testing.T) {
+	c := newCluster(t, wirings[0].node, wirings[0].pod)
+	exchange := c.flow(t)
+	testenv.Must(t, exchange())
+	before := c.snapshot(t, 0)
+	first, second := c.enableFilters(t, 0), c.enableFilters(t, 1)
+	c.untilCarried(t, exchange)
+	testenv.Must(t, first.Process.Kill())
+	_ = first.Wait()
+	if left := c.snapshot(t, 0); !strings.Contains(left, "qdisc clsact") || !strings.Contains(left, topology.OwnFilterPrefix) || strings.Contains(left, "table_flows") {
+		t.Errorf("left are not filters without their pins:\n%s", left)
+	}
+	testenv.Must(t, exchange())
+	testenv.Must(t, c.disable(t, 0))
+	c.check(t, 0, before)
+	testenv.Must(t, exchange())
+	testenv.Must(t, second.Process.Signal(syscall.SIGTERM))
+	testenv.Must(t, second.Wait())
 }
 
 // A second one is refused while the first lives, and changes nothing.

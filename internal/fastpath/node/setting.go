@@ -125,12 +125,14 @@ func (f files) stopProcess() error {
 		if err != nil || !held {
 			return err
 		}
-		pid, late := f.holder(), time.Now().After(end)
-		switch {
-		case pid != 0 && !killed && (late || isStopped(pid)):
-			if err := kill(pid); err != nil {
-				return fmt.Errorf("kill the process %d, which does not end the fast path: %w", pid, err)
+		late, did := time.Now().After(end), false
+		if !killed {
+			if did, err = f.killHolder(late); err != nil {
+				return err
 			}
+		}
+		switch {
+		case did:
 			killed, end = true, time.Now().Add(stopTimeout)
 		case late:
 			return verr.New(verr.Busy, "cannot end the fast path", "its process does not answer, and cannot be seen from here", "kill it, and run the command again")
@@ -141,35 +143,46 @@ func (f files) stopProcess() error {
 	}
 }
 
-func kill(pid int) error {
-	p, err := os.FindProcess(pid)
-	if err == nil {
-		err = p.Kill()
+// killHolder kills the process that carries if it is stopped, or late.
+func (f files) killHolder(late bool) (did bool, err error) {
+	p := f.holder()
+	if p == nil {
+		return false, nil
 	}
-	if errors.Is(err, os.ErrProcessDone) {
-		return nil
+	defer func() { _ = p.Release() }() // to close a descriptor cannot fail in a way that matters
+	if !late && !isStopped(p.Pid) {
+		return false, nil
 	}
-	return err
+	if err := p.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return false, fmt.Errorf("kill the process %d, which does not end the fast path: %w", p.Pid, err)
+	}
+	return true, nil
 }
 
-// holder is the process that carries, if it lives and can be seen from here; 0: it does not, or
-// cannot. It has the folder open, which no other process with its ID has.
-func (f files) holder() int {
+// holder is the process that carries, if it lives and can be seen from here; nil: it does not, or
+// cannot. It has the folder open, which no other process with its ID has. The handle is that of a
+// process, not of an ID: it never reaches another that gets the ID later. The caller releases it.
+func (f files) holder() *os.Process {
 	pid := 0
 	if err := host.ReadJSON(f.process, &pid); err != nil || pid <= 0 {
-		return 0
+		return nil
 	}
 	folder, err := os.Stat(f.folder)
 	if err != nil {
-		return 0
+		return nil
+	}
+	p, err := os.FindProcess(pid) // before its files are looked at, which thus are those of this process or a later one
+	if err != nil {
+		return nil
 	}
 	open, _ := sanitize.Files(filepath.Join("/proc", strconv.Itoa(pid), "fd"), "*") // the pattern is sound
 	for _, fd := range open {
 		if is, err := os.Stat(fd); err == nil && os.SameFile(is, folder) {
-			return pid
+			return p
 		}
 	}
-	return 0
+	_ = p.Release() // as above
+	return nil
 }
 
 // isStopped tells whether a process is stopped, by a signal or by a debugger.
@@ -200,8 +213,10 @@ func (f files) untilStopped(ctx context.Context) {
 
 // visiblePins are the pins as the process that carries sees them, if it lives.
 func (f files) visiblePins() string {
-	if pid := f.holder(); pid != 0 {
-		return filepath.Join("/proc", strconv.Itoa(pid), "root", f.pins)
+	p := f.holder()
+	if p == nil {
+		return f.pins
 	}
-	return f.pins
+	defer func() { _ = p.Release() }()
+	return filepath.Join("/proc", strconv.Itoa(p.Pid), "root", f.pins)
 }

@@ -8,7 +8,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -125,9 +127,20 @@ func newCluster(t *testing.T, onNode, inPod string) *cluster {
 // enable starts the process of a node, and gives what ends it by a signal, or waits for its end.
 func (c *cluster) enable(t *testing.T, i int, trial string) *exec.Cmd {
 	t.Helper()
+	return c.start(t, i, new(syscall.SysProcAttr), trial)
+}
+
+// enableFilters does so with tc filters, and with mounts of its own, as in a container.
+func (c *cluster) enableFilters(t *testing.T, i int) *exec.Cmd {
+	t.Helper()
+	return c.start(t, i, &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}, "0", "filters")
+}
+
+func (c *cluster) start(t *testing.T, i int, how *syscall.SysProcAttr, args ...string) *exec.Cmd {
+	t.Helper()
 	command := testenv.RoleCommand(t, "enable")
-	cmd := exec.Command(command[0], append(command[1:], c.journals[i], trial)...)
-	cmd.Stderr = t.Output()
+	cmd := exec.Command(command[0], slices.Concat(command[1:], []string{c.journals[i]}, args)...)
+	cmd.Stderr, cmd.SysProcAttr = t.Output(), how
 	testenv.Must(t, host.Do(c.nodes[i].Path(), cmd.Start))
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
