@@ -50,6 +50,7 @@ why. "enable" carries it, and follows every change. "disable" leaves nothing of 
 	cmd.Example = `  venturi fastpath plan
   venturi fastpath enable --trial 120s
   venturi fastpath status
+  venturi fastpath stats
   venturi fastpath disable`
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !cmd.Flags().Changed("config") {
@@ -57,7 +58,7 @@ why. "enable" carries it, and follows every change. "disable" leaves nothing of 
 		}
 		return runDaemon(cmd, args)
 	}
-	cmd.AddCommand(newFastpathPlan(env), newFastpathEnable(env), newFastpathStatus(env), newFastpathDisable(env))
+	cmd.AddCommand(newFastpathPlan(env), newFastpathEnable(env), newFastpathStatus(env), newFastpathStats(env), newFastpathDisable(env))
 	return cmd
 }
 
@@ -302,10 +303,65 @@ carried and those that were not, and the main reason.`,
 	return cmd
 }
 
-func readFastPath() (display.FastPathReport, error) {
+func newFastpathStats(env *Env) *cobra.Command {
+	asJSON, top := false, 10
+	cmd := &cobra.Command{
+		Use:   "stats",
+		Short: "Show why packets and flows stay on the slow path, by reason, pod and peer",
+		Long: `Show why packets stayed on the slow path since the fast path was enabled: for each reason how
+many they were, their share of all packets, and whether they came out of a pod or went into
+one.
+
+Then it lists the pods and peers with the most flows that are not carried now, and why:
+
+  learning  the network has to forward a few more packets first
+  stale     rules, a pod or a peer have changed; the next packets decide
+  one way   carried in one direction; the other was not forwarded yet
+
+The first packets of a connection are always slow, so short connections show here.
+"venturi fastpath status" shows whether it runs and what it carries.
+
+The exit code is 4 if there is no fast path here.`,
+		Example: "  venturi fastpath stats\n  venturi fastpath stats --top 3\n  venturi fastpath stats --json | jq '.reasons[] | select(.share > 0.01)'",
+		Args:    noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			switch {
+			case top < 1:
+				return verr.New(verr.Usage, "cannot show so few pods and peers", "--top is less than 1", "give a number such as 10")
+			case os.Geteuid() != 0:
+				return verr.New(verr.Permission, "cannot read the fast path", "only root can read its tables", "run it as root, or through sudo")
+			}
+			s, err := readStatus()
+			if err != nil {
+				return err
+			}
+			if !s.Enabled {
+				return verr.New(verr.Missing, "cannot show why packets are slow", "there is no fast path here", "enable one with: venturi fastpath enable")
+			}
+			stats := display.NewFastPathStats(s, top)
+			if asJSON {
+				return display.PrintJSON(env.Stdout, stats)
+			}
+			return stats.Print(env.Stdout)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
+	cmd.Flags().IntVar(&top, "top", top, "how many pods and how many peers to list")
+	return cmd
+}
+
+func readStatus() (node.Status, error) {
 	s, err := node.ReadStatus()
 	if err != nil {
-		return display.FastPathReport{}, verr.Wrap(verr.Failed, "cannot read the fast path", err, "it may have ended in the meantime: run it again")
+		err = verr.Wrap(verr.Failed, "cannot read the fast path", err, "it may have ended in the meantime: run it again")
+	}
+	return s, err
+}
+
+func readFastPath() (display.FastPathReport, error) {
+	s, err := readStatus()
+	if err != nil {
+		return display.FastPathReport{}, err
 	}
 	return display.NewFastPathReport(s), nil
 }

@@ -79,6 +79,8 @@ func TestFastpathPlanCodes(t *testing.T) {
 		if out := run(verr.OK, "status"); out != "there is no fast path here\n" {
 			t.Errorf("status: %s", out)
 		}
+		run(verr.Missing, "stats")
+		run(verr.Usage, "stats", "--top", "0")
 		if out := run(verr.OK, "disable"); out != "there is no fast path here\n" {
 			t.Errorf("disable: %s", out)
 		}

@@ -20,19 +20,29 @@ type FastPathReport struct {
 	Running     bool             `json:"running"` // its daemon lives
 	Config      *fastpath.Config `json:"config,omitempty"`
 	State       *fastpath.State  `json:"state,omitempty"`
-	Packets     map[string]int64 `json:"packets,omitempty"` // by what became of them, since it was enabled
-	SlowIngress map[string]int64 `json:"into,omitempty"`    // of those that were slow, on their way into a pod
-	Share       float64          `json:"share"`             // of them that were carried, 0 to 1
-	Flows       int              `json:"flows"`             // in its table
+	Packets     map[string]int64 `json:"packets"` // by what became of them, since it was enabled
+	SlowIngress map[string]int64 `json:"into"`    // of those that were slow, on their way into a pod
+	Carried     float64          `json:"carried"` // share of all packets, 0 to 1
+	Flows       int              `json:"flows"`   // in its table
 
-	Pods  []fastpath.PodFlows  `json:"pods,omitempty"`
-	Peers []fastpath.PeerFlows `json:"peers,omitempty"`
+	Pods  []fastpath.PodFlows  `json:"pods"`
+	Peers []fastpath.PeerFlows `json:"peers"`
 }
 
 // NewFastPathReport tells a status.
 func NewFastPathReport(s node.Status) FastPathReport {
 	counts := fastPathCounts(s.Stats)
-	return FastPathReport{s.Enabled, s.Running, s.Config, s.State, counts.Packets, counts.SlowIngress, counts.Share(), s.Table.Flows, s.Pods, s.Peers}
+	r := FastPathReport{s.Enabled, s.Running, s.Config, s.State, counts.Packets, counts.SlowIngress, counts.Share(), s.Table.Flows, s.Pods, s.Peers}
+	if r.Packets == nil { // it has not started: scripts get what there is of a list, not null
+		r.Packets, r.SlowIngress = map[string]int64{}, map[string]int64{}
+	}
+	if r.Pods == nil {
+		r.Pods = []fastpath.PodFlows{}
+	}
+	if r.Peers == nil {
+		r.Peers = []fastpath.PeerFlows{}
+	}
+	return r
 }
 
 func fastPathCounts(stats []fastpath.Stat) (all analysis.FastPath) {
@@ -63,7 +73,7 @@ func (r FastPathReport) Print(out io.Writer) error {
 		}
 	}
 	if len(r.Packets) > 0 {
-		sanitize.Fprintf(w, "share of packets that was carried: %.1f %%\n", 100*r.Share)
+		sanitize.Fprintf(w, "share of packets that was carried: %.1f %%\n", 100*r.Carried)
 	}
 	r.printOwners(w)
 	printFates(w, r.Packets, r.SlowIngress)
@@ -93,6 +103,9 @@ func (r FastPathReport) PrintRate(out io.Writer, before FastPathReport, took tim
 		return err
 	}
 	since, most := analysis.FastPath{Packets: map[string]int64{}}, ""
+	if r.startedAfter(before) {
+		before = FastPathReport{}
+	}
 	for key, n := range r.Packets {
 		since.Packets[key] = n - before.Packets[key]
 		if strings.HasPrefix(key, "slow") && since.Packets[key] > since.Packets[most] {
@@ -110,6 +123,17 @@ func (r FastPathReport) PrintRate(out io.Writer, before FastPathReport, took tim
 	}
 	_, err := sanitize.Fprintf(out, "%s\n", line)
 	return err
+}
+
+// startedAfter tells whether the fast path was enabled anew since an earlier report: then its
+// counters began at zero again.
+func (r FastPathReport) startedAfter(before FastPathReport) bool {
+	for key, n := range before.Packets {
+		if r.Packets[key] < n {
+			return true
+		}
+	}
+	return false
 }
 
 func stateLine(s fastpath.State) sanitize.Safe {

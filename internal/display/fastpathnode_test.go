@@ -13,11 +13,12 @@ import (
 // became of the packets since.
 func TestFastPathReport(t *testing.T) {
 	count := fastpath.FlowCount{Flows: 12, Carried: 10, Translated: 4}
-	before := FastPathReport{Enabled: true, Running: true, State: &fastpath.State{Pods: 1, Peers: 1}, Flows: 12, Share: 0.75,
+	before := FastPathReport{Enabled: true, Running: true, State: &fastpath.State{Pods: 1, Peers: 1}, Flows: 12, Carried: 0.75,
 		Packets: map[string]int64{"carried_out": 200, "carried_in": 100, "slow_unknown": 100},
 		Pods:    []fastpath.PodFlows{{Device: "veth0", Addr: netip.MustParseAddr("10.244.1.2"), FlowCount: count}},
 		Peers:   []fastpath.PeerFlows{{Addr: "192.0.10.2", FlowCount: count}}}
-	now, off, gone := before, before, before
+	now, off, gone, anew := before, before, before, before
+	anew.Packets = map[string]int64{"carried_out": 30, "carried_in": 30, "slow_unknown": 120}
 	now.Packets = map[string]int64{"carried_out": 500, "carried_in": 400, "slow_unknown": 110, "slow_flags": 190}
 	off.State = &fastpath.State{Off: "there are IPsec policies"}
 	gone.Running = false
@@ -44,6 +45,8 @@ slow: its flow is not known yet  100
 		{"nothing", "carried 0/s (0.0 %), slow 0/s, flows 12\n", func(out *bytes.Buffer) error { return before.PrintRate(out, before, time.Second) }},
 		{"off", "carried 0/s (0.0 %), slow 0/s, flows 12; nothing is carried: there are IPsec policies\n",
 			func(out *bytes.Buffer) error { return off.PrintRate(out, before, time.Second) }},
+		{"enabled anew", "carried 60/s (33.3 %), slow 120/s, flows 12; most of the slow: its flow is not known yet\n",
+			func(out *bytes.Buffer) error { return anew.PrintRate(out, before, time.Second) }},
 		{"gone", "nothing is carried: the daemon has gone\n", func(out *bytes.Buffer) error { return gone.PrintRate(out, before, time.Second) }},
 	} {
 		var out bytes.Buffer

@@ -16,8 +16,33 @@ import (
 // FlowCount counts flows in the table of flows.
 type FlowCount struct {
 	Flows      int `json:"flows"`
-	Carried    int `json:"carried"`    // in at least one direction; the others are being learned
+	Carried    int `json:"carried"`    // in at least one direction
+	OneWay     int `json:"one_way"`    // of those, in one direction only: the network has not forwarded the other yet
+	Learning   int `json:"learning"`   // not carried yet
+	Stale      int `json:"stale"`      // not carried since rules, a pod or a peer have changed
 	Translated int `json:"translated"` // their addresses or ports are, such as those to Services
+}
+
+// Slow counts those that are not carried.
+func (n FlowCount) Slow() int { return n.Learning + n.Stale }
+
+// add counts a flow, in an epoch.
+func (n *FlowCount) add(f bpf.Flow, epoch uint32) {
+	n.Flows++
+	switch {
+	case f.Epoch == epoch:
+		n.Carried++
+		if f.SeenOut != epoch || f.SeenIn != epoch {
+			n.OneWay++
+		}
+	case f.Epoch == 0:
+		n.Learning++
+	default:
+		n.Stale++
+	}
+	if f.Translated != 0 {
+		n.Translated++
+	}
 }
 
 // PodFlows counts the flows of a pod.
@@ -75,13 +100,7 @@ func countFlows(c *Config, pins string) (flowCounts, error) {
 			return
 		}
 		for _, n := range []*FlowCount{entryOf(of.pods, f.Pod), entryOf(of.peers, f.Peer)} {
-			n.Flows++
-			if f.Epoch == epoch {
-				n.Carried++
-			}
-			if f.Translated != 0 {
-				n.Translated++
-			}
+			n.add(f, epoch)
 		}
 	})
 	return of, err

@@ -15,11 +15,11 @@ type State struct {
 	Off string `json:"off,omitempty"`
 	// Unreplied says why a UDP flow is not carried before there was a reply.
 	Unreplied string `json:"unreplied,omitempty"`
-	Pods      int    `json:"pods"`              // known, with their programs attached
-	Waiting   int    `json:"waiting,omitempty"` // known, and slow until their programs are attached
-	Peers     int    `json:"peers"`             // known
+	Pods      int    `json:"pods"`    // known, with their programs attached
+	Waiting   int    `json:"waiting"` // known, and slow until their programs are attached
+	Peers     int    `json:"peers"`   // known
 	// Refused are the devices that are left to the slow path, each with the reason.
-	Refused []topology.Refusal `json:"refused,omitempty"`
+	Refused []topology.Refusal `json:"refused"`
 }
 
 // ReadState reads a daemon's state. Before the daemon has started there is no file, and the
