@@ -43,7 +43,7 @@ var allowedImports = []struct {
 	{"internal/host", []string{"result", "internal/verr", "internal/nlmsg", "internal/nft"}, "it reads the machine; with a writer in reach it would write one day"},
 	{"internal/setting", []string{"result", "internal/verr", "internal/host", "internal/nlmsg", "internal/nft/match"}, "it does single writes, and knows nobody's purpose"},
 	{"internal/netcfg", []string{"internal/host", "internal/nft/match"}, "it writes to namespaces of ours, for whoever hands it one"},
-	{"internal/fastpath/kernel", []string{"internal/fastpath/topology", "internal/host", "internal/netcfg"}, "it is the fast path's kernel calls, and knows nothing of when they are due"},
+	{"internal/fastpath/kernel", []string{"internal/fastpath/topology", "internal/host", "internal/netcfg", "internal/nlmsg"}, "it is the fast path's kernel calls, and knows nothing of when they are due"},
 	{"internal/remote", []string{"internal/sanitize", "internal/verr"}, "it carries a stream to a machine, and knows nothing of what is said"},
 	{"internal/kube", []string{"internal/remote", "internal/kube/cni", "internal/sanitize", "internal/verr"}, "it carries streams to the agents of a cluster, and knows nothing of what is said"},
 	{"internal/kube/cni", nil, "objects of the API go in, and settings come out: it asks no cluster"},

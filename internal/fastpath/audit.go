@@ -106,8 +106,9 @@ func (d *daemon) setNeedsReply(why string) error {
 // poll looks for changes that the kernel does not announce.
 func (d *daemon) poll() error {
 	var err error
-	news := d.programs.objectIDs.HasNew()
-	if d.audit.unwatched, err = d.findUnwatched(news); err != nil {
+	news := d.programs.objectIDs.Poll()
+	d.programs.note(news)
+	if d.audit.unwatched, err = d.findUnwatched(news.Programs); err != nil {
 		return err
 	}
 	if err := d.updateGate(); err != nil {
@@ -118,24 +119,31 @@ func (d *daemon) poll() error {
 			return err
 		}
 	}
-	if settings := d.poller.Sysctls(); !slices.Equal(settings, d.audit.sysctls) {
-		d.audit.sysctls = settings
-		return errors.Join(d.epoch.bump(), d.resync())
+	settings := d.poller.Sysctls()
+	reset := !slices.Equal(settings, d.audit.sysctls)
+	if d.audit.sysctls = settings; reset {
+		if err := d.epoch.bump(); err != nil {
+			return err
+		}
 	}
 	begin := time.Now()
-	changed, all, err := d.programs.changed(news)
-	took := min(time.Since(begin), maxFullPoll)
-	if err == nil && changed {
-		err = d.reattach(slices.Collect(maps.Keys(d.attach.attached))) // one of ours may be detached
+	changed, all, err := d.programs.changed()
+	if err != nil {
+		return err
 	}
-	// A new link may be an XDP program in a pod, which nobody announces.
-	if err == nil && (changed || all && d.poller.PodsChanged(d.topo.Pods) || d.mtusChanged()) {
-		err = d.resync()
-	}
+	inPods := all && d.programs.podsDue() && d.poller.PodsChanged(d.topo.Pods)
 	if all {
-		d.programs.nextFull = begin.Add(fullPollRest * took)
+		d.programs.nextFull = begin.Add(fullPollRest * min(time.Since(begin), maxFullPoll))
 	}
-	return err
+	if changed { // one of ours may be detached
+		if err := d.reattach(slices.Collect(maps.Keys(d.attach.attached))); err != nil {
+			return err
+		}
+	}
+	if reset || changed || inPods || d.mtusChanged() {
+		return d.resync()
+	}
+	return nil
 }
 
 // findUnwatched names rules or hooks whose changes the kernel does not announce; "": there
@@ -145,13 +153,13 @@ func (d *daemon) findUnwatched(news bool) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if len(tables) > 0 {
-		return fmt.Sprintf("iptables-legacy has rules (%s), whose changes are not announced", strings.Join(tables, ", ")), nil
-	}
 	bridges := d.bridgedPods
 	function, listed, err := d.poller.Hooks.UnknownFunction(d.Port != 0, bridges, news)
 	if err != nil {
 		return "", err
+	}
+	if len(tables) > 0 {
+		return fmt.Sprintf("iptables-legacy has rules (%s), whose changes are not announced", strings.Join(tables, ", ")), nil
 	}
 	if function != "" {
 		return fmt.Sprintf("unknown netfilter hook %s: its effect cannot be checked", function), nil

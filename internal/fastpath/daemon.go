@@ -101,11 +101,12 @@ type daemon struct {
 	events *eventQueue
 	poller *topology.Poller
 
-	topo         topology.Topology                                     // what is carried: refused pods and next hops are left out
-	readTopology func(topology.DeviceNames) (topology.Topology, error) // [topology.Read]; tests replace it
-	bridgedPods  bool                                                  // some pods are behind bridges
+	topo         topology.Topology                                                     // what is carried: refused pods and next hops are left out
+	readTopology func(topology.DeviceNames, topology.Owner) (topology.Topology, error) // [topology.Read]; tests replace it
+	bridgedPods  bool                                                                  // some pods are behind bridges
 	// podsAnnounced: changes of the pods' own devices are announced.
 	podsAnnounced bool
+	complete      bool // every pod that was there at the start has its programs
 	synced        bool // the tables are complete, and every attached program is this daemon's
 
 	jiffy    time.Duration
@@ -179,7 +180,7 @@ func newDaemon(c *Config) *daemon {
 	return &daemon{
 		Config: c, readTopology: topology.Read,
 		attach:   attachState{attached: map[string]bool{}},
-		programs: programTracker{names: map[ebpf.ProgramID]string{}},
+		programs: programTracker{cache: map[ebpf.ProgramID]seenProgram{}},
 	}
 }
 
@@ -221,7 +222,7 @@ func (d *daemon) start() (err error) {
 func (d *daemon) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	watching, pods, err := topology.Watch(ctx, d.events.push)
+	watching, pods, err := topology.Watch(ctx, d.programs.owns, d.events.push)
 	if err != nil {
 		return err
 	}
@@ -299,7 +300,7 @@ func (d *daemon) checkTakeover() error {
 
 // resync reads the topology, writes it to the tables, and plans which programs to attach.
 func (d *daemon) resync() error {
-	topo, err := d.readTopology(d.Devices)
+	topo, err := d.readTopology(d.Devices, d.programs.owns)
 	if err == nil {
 		d.topo, err = d.refuse(topo)
 	}
@@ -328,14 +329,23 @@ func (d *daemon) resync() error {
 func (d *daemon) writeState() error {
 	waiting := d.waitingPods()
 	now := &State{Off: d.audit.off, Unreplied: d.audit.needsReply(), Pods: len(d.tables.pods) - waiting, Waiting: waiting, Peers: len(d.tables.peers), Refused: d.topo.Refusals}
+	if now.Refused == nil {
+		now.Refused = []topology.Refusal{} // and not null
+	}
 	if reflect.DeepEqual(now, d.lastState) {
 		return nil
 	}
 	d.lastState = now
-	if d.report != nil && d.synced && waiting == 0 && d.audit.perPacket != notAuditedYet { // it has begun
+	begun := d.synced && waiting == 0 && d.audit.perPacket != notAuditedYet
+	if d.report != nil && begun {
 		d.report(*now)
 	}
-	return now.write(d.State)
+	err := now.write(d.State)
+	if begun && !d.complete {
+		d.complete = true
+		debug.FreeOSMemory() // to read all of the network took much of it
+	}
+	return err
 }
 
 // heartbeat advances the tick and does the periodic work.

@@ -3,6 +3,7 @@ package fastpath
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
@@ -108,25 +109,51 @@ func (i *eventQueue) Drain() (topology.Changes, error) { return i.drain() }
 // Follow is a daemon in a namespace, the calling thread's, that reads ways as it is
 // told to, until ctx ends. It gives its inbox away before it reads any.
 func Follow(ctx context.Context, c *Config, n *netcfg.Namespace, fast *bpf.Objects, inbox chan<- *EventQueue, read func() (topology.Topology, error)) (err error) {
-	d := newDaemon(c)
-	d.netns, d.objs = n, fast
-	d.readTopology = func(topology.DeviceNames) (topology.Topology, error) { return read() }
-	if d.jiffy, err = host.Jiffy(); err != nil {
+	d, end, err := newTestDaemon(c, n, fast, read)
+	if err != nil {
 		return err
 	}
-	if d.lock, err = kernel.AcquirePinLock(ctx, c.Pins, false); err != nil {
-		return err
-	}
-	defer d.lock.Close()
-	if d.poller, err = topology.OpenPoller(); err != nil {
-		return err
-	}
-	defer d.poller.Close()
-	if err := d.start(); err != nil {
-		return err
-	}
+	defer end()
 	inbox <- d.events
 	return d.follow(ctx)
+}
+
+// newTestDaemon starts a daemon that follows nothing yet. end frees what it holds.
+func newTestDaemon(c *Config, n *netcfg.Namespace, fast *bpf.Objects, read func() (topology.Topology, error)) (d *daemon, end func(), err error) {
+	d = newDaemon(c)
+	d.netns, d.objs = n, fast
+	d.readTopology = func(topology.DeviceNames, topology.Owner) (topology.Topology, error) { return read() }
+	if d.jiffy, err = host.Jiffy(); err != nil {
+		return nil, nil, err
+	}
+	if d.lock, err = kernel.AcquirePinLock(context.Background(), c.Pins, false); err != nil {
+		return nil, nil, err
+	}
+	if d.poller, err = topology.OpenPoller(); err != nil {
+		d.lock.Close()
+		return nil, nil, err
+	}
+	end = func() { d.poller.Close(); d.lock.Close() }
+	if err := d.start(); err != nil {
+		end()
+		return nil, nil, err
+	}
+	return d, end, nil
+}
+
+// NewsBesideSysctl polls once after a sysctl has changed and load has loaded a program, and tells
+// how many full polls are due afterwards.
+func NewsBesideSysctl(c *Config, n *netcfg.Namespace, fast *bpf.Objects, load func()) (due int, err error) {
+	d, end, err := newTestDaemon(c, n, fast, func() (topology.Topology, error) { return topology.Topology{}, nil })
+	if err != nil {
+		return 0, err
+	}
+	defer end()
+	d.programs.full, d.programs.nextFull = 0, time.Now().Add(time.Hour)
+	d.audit.sysctls = nil
+	load()
+	err = d.poll()
+	return d.programs.full, err
 }
 
 func (f *netfilterLinks) Look(tunnels bool) (hook string, err error) { return f.look(tunnels) }

@@ -15,9 +15,6 @@ type Inspection struct {
 	Topology  topology.Topology // what it would carry; Refusals is what it would leave alone
 }
 
-// programNames are the names of the fast path's programs.
-var programNames = []string{"from_pod", "to_pod", "from_wire", "to_peer", "to_tunnel"}
-
 const (
 	inspections     = 5 // at most: what is read may change meanwhile
 	inspectionPause = 50 * time.Millisecond
@@ -27,7 +24,6 @@ const (
 // program, and changes nothing.
 func Inspect(c Config) (found Inspection, err error) {
 	d := newDaemon(&c)
-	d.programs.ownNames = programNames
 	if d.poller, err = topology.OpenPoller(); err != nil {
 		return found, err
 	}
@@ -47,7 +43,7 @@ func (d *daemon) inspect() (found Inspection, unread bool, err error) {
 	if d.audit.rules, d.audit.perPacket, unread, err = readRules(d.Port); err != nil {
 		return found, unread, err
 	}
-	topo, err := d.readTopology(d.Devices)
+	topo, err := d.readTopology(d.Devices, d.programs.owns)
 	if err != nil {
 		return found, unread, err
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
@@ -13,27 +14,57 @@ import (
 // neighbourState is what is probed and measured in turn.
 type neighbourState struct {
 	probed     map[topology.Neighbour]fdbProbe // neighbours without an FDB entry
-	unmeasured topology.Topology               // pods that are looked at next
+	unmeasured topology.Topology               // pods and next hops that are looked at next
+
+	unreachables string    // count of ICMP messages by which path MTUs are learned
+	learned      bool      // there are new ones
+	nextFull     time.Time // the earliest time at which all next hops are looked at
 }
 
-// mtusPerPoll is how many pods and how many next hops are looked at in one poll.
-const mtusPerPoll = 4
+// podsPerPoll is how many pods are looked at in one poll, hopsPerPoll how many next hops.
+const (
+	podsPerPoll = 4
+	hopsPerPoll = 1
+)
+
+// mtusEvery is how often it is checked whether path MTUs were learned.
+const mtusEvery = 4 // polls
+
+// mtusRest is the least time between looks at all next hops, as a multiple of what one took: anybody
+// may send ICMP messages.
+const mtusRest = 100
 
 // mtusChanged looks for changes that nobody announces of pods' own devices and of path MTUs, in
-// turn.
+// turn. It looks at all next hops when there was an ICMP message that may have changed one.
 func (d *daemon) mtusChanged() bool {
 	if len(d.neigh.unmeasured.NextHops)+len(d.neigh.unmeasured.Pods)+len(d.neigh.unmeasured.PodsWithXDP) == 0 {
 		if d.neigh.unmeasured = d.topo; d.podsAnnounced {
 			d.neigh.unmeasured.Pods = nil
 		}
 	}
-	pods := slices.Concat(takeSome(&d.neigh.unmeasured.Pods), takeSome(&d.neigh.unmeasured.PodsWithXDP))
-	return d.poller.PodsChanged(pods) || d.poller.PathMTUsChanged(takeSome(&d.neigh.unmeasured.NextHops))
+	pods := slices.Concat(takeSome(&d.neigh.unmeasured.Pods, podsPerPoll), takeSome(&d.neigh.unmeasured.PodsWithXDP, podsPerPoll))
+	return d.poller.PodsChanged(pods) || d.pathMTUsLearned() || d.poller.PathMTUsChanged(takeSome(&d.neigh.unmeasured.NextHops, hopsPerPoll))
 }
 
-// takeSome takes as many as are looked at in one poll.
-func takeSome[T any](of *[]T) (first []T) {
-	n := min(mtusPerPoll, len(*of))
+// pathMTUsLearned looks at all next hops when some may have learned a path MTU.
+func (d *daemon) pathMTUsLearned() bool {
+	if d.polls%mtusEvery == 0 && d.Kind == VXLAN {
+		now, err := d.poller.Unreachables()
+		d.neigh.learned = d.neigh.learned || err != nil || now != d.neigh.unreachables
+		d.neigh.unreachables = now
+	}
+	begin := time.Now()
+	if !d.neigh.learned || begin.Before(d.neigh.nextFull) {
+		return false
+	}
+	changed := d.poller.PathMTUsChanged(d.topo.NextHops)
+	d.neigh.learned, d.neigh.nextFull = false, begin.Add(mtusRest*time.Since(begin))
+	return changed
+}
+
+// takeSome takes some of what is looked at in turn.
+func takeSome[T any](of *[]T, most int) (first []T) {
+	n := min(most, len(*of))
 	first, *of = (*of)[:n], (*of)[n:]
 	return first
 }
@@ -41,7 +72,7 @@ func takeSome[T any](of *[]T) (first []T) {
 // refreshNeighbours makes the kernel probe neighbours that are stale, because carried
 // packets do not. A pod's answer also keeps its FDB entry alive.
 func (d *daemon) refreshNeighbours() error {
-	stale, err := topology.StaleNeighbours()
+	stale, err := d.poller.StaleNeighbours()
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
@@ -41,7 +42,8 @@ const (
 // tunnel.
 func newNode(t testing.TB, kind string, pods, peers int) *node {
 	t.Helper()
-	w, err := netcfg.Owned(testenv.Claim(t))
+	name := testenv.Claim(t)
+	w, err := netcfg.Owned(name)
 	must(t, err)
 	n := &node{}
 	n.netns, err = w.Create(w.Name("node"))
@@ -53,9 +55,8 @@ func newNode(t testing.TB, kind string, pods, peers int) *node {
 	n.pods, err = os.Open(all.Path())
 	must(t, err)
 	t.Cleanup(func() { n.pods.Close() })
-	folder, err := os.MkdirTemp("/run", "venturi-node") // in memory, as the folders of labs and nodes
-	must(t, err)
-	t.Cleanup(func() { must(t, os.RemoveAll(folder)) })
+	folder := filepath.Join(lab.Folder, name) // in memory, as a lab's, and like that removed if the test is killed
+	must(t, os.MkdirAll(folder, 0o700))
 	n.config = filepath.Join(folder, "config")
 	n.Config = fastpath.Config{
 		Kind: kind, Devices: topology.DeviceNames{Wire: "wire"},

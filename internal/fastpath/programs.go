@@ -1,6 +1,7 @@
 package fastpath
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"slices"
@@ -18,21 +19,33 @@ import (
 // programTracker finds changes of the BPF programs on the path of packets. The kernel
 // sends no notification of them.
 type programTracker struct {
-	ownNames  []string // names of the fast path's programs
-	ownIDs    []ebpf.ProgramID
-	names     map[ebpf.ProgramID]string // a cache
-	revisions map[attachPoint]uint64    // of the programs at each attach point, as last read
-	queue     []attachPoint             // to be polled next
-	objectIDs topology.BPFObjectIDs     // of the host
-	full      int                       // full polls that are due
-	nextFull  time.Time                 // earliest time of the next full poll
+	ownIDs    []ebpf.ProgramID // of this daemon
+	cache     map[ebpf.ProgramID]seenProgram
+	revisions map[attachPoint]uint64 // of the programs at each attach point, as last read
+	queue     []attachPoint          // to be polled next
+	objectIDs topology.BPFObjectIDs  // of the host
+	full      int                    // full polls that are due
+	pods      int                    // of those, polls that look at pods' own devices as well
+	nextFull  time.Time              // earliest time of the next full poll
 }
 
-// isOwn tells whether a name is that of a fast path's program. A host may have several
-// fast paths.
-func (t *programTracker) isOwn(name string) bool { return slices.Contains(t.ownNames, name) }
+// seenProgram is a program at an attach point.
+type seenProgram struct {
+	name     string
+	fastPath bool // it is one of a fast path; a host may have several
+}
 
-// loadOwn reads the names and IDs of this fast path's programs.
+// owns is the [topology.Owner] of this daemon. The watch calls it, too.
+func (t *programTracker) owns(program uint32) bool {
+	id := ebpf.ProgramID(program)
+	if slices.Contains(t.ownIDs, id) {
+		return true
+	}
+	own, err := kernel.IsFastPath(id)
+	return own && err == nil // what cannot be known is somebody else's
+}
+
+// loadOwn reads the IDs of this daemon's programs.
 func (t *programTracker) loadOwn(objs *bpf.Objects) error {
 	for _, p := range []*ebpf.Program{objs.FromPod, objs.ToPod, objs.FromWire, objs.ToPeer, objs.ToTunnel} {
 		info, err := p.Info()
@@ -40,14 +53,14 @@ func (t *programTracker) loadOwn(objs *bpf.Objects) error {
 			return err
 		}
 		id, _ := info.ID() // kernels with tcx have IDs
-		t.ownNames, t.ownIDs = append(t.ownNames, info.Name), append(t.ownIDs, id)
+		t.ownIDs = append(t.ownIDs, id)
 	}
 	return nil
 }
 
-// list gives the names of the programs at an attach point, in order, and records the
-// revision. ours is the index of this daemon's program, or the length of the list.
-func (t *programTracker) list(h attachPoint) (names []string, ours int, err error) {
+// list gives the programs at an attach point, in order, and records the revision. ours is the
+// index of this daemon's program, or the length of the list.
+func (t *programTracker) list(h attachPoint) (programs []seenProgram, ours int, err error) {
 	list, err := queryPrograms(h)
 	if err != nil {
 		return nil, 0, err
@@ -58,16 +71,26 @@ func (t *programTracker) list(h attachPoint) (names []string, ours int, err erro
 		if slices.Contains(t.ownIDs, p.ID) {
 			ours = i
 		}
-		name, known := t.names[p.ID]
+		seen, known := t.cache[p.ID]
 		if !known {
-			if name, err = programName(p.ID); err != nil {
+			if seen.name, err = programName(p.ID); err != nil {
 				return nil, 0, err
 			}
-			t.names[p.ID] = name // IDs are not reused
+			seen.fastPath = t.owns(uint32(p.ID))
+			t.cache[p.ID] = seen // IDs are not reused
 		}
-		names = append(names, name)
+		programs = append(programs, seen)
 	}
-	return names, ours, nil
+	return programs, ours, nil
+}
+
+// foreign finds a program of somebody else; "": there is none.
+func foreign(programs []seenProgram) (name string, found bool) {
+	i := slices.IndexFunc(programs, func(p seenProgram) bool { return !p.fastPath })
+	if i < 0 {
+		return "", false
+	}
+	return cmp.Or(programs[i].name, "without a name"), true
 }
 
 // queryPrograms lists the programs at an attach point. If the device is gone, or is no
@@ -120,19 +143,27 @@ func programName(id ebpf.ProgramID) (string, error) {
 	return info.Name, nil
 }
 
-// maxNames limits the cache of names.
-const maxNames = 1 << 12
+// maxCached limits what is kept of programs.
+const maxCached = 1 << 12
 
 // pollBatch is how many attach points are polled at a time, in turn.
 const pollBatch = 8
 
+// note makes full polls due because of news of BPF programs or links.
+func (t *programTracker) note(news topology.BPFNews) {
+	const twice = 2 // it may be attached a moment later
+	if news.Programs {
+		t.full = twice
+	}
+	if news.XDPLinks {
+		t.pods = twice
+	}
+}
+
 // changed polls whether programs were attached or detached. It polls all attach points soon
 // after there was news of BPF programs or links, and otherwise a batch in turn, because a program
 // can be attached without a link long after it was loaded.
-func (t *programTracker) changed(news bool) (is, all bool, err error) {
-	if news {
-		t.full = 2 // it may be attached a moment later
-	}
+func (t *programTracker) changed() (is, all bool, err error) {
 	if len(t.queue) == 0 {
 		t.queue = slices.Collect(maps.Keys(t.revisions))
 	}
@@ -155,6 +186,16 @@ func (t *programTracker) changed(news bool) (is, all bool, err error) {
 		}
 	}
 	return false, all, nil
+}
+
+// podsDue tells whether a full poll is to look at pods' own devices as well: a new link may be an
+// XDP program there, which nobody announces.
+func (t *programTracker) podsDue() bool {
+	if t.pods == 0 {
+		return false
+	}
+	t.pods--
+	return true
 }
 
 // fullPollRest is the least time between full polls, as a multiple of what one took.

@@ -32,8 +32,8 @@ type attachPoint struct {
 // only count or record cannot be told from others, and count too.
 func (d *daemon) refuse(w topology.Topology) (topology.Topology, error) {
 	d.programs.revisions = map[attachPoint]uint64{}
-	if len(d.programs.names) > maxNames {
-		clear(d.programs.names)
+	if len(d.programs.cache) > maxCached {
+		clear(d.programs.cache)
 	}
 	why := map[int]string{}
 	look := func(index int, at kernel.AttachPoint, only bool) (string, error) {
@@ -47,8 +47,8 @@ func (d *daemon) refuse(w topology.Topology) (topology.Topology, error) {
 	var peers []topology.NextHop
 	for _, p := range w.NextHops {
 		onWire, err := look(p.WireDevice, d.ingress(), true)
-		behind, also := "", error(nil)
-		if p.Device != p.WireDevice {
+		behind, also := d.otherPort(p), error(nil)
+		if behind == "" && p.Device != p.WireDevice {
 			behind, also = look(p.Device, 0, false)
 		}
 		if err := errors.Join(err, also); err != nil {
@@ -86,6 +86,15 @@ func (d *daemon) refuse(w topology.Topology) (topology.Topology, error) {
 	})
 	w.Refusals = slices.Compact(w.Refusals)
 	return w, nil
+}
+
+// otherPort says that the tunnel to a next hop has not the UDP port that the programs were loaded
+// for; "": it has, or there is no tunnel. Another tunnel may have the name meanwhile.
+func (d *daemon) otherPort(p topology.NextHop) string {
+	if p.Encap == nil || p.Encap.Port == int(d.Port) {
+		return ""
+	}
+	return fmt.Sprintf("uses UDP port %d, and the fast path was enabled for port %d: disable it, and enable it again", p.Encap.Port, d.Port)
 }
 
 var (
@@ -145,17 +154,17 @@ func (d *daemon) refusal(p crossing) (string, error) {
 			if at == kernel.Ingress && p.start == kernel.FilterIngress {
 				continue // all of them run ahead of filters
 			}
-			names, ours, err := d.programs.list(attachPoint{p.index, at})
+			programs, ours, err := d.programs.list(attachPoint{p.index, at})
 			if err != nil {
 				return "", err
 			}
 			// A program behind the fast path's own makes the daemon attach its own again, which
 			// then runs behind the other.
 			if p.start == at {
-				names = names[ours:] // none, if the fast path's own is still to be attached
+				programs = programs[ours:] // none, if the fast path's own is still to be attached
 			}
-			if i := slices.IndexFunc(names, func(name string) bool { return !d.programs.isOwn(name) }); i >= 0 {
-				return fmt.Sprintf("has a BPF program %s at its %s", names[i], pointNames[at]), nil
+			if name, found := foreign(programs); found {
+				return fmt.Sprintf("has a BPF program %s at its %s", name, pointNames[at]), nil
 			}
 		}
 	}
@@ -172,13 +181,13 @@ func (d *daemon) metadataReader(p crossing) (string, error) {
 	if d.audit.rules.MarkChain == "" {
 		return "", nil
 	}
-	names, _, err := d.programs.list(attachPoint{p.index, kernel.Egress})
+	programs, _, err := d.programs.list(attachPoint{p.index, kernel.Egress})
 	if err != nil {
 		return "", err
 	}
 	by := p.tc.MarkReader
-	if i := slices.IndexFunc(names, func(name string) bool { return !d.programs.isOwn(name) }); i >= 0 {
-		by = fmt.Sprintf("a BPF program %s at its egress", names[i])
+	if name, found := foreign(programs); found {
+		by = fmt.Sprintf("a BPF program %s at its egress", name)
 	}
 	if by == "" {
 		return "", nil

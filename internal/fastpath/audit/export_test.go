@@ -22,3 +22,12 @@ func ElementOf(message []byte) (fickle string, err error) {
 	_, fickle, err = readElement(message)
 	return fickle, err
 }
+
+// Parsers are all that read a message of the kernel.
+var Parsers = map[string]func(message []byte){
+	"rule":    func(m []byte) { _, _ = RuleOf(m) },
+	"set":     func(m []byte) { _, _ = SetOf(m) },
+	"element": func(m []byte) { _, _ = ElementOf(m) },
+	"chain":   func(m []byte) { _, _, _ = chainDevices(m) },
+	"verdict": func(m []byte) { _, _, _ = verdictOf(m) },
+}

@@ -136,7 +136,7 @@ func chainDevices(message []byte) (names []string, side Direction, err error) {
 			switch nlmsg.Number(h.Attr.Type) {
 			case unix.NFTA_HOOK_HOOKNUM:
 				side = Ingress // NF_NETDEV_INGRESS, or NF_INET_INGRESS of an inet table
-				if binary.BigEndian.Uint32(h.Value) == netdevEgress {
+				if nlmsg.ByNumber(nlmsg.Attrs{h}).BigEndian32(unix.NFTA_HOOK_HOOKNUM) == netdevEgress {
 					side = Egress
 				}
 			case hookDevices:

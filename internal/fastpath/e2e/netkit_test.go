@@ -194,7 +194,7 @@ func TestNetkitWays(t *testing.T) {
 			}
 			var ways topology.Topology
 			testenv.InNetns(t, m.Path(), func() (err error) {
-				ways, err = topology.Read(topology.DeviceNames{Wire: "none", Pods: []string{device}})
+				ways, err = topology.Read(topology.DeviceNames{Wire: "none", Pods: []string{device}}, func(uint32) bool { return false })
 				return err
 			})
 			mac, refused := "", ""

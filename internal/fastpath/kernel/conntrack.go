@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/netcfg"
+	"github.com/venturi-net/venturi/internal/nlmsg"
 	"golang.org/x/sys/unix"
 )
 
@@ -130,18 +131,18 @@ func (c *Conntrack) roundTrip(requests int, request func(b []byte, i int, sequen
 		case err != nil:
 			return fmt.Errorf("receive: %w", err)
 		}
-		eachMessage(c.in[:n], func(m message) {
+		nlmsg.EachMessage(c.in[:n], func(m nlmsg.Message) {
 			switch {
-			case m.kind == ctMessageType(ctNew):
-				echo(m)
-			case m.kind == unix.NLMSG_ERROR && len(m.body) >= 4:
-				i := int(m.sequence - first)
+			case m.Kind == ctMessageType(ctNew):
+				echo(message{m})
+			case m.Kind == unix.NLMSG_ERROR && len(m.Body) >= 4:
+				i := int(m.Sequence - first)
 				if uint32(i) >= uint32(requests) {
 					i = -1
 				} else {
 					answers++
 				}
-				result(i, unix.Errno(-int32(binary.NativeEndian.Uint32(m.body))))
+				result(i, unix.Errno(-int32(binary.NativeEndian.Uint32(m.Body))))
 			}
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/netcfg"
+	"github.com/venturi-net/venturi/internal/nlmsg"
 	"golang.org/x/sys/unix"
 )
 
@@ -78,8 +79,9 @@ func (e *DestroyEvents) Follow(ctx context.Context, tell func(ended []Ended, los
 					failed = err
 					return true
 				}
-				eachMessage(buf[:n], func(m message) {
-					if m.kind != ctMessageType(ctDelete) {
+				nlmsg.EachMessage(buf[:n], func(raw nlmsg.Message) {
+					m := message{raw}
+					if m.Kind != ctMessageType(ctDelete) {
 						return
 					}
 					if e, ok := m.ended(); ok {

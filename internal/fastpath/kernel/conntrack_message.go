@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/nlmsg"
 )
 
 // Conntrack's netlink messages, as far as they are used here: see the kernel's
@@ -113,24 +115,8 @@ func putNested(b []byte, kind uint16, inside func([]byte) []byte) []byte {
 
 func align(n int) int { return (n + unix.NLMSG_ALIGNTO - 1) &^ (unix.NLMSG_ALIGNTO - 1) }
 
-// message is a netlink message.
-type message struct {
-	kind     uint16
-	sequence uint32
-	body     []byte
-}
-
-// eachMessage calls do for each message of a datagram.
-func eachMessage(b []byte, do func(message)) {
-	for len(b) >= unix.NLMSG_HDRLEN {
-		n := int(binary.NativeEndian.Uint32(b))
-		if n < unix.NLMSG_HDRLEN || n > len(b) {
-			return
-		}
-		do(message{binary.NativeEndian.Uint16(b[4:]), binary.NativeEndian.Uint32(b[8:]), b[unix.NLMSG_HDRLEN:n]})
-		b = b[min(align(n), len(b)):]
-	}
-}
+// message is a netlink message of connection tracking.
+type message struct{ nlmsg.Message }
 
 // findAttr finds an attribute; nil: there is none.
 func findAttr(b []byte, kind uint16) []byte {
@@ -148,7 +134,7 @@ func findAttr(b []byte, kind uint16) []byte {
 }
 
 // attributes are those of a conntrack message.
-func (m message) attributes() []byte { return m.body[min(nfgenmsgLen, len(m.body)):] }
+func (m message) attributes() []byte { return m.Body[min(nfgenmsgLen, len(m.Body)):] }
 
 // state is that of the connection of a message.
 func (m message) state() ConnState {

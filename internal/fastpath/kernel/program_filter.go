@@ -54,8 +54,7 @@ func putFilter(n *netcfg.Namespace, p *ebpf.Program, device int, at AttachPoint,
 		return err
 	}
 	if f != nil {
-		f.Fd = p.FD()
-		err = n.Handle().FilterReplace(f)
+		err = n.Handle().FilterReplace(newFilter(p, device, at, f))
 	} else if err = ensureClsact(n, device, filepath.Dir(pin)); err == nil {
 		err = addFilter(n, p, device, at, topology.OwnFilterPrefix+pin)
 	}
@@ -67,12 +66,17 @@ func putFilter(n *netcfg.Namespace, p *ebpf.Program, device int, at AttachPoint,
 
 // addFilter adds a filter in front of the others.
 func addFilter(n *netcfg.Namespace, p *ebpf.Program, device int, at AttachPoint, name string) error {
-	return n.Handle().FilterAdd(&netlink.BpfFilter{
-		FilterAttrs:  netlink.FilterAttrs{LinkIndex: device, Parent: filterParents[at], Protocol: unix.ETH_P_ALL},
-		Name:         name,
+	return n.Handle().FilterAdd(newFilter(p, device, at, &topology.BPFFilter{Name: name}))
+}
+
+// newFilter is a filter that runs a program; without a handle, it becomes the first.
+func newFilter(p *ebpf.Program, device int, at AttachPoint, f *topology.BPFFilter) *netlink.BpfFilter {
+	return &netlink.BpfFilter{
+		FilterAttrs:  netlink.FilterAttrs{LinkIndex: device, Parent: filterParents[at], Protocol: unix.ETH_P_ALL, Handle: f.Handle, Priority: f.Priority},
+		Name:         f.Name,
 		Fd:           p.FD(),
 		DirectAction: true,
-	})
+	}
 }
 
 // repin pins a program, and atomically replaces another.
@@ -93,32 +97,41 @@ func repin(p *ebpf.Program, pin string) error {
 }
 
 // filterOf finds the filter of a pin; nil: there is none.
-func filterOf(n *netcfg.Namespace, pin string, device int, at AttachPoint) (*netlink.BpfFilter, error) {
+func filterOf(n *netcfg.Namespace, pin string, device int, at AttachPoint) (*topology.BPFFilter, error) {
 	all, err := filters(n, device, at)
 	for _, f := range all {
-		if f, ok := f.(*netlink.BpfFilter); ok && f.Name == topology.OwnFilterPrefix+pin {
-			return f, nil
+		if f.Name != topology.OwnFilterPrefix+pin {
+			continue
+		}
+		if own, err := isOwn(f); own || err != nil {
+			return &f, err
 		}
 	}
 	return nil, err
 }
 
-// filters lists the filters at a point. A device that is gone has none.
-func filters(n *netcfg.Namespace, device int, at AttachPoint) ([]netlink.Filter, error) {
-	all, err := n.Handle().FilterList(linkByIndex(device), filterParents[at])
-	if isGone(err) {
-		return nil, nil
+// isOwn tells whether the program of a filter whose name is ours is, too. Without the privilege to
+// know, the name counts.
+func isOwn(f topology.BPFFilter) (bool, error) {
+	own, err := IsFastPath(ebpf.ProgramID(f.Program))
+	if errors.Is(err, unix.EPERM) {
+		return true, nil
 	}
+	return own, err
+}
+
+// filters lists the filters at a point that are BPF programs. A device that is gone has none.
+func filters(n *netcfg.Namespace, device int, at AttachPoint) (all []topology.BPFFilter, err error) {
+	err = n.Do(func() error {
+		all, err = topology.BPFFilters(device, filterParents[at])
+		return err
+	})
 	return all, err
 }
 
 // isGone tells whether an error means that a device, its clsact or a filter is gone.
 func isGone(err error) bool {
 	return errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL)
-}
-
-func linkByIndex(device int) netlink.Link {
-	return &netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: device}}
 }
 
 func clsact(device int) netlink.Qdisc {
@@ -171,12 +184,27 @@ func hasClsact(device int) (bool, error) {
 // Filters lists the pins in a folder whose programs are filters, even if the pin itself is
 // gone.
 func Filters(n *netcfg.Namespace, folder string) (pins []string, err error) {
-	err = eachFilter(n, func(f *netlink.BpfFilter) error {
-		if pin, ours := strings.CutPrefix(f.Name, topology.OwnFilterPrefix); ours && filepath.Dir(pin) == filepath.Clean(folder) {
-			pins = append(pins, pin)
-		}
-		return nil
+	var devices []int
+	err = n.Do(func() (err error) {
+		devices, err = topology.DevicesWithClsact()
+		return err
 	})
+	for _, device := range devices {
+		for at := range filterParents {
+			all, failed := filters(n, device, at)
+			err = errors.Join(err, failed)
+			for _, f := range all {
+				pin, ours := strings.CutPrefix(f.Name, topology.OwnFilterPrefix)
+				if !ours || filepath.Dir(pin) != filepath.Clean(folder) {
+					continue
+				}
+				own, failed := isOwn(f)
+				if err = errors.Join(err, failed); own {
+					pins = append(pins, pin)
+				}
+			}
+		}
+	}
 	return pins, err
 }
 
@@ -186,35 +214,16 @@ func removeFilter(n *netcfg.Namespace, pin string) error {
 	if err != nil {
 		return nil // it is the pin of no filter
 	}
-	for at := range filterParents {
+	for at, parent := range filterParents {
 		f, failed := filterOf(n, pin, device, at)
-		if f != nil {
-			failed = n.Handle().FilterDel(f)
+		if f != nil && failed == nil {
+			failed = n.Handle().FilterDel(&netlink.GenericFilter{
+				FilterAttrs: netlink.FilterAttrs{LinkIndex: device, Parent: parent, Protocol: unix.ETH_P_ALL, Handle: f.Handle, Priority: f.Priority},
+				FilterType:  "bpf",
+			})
 		}
 		if !isGone(failed) {
 			err = errors.Join(err, failed)
-		}
-	}
-	return err
-}
-
-// eachFilter calls do for each filter that is a BPF program.
-func eachFilter(n *netcfg.Namespace, do func(*netlink.BpfFilter) error) error {
-	all, err := n.Handle().QdiscList(nil)
-	for _, q := range all {
-		if q.Type() != "clsact" {
-			continue
-		}
-		for at := range filterParents {
-			filters, failed := filters(n, q.Attrs().LinkIndex, at)
-			for _, f := range filters {
-				if f, ok := f.(*netlink.BpfFilter); ok && failed == nil {
-					failed = do(f)
-				}
-			}
-			if !isGone(failed) {
-				err = errors.Join(err, failed)
-			}
 		}
 	}
 	return err
@@ -239,8 +248,13 @@ func RemoveClsacts(n *netcfg.Namespace, pins string) error {
 }
 
 func removeClsact(n *netcfg.Namespace, device int) error {
-	for at := range filterParents {
-		if left, err := filters(n, device, at); len(left) > 0 || err != nil {
+	for _, parent := range filterParents {
+		left := false
+		err := n.Do(func() (err error) {
+			left, err = topology.HasFilters(device, parent)
+			return err
+		})
+		if left || err != nil {
 			return err
 		}
 	}

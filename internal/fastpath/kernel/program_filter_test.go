@@ -20,11 +20,20 @@ import (
 
 const device1 = 1 // the loopback device of any namespace
 
-// programNamed is one that leaves every packet to others.
+// programNamed is one of a fast path that leaves every packet to others.
 func programNamed(t *testing.T, name string) *ebpf.Program {
 	t.Helper()
+	flows, err := ebpf.NewMap(&ebpf.MapSpec{Name: "flows", Type: ebpf.Hash, KeySize: 16, ValueSize: 4, MaxEntries: 1})
+	testenv.Must(t, err)
+	defer flows.Close()
+	return newProgram(t, name, asm.LoadMapPtr(asm.R1, flows.FD()))
+}
+
+// newProgram is one that leaves every packet to others, after some instructions.
+func newProgram(t *testing.T, name string, first ...asm.Instruction) *ebpf.Program {
+	t.Helper()
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: name, Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, -1), asm.Return()},
+		Name: name, Type: ebpf.SchedCLS, License: "GPL", Instructions: append(first, asm.Mov.Imm(asm.R0, -1), asm.Return()),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -152,6 +161,57 @@ func TestFilter(t *testing.T) {
 	if left, err := filepath.Glob(filepath.Join(pins, "*_*")); err != nil || len(left) > 0 {
 		t.Errorf("left in the folder: %v, %v", left, err)
 	}
+}
+
+// A filter whose name is that of ours, and whose program is somebody else's, is left alone.
+func TestFilterOfOurName(t *testing.T) {
+	testenv.Root(t)
+	n, err := netcfg.NewAnonymous()
+	testenv.Must(t, err)
+	defer n.Close()
+	pins := pinFolder(t)
+	pin := filepath.Join(pins, "from_pod_1")
+	theirs, ours := newProgram(t, "from_pod"), programNamed(t, "from_pod")
+	testenv.Must(t, kernel.AttachProgram(n, ours, device1, kernel.FilterEgress, filepath.Join(pins, "to_pod_1"))) // for its clsact
+	testenv.Must(t, host.Do(n.Path(), func() error {
+		return netlink.FilterAdd(&netlink.BpfFilter{
+			FilterAttrs: netlink.FilterAttrs{LinkIndex: device1, Parent: netlink.HANDLE_MIN_INGRESS, Protocol: 3, Priority: 7, Handle: 1},
+			Fd:          theirs.FD(), Name: "venturi " + pin, DirectAction: true,
+		})
+	}))
+	count := func(when string, want int) {
+		t.Helper()
+		if _, filters := tc(t, n); len(filters) != want {
+			t.Errorf("%s there are filters %v, want %d", when, filters, want)
+		}
+	}
+	if there, err := kernel.Attached(n, pin, device1, kernel.FilterIngress); there || err != nil {
+		t.Errorf("theirs is taken for ours: %v, %v", there, err)
+	}
+	if found, err := kernel.Filters(n, pins); err != nil || len(found) != 1 {
+		t.Errorf("ours are %v, %v", found, err)
+	}
+	testenv.Must(t, kernel.AttachProgram(n, ours, device1, kernel.FilterIngress, pin))
+	count("with ours beside theirs,", 3)
+	testenv.Must(t, kernel.DetachProgram(n, pin))
+	count("without it", 2)
+	testenv.Must(t, kernel.DetachProgram(n, filepath.Join(pins, "to_pod_1")))
+	testenv.Must(t, kernel.RemoveClsacts(n, pins))
+	count("after all", 1)
+	if is, err := kernel.IsFastPath(programID(t, theirs)); is || err != nil {
+		t.Errorf("theirs is a fast path's: %v, %v", is, err)
+	}
+	if is, err := kernel.IsFastPath(programID(t, ours)); !is || err != nil {
+		t.Errorf("ours is a fast path's: %v, %v", is, err)
+	}
+}
+
+func programID(t *testing.T, p *ebpf.Program) ebpf.ProgramID {
+	t.Helper()
+	info, err := p.Info()
+	testenv.Must(t, err)
+	id, _ := info.ID()
+	return id
 }
 
 // What is detached is gone at once: the same program can be attached again.

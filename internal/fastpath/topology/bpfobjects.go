@@ -2,8 +2,11 @@ package topology
 
 import (
 	"errors"
+	"io/fs"
 	"unsafe"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 )
 
@@ -15,24 +18,85 @@ const (
 )
 
 // BPFObjectIDs detects new BPF programs and links anywhere on this host, in any namespace. The
-// kernel assigns their ids in ascending order.
+// kernel assigns their IDs in ascending order.
 type BPFObjectIDs struct{ program, link uint32 }
 
-// HasNew reports whether programs or links were created since the last poll. Without the privilege
-// to list them, it reports false.
-func (o *BPFObjectIDs) HasNew() bool {
-	programs, links := advance(bpfProgNextID, &o.program), advance(bpfLinkNextID, &o.link)
-	return programs || links
+// BPFNews is what may have changed because of new BPF programs and links.
+type BPFNews struct {
+	Programs bool // programs that see packets at devices or at netfilter's hooks
+	XDPLinks bool // of those, XDP programs that are attached by a link, which is announced nowhere
 }
 
-func advance(command uintptr, last *uint32) (is bool) {
+// Poll reports what is new since the last poll. The first time, and without the privilege to list
+// programs and links, anything may be.
+func (o *BPFObjectIDs) Poll() (news BPFNews) {
+	first := o.program == 0
+	programs := eachNew(bpfProgNextID, &o.program, func(id uint32) {
+		news.Programs = news.Programs || !first && seesPackets(ebpf.ProgramID(id))
+	})
+	links := eachNew(bpfLinkNextID, &o.link, func(id uint32) {
+		if !first {
+			news.add(newsOfLink(link.ID(id)))
+		}
+	})
+	if first || !programs || !links {
+		return BPFNews{true, true}
+	}
+	return news
+}
+
+func (n *BPFNews) add(more BPFNews) {
+	n.Programs, n.XDPLinks = n.Programs || more.Programs, n.XDPLinks || more.XDPLinks
+}
+
+// eachNew calls do for each ID above the last one. It reports false if that cannot be known.
+func eachNew(command uintptr, last *uint32, do func(id uint32)) bool {
 	for {
 		attr := struct{ start, next, flags uint32 }{start: *last}
 		if err := bpf(command, unsafe.Pointer(&attr), unsafe.Sizeof(attr)); err != nil {
-			return is
+			return errors.Is(err, unix.ENOENT) // there is no higher one
 		}
-		*last, is = attr.next, true
+		*last = attr.next
+		do(attr.next)
 	}
+}
+
+// seesPackets reports whether a program is of a type that can be attached to a device or to
+// netfilter. One that is gone is attached to nothing.
+func seesPackets(id ebpf.ProgramID) bool {
+	p, err := ebpf.NewProgramFromID(id)
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	defer p.Close()
+	switch p.Type() {
+	case ebpf.SchedCLS, ebpf.SchedACT, ebpf.XDP, ebpf.Netfilter:
+		return true
+	}
+	return false
+}
+
+// newsOfLink reports what a new link attaches.
+func newsOfLink(id link.ID) BPFNews {
+	l, err := link.NewFromID(id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return BPFNews{}
+	}
+	if err != nil {
+		return BPFNews{true, true}
+	}
+	defer l.Close()
+	info, err := l.Info()
+	if err != nil {
+		return BPFNews{true, true}
+	}
+	switch info.Type {
+	case link.XDPType:
+		return BPFNews{true, true}
+	case link.TCXType, link.NetkitType, link.NetfilterType:
+		return BPFNews{Programs: true}
+	}
+	return BPFNews{}
 }
 
 // FirstRevision is the revision of an attach point where no program was attached yet. The kernel

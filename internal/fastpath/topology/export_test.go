@@ -1,5 +1,29 @@
 package topology
 
+import "github.com/mdlayher/netlink"
+
+// PodEnds judges announcements of the ends of pairs.
+type PodEnds = podEnds
+
+func (p podEnds) Event(m netlink.Message) Event { return p.event(m) }
+
+// Parsers are all that read a message of the kernel.
+var Parsers = map[string]func(message []byte){
+	"qdisc":       func(m []byte) { _, _ = readQdisc(m) },
+	"filter":      func(m []byte) { readFilter(m) },
+	"own filter":  func(m []byte) { ownFilter(m, func(uint32) bool { return true }) },
+	"clsact":      func(m []byte) { isEmptyClsact(m) },
+	"neighbour":   func(m []byte) { _, _ = readNeighbour(m) },
+	"device":      func(m []byte) { readDevice(m) },
+	"address":     func(m []byte) { readAddress(m) },
+	"link":        func(m []byte) { _, _, _ = auditLink(m) },
+	"vxlan":       func(m []byte) { _, _, _ = parseVXLANHeader(m) },
+	"route":       func(m []byte) { _, _ = readRouteMessage(m) },
+	"next hop":    func(m []byte) { _, _ = readNexthop(m) },
+	"policy rule": func(m []byte) { _, _, _ = perPacketSelector(m) },
+	"pod end":     func(m []byte) { podEnds{}.event(netlink.Message{Data: m}) },
+}
+
 // Parsers for tests with handmade messages, because not every kernel and tool supports all
 // attributes.
 

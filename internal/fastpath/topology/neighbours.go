@@ -2,7 +2,6 @@ package topology
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -19,29 +18,23 @@ type Neighbour struct {
 	Addr   netip.Addr
 }
 
-// ndmState is the offset of the state in struct ndmsg.
-const ndmState = 8
-
-// StaleNeighbours returns the stale neighbours of the calling thread's namespace: the kernel still
-// sends to them, and then verifies that they are reachable. If the table keeps changing during the
-// dump, some may be missing.
-func StaleNeighbours() (map[Neighbour]bool, error) {
-	all, err := nlmsg.Dump(func() ([][]byte, error) {
-		req := nl.NewNetlinkRequest(unix.RTM_GETNEIGH, unix.NLM_F_DUMP)
-		req.AddData(&netlink.Ndmsg{Family: unix.AF_INET})
-		return req.Execute(unix.NETLINK_ROUTE, 0)
-	})
-	if err != nil && !errors.Is(err, nlmsg.ErrInterrupted) {
-		return nil, fmt.Errorf("list neighbours: %w", err)
-	}
+// StaleNeighbours returns the stale IPv4 neighbours of the poller's namespace: the kernel still sends
+// to them, and then verifies that they are reachable. If the table keeps changing during the dump,
+// some may be missing.
+func (s *Poller) StaleNeighbours() (map[Neighbour]bool, error) {
 	stale := map[Neighbour]bool{}
-	for _, m := range all {
-		if len(m) < unix.SizeofNdMsg || binary.NativeEndian.Uint16(m[ndmState:])&unix.NUD_STALE == 0 {
-			continue // continue // most neighbours are not stale; skip parsing them
+	err := s.querier.dump(unix.RTM_GETNEIGH, append([]byte{unix.AF_INET}, make([]byte, ndmSize-1)...), func(m []byte) {
+		if len(m) < ndmSize || binary.NativeEndian.Uint16(m[ndmState:])&unix.NUD_STALE == 0 {
+			return
 		}
-		if n, err := netlink.NeighDeserialize(m); err == nil {
-			stale[Neighbour{n.LinkIndex, nlmsg.ToAddr(n.IP)}] = true
-		}
+		nlmsg.EachAttr(m[ndmSize:], func(number uint16, value []byte) {
+			if addr, ok := netip.AddrFromSlice(value); ok && number == unix.NDA_DST {
+				stale[Neighbour{int(int32(nlmsg.NativeUint32(m[ndmIndex:]))), addr}] = true
+			}
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list neighbours: %w", err)
 	}
 	return stale, nil
 }
@@ -57,9 +50,14 @@ type neighbourEntry struct {
 // and the state of an entry are compared separately.
 var volatileNeighbourAttrs = map[uint16]bool{unix.NDA_DST: true, unix.NDA_LLADDR: true, unix.NDA_CACHEINFO: true, unix.NDA_PROBES: true}
 
+// neighbourAttrSizes are the sizes of attributes of a fixed size, bytes.
+var neighbourAttrSizes = map[uint16]int{netlink.NDA_FLAGS_EXT: 4, unix.NDA_VLAN: 2, unix.NDA_VNI: 4, unix.NDA_MASTER: 4, unix.NDA_CACHEINFO: 16}
+
 const (
 	ndmSize          = 12   // struct ndmsg
-	ndmFlags         = 10   // offset of the flags in it
+	ndmIndex         = 4    // offset of the ifindex in it
+	ndmState         = 8    // of the state
+	ndmFlags         = 10   // of the flags
 	ndmVolatileFlags = 0x21 // NTF_USE, NTF_OFFLOADED: origin and offload state
 )
 
@@ -67,11 +65,16 @@ func readNeighbour(message []byte) (e neighbourEntry, err error) {
 	if len(message) < ndmSize {
 		return e, fmt.Errorf("message of %d bytes is too short", len(message))
 	}
-	read, err := netlink.NeighDeserialize(message)
+	attrs, err := nl.ParseRouteAttr(message[ndmSize:])
 	if err != nil {
 		return e, err
 	}
-	attrs, err := nl.ParseRouteAttr(message[ndmSize:])
+	for _, a := range attrs { // the library would read beyond their ends
+		if least := neighbourAttrSizes[a.Attr.Type]; len(a.Value) < least {
+			return e, fmt.Errorf("attribute %d of %d bytes is too short", a.Attr.Type, len(a.Value))
+		}
+	}
+	read, err := netlink.NeighDeserialize(message)
 	if err != nil {
 		return e, err
 	}

@@ -30,16 +30,18 @@ func (r *reader) podLinks(of DeviceNames) []string {
 // provenWires are the kinds of devices that a node's wire may be: "device" is hardware.
 var provenWires = map[string]bool{"device": true, "veth": true}
 
-// unprovenWire says why a device must not be the wire of a node; "": it may.
+// unprovenWire says why a device must not be the wire; "": it may.
 func (r *reader) unprovenWire(l netlink.Link) string {
 	a := l.Attrs()
 	switch {
+	case r.node && !provenWires[l.Type()]:
+		return "is of kind " + l.Type() + ", which is not proven as a wire"
+	case r.node && a.EncapType != "ether":
+		return "carries no Ethernet frames, but " + a.EncapType
+	case len(a.HardwareAddr) != macLen:
+		return "has no MAC address"
 	case !r.node:
 		return ""
-	case !provenWires[l.Type()]:
-		return "is of kind " + l.Type() + ", which is not proven as a wire"
-	case a.EncapType != "ether":
-		return "carries no Ethernet frames, but " + a.EncapType
 	}
 	if master, ok := r.byIndex[a.MasterIndex]; ok {
 		return "is a port of " + master.Attrs().Name + ", of kind " + master.Type() + ", which is not proven below a wire"

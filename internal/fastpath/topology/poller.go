@@ -23,12 +23,20 @@ type Poller struct {
 	Hooks   *audit.HookPoller
 	sysctls []procFile
 	legacy  procFile
+	snmp    procFile
 	querier *rtnlQuerier
 }
 
+// snmpFile holds counters of IP and ICMP. It is read less often than the others, because the kernel
+// adds up all counters of all cores.
+const (
+	snmpFile = "/proc/thread-self/net/snmp"
+	snmpSize = 4096
+)
+
 // OpenPoller opens a poller of the calling thread's namespace.
 func OpenPoller() (*Poller, error) {
-	s := &Poller{legacy: procFile{path: nft.LegacyTablesFile}}
+	s := &Poller{legacy: procFile{path: nft.LegacyTablesFile}, snmp: procFile{path: snmpFile, text: make([]byte, snmpSize)}}
 	for _, name := range polledSysctls {
 		s.sysctls = append(s.sysctls, procFile{path: filepath.Join("/proc/sys/net", name)})
 	}
@@ -53,6 +61,7 @@ func (s *Poller) Close() {
 		s.sysctls[i].close()
 	}
 	s.legacy.close()
+	s.snmp.close()
 	if s.Hooks != nil {
 		s.Hooks.Close()
 	}
@@ -91,6 +100,32 @@ func (s *Poller) PodsChanged(pods []LocalPod) bool {
 	})
 }
 
+// Unreachables counts the ICMP messages received that say that a destination, or a packet of its
+// size, does not get through: routes learn path MTUs from nothing else.
+func (s *Poller) Unreachables() (string, error) {
+	text, err := s.snmp.read()
+	if err != nil {
+		return "", err
+	}
+	return snmpCounter(text, "Icmp:", "InDestUnreachs"), nil
+}
+
+// snmpCounter finds a counter in a file whose lines come in pairs: names, and below them values.
+func snmpCounter(text, group, name string) string {
+	var names []string
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		if len(fields) == 0 || fields[0] != group {
+			continue
+		}
+		if i := slices.Index(names, name); i > 0 && i < len(fields) {
+			return fields[i]
+		}
+		names = fields
+	}
+	return ""
+}
+
 // PathMTUsChanged reports whether the MTU of the way to a peer differs from what [Read] found. No
 // notification is sent when a route learns a path MTU.
 func (s *Poller) PathMTUsChanged(peers []NextHop) bool {
@@ -109,8 +144,11 @@ func (s *Poller) PathMTUsChanged(peers []NextHop) bool {
 type procFile struct {
 	path string
 	file *os.File
-	text [256]byte // the last content; no polled file is longer
+	text []byte // the last content
 }
+
+// procSize is what a file is long at most that is polled often.
+const procSize = 256
 
 func (f *procFile) read() (text string, err error) {
 	if f.file != nil {
@@ -135,7 +173,10 @@ func (f *procFile) close() {
 
 // reread reads the open file from its beginning.
 func (f *procFile) reread() (string, error) {
-	n, err := f.file.ReadAt(f.text[:], 0)
+	if f.text == nil {
+		f.text = make([]byte, procSize)
+	}
+	n, err := f.file.ReadAt(f.text, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return "", err
 	}

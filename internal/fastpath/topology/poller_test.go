@@ -1,10 +1,14 @@
 package topology_test
 
 import (
+	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/nft"
@@ -37,6 +41,34 @@ func TestSilentSettings(t *testing.T) {
 		testenv.Must(t, os.WriteFile("/proc/sys/net/ipv4/ip_default_ttl", []byte("77"), 0))
 		if after := s.Sysctls(); slices.Equal(before, after) {
 			t.Errorf("settings are %q still", after)
+		}
+		return nil
+	})
+}
+
+// An ICMP message that something does not get through is counted, in the poller's own namespace.
+func TestUnreachables(t *testing.T) {
+	n := testenv.Netns(t)
+	testenv.Shell(t, n.Path(), "ip link set lo up")
+	testenv.InNetns(t, n.Path(), func() error {
+		s, err := topology.OpenPoller()
+		testenv.Must(t, err)
+		defer s.Close()
+		before, err := s.Unreachables()
+		if err != nil || before != "0" {
+			t.Errorf("at first there are %q, %v", before, err)
+		}
+		c, err := net.Dial("udp4", "127.0.0.1:9") // where nobody listens
+		testenv.Must(t, err)
+		defer c.Close()
+		_, err = c.Write([]byte{0})
+		testenv.Must(t, err)
+		testenv.Must(t, c.SetReadDeadline(time.Now().Add(testenv.Timeout)))
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("the datagram was not refused: %v", err)
+		}
+		if after, err := s.Unreachables(); err != nil || after != "1" {
+			t.Errorf("then there are %q, %v", after, err)
 		}
 		return nil
 	})

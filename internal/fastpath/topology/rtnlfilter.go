@@ -20,10 +20,11 @@ type rtnlFilter struct {
 	neighbours map[string]string
 	devices    map[string]string // attributes that rules and bridges match
 	addresses  map[string]string
+	owns       Owner
 }
 
-func newRtnlFilter() *rtnlFilter {
-	return &rtnlFilter{map[string]string{}, map[string]string{}, map[string]string{}}
+func newRtnlFilter(owns Owner) *rtnlFilter {
+	return &rtnlFilter{map[string]string{}, map[string]string{}, map[string]string{}, owns}
 }
 
 // resync reloads the state from the kernel. Objects that cannot be read count as unknown.
@@ -84,7 +85,7 @@ func (n *rtnlFilter) changes(m netlink.Message) Changes {
 		}
 		return TopologyChanged
 	case unix.RTM_NEWTFILTER:
-		if pin, foreign := ownFilter(m.Data); !foreign && pin != "" {
+		if pin, foreign := ownFilter(m.Data, n.owns); !foreign && pin != "" {
 			return 0
 		}
 		return TopologyChanged

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/netip"
 
@@ -33,7 +34,7 @@ func (p *rtnlQuerier) close() { unix.Close(p.fd) }
 // program.
 func (p *rtnlQuerier) device(space, index int) (mtu int, xdp bool, err error) {
 	const withoutCounters = 1 << 3 // RTEXT_FILTER_SKIP_STATS
-	p.startRequest(unix.RTM_GETLINK, nl.NewIfInfomsg(unix.AF_UNSPEC).Serialize())
+	p.startRequest(unix.RTM_GETLINK, 0, nl.NewIfInfomsg(unix.AF_UNSPEC).Serialize())
 	binary.NativeEndian.PutUint32(p.request[unix.SizeofNlMsghdr+4:], uint32(index))
 	p.addUint32(unix.IFLA_TARGET_NETNSID, uint32(space))
 	p.addUint32(unix.IFLA_EXT_MASK, withoutCounters)
@@ -64,7 +65,7 @@ func (p *rtnlQuerier) routeMTU(to, from netip.Addr, device int) (mtu int, err er
 	if from.Is4() {
 		m.Src_len = 32
 	}
-	p.startRequest(unix.RTM_GETROUTE, m.Serialize())
+	p.startRequest(unix.RTM_GETROUTE, 0, m.Serialize())
 	p.addUint32(unix.RTA_DST, binary.NativeEndian.Uint32(to.AsSlice()))
 	if from.Is4() {
 		p.addUint32(unix.RTA_SRC, binary.NativeEndian.Uint32(from.AsSlice()))
@@ -90,11 +91,11 @@ func (p *rtnlQuerier) routeMTU(to, from netip.Addr, device int) (mtu int, err er
 }
 
 // startRequest begins a request; add appends attributes of 32 bits.
-func (p *rtnlQuerier) startRequest(kind uint16, header []byte) {
+func (p *rtnlQuerier) startRequest(kind, flags uint16, header []byte) {
 	p.seq++
 	q := binary.NativeEndian.AppendUint32(p.request[:0], 0) // the length is filled in later
 	q = binary.NativeEndian.AppendUint16(q, kind)
-	q = binary.NativeEndian.AppendUint16(q, unix.NLM_F_REQUEST)
+	q = binary.NativeEndian.AppendUint16(q, unix.NLM_F_REQUEST|flags)
 	q = binary.NativeEndian.AppendUint32(q, p.seq)
 	q = binary.NativeEndian.AppendUint32(q, 0)
 	p.request = append(q, header...)
@@ -109,26 +110,59 @@ func (p *rtnlQuerier) addUint32(kind uint16, value uint32) {
 // roundTrip sends the request and returns the attributes of the reply, without its headers. They
 // are valid until the next request.
 func (p *rtnlQuerier) roundTrip(header int) (attrs []byte, err error) {
+	err = p.exchange(func(kind uint16, body []byte) (done bool, err error) {
+		if len(body) < header {
+			return true, fmt.Errorf("a reply of %d bytes", len(body))
+		}
+		attrs = body[header:]
+		return true, nil
+	})
+	return attrs, err
+}
+
+// dump sends a request for all objects of a kind, and calls do with each of them. What changes
+// meanwhile may be missing.
+func (p *rtnlQuerier) dump(kind uint16, header []byte, do func(body []byte)) error {
+	p.startRequest(kind, unix.NLM_F_DUMP, header)
+	return p.exchange(func(kind uint16, body []byte) (done bool, err error) {
+		if kind != unix.NLMSG_DONE {
+			do(body)
+		}
+		return kind == unix.NLMSG_DONE, nil
+	})
+}
+
+// exchange sends the request and hands over its replies until one is the last.
+func (p *rtnlQuerier) exchange(reply func(kind uint16, body []byte) (done bool, err error)) error {
 	binary.NativeEndian.PutUint32(p.request, uint32(len(p.request)))
 	if err := unix.Sendto(p.fd, p.request, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return nil, fmt.Errorf("ask the kernel: %w", err)
+		return fmt.Errorf("ask the kernel: %w", err)
 	}
 	for {
 		n, _, err := unix.Recvfrom(p.fd, p.reply[:], 0)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
 		if err != nil {
-			return nil, fmt.Errorf("ask the kernel: %w", err)
+			return fmt.Errorf("ask the kernel: %w", err)
 		}
-		m := p.reply[:n]
-		if n < unix.SizeofNlMsghdr || binary.NativeEndian.Uint32(m[8:]) != p.seq {
-			continue // a reply to an earlier request
+		done := false
+		nlmsg.EachMessage(p.reply[:n], func(m nlmsg.Message) {
+			switch {
+			case done || err != nil || m.Sequence != p.seq: // or a reply to an earlier request
+			case m.Kind != unix.NLMSG_ERROR:
+				done, err = reply(m.Kind, m.Body)
+			case len(m.Body) < 4:
+				err = fmt.Errorf("a reply of %d bytes", len(m.Body))
+			default:
+				err = unix.Errno(-int32(binary.NativeEndian.Uint32(m.Body)))
+			}
+		})
+		if err != nil {
+			return fmt.Errorf("ask the kernel: %w", err)
 		}
-		kind, body := binary.NativeEndian.Uint16(m[4:]), m[unix.SizeofNlMsghdr:]
-		switch {
-		case kind == unix.NLMSG_ERROR && len(body) >= 4:
-			return nil, fmt.Errorf("ask the kernel: %w", unix.Errno(-int32(binary.NativeEndian.Uint32(body))))
-		case kind == unix.NLMSG_ERROR || len(body) < header:
-			return nil, fmt.Errorf("ask the kernel: an answer of %d bytes", n)
+		if done {
+			return nil
 		}
-		return body[header:], nil
 	}
 }

@@ -42,9 +42,9 @@ const (
 
 // tcStates reads the traffic control state of devices.
 func (r *reader) tcStates(devices, wires map[int]bool) (map[int]TCState, error) {
-	queues, err := nlmsg.Dump(func() ([]netlink.Qdisc, error) { return r.h.QdiscList(nil) })
+	queues, err := dumpQdiscs()
 	if err != nil {
-		return nil, fmt.Errorf("list queueing disciplines: %w", err)
+		return nil, err
 	}
 	ways := map[int]TCState{}
 	for device := range devices {
@@ -53,20 +53,19 @@ func (r *reader) tcStates(devices, wires map[int]bool) (map[int]TCState, error) 
 		}
 	}
 	for _, q := range queues {
-		a := q.Attrs()
-		way, ok := ways[a.LinkIndex]
+		way, ok := ways[q.device]
 		switch {
-		case !ok || plainQdiscs[q.Type()]:
+		case !ok || plainQdiscs[q.kind]:
 			continue
-		case a.Parent == parentClsact: // the ingress qdisc has this parent, too
-			way.IngressQdisc = q.Type() == "ingress"
-			if err = way.readFilters(a.LinkIndex); err != nil {
+		case q.parent == parentClsact: // the ingress qdisc has this parent, too
+			way.IngressQdisc = q.kind == "ingress"
+			if err = way.readFilters(q.device, r.owns); err != nil {
 				return nil, err
 			}
 		default:
-			way.Qdisc = q.Type()
+			way.Qdisc = q.kind
 		}
-		ways[a.LinkIndex] = way
+		ways[q.device] = way
 	}
 	for wire := range wires {
 		way, ok := ways[wire]
@@ -83,33 +82,32 @@ func (r *reader) tcStates(devices, wires map[int]bool) (map[int]TCState, error) 
 
 // packetReaders finds what reads more of a sent packet than its contents, on a wire and its lower
 // devices.
-func (r *reader) packetReaders(wire string, queues []netlink.Qdisc) (byMarks, unproven string, err error) {
+func (r *reader) packetReaders(wire string, queues []qdisc) (byMarks, unproven string, err error) {
 	var links []netlink.Link
 	for _, l := range r.byIndex {
 		links = append(links, l)
 	}
 	for _, l := range host.LowerDevices(links, wire) {
 		for _, q := range queues {
-			a := q.Attrs()
-			if a.LinkIndex != l.Attrs().Index {
+			if q.device != l.Attrs().Index {
 				continue
 			}
-			of := "a queueing discipline " + q.Type()
+			of := "a queueing discipline " + q.kind
 			if l.Attrs().Name != wire {
 				of += " at " + l.Attrs().Name
 			}
-			filtered, proven := provenQueues[q.Type()]
+			filtered, proven := provenQueues[q.kind]
 			if !proven {
 				unproven = of
 			}
-			parent := a.Handle
+			parent := q.handle
 			switch {
-			case q.Type() == "clsact":
+			case q.kind == "clsact":
 				parent = parentEgress
 			case !filtered:
 				continue
 			}
-			kinds, err := filterKinds(a.LinkIndex, parent)
+			kinds, err := r.filterKinds(q.device, parent)
 			if err != nil {
 				return "", "", err
 			}
@@ -126,11 +124,63 @@ func (r *reader) packetReaders(wire string, queues []netlink.Qdisc) (byMarks, un
 	return byMarks, unproven, nil
 }
 
+// qdisc is a queueing discipline.
+type qdisc struct {
+	device         int // ifindex
+	handle, parent uint32
+	kind           string
+}
+
+// dumpQdiscs lists the queueing disciplines of all devices.
+func dumpQdiscs() (all []qdisc, err error) {
+	found, err := nlmsg.Dump(func() ([][]byte, error) {
+		req := nl.NewNetlinkRequest(unix.RTM_GETQDISC, unix.NLM_F_DUMP)
+		req.AddData(&nl.TcMsg{Family: nl.FAMILY_ALL})
+		return req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWQDISC)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list queueing disciplines: %w", err)
+	}
+	for _, message := range found {
+		q, err := readQdisc(message)
+		if err != nil {
+			return nil, fmt.Errorf("parse queueing discipline: %w", err)
+		}
+		all = append(all, q)
+	}
+	return all, nil
+}
+
+func readQdisc(message []byte) (q qdisc, err error) {
+	if len(message) < nl.SizeofTcMsg {
+		return q, fmt.Errorf("message of %d bytes is too short", len(message))
+	}
+	m := nl.DeserializeTcMsg(message)
+	q = qdisc{device: int(m.Ifindex), handle: m.Handle, parent: m.Parent}
+	nlmsg.EachAttr(message[nl.SizeofTcMsg:], func(number uint16, value []byte) {
+		if number == nl.TCA_KIND {
+			q.kind = unix.ByteSliceToString(value)
+		}
+	})
+	return q, nil
+}
+
+// DevicesWithClsact lists the devices that have a clsact, by ifindex.
+func DevicesWithClsact() (devices []int, err error) {
+	queues, err := dumpQdiscs()
+	for _, q := range queues {
+		if q.kind == "clsact" {
+			devices = append(devices, q.device)
+		}
+	}
+	return devices, err
+}
+
 // filterKinds returns the kinds of foreign filters at a parent of a device.
-func filterKinds(device int, parent uint32) (kinds []filterKind, err error) {
+func (r *reader) filterKinds(device int, parent uint32) (kinds []filterKind, err error) {
 	found, err := dumpFilters(device, parent)
 	for _, answer := range found {
-		if _, foreign := ownFilter(answer); !foreign {
+		if _, foreign := ownFilter(answer, r.owns); !foreign {
 			continue
 		}
 		kinds = append(kinds, readFilter(answer))
@@ -147,6 +197,9 @@ var actionAttrs = map[string]uint16{"u32": 7, "flower": 3, "matchall": 2, "fw": 
 // readFilter parses a filter, or the head of a filter chain.
 func readFilter(answer []byte) filterKind {
 	const unreadable = "that cannot be read"
+	if len(answer) < nl.SizeofTcMsg {
+		return filterKind{kind: unreadable}
+	}
 	attrs, err := nl.ParseRouteAttrAsMap(answer[nl.SizeofTcMsg:])
 	if err != nil {
 		return filterKind{kind: unreadable}
@@ -187,7 +240,7 @@ func dumpFilters(device int, parent uint32) ([][]byte, error) {
 		req.AddData(&nl.TcMsg{Family: nl.FAMILY_ALL, Ifindex: int32(device), Parent: parent})
 		return req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWTFILTER)
 	})
-	if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EINVAL) {
+	if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) {
 		return nil, nil
 	}
 	if err != nil {
@@ -197,14 +250,14 @@ func dumpFilters(device int, parent uint32) ([][]byte, error) {
 }
 
 // readFilters reads the clsact or ingress filters of a device.
-func (w *TCState) readFilters(device int) error {
+func (w *TCState) readFilters(device int, owns Owner) error {
 	for parent, side := range map[uint32]audit.Direction{parentIngress: audit.Ingress, parentEgress: audit.Egress} {
 		found, err := dumpFilters(device, parent)
 		if err != nil {
 			return err
 		}
 		for _, answer := range found {
-			pin, foreign := ownFilter(answer)
+			pin, foreign := ownFilter(answer, owns)
 			switch {
 			case foreign:
 				w.ForeignFilters |= side
@@ -216,25 +269,66 @@ func (w *TCState) readFilters(device int) error {
 	return nil
 }
 
-// ownFilter returns the pin of a filter of the fast path, from a message about it; foreign means
+// Owner tells whether the program with an ID is one of a fast path. Several goroutines may call it.
+type Owner func(program uint32) bool
+
+// ownFilter returns the pin of a filter of a fast path, from a message about it; foreign means
 // that it is of others. The head of a chain of BPF filters is neither: it does nothing by itself.
-func ownFilter(answer []byte) (pin string, foreign bool) {
-	if len(answer) < nl.SizeofTcMsg {
+func ownFilter(answer []byte, owns Owner) (pin string, foreign bool) {
+	f, ok := readBPFFilter(answer)
+	switch {
+	case !ok:
 		return "", true
+	case f.Handle == 0:
+		return "", false
+	}
+	pin, named := strings.CutPrefix(f.Name, OwnFilterPrefix)
+	if !named || !owns(f.Program) { // anybody can use the name
+		return "", true
+	}
+	return pin, false
+}
+
+// BPFFilter is a tc filter that is a BPF program, or the head of their chain, which has no handle.
+type BPFFilter struct {
+	Handle   uint32
+	Priority uint16
+	Name     string
+	Program  uint32 // ID
+}
+
+// BPFFilters lists those at a parent of a device. A device that is gone has none.
+func BPFFilters(device int, parent uint32) (all []BPFFilter, err error) {
+	found, err := dumpFilters(device, parent)
+	for _, answer := range found {
+		if f, ok := readBPFFilter(answer); ok && f.Handle != 0 {
+			all = append(all, f)
+		}
+	}
+	return all, err
+}
+
+// HasFilters reports whether a device has filters at a parent, of whatever kind.
+func HasFilters(device int, parent uint32) (bool, error) {
+	found, err := dumpFilters(device, parent)
+	return len(found) > 0, err
+}
+
+func readBPFFilter(answer []byte) (f BPFFilter, ok bool) {
+	if len(answer) < nl.SizeofTcMsg {
+		return f, false
 	}
 	attrs, err := nl.ParseRouteAttrAsMap(answer[nl.SizeofTcMsg:])
 	if err != nil || unix.ByteSliceToString(attrs[nl.TCA_KIND].Value) != "bpf" {
-		return "", true
-	}
-	if nl.DeserializeTcMsg(answer).Handle == 0 {
-		return "", false
+		return f, false
 	}
 	options, err := nl.ParseRouteAttrAsMap(attrs[nl.TCA_OPTIONS].Value)
 	if err != nil {
-		return "", true
+		return f, false
 	}
-	pin, own := strings.CutPrefix(unix.ByteSliceToString(options[nl.TCA_BPF_NAME].Value), OwnFilterPrefix)
-	return pin, !own
+	m := nl.DeserializeTcMsg(answer)
+	return BPFFilter{m.Handle, uint16(m.Info >> 16), unix.ByteSliceToString(options[nl.TCA_BPF_NAME].Value),
+		nlmsg.NativeUint32(options[nl.TCA_BPF_ID].Value)}, true
 }
 
 // OwnFilterPrefix is the name prefix of tc filters that the fast path attaches.

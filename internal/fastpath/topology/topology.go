@@ -83,7 +83,7 @@ type DeviceNames struct {
 // Read reads the topology of the calling thread's namespace. It skips devices that do not exist,
 // and pods and peers that are not fully known. If interrupted dumps are the only problem, the error
 // wraps [ErrInterrupted].
-func Read(of DeviceNames) (Topology, error) {
+func Read(of DeviceNames, owns Owner) (Topology, error) {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return Topology{}, fmt.Errorf("open netlink: %w", err)
@@ -94,7 +94,7 @@ func Read(of DeviceNames) (Topology, error) {
 		return Topology{}, fmt.Errorf("open netlink: %w", err)
 	}
 	defer socket.Close()
-	r := reader{h: h, sockets: sockets{unix.NETLINK_ROUTE: {Socket: socket}}, node: of.Node, byIndex: map[int]netlink.Link{}, byName: map[string]netlink.Link{}}
+	r := reader{h: h, sockets: sockets{unix.NETLINK_ROUTE: {Socket: socket}}, node: of.Node, owns: owns, byIndex: map[int]netlink.Link{}, byName: map[string]netlink.Link{}}
 	if err := r.read(); err != nil {
 		return Topology{}, err
 	}
@@ -139,6 +139,7 @@ type deviceMAC struct {
 type reader struct {
 	h                *netlink.Handle
 	node             bool // as of [DeviceNames]
+	owns             Owner
 	byIndex          map[int]netlink.Link
 	byName           map[string]netlink.Link
 	sockets          sockets
@@ -184,7 +185,7 @@ func (r *reader) read() error {
 func (r *reader) indexNeighbours() {
 	r.arpOf, r.arpByMAC, r.fdbOf = map[int][]neighbourEntry{}, map[deviceMAC][]neighbourEntry{}, map[int][]neighbourEntry{}
 	for _, n := range r.arp {
-		if len(n.HardwareAddr) == macLen && isUsableState(n.State) {
+		if len(n.HardwareAddr) == macLen && isUsableState(n.State) && nlmsg.ToAddr(n.IP).Is4() {
 			at := deviceMAC{n.LinkIndex, string(n.HardwareAddr)}
 			r.arpOf[n.LinkIndex], r.arpByMAC[at] = append(r.arpOf[n.LinkIndex], n), append(r.arpByMAC[at], n)
 		}
@@ -240,6 +241,10 @@ func (r *reader) pod(name string) (LocalPod, bool) {
 	}
 	if why := cmp.Or(r.uncertainDevices[a.Index], r.uncertainDevices[on]); why != "" {
 		r.refuse(l, why)
+		return LocalPod{}, false
+	}
+	if len(gateway) != macLen {
+		r.refuse(l, "has no MAC address")
 		return LocalPod{}, false
 	}
 	pod, found := LocalPod{Device: a.Index, NeighDevice: on, Gateway: gateway}, 0
@@ -350,6 +355,10 @@ func (r *reader) tunnelNextHops(name string) (peers []NextHop, err error) {
 	}
 	if why := r.uncertainDevices[a.Index]; why != "" {
 		r.refuse(l, why)
+		return nil, nil
+	}
+	if len(a.HardwareAddr) != macLen {
+		r.refuse(l, "has no MAC address")
 		return nil, nil
 	}
 	ttl := tunnel.TTL

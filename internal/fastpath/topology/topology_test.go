@@ -90,7 +90,7 @@ func machineAndPod(t *testing.T, script string) (m, pod string) {
 func topologyOf(t *testing.T, m string) (ways topology.Topology) {
 	t.Helper()
 	testenv.InNetns(t, m, func() (err error) {
-		ways, err = topology.Read(topology.DeviceNames{Wire: "w0", Tunnels: []string{"v0"}, Pods: []string{"p0"}})
+		ways, err = topology.Read(topology.DeviceNames{Wire: "w0", Tunnels: []string{"v0"}, Pods: []string{"p0"}}, noPrograms)
 		return err
 	})
 	return ways

@@ -38,7 +38,7 @@ type Event struct {
 //
 // It also reports changes of the devices in other namespaces that the namespace knows by number, as
 // those of pods, unless the kernel refuses to announce them: then pods is false.
-func Watch(ctx context.Context, tell func(Event)) (done <-chan error, pods bool, err error) {
+func Watch(ctx context.Context, owns Owner, tell func(Event)) (done <-chan error, pods bool, err error) {
 	route, err := subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_IPV4_IFADDR,
 		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV4_NETCONF, unix.RTNLGRP_NEXTHOP, unix.RTNLGRP_TC)
 	if err != nil {
@@ -63,7 +63,7 @@ func Watch(ctx context.Context, tell func(Event)) (done <-chan error, pods bool,
 		others = nil
 	}
 	ended, events := make(chan error, 4), make(chan Event)
-	known := newRtnlFilter()
+	known := newRtnlFilter(owns)
 	known.resync()
 	go receive(ctx, route, known.event, known.resync, events, ended)
 	go receive(ctx, rules, nftEvent, func() {}, events, ended)
@@ -114,9 +114,10 @@ func subscribeAllNamespaces() (*netlink.Conn, error) {
 	return c, nil
 }
 
-// podEnds are the MTU and the XDP program of the ends of pairs, as last announced. The namespace of
-// an announcement is unknown, so an end is known by its index and that of its other end: where two
-// have both in common, one is taken for the other, and a change is reported that is none.
+// podEnds are the MAC, the MTU and the XDP program of the ends of pairs, as last announced. The
+// namespace of an announcement is unknown, so an end is known by its index and that of its other
+// end. Two ends may have both in common, but not their MACs: then what follows an announcement of
+// the other counts as a change, and no change is missed.
 type podEnds map[[2]uint32]string
 
 func (p podEnds) event(m netlink.Message) (n Event) {
@@ -133,7 +134,7 @@ func (p podEnds) event(m netlink.Message) (n Event) {
 	}
 	end := [2]uint32{nlmsg.NativeUint32(m.Data[4:8]), nlmsg.NativeUint32(data[unix.IFLA_LINK])}
 	gone := m.Header.Type == unix.RTM_DELLINK // its other end goes with it, which is announced
-	if _, again := dedup(p, end, fmt.Sprint(data[unix.IFLA_MTU], data[unix.IFLA_XDP]), gone); !again && !gone {
+	if _, again := dedup(p, end, fmt.Sprint(data[unix.IFLA_ADDRESS], data[unix.IFLA_MTU], data[unix.IFLA_XDP]), gone); !again && !gone {
 		n.Changes = TopologyChanged
 	}
 	return n

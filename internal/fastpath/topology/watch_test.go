@@ -26,13 +26,16 @@ const (
 
 var eventTimeout = host.ScaleTimeout(20 * time.Second)
 
+// noPrograms owns no program.
+func noPrograms(uint32) bool { return false }
+
 // watch watches a namespace until the test ends.
 func watch(t *testing.T, n *netcfg.Namespace, tell func(topology.Changes)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var ended <-chan error
 	testenv.InNetns(t, n.Path(), func() (err error) {
-		ended, _, err = topology.Watch(ctx, func(n topology.Event) { tell(n.Changes) })
+		ended, _, err = topology.Watch(ctx, noPrograms, func(n topology.Event) { tell(n.Changes) })
 		return err
 	})
 	t.Cleanup(func() {
@@ -77,7 +80,7 @@ func TestWatchOfPods(t *testing.T) {
 	var ended <-chan error
 	testenv.InNetns(t, m, func() (err error) {
 		pods := false
-		if ended, pods, err = topology.Watch(ctx, func(n topology.Event) { news <- n.Changes }); err == nil && !pods {
+		if ended, pods, err = topology.Watch(ctx, noPrograms, func(n topology.Event) { news <- n.Changes }); err == nil && !pods {
 			err = errors.New("the kernel does not announce devices of other namespaces")
 		}
 		return err
