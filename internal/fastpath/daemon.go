@@ -55,6 +55,10 @@ const (
 	// checkBatch of them at a time.
 	checkEvery = 10 // ticks
 	checkBatch = 64
+	// startGCPercent lets the heap grow until all pods are carried, as nothing is to wait for the
+	// garbage collector then; idleGCPercent is Go's own.
+	startGCPercent = 400
+	idleGCPercent  = 100
 	// refreshEvery is how often stale neighbours are refreshed.
 	refreshEvery = 5 // ticks
 )
@@ -69,6 +73,7 @@ func Main(ctx context.Context, o Options) error {
 	}
 	// Do not spread over the cores on which traffic is measured.
 	runtime.GOMAXPROCS(1)
+	defer debug.SetGCPercent(debug.SetGCPercent(startGCPercent))
 	ctx, cancel := host.WithLifeline(ctx, o.Stdin)
 	defer cancel()
 	err = serve(ctx, c, o)
@@ -163,7 +168,6 @@ func serve(ctx context.Context, c *Config, o Options) (err error) {
 	if err := d.start(); err != nil {
 		return err
 	}
-	debug.FreeOSMemory() // loading the programs took much of it
 	err = d.follow(ctx)
 	switch {
 	case errors.Is(err, errReplaced):
@@ -343,7 +347,8 @@ func (d *daemon) writeState() error {
 	err := now.write(d.State)
 	if begun && !d.complete {
 		d.complete = true
-		debug.FreeOSMemory() // to read all of the network took much of it
+		debug.SetGCPercent(idleGCPercent)
+		debug.FreeOSMemory() // to load the programs and to read all of the network took much of it
 	}
 	return err
 }

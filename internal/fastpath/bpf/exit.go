@@ -10,9 +10,11 @@ import (
 )
 
 // RevokeOnExit makes the kernel revoke the lease when the calling process exits, for whatever
-// reason. Without it, programs go on until the deadline. Not every kernel supports it.
+// reason. Without it, programs go on until the deadline. Not every kernel supports it. It is to be
+// the last that is loaded.
 func (f *Objects) RevokeOnExit() (io.Closer, error) {
 	l, err := f.revokeOnExit()
+	f.newCollection = withTypes() // frees what the last one keeps
 	if err != nil {
 		return nil, fmt.Errorf("follow the exit of this process: %w", err)
 	}
@@ -30,7 +32,7 @@ func (f *Objects) revokeOnExit() (l link.Link, err error) {
 	if err := spec.Variables["deadline_at"].Set(f.deadlineAt); err != nil {
 		return nil, err
 	}
-	c, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: map[string]*ebpf.Map{shared: f.Data}})
+	c, err := f.newCollection(spec, map[string]*ebpf.Map{shared: f.Data})
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 )
 
 // Layouts that programs and daemon share, from src/state.h. Addresses and ports are in
@@ -60,6 +61,8 @@ type Objects struct {
 	Jiffies *ebpf.Variable `ebpf:"jiffies"`
 
 	deadlineAt uint32 // offset of the deadline in Data
+
+	newCollection newCollection
 
 	groupsAt    int64 // offset in Data of the versions of groups of flows
 	localPodsAt int64 // offset in Data of the bitmap of pods' addresses
@@ -117,7 +120,8 @@ func load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 		return nil, err
 	}
 	defer closeAll(kept) // the programs hold them now
-	c, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: kept})
+	newCollection := withTypes()
+	c, err := newCollection(spec, kept)
 	if err != nil {
 		return nil, err
 	}
@@ -125,8 +129,20 @@ func load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 	if err := pinTables(c.Maps, kept, spec, o.Pins); err != nil {
 		return nil, err
 	}
-	f := &Objects{deadlineAt: spec.Variables["deadline"].Offset, groupsAt: int64(spec.Variables["ended"].Offset), localPodsAt: int64(spec.Variables["home"].Offset)}
+	f := &Objects{newCollection: newCollection, deadlineAt: spec.Variables["deadline"].Offset, groupsAt: int64(spec.Variables["ended"].Offset), localPodsAt: int64(spec.Variables["home"].Offset)}
 	return f, c.Assign(f)
+}
+
+// newCollection loads programs and tables, of which some are there.
+type newCollection func(spec *ebpf.CollectionSpec, tables map[string]*ebpf.Map) (*ebpf.Collection, error)
+
+// withTypes gives one that reads the kernel's types once, however often it is called: that takes as
+// long as to load a program. It keeps some megabytes.
+func withTypes() newCollection {
+	types := btf.NewCache()
+	return func(spec *ebpf.CollectionSpec, tables map[string]*ebpf.Map) (*ebpf.Collection, error) {
+		return ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: tables, Cache: types})
+	}
 }
 
 // SetUnreplied sets whether UDP may be carried for which connection tracking has seen no
