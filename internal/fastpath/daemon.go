@@ -12,7 +12,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"reflect"
 	"runtime"
 	"runtime/debug"
 	"time"
@@ -106,9 +105,9 @@ type daemon struct {
 	events *eventQueue
 	poller *topology.Poller
 
-	topo         topology.Topology                                                     // what is carried: refused pods and next hops are left out
-	readTopology func(topology.DeviceNames, topology.Owner) (topology.Topology, error) // [topology.Read]; tests replace it
-	bridgedPods  bool                                                                  // some pods are behind bridges
+	topo         topology.Topology                                                            // what is carried: refused pods and next hops are left out
+	readTopology func(topology.DeviceNames, topology.ProgramOwner) (topology.Topology, error) // [topology.Read]; tests replace it
+	bridgedPods  bool                                                                         // some pods are behind bridges
 	// podsAnnounced: changes of the pods' own devices are announced.
 	podsAnnounced bool
 	complete      bool // every pod that was there at the start has its programs
@@ -327,30 +326,6 @@ func (d *daemon) resync() error {
 	d.planAttach()
 	d.synced, d.audit.interrupted = true, ""
 	return errors.Join(d.probeNewPods(), d.probeMissingFDB(), d.updateGate(), d.renewLease())
-}
-
-// writeState writes the state file if the state has changed.
-func (d *daemon) writeState() error {
-	waiting := d.waitingPods()
-	now := &State{Off: d.audit.off, Unreplied: d.audit.needsReply(), Pods: len(d.tables.pods) - waiting, Waiting: waiting, Peers: len(d.tables.peers), Refused: d.topo.Refusals}
-	if now.Refused == nil {
-		now.Refused = []topology.Refusal{} // and not null
-	}
-	if reflect.DeepEqual(now, d.lastState) {
-		return nil
-	}
-	d.lastState = now
-	begun := d.synced && waiting == 0 && d.audit.perPacket != notAuditedYet
-	if d.report != nil && begun {
-		d.report(*now)
-	}
-	err := now.write(d.State)
-	if begun && !d.complete {
-		d.complete = true
-		debug.SetGCPercent(idleGCPercent)
-		debug.FreeOSMemory() // to load the programs and to read all of the network took much of it
-	}
-	return err
 }
 
 // heartbeat advances the tick and does the periodic work.

@@ -122,7 +122,7 @@ func Follow(ctx context.Context, c *Config, n *netcfg.Namespace, fast *bpf.Objec
 func newTestDaemon(c *Config, n *netcfg.Namespace, fast *bpf.Objects, read func() (topology.Topology, error)) (d *daemon, end func(), err error) {
 	d = newDaemon(c)
 	d.netns, d.objs = n, fast
-	d.readTopology = func(topology.DeviceNames, topology.Owner) (topology.Topology, error) { return read() }
+	d.readTopology = func(topology.DeviceNames, topology.ProgramOwner) (topology.Topology, error) { return read() }
 	if d.jiffy, err = host.Jiffy(); err != nil {
 		return nil, nil, err
 	}

@@ -35,7 +35,7 @@ type seenProgram struct {
 	fastPath bool // it is one of a fast path; a host may have several
 }
 
-// owns is the [topology.Owner] of this daemon. The watch calls it, too.
+// owns is the [topology.ProgramOwner] of this daemon. The watch calls it, too.
 func (t *programTracker) owns(program uint32) bool {
 	id := ebpf.ProgramID(program)
 	if slices.Contains(t.ownIDs, id) {

@@ -3,6 +3,8 @@ package fastpath
 import (
 	"fmt"
 	"path/filepath"
+	"reflect"
+	"runtime/debug"
 
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/host"
@@ -38,6 +40,30 @@ func (s *State) write(file string) error {
 		return fmt.Errorf("write state: %w", err)
 	}
 	return nil
+}
+
+// writeState writes the state file if the state has changed.
+func (d *daemon) writeState() error {
+	waiting := d.waitingPods()
+	now := &State{Off: d.audit.off, Unreplied: d.audit.needsReply(), Pods: len(d.tables.pods) - waiting, Waiting: waiting, Peers: len(d.tables.peers), Refused: d.topo.Refusals}
+	if now.Refused == nil {
+		now.Refused = []topology.Refusal{} // and not null
+	}
+	if reflect.DeepEqual(now, d.lastState) {
+		return nil
+	}
+	d.lastState = now
+	begun := d.synced && waiting == 0 && d.audit.perPacket != notAuditedYet
+	if d.report != nil && begun {
+		d.report(*now)
+	}
+	err := now.write(d.State)
+	if begun && !d.complete {
+		d.complete = true
+		debug.SetGCPercent(idleGCPercent)
+		debug.FreeOSMemory() // to load the programs and to read all of the network took much of it
+	}
+	return err
 }
 
 // StateFile is the state file of a fast path whose pins are in a folder: it is beside that

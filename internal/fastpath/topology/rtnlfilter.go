@@ -20,10 +20,10 @@ type rtnlFilter struct {
 	neighbours map[string]string
 	devices    map[string]string // attributes that rules and bridges match
 	addresses  map[string]string
-	owns       Owner
+	owns       ProgramOwner
 }
 
-func newRtnlFilter(owns Owner) *rtnlFilter {
+func newRtnlFilter(owns ProgramOwner) *rtnlFilter {
 	return &rtnlFilter{map[string]string{}, map[string]string{}, map[string]string{}, owns}
 }
 

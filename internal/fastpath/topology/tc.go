@@ -250,7 +250,7 @@ func dumpFilters(device int, parent uint32) ([][]byte, error) {
 }
 
 // readFilters reads the clsact or ingress filters of a device.
-func (w *TCState) readFilters(device int, owns Owner) error {
+func (w *TCState) readFilters(device int, owns ProgramOwner) error {
 	for parent, side := range map[uint32]audit.Direction{parentIngress: audit.Ingress, parentEgress: audit.Egress} {
 		found, err := dumpFilters(device, parent)
 		if err != nil {
@@ -269,12 +269,12 @@ func (w *TCState) readFilters(device int, owns Owner) error {
 	return nil
 }
 
-// Owner tells whether the program with an ID is one of a fast path. Several goroutines may call it.
-type Owner func(program uint32) bool
+// ProgramOwner tells whether the program with an ID is one of a fast path. Several goroutines may call it.
+type ProgramOwner func(program uint32) bool
 
 // ownFilter returns the pin of a filter of a fast path, from a message about it; foreign means
 // that it is of others. The head of a chain of BPF filters is neither: it does nothing by itself.
-func ownFilter(answer []byte, owns Owner) (pin string, foreign bool) {
+func ownFilter(answer []byte, owns ProgramOwner) (pin string, foreign bool) {
 	f, ok := readBPFFilter(answer)
 	switch {
 	case !ok:

@@ -83,7 +83,7 @@ type DeviceNames struct {
 // Read reads the topology of the calling thread's namespace. It skips devices that do not exist,
 // and pods and peers that are not fully known. If interrupted dumps are the only problem, the error
 // wraps [ErrInterrupted].
-func Read(of DeviceNames, owns Owner) (Topology, error) {
+func Read(of DeviceNames, owns ProgramOwner) (Topology, error) {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return Topology{}, fmt.Errorf("open netlink: %w", err)
@@ -139,7 +139,7 @@ type deviceMAC struct {
 type reader struct {
 	h                *netlink.Handle
 	node             bool // as of [DeviceNames]
-	owns             Owner
+	owns             ProgramOwner
 	byIndex          map[int]netlink.Link
 	byName           map[string]netlink.Link
 	sockets          sockets

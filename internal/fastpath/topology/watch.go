@@ -38,7 +38,7 @@ type Event struct {
 //
 // It also reports changes of the devices in other namespaces that the namespace knows by number, as
 // those of pods, unless the kernel refuses to announce them: then pods is false.
-func Watch(ctx context.Context, owns Owner, tell func(Event)) (done <-chan error, pods bool, err error) {
+func Watch(ctx context.Context, owns ProgramOwner, tell func(Event)) (done <-chan error, pods bool, err error) {
 	route, err := subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_IPV4_IFADDR,
 		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV4_NETCONF, unix.RTNLGRP_NEXTHOP, unix.RTNLGRP_TC)
 	if err != nil {
