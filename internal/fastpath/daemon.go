@@ -160,7 +160,7 @@ func serve(ctx context.Context, c *Config, o Options) (err error) {
 	if end, err := d.objs.RevokeOnExit(); err == nil { // otherwise the programs stop at the deadline
 		defer end.Close()
 	}
-	if d.poller, err = topology.OpenPoller(); err != nil {
+	if err := d.openPoller(); err != nil {
 		return err
 	}
 	defer d.poller.Close()
@@ -185,6 +185,13 @@ func newDaemon(c *Config) *daemon {
 		attach:   attachState{attached: map[string]bool{}},
 		programs: programTracker{cache: map[ebpf.ProgramID]seenProgram{}},
 	}
+}
+
+// openPoller opens the poller of the calling thread's namespace.
+func (d *daemon) openPoller() (err error) {
+	d.poller, err = topology.OpenPoller()
+	d.programs.poller = d.poller
+	return err
 }
 
 // load loads the programs, and adopts the tables that an earlier daemon has pinned.

@@ -129,7 +129,7 @@ func newTestDaemon(c *Config, n *netcfg.Namespace, fast *bpf.Objects, read func(
 	if d.lock, err = kernel.AcquirePinLock(context.Background(), c.Pins, false); err != nil {
 		return nil, nil, err
 	}
-	if d.poller, err = topology.OpenPoller(); err != nil {
+	if err = d.openPoller(); err != nil {
 		d.lock.Close()
 		return nil, nil, err
 	}

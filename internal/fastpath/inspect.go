@@ -24,7 +24,7 @@ const (
 // program, and changes nothing.
 func Inspect(c Config) (found Inspection, err error) {
 	d := newDaemon(&c)
-	if d.poller, err = topology.OpenPoller(); err != nil {
+	if err = d.openPoller(); err != nil {
 		return found, err
 	}
 	defer d.poller.Close()

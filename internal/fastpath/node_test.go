@@ -119,6 +119,7 @@ func overlay() error {
 	}
 	bridge, tunnel := vnl.NewLinkAttrs(), vnl.NewLinkAttrs()
 	bridge.Name, tunnel.Name = "br0", "tunnel"
+	bridge.HardwareAddr = macIn(podNetwork, 1<<15) // with one of its ports' it would forget its neighbours as they come
 	own := addrIn(peerNetwork, 1<<15)
 	err = vnl.AddrAdd(wire, &vnl.Addr{IPNet: &net.IPNet{IP: own.AsSlice(), Mask: net.CIDRMask(16, 32)}})
 	for _, l := range []vnl.Link{

@@ -19,6 +19,7 @@ import (
 // programTracker finds changes of the BPF programs on the path of packets. The kernel
 // sends no notification of them.
 type programTracker struct {
+	poller    *topology.Poller
 	ownIDs    []ebpf.ProgramID // of this daemon
 	cache     map[ebpf.ProgramID]seenProgram
 	revisions map[attachPoint]uint64 // of the programs at each attach point, as last read
@@ -61,7 +62,7 @@ func (t *programTracker) loadOwn(objs *bpf.Objects) error {
 // list gives the programs at an attach point, in order, and records the revision. ours is the
 // index of this daemon's program, or the length of the list.
 func (t *programTracker) list(h attachPoint) (programs []seenProgram, ours int, err error) {
-	list, err := queryPrograms(h)
+	list, err := t.query(h)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -93,12 +94,12 @@ func foreign(programs []seenProgram) (name string, found bool) {
 	return cmp.Or(programs[i].name, "without a name"), true
 }
 
-// queryPrograms lists the programs at an attach point. If the device is gone, or is no
+// query lists the programs at an attach point. If the device is gone, or is no
 // longer a netkit, the list is empty.
-func queryPrograms(h attachPoint) (list *link.QueryResult, err error) {
+func (t *programTracker) query(h attachPoint) (list *link.QueryResult, err error) {
 	switch {
 	case h.point == attachXDP:
-		return queryXDP(h.device)
+		return t.queryXDP(h.device)
 	case !kernel.HasTCX(): // and netkit is newer
 		return &link.QueryResult{}, nil
 	}
@@ -118,8 +119,8 @@ func queryPrograms(h attachPoint) (list *link.QueryResult, err error) {
 }
 
 // queryXDP does so for XDP, where a device has one program.
-func queryXDP(device int) (*link.QueryResult, error) {
-	id, err := topology.XDPProgram(device)
+func (t *programTracker) queryXDP(device int) (*link.QueryResult, error) {
+	id, err := t.poller.XDPProgram(device)
 	list := &link.QueryResult{Revision: uint64(id)}
 	if id != 0 {
 		list.Programs = []link.AttachedProgram{{ID: ebpf.ProgramID(id)}}
@@ -177,7 +178,7 @@ func (t *programTracker) changed() (is, all bool, err error) {
 	some := t.queue[:n]
 	t.queue = t.queue[n:]
 	for _, h := range some {
-		revision, err := revisionAt(h)
+		revision, err := t.revisionAt(h)
 		if err != nil {
 			return false, all, err
 		}
@@ -206,9 +207,9 @@ const fullPollRest = 400
 const maxFullPoll = 10 * time.Millisecond
 
 // revisionAt reads the revision of the programs at an attach point.
-func revisionAt(h attachPoint) (uint64, error) {
+func (t *programTracker) revisionAt(h attachPoint) (uint64, error) {
 	if h.point == attachXDP || !kernel.HasTCX() {
-		list, err := queryPrograms(h)
+		list, err := t.query(h)
 		if err != nil {
 			return 0, err
 		}
@@ -225,7 +226,7 @@ func (t *programTracker) noteOwnChange(p attachment) error {
 	if !known {
 		return nil
 	}
-	revision, err := revisionAt(h)
+	revision, err := t.revisionAt(h)
 	if revision == was+1 {
 		t.revisions[h] = revision
 	}

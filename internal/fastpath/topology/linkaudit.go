@@ -41,7 +41,6 @@ const (
 
 // auditLinks finds unproven attributes of devices and of bridge ports.
 func (r *reader) auditLinks() error {
-	const withoutCounters = 1 << 3 // RTEXT_FILTER_SKIP_STATS
 	found, err := nlmsg.Dump(func() ([][]byte, error) {
 		req := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
 		req.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))

@@ -33,7 +33,6 @@ func (p *rtnlQuerier) close() { unix.Close(p.fd) }
 // device returns the MTU of a device in another namespace, by nsid, and whether it has an XDP
 // program.
 func (p *rtnlQuerier) device(space, index int) (mtu int, xdp bool, err error) {
-	const withoutCounters = 1 << 3 // RTEXT_FILTER_SKIP_STATS
 	p.startRequest(unix.RTM_GETLINK, 0, nl.NewIfInfomsg(unix.AF_UNSPEC).Serialize())
 	binary.NativeEndian.PutUint32(p.request[unix.SizeofNlMsghdr+4:], uint32(index))
 	p.addUint32(unix.IFLA_TARGET_NETNSID, uint32(space))
@@ -56,6 +55,31 @@ func (p *rtnlQuerier) device(space, index int) (mtu int, xdp bool, err error) {
 	})
 	return mtu, xdp, nil
 }
+
+// xdpProgram returns the ID of the XDP program of a device of the querier's namespace; 0 means none.
+func (p *rtnlQuerier) xdpProgram(index int) (program uint32, err error) {
+	p.startRequest(unix.RTM_GETLINK, 0, nl.NewIfInfomsg(unix.AF_UNSPEC).Serialize())
+	binary.NativeEndian.PutUint32(p.request[unix.SizeofNlMsghdr+4:], uint32(index))
+	p.addUint32(unix.IFLA_EXT_MASK, withoutCounters)
+	attrs, err := p.roundTrip(unix.SizeofIfInfomsg)
+	if err != nil {
+		return 0, err
+	}
+	nlmsg.EachAttr(attrs, func(kind uint16, value []byte) {
+		if kind != unix.IFLA_XDP {
+			return
+		}
+		nlmsg.EachAttr(value, func(kind uint16, value []byte) {
+			if kind == unix.IFLA_XDP_PROG_ID {
+				program = nlmsg.NativeUint32(value)
+			}
+		})
+	})
+	return program, nil
+}
+
+// withoutCounters is RTEXT_FILTER_SKIP_STATS.
+const withoutCounters = 1 << 3
 
 // routeMTU returns the MTU of the route to an address, configured or learned; 0 means none. The
 // source may be the zero address, and the device 0.
