@@ -5,6 +5,7 @@ import (
 	"compress/zlib"
 	"encoding/base64"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -13,7 +14,7 @@ import (
 )
 
 // Range of an RTT histogram: 1 ns to 100 s at three significant digits, so a
-// bucket is never wider than 0.1 % of its value. That is 27 648 counters, 216
+// bucket is never wider than 0.1 % of its value. That is 28 672 counters, 224
 // KiB in memory and some hundred bytes once compressed. A value above the
 // range is counted at its end.
 const (
@@ -52,8 +53,11 @@ type Bucket struct{ Value, Count int64 }
 
 // RTTBuckets gives the occupied buckets of an encoded histogram in ascending
 // order. It is much cheaper than [DecodeRTT], which fills every counter; a
-// report reads a thousand of them.
+// report reads ten thousands of them.
 func RTTBuckets(enc []byte) ([]Bucket, error) {
+	if out, ok := ownBuckets(enc); ok {
+		return out, nil
+	}
 	h, err := decode(enc, hdrhistogram.DecodePacked)
 	if err != nil {
 		return nil, err
@@ -64,6 +68,75 @@ func RTTBuckets(enc []byte) ([]Bucket, error) {
 		return true
 	})
 	return out, nil
+}
+
+// Counters of a histogram of [NewRTT]: the first 2,048 count single values, and each further
+// 1,024 twice as many values as those before.
+const (
+	rttHalf     = 1 << rttHalfBits
+	rttHalfBits = 10
+	rttCounters = 28 * rttHalf
+)
+
+// ownBuckets is RTTBuckets of what [EncodeRTT] makes of a histogram of [NewRTT]. The library
+// makes a new decompressor for each, of 44 KB, and has to be asked twice. False: it is another
+// kind of histogram, or damaged, and the library says what is wrong.
+func ownBuckets(enc []byte) ([]Bucket, bool) {
+	const header = 40
+	if len(enc) < 8 || len(enc) > maxRTT || int32(binary.BigEndian.Uint32(enc))&^0xf0 != hdrhistogram.V2CompressedEncodingCookieBase ||
+		uint64(binary.BigEndian.Uint32(enc[4:])) != uint64(len(enc)-8) {
+		return nil, false
+	}
+	z, err := inflater(enc[8:])
+	if err != nil {
+		return nil, false
+	}
+	defer inflaters.Put(z)
+	var head [header]byte
+	if _, err := io.ReadFull(z, head[:]); err != nil {
+		return nil, false
+	}
+	length := binary.BigEndian.Uint32(head[4:])
+	if int32(binary.BigEndian.Uint32(head[:]))&^0xf0 != hdrhistogram.V2EncodingCookieBase || length > rttCounters*binary.MaxVarintLen64 ||
+		binary.BigEndian.Uint32(head[12:]) != RTTDigits || int64(binary.BigEndian.Uint64(head[16:])) != MinRTT || int64(binary.BigEndian.Uint64(head[24:])) != MaxRTT {
+		return nil, false
+	}
+	counts := make([]byte, length+1)
+	if n, err := io.ReadFull(z, counts); n != int(length) || !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, false // the end comes with the checksum
+	}
+	counts = counts[:length]
+	out := make([]Bucket, 0, len(counts)) // each takes a byte or more
+	at := int64(0)
+	for len(counts) > 0 {
+		n, size := binary.Varint(counts)
+		if size <= 0 || size > 8 { // the format has one of 9 bytes that Go's has not
+			return nil, false
+		}
+		counts = counts[size:]
+		if n < 0 { // so many empty ones
+			if at -= n; at > rttCounters {
+				return nil, false
+			}
+			continue
+		}
+		if at >= rttCounters {
+			return nil, false
+		}
+		if n > 0 {
+			out = append(out, Bucket{rttValue(at), n})
+		}
+		at++
+	}
+	return out, true
+}
+
+// rttValue is the least value of a counter.
+func rttValue(at int64) int64 {
+	if at < 2*rttHalf {
+		return at
+	}
+	return (at&(rttHalf-1) + rttHalf) << (at>>rttHalfBits - 1)
 }
 
 func decode[H any](enc []byte, from func([]byte) (H, error)) (h H, err error) {
@@ -83,25 +156,31 @@ func decode[H any](enc []byte, from func([]byte) (H, error)) (h H, err error) {
 // thousands of histograms.
 var inflaters sync.Pool
 
+// inflater takes one of them, or makes one, for compressed bytes.
+func inflater(compressed []byte) (io.ReadCloser, error) {
+	in := bytes.NewReader(compressed)
+	z, _ := inflaters.Get().(io.ReadCloser)
+	if z == nil {
+		return zlib.NewReader(in)
+	}
+	if err := z.(zlib.Resetter).Reset(in, nil); err != nil {
+		inflaters.Put(z)
+		return nil, err
+	}
+	return z, nil
+}
+
 // checkRTT looks at the 40 bytes of the compressed header: digits at offset
 // 12, lowest and highest value at 16 and 24, big-endian.
 func checkRTT(enc []byte) error {
 	if len(enc) < 8 || len(enc) > maxRTT {
 		return fmt.Errorf("%d bytes", len(enc))
 	}
-	z, _ := inflaters.Get().(io.ReadCloser)
-	if z != nil {
-		defer inflaters.Put(z)
-		if err := z.(zlib.Resetter).Reset(bytes.NewReader(enc[8:]), nil); err != nil {
-			return err
-		}
-	} else {
-		var err error
-		if z, err = zlib.NewReader(bytes.NewReader(enc[8:])); err != nil {
-			return err
-		}
-		defer inflaters.Put(z)
+	z, err := inflater(enc[8:])
+	if err != nil {
+		return err
 	}
+	defer inflaters.Put(z)
 	var head [40]byte
 	if _, err := io.ReadFull(z, head[:]); err != nil {
 		return err

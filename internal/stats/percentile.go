@@ -147,7 +147,7 @@ func index(hs []Histogram) (grid []int64, sparse [][]bucket, total int64) {
 	}
 	slices.Sort(grid)
 	for _, h := range hs {
-		var row []bucket
+		row := make([]bucket, 0, len(h))
 		for _, b := range h {
 			if b.Count > 0 {
 				at := sort.Search(len(grid), func(i int) bool { return grid[i] >= b.Value })
@@ -155,7 +155,7 @@ func index(hs []Histogram) (grid []int64, sparse [][]bucket, total int64) {
 				total += b.Count
 			}
 		}
-		if row != nil {
+		if len(row) > 0 {
 			sparse = append(sparse, row)
 		}
 	}
