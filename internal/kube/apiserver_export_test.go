@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -40,6 +41,15 @@ func (s *apiServer) AddNode(name string, change func(*corev1.Node)) {
 
 // Node gives one of the nodes.
 func (s *apiServer) Node(i int) *corev1.Node { return &s.nodes[i] }
+
+// EndJobs ends the Jobs that there are, as their controller does when their pods have ended.
+func (s *apiServer) EndJobs() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, j := range s.jobs {
+		j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+	}
+}
 
 // Forbid refuses a right, such as "patch /configmaps".
 func (s *apiServer) Forbid(right string) { s.forbidden[right] = true }

@@ -173,6 +173,24 @@ func TestTuneInterrupted(t *testing.T) {
 	c.asBefore()
 }
 
+// Where the command is killed, the nodes undo their changes by themselves, and undo does the rest.
+func TestTuneKilled(t *testing.T) {
+	testenv.Root(t)
+	c := newTuned(t, 2)
+	cmd, _ := c.plugin("tune", "--profile", "balanced", "--cluster", "--dev", "eth0", "--apply")
+	var once sync.Once
+	c.BeforeCall(func(right string) {
+		if right == "patch /configmaps" {
+			once.Do(func() { _ = cmd.Process.Kill() })
+		}
+	})
+	_ = cmd.Run()
+	c.nodesAsBefore()
+	c.EndJobs()
+	want(t, c.run(verr.OK, "undo"), "data.enable-bpf-masquerade", "node n1: nothing to undo", "node n2: nothing to undo")
+	c.asBefore()
+}
+
 // Where the API server does not say what became of a write, the journal keeps it, and undo sees to it.
 func TestTuneInDoubt(t *testing.T) {
 	c := newTuned(t, 0)

@@ -141,6 +141,12 @@ func (c *tuned) asBefore() {
 	if left := c.Remaining(); len(left) > 0 {
 		c.t.Errorf("left: %v", left)
 	}
+	c.nodesAsBefore()
+}
+
+// nodesAsBefore wants the nodes as they were.
+func (c *tuned) nodesAsBefore() {
+	c.t.Helper()
 	for i, m := range c.machines {
 		deadline := time.Now().Add(host.ScaleTimeout(10*time.Second) + 10*time.Second)
 		for len(m.Processes()) > 0 && time.Now().Before(deadline) {
