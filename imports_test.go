@@ -49,6 +49,8 @@ var allowedImports = []struct {
 	{"internal/kube/cni", nil, "objects of the API go in, and settings come out: it asks no cluster"},
 	{"internal/doctor/cluster", []string{"internal/agent", "internal/doctor", "internal/fleet", "internal/kube", "internal/kube/cni", "internal/verr"}, "it changes nothing on the nodes: it reads them through agents"},
 	{"internal/tune/cluster", []string{"internal/fleet", "internal/knob", "internal/kube", "internal/kube/cni", "internal/setting", "internal/tune", "internal/verr"}, "it changes a cluster by the API, and its nodes by commands of their own"},
+	{"internal/mesh", []string{"internal/agent", "internal/experiment", "internal/host", "internal/kube", "internal/load", "internal/remote", "internal/stats", "internal/verr", "result"}, "it measures and judges, and knows no way to print"},
+	{"internal/mesh/meshreport", []string{"internal/mesh", "internal/stats", "internal/report/chart", "internal/report/figure", "internal/report/html", "internal/report/markdown", "internal/report/table", "internal/report/unit", "internal/report/view"}, "it prints what was found, and measures nothing"},
 	{"internal/attachment", []string{"internal/host", "internal/verr"}, "it looks at what somebody else built: it has no writer in reach"},
 	{"internal/journal", []string{"internal/setting", "internal/host", "internal/verr"}, "it undoes what any version of any knob wrote: it knows cells, not purposes"},
 	{"internal/knob", []string{"internal/host", "internal/setting", "internal/verr"}, whyKnobs},

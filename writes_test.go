@@ -28,6 +28,7 @@ var writers = []struct {
 			"internal/agent":             "its own socket, and how late timers of its own threads are",
 			"internal/compare":           "the folder of a run, as the user asked for it",
 			"internal/kernel":            "the store of kernels",
+			"internal/mesh":              "the file of a result, as the user asked for it",
 			"internal/journal":           "the journal itself",
 			"internal/bench":             "the file that finished proofs are recorded in, as the user asked for it",
 			"internal/bgp":               "config and state of a speaker, in the folder of its path",

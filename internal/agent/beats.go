@@ -51,6 +51,7 @@ type Liveness struct {
 	token      uint64        // of the series
 	measuring  bool          // the ends are of one measurement
 	onLoss     func()        // ends the series that the controller drives; nil: none runs
+	called     time.Time     // by [Liveness.Quiet]
 	ends       []*agentBeats // the client's agent first, the servers' behind it
 	cancel     context.CancelFunc
 }

@@ -109,7 +109,7 @@ func seconds(d time.Duration) *int64 { return new(int64(d.Seconds())) }
 
 // pod is that of a role.
 func (r *run) pod(role string) *corev1.Pod {
-	privileged := role == clientNodeRole || role == serverNodeRole || strings.HasPrefix(role, nodeRolePrefix)
+	privileged := role == clientNodeRole || role == serverNodeRole || strings.HasPrefix(role, nodeRolePrefix) && r.Level == Node
 	security := restrictedContainer()
 	if privileged {
 		security = nodeContainer()

@@ -24,9 +24,15 @@ type NodesRequest struct {
 	Tune     bool
 	Lenient  bool // a named node that the cluster does not have is one that cannot be reached
 	Deadline time.Duration
-	Command  string // what to tell others of it
-	Wait     bool   // for another run
-	Say      func(format string, args ...any)
+	// Traffic makes the agents ends of traffic, at the level of the options: pods of their own, or
+	// the nodes. Without it they read all of their nodes.
+	Traffic   bool
+	ZoneLabel string // whose value is the zone of a node; empty: none has one
+	// Plan is told the nodes before anything is made, and gives the deadline; nil: it is Deadline.
+	Plan    func(nodes []ClusterNode) (deadline time.Duration, err error)
+	Command string // what to tell others of it
+	Wait    bool   // for another run
+	Say     func(format string, args ...any)
 }
 
 // Check refuses what makes no sense, before anything is asked of a cluster.
@@ -56,7 +62,8 @@ type ClusterNode struct {
 	OS      string     `json:"os"`
 	Ready   bool       `json:"ready"`
 	// Unschedulable: it takes no new pods.
-	Unschedulable bool `json:"-"`
+	Unschedulable bool   `json:"-"`
+	Zone          string `json:"zone,omitempty"` // see [NodesRequest.ZoneLabel]
 }
 
 // UnreachedNode is a node without an agent, and why.
@@ -69,6 +76,7 @@ type UnreachedNode struct {
 type NodeAgents struct {
 	*Placement
 	Nodes     []ClusterNode // those of the agents, in their order
+	Ends      []TrafficEnd  // likewise
 	Unreached []UnreachedNode
 }
 
@@ -80,16 +88,21 @@ const nodeRolePrefix = "node-"
 // PlaceOnNodes starts an agent on every node that is ready, or on those that are named. A node
 // on which none starts is no error. With an error nothing is left. Errors are for people.
 func (c *Client) PlaceOnNodes(ctx context.Context, q NodesRequest) (a *NodeAgents, err error) {
-	q.Level = Node
+	if !q.Traffic {
+		q.Level = Node
+	}
 	if err := c.checkRights(ctx, q.nodeNeeds()); err != nil {
 		return nil, err
 	}
 	a = &NodeAgents{}
 	nodes, err := c.chooseNodes(ctx, q, a)
+	if err == nil && q.Plan != nil {
+		q.Deadline, err = q.Plan(nodes)
+	}
 	if err != nil {
 		return nil, err
 	}
-	r := &run{Options: q.Options, id: fmt.Sprintf("%05x", rand.N(1<<20)), command: q.Command, deadline: q.Deadline, readsFilter: true, changesNodes: q.Tune}
+	r := &run{Options: q.Options, id: fmt.Sprintf("%05x", rand.N(1<<20)), command: q.Command, deadline: q.Deadline, readsFilter: !q.Traffic, changesNodes: q.Tune}
 	r.namespace, r.Nodes = cmp.Or(q.Namespace, claimName), nil
 	for _, n := range nodes {
 		r.Nodes = append(r.Nodes, n.Name)
@@ -112,7 +125,7 @@ func (c *Client) PlaceOnNodes(ctx context.Context, q NodesRequest) (a *NodeAgent
 		}
 	}
 	q.Say("waiting for %d pods in namespace %s", len(nodes), r.namespace)
-	a.startEach(ctx, nodes)
+	a.startEach(ctx, nodes, q.Traffic)
 	if err := ctx.Err(); err != nil {
 		return a, context.Cause(ctx)
 	}
@@ -124,7 +137,7 @@ func (c *Client) PlaceOnNodes(ctx context.Context, q NodesRequest) (a *NodeAgent
 
 // chooseNodes gives those to examine.
 func (c *Client) chooseNodes(ctx context.Context, o NodesRequest, a *NodeAgents) (chosen []ClusterNode, err error) {
-	all, err := c.nodes(ctx, o.NodeSelector)
+	all, err := c.nodes(ctx, o.NodeSelector, o.ZoneLabel)
 	if err != nil {
 		return nil, err
 	}
@@ -155,8 +168,8 @@ func (c *Client) chooseNodes(ctx context.Context, o NodesRequest, a *NodeAgents)
 	return chosen, nil
 }
 
-// nodes lists those of the cluster with some labels, by their names.
-func (c *Client) nodes(ctx context.Context, labels map[string]string) (all []ClusterNode, err error) {
+// nodes lists those of the cluster with some labels, by their names, with their zones by a label.
+func (c *Client) nodes(ctx context.Context, labels map[string]string, zoneLabel string) (all []ClusterNode, err error) {
 	var terms []string
 	for key, value := range labels {
 		terms = append(terms, key+"="+value)
@@ -167,7 +180,7 @@ func (c *Client) nodes(ctx context.Context, labels map[string]string) (all []Clu
 	}
 	for _, n := range list.Items {
 		info := n.Status.NodeInfo
-		node := ClusterNode{Name: n.Name, Kubelet: info.KubeletVersion, Kernel: info.KernelVersion, OS: info.OSImage, Unschedulable: n.Spec.Unschedulable}
+		node := ClusterNode{Name: n.Name, Kubelet: info.KubeletVersion, Kernel: info.KernelVersion, OS: info.OSImage, Zone: n.Labels[zoneLabel], Unschedulable: n.Spec.Unschedulable}
 		for _, address := range n.Status.Addresses {
 			if addr, err := netip.ParseAddr(address.Address); err == nil && address.Type == corev1.NodeInternalIP && addr.Is4() {
 				node.Addr = addr
@@ -183,16 +196,22 @@ func (c *Client) nodes(ctx context.Context, labels map[string]string) (all []Clu
 }
 
 // startEach starts the agents, each as soon as its pod runs.
-func (a *NodeAgents) startEach(ctx context.Context, nodes []ClusterNode) {
-	streams, failed := make([]*Stream, len(nodes)), make([]error, len(nodes))
+func (a *NodeAgents) startEach(ctx context.Context, nodes []ClusterNode, traffic bool) {
+	streams, ends, failed := make([]*Stream, len(nodes)), make([]TrafficEnd, len(nodes)), make([]error, len(nodes))
 	poll := a.watchPods()
 	var starting sync.WaitGroup
 	for i, n := range nodes {
 		starting.Go(func() {
 			var pod *corev1.Pod
-			if pod, failed[i] = poll.running(ctx, nodeRole(i)); failed[i] == nil {
-				streams[i], failed[i] = a.client.agent(ctx, a.run.namespace, pod.Name, n.Name, a.run.agentFlags()...)
+			if pod, failed[i] = poll.running(ctx, nodeRole(i)); failed[i] != nil {
+				return
 			}
+			var noAddr error
+			if ends[i], noAddr = podEnd(*pod); noAddr != nil && traffic {
+				failed[i] = noAddr
+				return
+			}
+			streams[i], failed[i] = a.client.agent(ctx, a.run.namespace, pod.Name, n.Name, a.run.agentFlags()...)
 		})
 	}
 	starting.Wait()
@@ -201,6 +220,7 @@ func (a *NodeAgents) startEach(ctx context.Context, nodes []ClusterNode) {
 			a.Unreached = append(a.Unreached, UnreachedNode{n.Name, failed[i].Error()})
 			continue
 		}
-		a.Agents, a.Nodes = append(a.Agents, Agent{n.Name, streams[i]}), append(a.Nodes, n)
+		ends[i].Agent = len(a.Agents)
+		a.Agents, a.Nodes, a.Ends = append(a.Agents, Agent{n.Name, streams[i]}), append(a.Nodes, n), append(a.Ends, ends[i])
 	}
 }

@@ -135,3 +135,51 @@ func TestNodesRefused(t *testing.T) {
 		t.Errorf("unread: %v", unread)
 	}
 }
+
+// Ends of traffic are on every node, by address: unprivileged pods, or the nodes themselves, and
+// neither reads the packet filter. Nodes have their zones, and a plan that is refused makes nothing.
+func TestPlaceTraffic(t *testing.T) {
+	for _, level := range []Level{Plain, Node} {
+		server, client := newAPIServer(t)
+		server.addNodes(4)
+		server.nodes[1].Labels = map[string]string{"rack": "r7"}
+		server.spoil = func(p *corev1.Pod) {
+			c := p.Spec.Containers[0].SecurityContext.Capabilities
+			if p.Spec.HostNetwork != (level == Node) || slices.Contains(c.Add, "NET_ADMIN") || len(c.Add) > 0 != (level == Node) {
+				t.Errorf("%s: the pod: %+v", level, p.Spec)
+			}
+		}
+		q := nodesRequest("")
+		q.Level, q.Traffic, q.ZoneLabel = level, true, "rack"
+		q.Plan = func(nodes []ClusterNode) (time.Duration, error) {
+			return 0, verr.New(verr.Usage, "cannot plan", fmt.Sprint(len(nodes)), "do")
+		}
+		if _, err := client.PlaceOnNodes(t.Context(), q); verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), "cannot plan: 3") {
+			t.Errorf("%s: the plan was refused with %v", level, err)
+		}
+		if left := server.leftovers(); len(left) > 0 {
+			t.Errorf("%s: left %v", level, left)
+		}
+		q.Plan = func(nodes []ClusterNode) (time.Duration, error) { return time.Hour, nil }
+		a, err := client.PlaceOnNodes(t.Context(), q)
+		testenv.Must(t, err)
+		for i, end := range a.Ends {
+			zone := ""
+			if a.Nodes[i].Name == "n2" {
+				zone = "r7"
+			}
+			if end.Agent != i || end.Netns != "self" || !end.Addr.IsValid() || a.Nodes[i].Zone != zone {
+				t.Errorf("%s: end %+v of node %+v", level, end, a.Nodes[i])
+			}
+			checkEcho(t, a.Agents[i].Stream)
+		}
+		if len(a.Ends) != 3 {
+			t.Errorf("%s: ends %+v", level, a.Ends)
+		}
+		testenv.Must(t, a.Close())
+		checkCalls(t, server, Options{Level: level}.nodeNeeds())
+		if text := (Options{Level: level}).MeshRBAC("jane"); !strings.Contains(text, "resources: [nodes]") || strings.Contains(text, "secrets") || strings.Contains(text, "configmaps") {
+			t.Errorf("%s:\n%s", level, text)
+		}
+	}
+}

@@ -31,7 +31,7 @@ var agentRights = []right{
 var serviceRights = []right{{services, []string{"create"}, "for the paths service and nodeport", nil}}
 
 // nodeRights are what an examination of nodes needs beside, in the whole cluster.
-var nodeRights = []right{{nodes, []string{"list"}, "the nodes to examine, and their addresses", nil}}
+var nodeRights = []right{{nodes, []string{"list"}, "the nodes, and their addresses", nil}}
 
 // configRights are rights to read the settings of network plugins. Where one is missing, the
 // report says what was not read.
@@ -190,6 +190,18 @@ func (o Options) writeTuneHead(b *bytes.Buffer) {
 	}
 }
 
+// MeshRBAC prints what measuring between all nodes needs.
+func (o Options) MeshRBAC(user string) string {
+	var b bytes.Buffer
+	o.writeHead(&b, "SYS_ADMIN and SYS_PTRACE", "With -n NAMESPACE the right in the whole cluster is to list nodes alone.")
+	if o.Namespace == "" {
+		writeRole(&b, meshRoleName, "", slices.Concat(namespaceRights, agentRights, nodeRights), user)
+		return b.String()
+	}
+	writeRoles(&b, meshRoleName, []scopedRights{{o.Namespace, agentRights}, {"", nodeRights}}, user)
+	return b.String()
+}
+
 // writeHead says in comments what a Role does not: what pods have to be allowed.
 func (o Options) writeHead(b *bytes.Buffer, capabilities, otherwise string) {
 	fmt.Fprintf(b, "# What `kubectl venturi` needs at the level %q", o.Level)
@@ -217,6 +229,7 @@ const (
 	roleName      = "venturi"
 	nodesRoleName = "venturi-doctor"
 	tuneRoleName  = "venturi-tune"
+	meshRoleName  = "venturi-mesh"
 )
 
 func writeRoles(b *bytes.Buffer, name string, scopes []scopedRights, user string) {

@@ -83,10 +83,15 @@ const lineLength = 28
 // Write prints one page that needs no other file, no script and no network.
 func Write(w io.Writer, rec *result.Record, s *analysis.Summary, opt view.Options) error {
 	opt.Verbose = true
-	v := view.New(rec, s, opt)
-	p := page{Title: v.Title, Answers: view.Answers(s), Style: chart.Style() + template.CSS(pageStyle), Banners: v.Banners, Facts: v.Facts,
-		Command: sanitize.Command(rec.Header.Command...), Notes: v.Notes, Comments: v.Remarks}
-	for _, d := range figure.Drawings(rec, s, "") {
+	return WriteView(w, view.New(rec, s, opt), view.Answers(s), figure.Drawings(rec, s, ""), rec.Header.Command)
+}
+
+// WriteView is Write for the text of any report: its answers, its figures, and the command that
+// repeats it.
+func WriteView(w io.Writer, v *view.Content, answers []string, drawings []figure.Drawing, command []string) error {
+	p := page{Title: v.Title, Answers: answers, Style: chart.Style() + template.CSS(pageStyle), Banners: v.Banners, Facts: v.Facts,
+		Command: sanitize.Command(command...), Notes: v.Notes, Comments: v.Remarks}
+	for _, d := range drawings {
 		f := pageFigure{Title: d.Texts.Title, Desc: d.Texts.Desc, Table: newPageTable(d.Table), Stacked: tableWidth(d.Table) > besideWidth}
 		var err error
 		if f.Wide, err = svg(d.Chart, wideFigure); err != nil {

@@ -1,0 +1,174 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/agent"
+	"github.com/venturi-net/venturi/internal/netcfg"
+	"github.com/venturi-net/venturi/internal/remote"
+	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/agenttest"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m, testenv.Roles{"agent": agenttest.RunAgent}) }
+
+// lanNode is a namespace on a bridge that all have in common, and an agent for it.
+type lanNode struct {
+	*netcfg.Namespace
+	addr  netip.Addr
+	agent *remote.Process
+}
+
+// lan makes so many of them.
+func lan(t *testing.T, count int) (nodes []*lanNode) {
+	t.Helper()
+	testenv.Root(t)
+	w, err := netcfg.Owned(testenv.Claim(t))
+	testenv.Must(t, err)
+	create := func(name string) *netcfg.Namespace {
+		n, err := w.Create(w.Name(name))
+		testenv.Must(t, err)
+		t.Cleanup(n.Close)
+		return n
+	}
+	wire := create("wire")
+	script := "ip link add br0 type bridge\nip link set br0 up\n"
+	for i := range count {
+		n := &lanNode{Namespace: create(fmt.Sprint("m", i+1)), addr: netip.AddrFrom4([4]byte{198, 18, 0, byte(i + 1)})}
+		script += fmt.Sprintf("ip link add p%d type veth peer name eth0 netns %s\nip link set p%d master br0 up\n", i, n.Name(), i)
+		nodes = append(nodes, n)
+	}
+	testenv.Shell(t, wire.Path(), script)
+	program := testenv.Program(t)
+	for i, n := range nodes {
+		testenv.Shell(t, n.Path(), fmt.Sprintf("ip link set lo up\nip addr add %s/24 dev eth0\nip link set eth0 up", n.addr))
+		n.agent, err = remote.OpenHere(t.Context(), fmt.Sprint("n", i), program, testenv.Timeout)
+		testenv.Must(t, err)
+		t.Cleanup(func() { _ = n.agent.Close() })
+	}
+	return nodes
+}
+
+// ends are those of traffic between the nodes.
+func ends(nodes []*lanNode) (all []end) {
+	for i, n := range nodes {
+		all = append(all, end{node: Member{Name: fmt.Sprint("n", i)}, stream: n.agent, location: agent.Location{Option: "machine", Namespace: "ns:" + n.Path(), Addr: n.addr}})
+	}
+	return all
+}
+
+// shortOptions are for a machine that plays all nodes, and may be busy: only what is several times
+// slower counts.
+func shortOptions(t *testing.T, loads ...string) Options {
+	o := options(t, loads...)
+	for i := range o.Loads {
+		o.Loads[i].Slice, o.Loads[i].Head = 8*time.Millisecond, 2*time.Millisecond
+	}
+	o.Margin, o.Parallel, o.Budget = 2, 2, 5*time.Minute
+	return o
+}
+
+// Between real agents, a node whose card is slow is named, two nodes without a route, and an agent
+// that is killed meanwhile; and nothing else is.
+func TestAgents(t *testing.T) {
+	nodes := lan(t, 8)
+	const slow, killed = 3, 6
+	testenv.Shell(t, nodes[slow].Path(), "tc qdisc add dev eth0 root tbf rate 60mbit burst 32kb latency 50ms")
+	for _, p := range [][2]int{{1, 5}, {5, 1}} {
+		testenv.Shell(t, nodes[p[0]].Path(), "ip route add unreachable "+nodes[p[1]].addr.String())
+	}
+	o := shortOptions(t, "tcp_bw")
+	o.Passes = 5
+	o.Say = func(format string, args ...any) {
+		t.Logf(format, args...)
+		if strings.HasPrefix(format, "pass") && args[0] == 2 {
+			nodes[killed].agent.Kill()
+		}
+	}
+	r, err := measureEnds(t.Context(), ends(nodes), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := r.Loads[0]
+	if n := l.SlowNodes(); len(n) != 1 || n[0].Node != slow {
+		t.Errorf("slow nodes: %+v", n)
+	}
+	if p := l.SlowPairs(); len(p) > 0 {
+		t.Errorf("slow pairs: %+v", p)
+	}
+	if len(r.Lost) != 1 || r.Lost[0].Name != fmt.Sprint("n", killed) {
+		t.Errorf("lost: %+v", r.Lost)
+	}
+	if pairs := brokenNames(r); len(pairs) != 1 || !pairs["n1 n5"] {
+		t.Errorf("broken: %+v", r.Broken)
+	}
+	if r.Passes != o.Passes || r.ExitCode() != verr.Findings {
+		t.Errorf("%d passes, exit code %d", r.Passes, r.ExitCode())
+	}
+}
+
+func brokenNames(r *Outcome) map[string]bool {
+	pairs := map[string]bool{}
+	for _, b := range r.Broken {
+		pairs[min(b.From, b.To)+" "+max(b.From, b.To)] = true
+	}
+	return pairs
+}
+
+// A node on which somebody else measures, or without its address, costs itself alone; and an
+// interruption leaves what was measured.
+func TestAgentsMissing(t *testing.T) {
+	nodes := lan(t, 5)
+	all := ends(nodes)
+	all[1].lock = func(context.Context, *agent.Client) error { return errors.New("busy") }
+	all[2].location.Addr = netip.MustParseAddr("198.18.0.77")
+	o := shortOptions(t, "udp_lat")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	o.Say = func(format string, args ...any) {
+		t.Logf(format, args...)
+		if strings.HasPrefix(format, "pass") && args[0] == 3 {
+			cancel()
+		}
+	}
+	r, err := measureEnds(ctx, all, o)
+	if err == nil || r == nil {
+		t.Fatalf("report %v, %v", r, err)
+	}
+	if len(r.Nodes) != 3 || len(r.Loads[0].Pairs) != 3 || len(r.Lost) != 2 || r.Lost[0].Name != "n1" || r.Lost[1].Name != "n2" {
+		t.Errorf("nodes %+v, %d pairs, lost %+v", r.Nodes, len(r.Loads[0].Pairs), r.Lost)
+	}
+}
+
+// Fifty agents: every pair is measured, in 49 rounds a pass.
+func TestFiftyAgents(t *testing.T) {
+	testenv.NeedsLong(t)
+	const count, slow = 50, 17
+	nodes := lan(t, count)
+	testenv.Shell(t, nodes[slow].Path(), "tc qdisc add dev eth0 root tbf rate 60mbit burst 32kb latency 50ms")
+	o := shortOptions(t, "tcp_lat", "tcp_bw")
+	o.Passes, o.Parallel, o.Budget = 3, 0, 15*time.Minute
+	r, err := measureEnds(t.Context(), ends(nodes), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d passes in %d rounds took %v", r.Passes, r.Rounds, time.Duration(r.TookNs))
+	if r.Rounds != 3*(count-1) || len(r.Lost)+len(r.Broken) > 0 {
+		t.Errorf("%d rounds, lost %+v, broken %+v", r.Rounds, r.Lost, r.Broken)
+	}
+	for _, l := range r.Loads {
+		if len(l.Pairs) != count*(count-1)/2 {
+			t.Errorf("%s: %d pairs", l.Load, len(l.Pairs))
+		}
+	}
+	if n := r.Loads[1].SlowNodes(); len(n) != 1 || n[0].Node != slow {
+		t.Errorf("slow nodes: %+v", n)
+	}
+}

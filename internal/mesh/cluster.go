@@ -1,0 +1,217 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/agent"
+	"github.com/venturi-net/venturi/internal/kube"
+	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/result"
+)
+
+// ClusterRequest says which nodes of a cluster are measured, and how.
+type ClusterRequest struct {
+	Options
+	Access kube.Access
+	Nodes  kube.NodesRequest
+}
+
+// setupTime is how long pods may live beside what is measured.
+const setupTime = 15 * time.Minute
+
+// MeasureCluster puts an agent on every node of a cluster, measures all pairs, and removes the
+// agents again. Errors are for people; what was measured before one is in the report.
+func MeasureCluster(ctx context.Context, q ClusterRequest) (r *Outcome, err error) {
+	if err := q.Nodes.Check(); err != nil {
+		return nil, err
+	}
+	client, err := kube.Open(q.Access)
+	if err != nil {
+		return nil, err
+	}
+	q.Nodes.Traffic = true
+	q.Nodes.Plan = func(nodes []kube.ClusterNode) (time.Duration, error) {
+		mesh := make([]Member, len(nodes))
+		for i, n := range nodes {
+			mesh[i] = Member{Name: n.Name, Zone: n.Zone}
+		}
+		o, err := q.Options.complete(mesh)
+		return setupTime + 2*o.Budget, err
+	}
+	on, err := client.PlaceOnNodes(ctx, q.Nodes)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, on.Close()) }()
+	ends := make([]end, len(on.Agents))
+	for i, a := range on.Agents {
+		ends[i] = end{node: Member{Name: a.Node, Zone: on.Nodes[i].Zone}, stream: a.Stream, location: agent.Location{Option: "node", Namespace: on.Ends[i].Netns, Addr: on.Ends[i].Addr}}
+	}
+	r, err = measureEnds(ctx, ends, q.Options)
+	if r == nil {
+		return nil, err
+	}
+	r.Network = map[kube.Level]string{kube.Plain: "pods", kube.Node: "nodes"}[q.Nodes.Level]
+	for _, n := range on.Unreached {
+		r.Lost = append(r.Lost, LostNode{n.Name, n.Reason})
+	}
+	return r, err
+}
+
+// end is an end of traffic, whose agent is behind a stream.
+type end struct {
+	node     Member
+	stream   net.Conn
+	location agent.Location
+	reach    func(context.Context) error                // opens the stream; nil: it is open
+	lock     func(context.Context, *agent.Client) error // nil: nobody else measures there
+	client   *agent.Client
+	addrs    []netip.Addr // that it may have
+	err      error        // why it is not measured
+}
+
+// measureEnds speaks to the agents, measures, and hangs up. An end that cannot be measured costs
+// itself alone.
+func measureEnds(ctx context.Context, ends []end, o Options) (*Outcome, error) {
+	defer func() {
+		for _, e := range ends {
+			if e.client != nil {
+				_ = e.client.Close() // the stream is closed by whoever opened it
+			}
+		}
+	}()
+	forEachEnd(ends, func(e *end) { e.err = e.open(ctx) })
+	var nodes []Member
+	var lost []LostNode
+	var clients []*agent.Client
+	var there []*end
+	for i := range ends {
+		if ends[i].err == nil {
+			there = append(there, &ends[i])
+		}
+	}
+	var locating sync.WaitGroup
+	for i, e := range there {
+		var peers []netip.Addr
+		for k := 1; k < len(there) && k <= mostPeers; k++ {
+			peers = append(peers, there[(i+k)%len(there)].addrs...)
+		}
+		locating.Go(func() { e.err = e.locate(ctx, peers) })
+	}
+	locating.Wait()
+	for _, e := range ends {
+		if e.err != nil {
+			lost = append(lost, LostNode{e.node.Name, e.err.Error()})
+			continue
+		}
+		nodes, clients = append(nodes, e.node), append(clients, e.client)
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	if len(nodes) < 2 && len(lost) > 0 {
+		return nil, verr.New(verr.Failed, "cannot measure any pair of nodes", "no agent answers on "+lost[0].Name+": "+lost[0].Reason, "run the command again, or choose other nodes")
+	}
+	channels, err := agent.WatchEach(ctx, clients...)
+	if err != nil {
+		return nil, err
+	}
+	defer channels.Close()
+	samples, err := Measure(ctx, nodes, o, channels)
+	if samples == nil {
+		return nil, err
+	}
+	if err != nil {
+		err = context.Cause(ctx)
+	}
+	r := samples.Report(o.Margin, o.Seed)
+	r.Lost = append(r.Lost, lost...)
+	return r, err
+}
+
+func forEachEnd(ends []end, do func(*end)) {
+	var doing sync.WaitGroup
+	for i := range ends {
+		doing.Go(func() { do(&ends[i]) })
+	}
+	doing.Wait()
+}
+
+// open begins to speak to the agent, and finds the addresses that the end may have.
+func (e *end) open(ctx context.Context) (err error) {
+	if e.reach != nil {
+		if err := e.reach(ctx); err != nil {
+			return err
+		}
+	}
+	if e.client, err = agent.DialStream(ctx, e.stream, e.node.Name); err != nil {
+		return err
+	}
+	if e.lock != nil {
+		if err := e.lock(ctx, e.client); err != nil {
+			return err
+		}
+	}
+	found, err := e.client.Locate(ctx, e.location)
+	e.addrs = found.Addrs
+	return err
+}
+
+// mostPeers is towards how many others an end looks for its route: one of them may have none.
+const mostPeers = 8
+
+// locate chooses the address and device of the end, by the route towards others.
+func (e *end) locate(ctx context.Context, peers []netip.Addr) error {
+	e.location.PeerAddrs, e.location.PeerNamespace = peers, "the other nodes"
+	found, err := e.client.Locate(ctx, e.location)
+	e.node.End, e.node.Agent = found.Endpoint, &watched{Client: e.client}
+	return err
+}
+
+// watched is an agent that notes when it is gone.
+type watched struct {
+	*agent.Client
+	loss atomic.Pointer[error]
+}
+
+func (w *watched) note(err error) {
+	if agent.IsGone(err) {
+		w.loss.CompareAndSwap(nil, &err)
+	}
+}
+
+// Serve is of [experiment.ServerAgent].
+func (w *watched) Serve(ctx context.Context, p load.Plan, meters []string) (map[int]error, error) {
+	shut, err := w.Client.Serve(ctx, p, meters)
+	w.note(err)
+	return shut, err
+}
+
+// Run is of [experiment.ClientAgent].
+func (w *watched) Run(ctx context.Context, p load.Plan, meters []string) ([]load.SliceResult, []result.Meter, error) {
+	slices, sums, err := w.Client.Run(ctx, p, meters)
+	w.note(err)
+	return slices, sums, err
+}
+
+// Finish is of [experiment.ServerAgent].
+func (w *watched) Finish(ctx context.Context, token uint64) ([]result.Meter, error) {
+	sums, err := w.Client.Finish(ctx, token)
+	w.note(err)
+	return sums, err
+}
+
+// LossReason is of [Peer].
+func (w *watched) LossReason() error {
+	if why := w.loss.Load(); why != nil {
+		return *why
+	}
+	return w.Client.LossReason()
+}
