@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/venturi-net/venturi/internal/kube"
+	"github.com/venturi-net/venturi/internal/mesh"
 	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/tune/cluster"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -29,10 +30,11 @@ It creates pods, controls them through the API server only, and removes them.`,
 		Example: `  kubectl venturi compare --image IMAGE                    unprivileged pods
   kubectl venturi compare --image IMAGE --node-agents      with the host network
   kubectl venturi doctor --image IMAGE                     examine every node
+  kubectl venturi mesh --image IMAGE                       find slow nodes and pairs of nodes
   kubectl venturi tune --profile cilium --cluster          what a list of tunings would change
   kubectl venturi rbac --node-agents                       the rights that it needs
   kubectl venturi cleanup                                  remove what killed runs left behind`,
-		Commands: append([]func(*Env) *cobra.Command{newKubeCompare, newKubeDoctor, newKubeTune, newKubeUndo, newRBAC, newCleanup, newReport, newVersion, newExitCodes}, startedCommands()...),
+		Commands: append([]func(*Env) *cobra.Command{newKubeCompare, newKubeDoctor, newKubeMesh, newKubeTune, newKubeUndo, newRBAC, newCleanup, newReport, newVersion, newExitCodes}, startedCommands()...),
 	}
 }
 
@@ -53,15 +55,16 @@ func newKube(env *Env) *cobra.Command {
 		Use:   "kube",
 		Short: "Measure the network of a Kubernetes cluster",
 		Long: `Measure a Kubernetes cluster. The program is also a plugin of kubectl: called
-kubectl-venturi, it has these commands as "kubectl venturi compare", "doctor", "tune", "undo",
-"rbac" and "cleanup".`,
+kubectl-venturi, it has these commands as "kubectl venturi compare", "doctor", "mesh", "tune",
+"undo", "rbac" and "cleanup".`,
 		Example: `  venturi kube compare --image IMAGE
   venturi kube doctor --image IMAGE
+  venturi kube mesh --image IMAGE
   venturi kube tune --profile cilium --cluster
   venturi kube rbac --node-agents
   venturi kube cleanup`,
 	}
-	for _, construct := range []func(*Env) *cobra.Command{newKubeCompare, newKubeDoctor, newKubeTune, newKubeUndo, newRBAC, newCleanup} {
+	for _, construct := range []func(*Env) *cobra.Command{newKubeCompare, newKubeDoctor, newKubeMesh, newKubeTune, newKubeUndo, newRBAC, newCleanup} {
 		cmd.AddCommand(construct(env))
 	}
 	return cmd
@@ -220,33 +223,77 @@ reached. Pods that have read a setting keep it until they restart.`,
 	return cmd
 }
 
+// newKubeMesh is mesh between the nodes of a cluster.
+func newKubeMesh(env *Env) *cobra.Command {
+	var m meshRun
+	var k kubeFlags
+	var zoneLabel string
+	cmd := &cobra.Command{
+		Use:   "mesh",
+		Short: "Measure between all nodes of a cluster, and name the slow nodes and pairs",
+		Long: `Measure between all nodes of a cluster, pair by pair, and name the nodes and pairs that are
+slower than the rest: a bad cable, a wrong MTU or offload, a noisy neighbour, an overloaded
+switch.
+` + meshHelp + `
+One unprivileged pod runs on each node that is ready, and the pod network is measured between
+them. With --node-agents it is the nodes' own network, by their InternalIP: compare the two to
+tell whose fault it is. The pods tolerate every taint unless --toleration names some; they are
+removed at the end. "kubectl venturi rbac mesh" prints the rights that it needs.
+
+Name what shares an uplink with --zone-label: a rack, a zone. Then no two pairs use the same
+uplink at a time, and pairs between zones are judged apart from those within one. That takes
+more rounds: ten racks of ten nodes take about 1,200.
+` + meshExit,
+		Example: `  kubectl venturi mesh --image IMAGE
+  kubectl venturi mesh --image IMAGE --node-agents --zone-label topology.kubernetes.io/zone
+  kubectl venturi mesh --image IMAGE --node-selector pool=gpu --load tcp_lat --budget 2m
+  kubectl venturi mesh --image IMAGE --out mesh.json
+  kubectl venturi mesh --read mesh.json --format html > mesh.html`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return m.run(cmd.Context(), env, func(ctx context.Context, o mesh.Options) (*mesh.Survey, error) {
+				return mesh.MeasureCluster(ctx, mesh.ClusterRequest{Options: o, Access: k.access, Nodes: kube.NodesRequest{
+					Options: k.withImage(env), ZoneLabel: zoneLabel, Command: kubectlName + " mesh", Wait: m.wait, Say: o.Say}})
+			})
+		},
+	}
+	f := cmd.Flags()
+	m.flags(f)
+	f.BoolVar(&k.node, "node-agents", false, "measure the nodes' own network, by one agent on each: it needs hostNetwork, hostPID,\nSYS_ADMIN and SYS_PTRACE")
+	k.nodeFlags(f, "measure only between these nodes, A,B,... (default: all that are ready)")
+	f.StringVar(&zoneLabel, "zone-label", "", "label of nodes that names what shares an uplink, such as topology.kubernetes.io/zone")
+	return cmd
+}
+
 func newRBAC(env *Env) *cobra.Command {
 	var k kubeFlags
 	user := "NAME"
 	cmd := &cobra.Command{
-		Use:   "rbac [compare|doctor|tune]",
+		Use:   "rbac [compare|doctor|mesh|tune]",
 		Short: "Print the rights that a command needs, as a Role",
-		Long: `Print the rights that compare, doctor, or tune with undo needs, ready for kubectl apply.
+		Long: `Print the rights that compare, doctor, mesh, or tune with undo needs, ready for kubectl apply.
 Unprivileged pods and agents on nodes (--node-agents) need the same API rights; they differ in
 what the namespace's PodSecurity must allow. Reading Secrets is never needed.
 
-Without -n each run creates its own namespace, which needs a ClusterRole. So does
-doctor, to list nodes and to read the settings of network plugins; and tune.`,
+Without -n each run creates its own namespace, which needs a ClusterRole. So do
+doctor, to list nodes and to read the settings of network plugins; mesh, to list nodes; and tune.`,
 		Example: `  kubectl venturi rbac -n lab --user jane | kubectl apply -f -
   kubectl venturi rbac --node-agents --user jane | kubectl apply -f -
   kubectl venturi rbac doctor --user jane | kubectl apply -f -
   kubectl venturi rbac tune --user jane | kubectl apply -f -`,
-		ValidArgs: []string{"compare", "doctor", "tune"},
+		ValidArgs: []string{"compare", "doctor", "mesh", "tune"},
 		RunE: func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) == 0 || slices.Equal(args, []string{"compare"}):
 				printLines(env.Stdout, k.options().RBAC(user))
 			case slices.Equal(args, []string{"doctor"}):
 				printLines(env.Stdout, k.options().NodesRBAC(user))
+			case slices.Equal(args, []string{"mesh"}):
+				printLines(env.Stdout, k.options().MeshRBAC(user))
 			case slices.Equal(args, []string{"tune"}):
 				printLines(env.Stdout, k.options().TuneRBAC(user, cluster.Objects()))
 			default:
-				return verr.New(verr.Usage, "cannot print the rights of "+strings.Join(args, " "), "only compare, doctor and tune need rights in a cluster", "name one of these")
+				return verr.New(verr.Usage, "cannot print the rights of "+strings.Join(args, " "), "only compare, doctor, mesh and tune need rights in a cluster", "name one of these")
 			}
 			return nil
 		},

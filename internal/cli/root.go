@@ -30,6 +30,7 @@ var commands = []func(*Env) *cobra.Command{
 	newReport,
 	newWatch,
 	newDoctor,
+	newMesh,
 	newKnob,
 	newTune,
 	newUndo,

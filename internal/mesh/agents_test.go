@@ -114,7 +114,7 @@ func TestAgents(t *testing.T) {
 	}
 }
 
-func brokenNames(r *Outcome) map[string]bool {
+func brokenNames(r *Survey) map[string]bool {
 	pairs := map[string]bool{}
 	for _, b := range r.Broken {
 		pairs[min(b.From, b.To)+" "+max(b.From, b.To)] = true

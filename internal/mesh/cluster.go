@@ -28,7 +28,7 @@ const setupTime = 15 * time.Minute
 
 // MeasureCluster puts an agent on every node of a cluster, measures all pairs, and removes the
 // agents again. Errors are for people; what was measured before one is in the report.
-func MeasureCluster(ctx context.Context, q ClusterRequest) (r *Outcome, err error) {
+func MeasureCluster(ctx context.Context, q ClusterRequest) (r *Survey, err error) {
 	if err := q.Nodes.Check(); err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ type end struct {
 
 // measureEnds speaks to the agents, measures, and hangs up. An end that cannot be measured costs
 // itself alone.
-func measureEnds(ctx context.Context, ends []end, o Options) (*Outcome, error) {
+func measureEnds(ctx context.Context, ends []end, o Options) (*Survey, error) {
 	defer func() {
 		for _, e := range ends {
 			if e.client != nil {

@@ -17,19 +17,19 @@ func CreateFile(name string) (*os.File, error) {
 }
 
 // Save keeps the report in a file.
-func (r *Outcome) Save(f *os.File) error {
+func (r *Survey) Save(f *os.File) error {
 	err := errors.Join(json.NewEncoder(f).Encode(r), f.Close())
 	return verr.Wrap(verr.Failed, "cannot keep the result in "+f.Name(), err, "check that the disk is not full")
 }
 
 // Read reads a report that was kept. Errors are for people.
-func Read(name string) (*Outcome, error) {
+func Read(name string) (*Survey, error) {
 	const do = "name a file that --out or --json has written"
 	text, err := os.ReadFile(name)
 	if err != nil {
 		return nil, verr.Wrap(verr.Usage, "cannot read "+name, err, do)
 	}
-	r := &Outcome{}
+	r := &Survey{}
 	if err = json.Unmarshal(text, r); err == nil {
 		err = r.check()
 	}
@@ -37,7 +37,7 @@ func Read(name string) (*Outcome, error) {
 }
 
 // check refuses a report whose parts do not fit together.
-func (r *Outcome) check() error {
+func (r *Survey) check() error {
 	if r.Version != ReportVersion {
 		return fmt.Errorf("its version is %d, not %d", r.Version, ReportVersion)
 	}

@@ -19,7 +19,7 @@ type MachinesRequest struct {
 
 // MeasureMachines starts an agent on each of the machines, measures all pairs, and ends the
 // agents. Errors are for people; what was measured before one is in the report.
-func MeasureMachines(ctx context.Context, q MachinesRequest) (*Outcome, error) {
+func MeasureMachines(ctx context.Context, q MachinesRequest) (*Survey, error) {
 	mesh := make([]Member, len(q.Machines))
 	if _, err := q.Options.complete(mesh); err != nil {
 		return nil, err

@@ -14,9 +14,9 @@ import (
 // ReportVersion is that of the JSON form of a report.
 const ReportVersion = 1
 
-// Outcome is what was found. Ratios say how many times slower: 1.5 is half as long again, or two
+// Survey is what was found. Ratios say how many times slower: 1.5 is half as long again, or two
 // thirds of the rate.
-type Outcome struct {
+type Survey struct {
 	Version int          `json:"version"`
 	Command []string     `json:"command"`
 	Network string       `json:"network"` // between what was measured: "pods", "nodes", "machines"
@@ -92,8 +92,8 @@ const (
 )
 
 // Report says what is slow.
-func (s *Samples) Report(margin float64, seed uint64) *Outcome {
-	r := &Outcome{Version: ReportVersion, Passes: s.Passes, Rounds: s.Rounds, TookNs: s.Took.Nanoseconds(), Margin: margin, Error: ErrorRate}
+func (s *Samples) Report(margin float64, seed uint64) *Survey {
+	r := &Survey{Version: ReportVersion, Passes: s.Passes, Rounds: s.Rounds, TookNs: s.Took.Nanoseconds(), Margin: margin, Error: ErrorRate}
 	for i, n := range s.Nodes {
 		r.Nodes = append(r.Nodes, MemberView{n.Name, n.Zone})
 		if why := s.lost[i]; why != nil {
@@ -207,7 +207,7 @@ func (s *Samples) groups() (groups []int) {
 
 // addBroken adds the pairs between which nothing passed, and in their place the nodes of which no
 // pair was measured.
-func (s *Samples) addBroken(r *Outcome) {
+func (s *Samples) addBroken(r *Survey) {
 	measured, reasons := map[int]bool{}, map[int]string{}
 	for _, l := range r.Loads {
 		for _, p := range l.Pairs {
@@ -266,7 +266,7 @@ func (l LoadReport) SlowPairs() (slow []PairEffect) {
 }
 
 // ExitCode tells a script whether something is slow or broken, or else whether nodes are missing.
-func (r *Outcome) ExitCode() int {
+func (r *Survey) ExitCode() int {
 	for _, l := range r.Loads {
 		if len(l.SlowNodes()) > 0 || len(l.SlowPairs()) > 0 {
 			return verr.Findings

@@ -42,7 +42,7 @@ func TestClusterMesh(t *testing.T) {
 }
 
 // mesh runs it, and gives its report.
-func (p *plugin) mesh(t *testing.T, args ...string) *mesh.Outcome {
+func (p *plugin) mesh(t *testing.T, args ...string) *mesh.Survey {
 	t.Helper()
 	cmd, said := p.command(append([]string{"mesh", "--json", "--passes", "3"}, args...)...)
 	var out bytes.Buffer
@@ -50,7 +50,7 @@ func (p *plugin) mesh(t *testing.T, args ...string) *mesh.Outcome {
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%v:\n%s", err, said)
 	}
-	r := &mesh.Outcome{}
+	r := &mesh.Survey{}
 	if err := json.Unmarshal(out.Bytes(), r); err != nil {
 		t.Fatalf("%v in\n%s", err, &out)
 	}

@@ -16,7 +16,7 @@ import (
 const mostRows = 20
 
 // content is a report as text. Its title is the answer.
-func content(r *mesh.Outcome) *view.Content {
+func content(r *mesh.Survey) *view.Content {
 	v := &view.Content{Title: answer(r), Facts: facts(r)}
 	for _, b := range []view.Block{slowNodes(r), slowPairs(r), missingNodes(r), brokenBlock(r), loads(r)} {
 		if len(b.Rows) > 0 {
@@ -30,7 +30,7 @@ func content(r *mesh.Outcome) *view.Content {
 }
 
 // answer says what is slow, in one sentence.
-func answer(r *mesh.Outcome) string {
+func answer(r *mesh.Survey) string {
 	nodes, pairs := map[int]bool{}, map[[2]int]bool{}
 	for _, l := range r.Loads {
 		for _, n := range l.SlowNodes() {
@@ -65,7 +65,7 @@ func answer(r *mesh.Outcome) string {
 }
 
 // undecided is why nothing could have been named; empty: it could.
-func undecided(r *mesh.Outcome) string {
+func undecided(r *mesh.Survey) string {
 	for _, l := range r.Loads {
 		if l.SlowNode != nil || l.SlowPair != nil {
 			return ""
@@ -77,14 +77,14 @@ func undecided(r *mesh.Outcome) string {
 	return fmt.Sprintf("It takes %d passes to tell a slow pair from noise.", stats.MinMeshPasses)
 }
 
-func facts(r *mesh.Outcome) [][2]string {
+func facts(r *mesh.Survey) [][2]string {
 	return [][2]string{
 		{"measured", fmt.Sprintf("between %s, %s in %s, %s", r.Network, view.Plural(r.Passes, "pass", "passes"), view.Plural(r.Rounds, "round", "rounds"), time.Duration(r.TookNs).Round(time.Second))},
 		{"slow", fmt.Sprintf("more than %s slower than the rest leads to expect; anything is named wrongly in at most %s of all runs", unit.Percent(r.Margin), unit.Percent(r.Error))},
 	}
 }
 
-func name(r *mesh.Outcome, node int) string {
+func name(r *mesh.Survey, node int) string {
 	n := r.Nodes[node]
 	if n.Zone == "" {
 		return sanitize.Text(n.Name)
@@ -95,7 +95,7 @@ func name(r *mesh.Outcome, node int) string {
 // times writes by how much something is slower: 1.50x.
 func times(ratio float64) string { return fmt.Sprintf("%.2fx", ratio) }
 
-func slowNodes(r *mesh.Outcome) view.Block {
+func slowNodes(r *mesh.Survey) view.Block {
 	b := view.Block{Name: "Slow nodes", Caption: "all pairs of the node are slower",
 		Columns: []view.Column{view.Label("node"), view.Label("load"), view.Number("slower", 0), view.Number("p", 0)}}
 	for _, l := range r.Loads {
@@ -109,7 +109,7 @@ func slowNodes(r *mesh.Outcome) view.Block {
 // chance writes a p-value.
 func chance(p float64) string { return fmt.Sprintf("%.3f", p) }
 
-func slowPairs(r *mesh.Outcome) view.Block {
+func slowPairs(r *mesh.Survey) view.Block {
 	b := view.Block{Name: "Slow pairs", Caption: "slower than both nodes are to the others",
 		Columns: []view.Column{view.Label("from"), view.Label("to"), view.Label("load"), view.Number("measured", 0), view.Number("expected", 0), view.Number("slower", 0), view.Number("p", 0)}}
 	for _, l := range r.Loads {
@@ -125,7 +125,7 @@ func slowPairs(r *mesh.Outcome) view.Block {
 	return b
 }
 
-func missingNodes(r *mesh.Outcome) view.Block {
+func missingNodes(r *mesh.Survey) view.Block {
 	b := view.Block{Name: "Nodes that were not measured to the end", Columns: []view.Column{view.Label("node"), view.Label("why")}}
 	for _, n := range r.Lost {
 		b.Rows = append(b.Rows, []string{sanitize.Text(n.Name), sanitize.Text(n.Reason)})
@@ -134,7 +134,7 @@ func missingNodes(r *mesh.Outcome) view.Block {
 }
 
 // brokenPairs are the pairs between which some load does not pass, each once.
-func brokenPairs(r *mesh.Outcome) map[[2]string]bool {
+func brokenPairs(r *mesh.Survey) map[[2]string]bool {
 	pairs := map[[2]string]bool{}
 	for _, p := range r.Broken {
 		pairs[[2]string{min(p.From, p.To), max(p.From, p.To)}] = true
@@ -142,7 +142,7 @@ func brokenPairs(r *mesh.Outcome) map[[2]string]bool {
 	return pairs
 }
 
-func brokenBlock(r *mesh.Outcome) view.Block {
+func brokenBlock(r *mesh.Survey) view.Block {
 	b := view.Block{Name: "Pairs without traffic", Columns: []view.Column{view.Label("from"), view.Label("to"), view.Label("load"), view.Label("why")}}
 	for i, p := range r.Broken {
 		if i == mostRows {
@@ -154,7 +154,7 @@ func brokenBlock(r *mesh.Outcome) view.Block {
 	return b
 }
 
-func loads(r *mesh.Outcome) view.Block {
+func loads(r *mesh.Survey) view.Block {
 	b := view.Block{Name: "All pairs", Caption: "a slow one would have been named from so many times slower on",
 		Columns: []view.Column{view.Label("load"), view.Number("pairs", 0), view.Number("median", 0), view.Number("fastest", 0), view.Number("slowest", 0), view.Number("slow node from", 0), view.Number("slow pair from", 0)}}
 	for _, l := range r.Loads {

@@ -17,17 +17,17 @@ import (
 // format is one way to print.
 type format struct {
 	name  string
-	write func(w io.Writer, r *mesh.Outcome, width int) error
+	write func(w io.Writer, r *mesh.Survey, width int) error
 }
 
 // formats are all of them, the default first.
 var formats = []format{
-	{"table", func(w io.Writer, r *mesh.Outcome, width int) error { return table.WriteLayout(w, content(r), width) }},
-	{"md", func(w io.Writer, r *mesh.Outcome, _ int) error { return markdown.WriteView(w, content(r)) }},
-	{"html", func(w io.Writer, r *mesh.Outcome, _ int) error {
+	{"table", func(w io.Writer, r *mesh.Survey, width int) error { return table.WriteLayout(w, content(r), width) }},
+	{"md", func(w io.Writer, r *mesh.Survey, _ int) error { return markdown.WriteView(w, content(r)) }},
+	{"html", func(w io.Writer, r *mesh.Survey, _ int) error {
 		return html.WriteView(w, content(r), nil, drawings(r), r.Command)
 	}},
-	{"json", func(w io.Writer, r *mesh.Outcome, _ int) error { return sanitize.JSON(w, r) }},
+	{"json", func(w io.Writer, r *mesh.Survey, _ int) error { return sanitize.JSON(w, r) }},
 }
 
 // Formats names the formats, the default first.
@@ -39,7 +39,7 @@ func Formats() (names []string) {
 }
 
 // Write prints a report in a format, for a terminal of so many columns.
-func Write(w io.Writer, r *mesh.Outcome, name string, width int) error {
+func Write(w io.Writer, r *mesh.Survey, name string, width int) error {
 	for _, f := range formats {
 		if f.name == name {
 			return f.write(w, r, width)

@@ -18,7 +18,7 @@ import (
 const mostDrawn = 120
 
 // drawings are a heat map of each load.
-func drawings(r *mesh.Outcome) (all []figure.Drawing) {
+func drawings(r *mesh.Survey) (all []figure.Drawing) {
 	for _, l := range r.Loads {
 		if l.Median == nil {
 			continue
@@ -29,7 +29,7 @@ func drawings(r *mesh.Outcome) (all []figure.Drawing) {
 }
 
 // heatMap shows every pair by its ratio to the median of all.
-func heatMap(r *mesh.Outcome, l mesh.LoadReport) figure.Drawing {
+func heatMap(r *mesh.Survey, l mesh.LoadReport) figure.Drawing {
 	nodes := drawnNodes(r, l)
 	c := chart.Matrix{Steps: []float64{0.05, 0.1, 0.25, 0.5}, Keys: [2]string{"faster", "slower"}, Texts: chart.Texts{
 		Title: sanitize.Text(l.Load) + ": every pair of nodes",
@@ -69,7 +69,7 @@ func heatMap(r *mesh.Outcome, l mesh.LoadReport) figure.Drawing {
 }
 
 // drawnNodes are the nodes that a heat map shows, by zone and name.
-func drawnNodes(r *mesh.Outcome, l mesh.LoadReport) (nodes []int) {
+func drawnNodes(r *mesh.Survey, l mesh.LoadReport) (nodes []int) {
 	far := make([]float64, len(r.Nodes))
 	for _, n := range l.Nodes {
 		far[n.Node] = math.Abs(math.Log(n.Ratio))
@@ -91,7 +91,7 @@ func drawnNodes(r *mesh.Outcome, l mesh.LoadReport) (nodes []int) {
 }
 
 // nodeTable lists the nodes, the slowest first.
-func nodeTable(r *mesh.Outcome, l mesh.LoadReport) view.Block {
+func nodeTable(r *mesh.Survey, l mesh.LoadReport) view.Block {
 	b := view.Block{Columns: []view.Column{view.Label("node"), view.Number("slower", 0), view.Label("")}}
 	nodes := slices.Clone(l.Nodes)
 	slices.SortStableFunc(nodes, func(a, b mesh.NodeEffect) int { return cmp.Compare(b.Ratio, a.Ratio) })

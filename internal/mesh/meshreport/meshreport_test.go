@@ -12,8 +12,8 @@ import (
 
 // sample is a mesh of so many nodes with a slow node, a slow pair, a broken pair and a lost node,
 // whose names are those of an attacker.
-func sample(nodes int) *mesh.Outcome {
-	r := &mesh.Outcome{Version: mesh.ReportVersion, Command: []string{"kubectl-venturi", "mesh"}, Network: "pods", Passes: 7, Rounds: 70, TookNs: 61e9, Margin: 0.05, Error: 0.05,
+func sample(nodes int) *mesh.Survey {
+	r := &mesh.Survey{Version: mesh.ReportVersion, Command: []string{"kubectl-venturi", "mesh"}, Network: "pods", Passes: 7, Rounds: 70, TookNs: 61e9, Margin: 0.05, Error: 0.05,
 		Lost:   []mesh.LostNode{{Name: "lost\x1b[31m", Reason: "the node is not ready"}},
 		Broken: []mesh.BrokenPair{{From: "n1", To: "n2", Load: "tcp_lat", Reason: "no answer"}, {From: "n2", To: "n1", Load: "tcp_lat", Reason: "no answer"}}}
 	for i := range nodes {
@@ -44,7 +44,7 @@ func sample(nodes int) *mesh.Outcome {
 	return r
 }
 
-func write(t *testing.T, r *mesh.Outcome, format string) string {
+func write(t *testing.T, r *mesh.Survey, format string) string {
 	t.Helper()
 	var out bytes.Buffer
 	if err := Write(&out, r, format, 100); err != nil {
