@@ -91,6 +91,7 @@ func measureEnds(ctx context.Context, ends []end, o Options) (*Survey, error) {
 	var nodes []Member
 	var lost []LostNode
 	var clients []*agent.Client
+	code := verr.Failed // if too few can be measured
 	var there []*end
 	for i := range ends {
 		if ends[i].err == nil {
@@ -108,6 +109,9 @@ func measureEnds(ctx context.Context, ends []end, o Options) (*Survey, error) {
 	locating.Wait()
 	for _, e := range ends {
 		if e.err != nil {
+			if len(lost) == 0 {
+				code = verr.Code(e.err)
+			}
 			lost = append(lost, LostNode{e.node.Name, e.err.Error()})
 			continue
 		}
@@ -117,7 +121,7 @@ func measureEnds(ctx context.Context, ends []end, o Options) (*Survey, error) {
 		return nil, err
 	}
 	if len(nodes) < 2 && len(lost) > 0 {
-		return nil, verr.New(verr.Failed, "cannot measure any pair of nodes", "no agent answers on "+lost[0].Name+": "+lost[0].Reason, "run the command again, or choose other nodes")
+		return nil, verr.New(code, "cannot measure any pair of nodes", lost[0].Name+": "+lost[0].Reason, "run the command again, or choose other nodes")
 	}
 	channels, err := agent.WatchEach(ctx, clients...)
 	if err != nil {

@@ -72,7 +72,7 @@ func Measure(ctx context.Context, nodes []Member, o Options, channels Channels) 
 	began := time.Now()
 	r.deadline = began.Add(o.Budget)
 	o.Say("measuring %d pairs, about %s a pass, at most %d passes and %s", stats.PairCount(len(nodes)), o.passTime(nodes).Round(time.Second), o.Passes, o.Budget)
-	for r.Passes < o.Passes && ctx.Err() == nil {
+	for r.Passes < o.Passes && ctx.Err() == nil && len(r.lost) < len(nodes)-1 {
 		each := time.Since(began) / time.Duration(max(r.Passes, 1))
 		if r.Passes >= stats.MinMeshPasses && time.Now().Add(each).After(r.deadline) || time.Now().After(r.deadline) {
 			break
@@ -105,7 +105,7 @@ func (r *run) pass(ctx context.Context) {
 		}
 		for l, load := range r.Loads {
 			for range directions(load) {
-				if ctx.Err() != nil || time.Now().After(r.deadline) {
+				if ctx.Err() != nil || time.Now().After(r.deadline) || len(r.lost) >= len(r.Nodes)-1 {
 					return
 				}
 				r.round(ctx, l, round)

@@ -11,6 +11,7 @@ import (
 	"github.com/venturi-net/venturi/internal/report/html"
 	"github.com/venturi-net/venturi/internal/report/markdown"
 	"github.com/venturi-net/venturi/internal/report/table"
+	"github.com/venturi-net/venturi/internal/report/view"
 	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
@@ -38,8 +39,11 @@ func Formats() (names []string) {
 	return names
 }
 
-// Write prints a report in a format, for a terminal of so many columns.
+// Write prints a report in a format, for a terminal of so many columns; 0: it is none.
 func Write(w io.Writer, r *mesh.Survey, name string, width int) error {
+	if width <= 0 {
+		width = view.DefaultWidth
+	}
 	for _, f := range formats {
 		if f.name == name {
 			return f.write(w, r, width)

@@ -47,7 +47,7 @@ func sample(nodes int) *mesh.Survey {
 func write(t *testing.T, r *mesh.Survey, format string) string {
 	t.Helper()
 	var out bytes.Buffer
-	if err := Write(&out, r, format, 100); err != nil {
+	if err := Write(&out, r, format, 0); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()
