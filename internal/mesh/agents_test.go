@@ -149,7 +149,9 @@ func TestAgentsMissing(t *testing.T) {
 
 // Fifty agents: every pair is measured, as many at a time as two cores can play.
 func TestFiftyAgents(t *testing.T) {
-	testenv.NeedsLong(t)
+	if !fullSize() {
+		t.Skip("takes minutes: `make test-long` runs it")
+	}
 	const count, slow, parallel = 50, 17, 8
 	nodes := lan(t, count)
 	testenv.Shell(t, nodes[slow].Path(), "tc qdisc add dev eth0 root tbf rate 60mbit burst 32kb latency 50ms")

@@ -78,6 +78,9 @@ var meshModels = []meshModel{
 	{name: "zones", nodes: 12, passes: 5, noise: normal, zones: 3},
 }
 
+// skipUnlessLong leaves what takes minutes to the line of scripts/test for meshes.
+func skipUnlessLong(t *testing.T) { testenv.NeedsLong(t) }
+
 // usualMeshes is how many of the models are tried without the long tests.
 const usualMeshes = 4
 
@@ -87,7 +90,7 @@ func TestMeshFalseAlarms(t *testing.T) {
 	for i, m := range meshModels {
 		t.Run(m.name, func(t *testing.T) {
 			if i >= usualMeshes {
-				testenv.NeedsLong(t)
+				skipUnlessLong(t)
 			}
 			t.Parallel()
 			nodes, pairs := 0, 0
