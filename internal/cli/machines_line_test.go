@@ -34,14 +34,14 @@ func (p *machinePair) run(codes []int, want []string, args ...string) {
 	}
 }
 
-// Behind an ssh whose round trip takes 200 ms, and behind one that stalls for 1.5 s again and
-// again, all commands on machines do what they do.
+// Behind an ssh whose round trip takes 200 ms, and behind one that stalls for two seconds again
+// and again, all commands on machines do what they do.
 func TestCommandsBehindSlowSSH(t *testing.T) {
 	testenv.Root(t)
 	program, err := os.Executable()
 	testenv.Must(t, err)
 	for name, line := range map[string]testenv.SSHLine{
-		"200 ms": {Delay: 100 * time.Millisecond}, "stalls": {Open: time.Second, Stall: 1500 * time.Millisecond},
+		"200 ms": {Delay: 100 * time.Millisecond}, "stalls": {Open: time.Second, Stall: 2 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newMachinePair(t)

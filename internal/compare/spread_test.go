@@ -259,31 +259,50 @@ func TestClusterHasItsBaseline(t *testing.T) {
 	}
 }
 
-// An ssh round trip of 200 ms, or an ssh that stalls for 1.5 s, delays a run and changes no figure;
-// and while a slice runs nothing passes.
+// An ssh round trip of 200 ms, or an ssh that stalls for two seconds, to both machines, to one of
+// them, or to one after the other, delays a run and changes no figure; and while a slice runs
+// nothing passes.
 func TestSlowSSH(t *testing.T) {
-	for name, line := range map[string]testenv.SSHLine{
-		"fast": {}, "200 ms": {Delay: 100 * time.Millisecond}, "stalls": {Open: time.Second, Stall: 1500 * time.Millisecond},
+	slow := testenv.SSHLine{Delay: 100 * time.Millisecond}
+	stalls := testenv.SSHLine{Open: 3 * time.Second, Stall: 2 * time.Second}
+	later := stalls
+	later.Phase = stalls.Open // it stalls as soon as the other one has
+	for name, line := range map[string][2]testenv.SSHLine{
+		"fast": {}, "200 ms": {slow, slow}, "both stall": {stalls, stalls}, "the client's stalls": {stalls, {}}, "the server's stalls": {{}, stalls}, "they stall in turn": {stalls, later},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := joined(t)
 			var lines []*testenv.SSHLine
-			for _, m := range m {
-				lines = append(lines, m.Route(t, line))
+			for i, m := range m {
+				lines = append(lines, m.Route(t, line[i]))
 			}
 			q := onCards(t, m, "host", "vxlan")
 			q.Rounds = 12 // long enough for the agents to be called on the way
+			isStalling := line[0].Stall+line[1].Stall > 0
+			if isStalling {
+				q.Rounds, q.Loads = 60, q.Loads[:1] // and for a line to stall
+			}
 			rec, _, err := Do(t.Context(), resolve(t, q), Host{Watch: deaf{}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			measured(t, rec)
-			for _, s := range rec.Slices {
+			if all := len(rec.Plan.Arms) * len(q.Loads) * q.Series * q.Rounds; len(rec.Slices) != all {
+				t.Errorf("%d slices of %d", len(rec.Slices), all)
+			}
+			pause := time.Duration(0) // the longest between two slices of a series
+			for i, s := range rec.Slices {
 				if s.Latency != nil && time.Duration(s.Latency.RTTMedian) > 50*time.Millisecond {
 					t.Errorf("%s took %v in round %d", s.Arm, time.Duration(s.Latency.RTTMedian), s.Round)
 				}
+				if i > 0 && rec.Slices[i-1].Series == s.Series {
+					pause = max(pause, time.Duration(s.Start-rec.Slices[i-1].Start-rec.Slices[i-1].Elapsed))
+				}
 			}
-			if line.Stall == 0 {
+			if isStalling && pause < 500*time.Millisecond {
+				t.Errorf("the longest pause between two slices was %v: no line has stalled", pause)
+			}
+			if !isStalling {
 				silentInSlices(t, rec, lines)
 			}
 			for _, m := range m {

@@ -15,6 +15,7 @@ import (
 type SSHLine struct {
 	Delay       time.Duration // of every byte, each way
 	Open, Stall time.Duration // in turn bytes pass for so long, and none for so long; zero: always
+	Phase       time.Duration // how much of that is over at the begin
 
 	log string
 }
@@ -32,7 +33,7 @@ func (m *SSHMachine) Route(t testing.TB, line SSHLine) *SSHLine {
 	program, err := os.Executable()
 	Must(t, err)
 	line.log = filepath.Join(t.TempDir(), "passed")
-	m.config = before + proxyCommand + fmt.Sprintf("env %s=1 %s %s %v %v %v %s ", roleEnv, program, LineRole, line.Delay, line.Open, line.Stall, line.log) + command
+	m.config = before + proxyCommand + fmt.Sprintf("env %s=1 %s %s %v %v %v %v %s ", roleEnv, program, LineRole, line.Delay, line.Open, line.Stall, line.Phase, line.log) + command
 	m.SSH = SSHCommand(t, m)
 	return &line
 }
@@ -56,18 +57,18 @@ func (l *SSHLine) Passed(t testing.TB) (at []time.Time) {
 // standard input and output on as the line does.
 func PlaySSHLine(args []string) int {
 	var l SSHLine
-	for i, to := range []*time.Duration{&l.Delay, &l.Open, &l.Stall} {
+	for i, to := range []*time.Duration{&l.Delay, &l.Open, &l.Stall, &l.Phase} {
 		var err error
 		if *to, err = time.ParseDuration(args[1+i]); err != nil {
 			return 2
 		}
 	}
-	log, err := os.OpenFile(args[4], os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	log, err := os.OpenFile(args[5], os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return 2
 	}
 	note := func() { fmt.Fprintln(log, time.Now().UnixNano()) }
-	cmd := exec.Command(args[5], args[6:]...)
+	cmd := exec.Command(args[6], args[7:]...)
 	cmd.Stderr = os.Stderr
 	in, inErr := cmd.StdinPipe()
 	out, outErr := cmd.StdoutPipe()
@@ -113,7 +114,7 @@ func (l SSHLine) relay(to io.Writer, from io.Reader, began time.Time, read, writ
 	for p := range parts {
 		time.Sleep(time.Until(p.due))
 		if l.Stall > 0 {
-			if at := time.Since(began) % (l.Open + l.Stall); at > l.Open {
+			if at := (time.Since(began) + l.Phase) % (l.Open + l.Stall); at > l.Open {
 				time.Sleep(l.Open + l.Stall - at)
 			}
 		}
