@@ -2,12 +2,11 @@ package cli
 
 import (
 	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
@@ -50,20 +49,84 @@ func TestRunOnCardsIsCut(t *testing.T) {
 					p.asOnce(m, before[i])
 				}
 				_ = c.Wait()
-				for _, m := range p.machines {
-					h, err := journal.ReadHistory(m.Root() + journal.Folder)
-					for _, txn := range h.Txns {
-						if txn.Open() {
-							t.Errorf("transaction %d of %s is open", txn.ID, m.Name)
-						}
-					}
-					if err != nil || (card == "taken") != (len(h.Txns) > 0) {
-						t.Errorf("%d transactions of %s, %v", len(h.Txns), m.Name, err)
-					}
-				}
+				p.undone(card == "taken")
 			})
 		}
 	}
+}
+
+// undone wants that no transaction is open on any machine, and that there are any if cards were
+// taken.
+func (p *machinePair) undone(taken bool) {
+	p.t.Helper()
+	for _, m := range p.machines {
+		h, err := journal.ReadHistory(m.Root() + journal.Folder)
+		for _, txn := range h.Txns {
+			if txn.Open() {
+				p.t.Errorf("transaction %d of %s is open", txn.ID, m.Name)
+			}
+		}
+		if err != nil || taken != (len(h.Txns) > 0) {
+			p.t.Errorf("%d transactions of %s, %v", len(h.Txns), m.Name, err)
+		}
+	}
+}
+
+// A machine that is paused for a minute is given up within seconds, and has what it had within
+// seconds of the pause's end.
+func TestRunOnCardsIsPaused(t *testing.T) {
+	testenv.Root(t)
+	pause := 2 * restoredWithin
+	if testenv.Long() {
+		pause = time.Minute
+	}
+	for card, c := range map[string]struct {
+		flags  []string
+		paused int
+	}{"shared": {[]string{"--dev", "eth0"}, 1}, "taken": {[]string{"--take", "eth1"}, 0}} {
+		t.Run(card, func(t *testing.T) {
+			p := newMachinePair(t)
+			testenv.JoinSpare(t, p.machines[0], p.machines[1])
+			before := []string{cardState(t, p.machines[0]), cardState(t, p.machines[1])}
+			run := p.measure(c.flags...)
+			began := time.Now()
+			p.machines[c.paused].Stop(t)
+			run.awaitEnd(t, 7)
+			p.asOnce(p.machines[1-c.paused], before[1-c.paused])
+			time.Sleep(time.Until(began.Add(pause)))
+			p.machines[c.paused].Continue()
+			p.asOnce(p.machines[c.paused], before[c.paused])
+			p.undone(card == "taken")
+		})
+	}
+}
+
+// An undo on a machine takes a card back, as it was, from a run that goes on; when that is ended,
+// nothing is left.
+func TestUndoTakesCardFromRun(t *testing.T) {
+	testenv.Root(t)
+	p := newMachinePair(t)
+	testenv.JoinSpare(t, p.machines[0], p.machines[1])
+	b := p.machines[1]
+	b.Install(t, testenv.Program(t)[0])
+	before := []string{cardState(t, p.machines[0]), cardState(t, b)}
+	run := p.measure("--take", "eth1")
+	if devices := b.Devices(t, "lo", "eth0"); slices.Contains(devices, "eth1") {
+		t.Fatalf("the card was not taken: %q", devices)
+	}
+	if said := b.Output(t, "venturi", "undo"); !strings.Contains(said, "restored") {
+		t.Errorf("undo says %s", said)
+	}
+	if devices := b.Devices(t, "lo", "eth0"); !slices.Contains(devices, "eth1") {
+		t.Errorf("the card is not at home, but %q", devices)
+	}
+	_ = run.Process.Signal(os.Interrupt) // unless it has ended
+	run.awaitExit(t)
+	t.Logf("the run says: %s", run.output())
+	for i, m := range p.machines {
+		p.asOnce(m, before[i])
+	}
+	p.undone(true)
 }
 
 // asOnce waits until nothing of ours runs on a machine, and it has what it had.
@@ -83,23 +146,12 @@ func (p *machinePair) asOnce(m *testenv.SSHMachine, before string) {
 	}
 }
 
-// measure starts a long run on cards, and waits until it measures.
+// measure starts a long run on cards, and waits until it has measured something.
 func (p *machinePair) measure(flags ...string) *controller {
 	p.t.Helper()
 	out := p.t.TempDir()
 	c := p.start(append([]string{"compare", "host", "vxlan", "--load", "tcp_lat", "--series", "200", "--rounds", "10", "--slice", "20ms", "--out", out}, flags...)...)
-	p.await(host.ScaleTimeout(2*time.Minute), "measuring", func() bool {
-		if said := c.output(); strings.Contains(said, "venturi: cannot") {
-			p.t.Fatal(said)
-		}
-		files, _ := filepath.Glob(out + "/*")
-		for _, file := range files {
-			if text, err := os.ReadFile(file); err == nil && strings.Contains(string(text), `"slice":`) {
-				return true
-			}
-		}
-		return false
-	})
+	p.awaitSlices(c, out, 1)
 	return c
 }
 

@@ -25,6 +25,9 @@ func (p *machinePair) awaitSlices(c *controller, out string, series int) {
 		}
 	})
 	p.await(host.ScaleTimeout(2*time.Minute), "measuring", func() bool {
+		if strings.Contains(c.output(), "venturi: cannot") {
+			p.t.Fatal("it does not measure")
+		}
 		text, err := os.ReadFile(filepath.Join(out, result.FileName))
 		return err == nil && strings.Contains(string(text), fmt.Sprintf(`"series":%d,`, series))
 	})
@@ -34,18 +37,17 @@ func (p *machinePair) awaitSlices(c *controller, out string, series int) {
 // controller lives, it reports what was measured, and says by its exit code that it is a part.
 func TestCompareOnMachinesIsCut(t *testing.T) {
 	testenv.Root(t)
-	// Where an agent is killed, another process of its program takes down what it built: there the
-	// test binary would not be that program. TestCardsAfterKill of package compare sees to it.
 	built := []string{"vxlan", "routed", "--dev", "eth0"}
 	for name, end := range map[string]struct {
 		paths []string
 		cut   func(p *machinePair, c *controller)
 		code  int // of the controller; -1: it is killed
 	}{
-		"controller killed": {built, func(_ *machinePair, c *controller) { _ = c.Process.Kill() }, -1},
-		"interrupted":       {built, func(_ *machinePair, c *controller) { _ = c.Process.Signal(os.Interrupt) }, 130},
-		"agent killed":      {[]string{"host"}, func(p *machinePair, _ *controller) { kill(p.machines[1], "agent --stdio") }, 7},
-		"ssh cut":           {built, func(p *machinePair, _ *controller) { kill(p.machines[0], "sshd") }, 7},
+		"controller killed":     {built, func(_ *machinePair, c *controller) { _ = c.Process.Kill() }, -1},
+		"interrupted":           {built, func(_ *machinePair, c *controller) { _ = c.Process.Signal(os.Interrupt) }, 130},
+		"client's agent killed": {built, func(p *machinePair, _ *controller) { kill(p.machines[0], "agent --stdio") }, 7},
+		"server's agent killed": {built, func(p *machinePair, _ *controller) { kill(p.machines[1], "agent --stdio") }, 7},
+		"ssh cut":               {built, func(p *machinePair, _ *controller) { kill(p.machines[0], "sshd") }, 7},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newMachinePair(t)
@@ -56,17 +58,30 @@ func TestCompareOnMachinesIsCut(t *testing.T) {
 			for _, m := range p.machines {
 				m.WantNothingLeft(t, restoredWithin)
 			}
-			ended := make(chan error, 1)
-			go func() { ended <- c.Wait() }()
-			select {
-			case <-ended:
-			case <-time.After(restoredWithin):
-				t.Fatalf("the controller is still there: %s", c.output())
-			}
-			if code := c.ProcessState.ExitCode(); code != end.code || code != -1 && !strings.Contains(c.output(), "tcp_lat 1 B") {
-				t.Errorf("exit code %d, want %d and what was measured: %s", code, end.code, c.output())
-			}
+			c.awaitEnd(t, end.code)
 		})
+	}
+}
+
+// awaitExit waits until the controller has exited.
+func (c *controller) awaitExit(t *testing.T) {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- c.Wait() }()
+	select {
+	case <-ended:
+	case <-time.After(restoredWithin):
+		t.Fatalf("the controller is still there: %s", c.output())
+	}
+}
+
+// awaitEnd waits for the end of a run that was cut, which has this exit code and, unless it was
+// killed (-1), reports what was measured.
+func (c *controller) awaitEnd(t *testing.T, code int) {
+	t.Helper()
+	c.awaitExit(t)
+	if is := c.ProcessState.ExitCode(); is != code || code != -1 && !strings.Contains(c.output(), "tcp_lat 1 B") {
+		t.Errorf("exit code %d, want %d and what was measured: %s", is, code, c.output())
 	}
 }
 
