@@ -17,12 +17,18 @@ const blockSize = 256 << 10
 type block struct {
 	first  int // line number
 	text   []byte
-	lines  []Line // those before the first that is wrong
-	rest   []byte // of the last block: what follows its last newline
+	lines  []parsedLine // those before the first that is wrong
+	rest   []byte       // of the last block: what follows its last newline
 	last   bool
 	err    error
 	parsed chan struct{}
 	scan   scanner
+}
+
+// parsedLine is a line, and the histograms that a slice does not have yet.
+type parsedLine struct {
+	Line
+	histograms
 }
 
 // blockReader reads a record in blocks of whole lines, and parses some at once. Blocks come
@@ -59,9 +65,11 @@ func (r *blockReader) stop() {
 
 // read reads a block, and starts to parse it.
 func (r *blockReader) read() *block {
-	b := &block{text: make([]byte, 0, blockSize)}
+	var b *block
 	if n := len(r.spare); n > 0 {
 		b, r.spare = r.spare[n-1], r.spare[:n-1]
+	} else {
+		b = &block{text: make([]byte, 0, blockSize)}
 	}
 	b.first, b.lines, b.rest, b.last, b.err, b.parsed = r.line+1, b.lines[:0], nil, false, nil, make(chan struct{})
 	b.text = append(b.text[:0], r.carry...)
@@ -115,8 +123,8 @@ func (b *block) parse(text []byte) {
 			b.err, b.last = lineError(n, errLong), false
 			return
 		}
-		if s, ok := b.scan.slice(line); ok && n > 1 {
-			b.lines = append(b.lines, Line{Slice: s})
+		if s, h, ok := b.scan.slice(line); ok && n > 1 {
+			b.lines = append(b.lines, parsedLine{Line{Slice: s}, h})
 			continue
 		}
 		l, err := parseLine(n, line)
@@ -124,6 +132,6 @@ func (b *block) parse(text []byte) {
 			b.err, b.last = err, false
 			return
 		}
-		b.lines = append(b.lines, *l)
+		b.lines = append(b.lines, parsedLine{Line: *l})
 	}
 }

@@ -29,18 +29,22 @@ func newMerger(rec *Record) *merger {
 	return &merger{rec: rec, limit: mostSlices, last: map[seriesKey]int{}}
 }
 
-// add takes a slice, which the caller may use again afterwards.
-func (m *merger) add(s *Slice) {
+// add takes a slice, which the caller may use again afterwards, and its histograms, of which it
+// decodes those that the record keeps.
+func (m *merger) add(s *Slice, h histograms) {
 	rec := m.rec
 	rec.Merged.Slices++
 	if rec.Merged.Rounds > 1 {
 		s.Round /= rec.Merged.Rounds
 		if at, ok := m.last[seriesKey{s.Cell, s.Arm, s.Series}]; ok && rec.Slices[at].Round == s.Round {
+			kept := rec.Slices[at].Latency
+			h.decode(s.Latency, kept == nil || len(kept.RTT) == 0, kept == nil || len(kept.Lateness) == 0)
 			m.merge(&rec.Slices[at], s)
 			return
 		}
 		m.last[seriesKey{s.Cell, s.Arm, s.Series}] = len(rec.Slices)
 	}
+	h.decode(s.Latency, true, true)
 	rec.Slices = append(rec.Slices, s.clone())
 	if len(rec.Slices) > m.limit {
 		m.halve()

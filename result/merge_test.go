@@ -85,6 +85,61 @@ func TestMerged(t *testing.T) {
 	}
 }
 
+// Of merged slices the first histograms that there are stay, byte for byte.
+func TestMergedHistograms(t *testing.T) {
+	rec := long()
+	type slot struct {
+		cell, arm     string
+		series, round int
+	}
+	first := map[slot]*result.Latency{}
+	for i := range rec.Slices {
+		s := &rec.Slices[i]
+		if s.Round%6 == 4 {
+			s.Failed, s.Latency, s.Stream = "no reply", nil, nil
+		}
+		l := s.Latency
+		if l == nil {
+			continue
+		}
+		at := slot{s.Cell, s.Arm, s.Series, s.Round / 2}
+		if first[at] == nil {
+			first[at] = &result.Latency{}
+		}
+		if s.Round%4 != 0 {
+			l.RTT = fmt.Appendf(nil, "times %s %d %d", s.Arm, s.Series, s.Round)
+		}
+		if s.Round%8 != 2 {
+			l.Lateness = fmt.Appendf(nil, "late %d", s.Round)
+		}
+		if f := first[at]; len(f.RTT) == 0 {
+			f.RTT = l.RTT
+		}
+		if f := first[at]; len(f.Lateness) == 0 {
+			f.Lateness = l.Lateness
+		}
+	}
+	got, err := result.Read(bytes.NewReader(encode(t, rec)))
+	if err != nil || got.Merged.Rounds != 2 {
+		t.Fatal(got.Merged, err)
+	}
+	seen := 0
+	for _, s := range got.Slices {
+		want := first[slot{s.Cell, s.Arm, s.Series, s.Round}]
+		if s.Latency == nil || want == nil {
+			continue
+		}
+		seen++
+		if !bytes.Equal(s.Latency.RTT, want.RTT) || !bytes.Equal(s.Latency.Lateness, want.Lateness) {
+			t.Fatalf("%s of %s, series %d round %d: histograms %q and %q, want %q and %q", s.Cell, s.Arm, s.Series, s.Round,
+				s.Latency.RTT, s.Latency.Lateness, want.RTT, want.Lateness)
+		}
+	}
+	if seen != len(first) {
+		t.Errorf("%d slices with latencies, want %d", seen, len(first))
+	}
+}
+
 // Slices without a figure are counted when they are merged with others.
 func TestMergedFailures(t *testing.T) {
 	rec := long()

@@ -97,13 +97,13 @@ func Read(r io.Reader) (*Record, error) {
 		b := in.next()
 		for i := range b.lines {
 			l := &b.lines[i]
-			if err := check.line(l); err != nil {
+			if err := check.line(&l.Line); err != nil {
 				return nil, lineError(b.first+i, err)
 			}
 			if l.Slice != nil {
-				merged.add(l.Slice)
+				merged.add(l.Slice, l.histograms)
 			} else {
-				rec.Add(*l)
+				rec.Add(l.Line)
 			}
 		}
 		if b.err != nil {

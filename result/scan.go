@@ -3,6 +3,8 @@ package result
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/binary"
+	"math/bits"
 	"unicode/utf8"
 )
 
@@ -15,24 +17,29 @@ type scanner struct {
 	text  []byte // the line
 	pos   int    // where in the line: moving the slice would cost a write barrier each time
 	names map[string]string
+	// recent are names of names, each at the place that its ends and its length give it.
+	recent [64]string
 
 	slices  []Slice
 	latency []Latency
 	streams []Stream
-	bytes   []byte
 	flows   []int64
 }
+
+// histograms are those of a slice, in base64. Of slices that are merged, all but the first are
+// dropped, and a long record would spend a fifth of its reading on decoding what is dropped.
+type histograms struct{ rtt, lateness []byte }
 
 // maxNames bounds the names that a scanner keeps: a hostile record has others in each line.
 const maxNames = 4096
 
 func (p *scanner) reset() {
-	p.slices, p.latency, p.streams, p.bytes, p.flows = p.slices[:0], p.latency[:0], p.streams[:0], p.bytes[:0], p.flows[:0]
+	p.slices, p.latency, p.streams, p.flows = p.slices[:0], p.latency[:0], p.streams[:0], p.flows[:0]
 	if len(p.names) > maxNames {
 		p.names = nil
 	}
 	if p.names == nil {
-		p.names = map[string]string{}
+		p.names, p.recent = map[string]string{}, [64]string{}
 	}
 }
 
@@ -41,10 +48,12 @@ var (
 	sliceEnd   = []byte(`}`)
 )
 
-// slice parses a line; false: it is not one that this parser knows.
-func (p *scanner) slice(line []byte) (*Slice, bool) {
+// slice parses a line, but for the histograms, which can be decoded; false: it is not one that
+// this parser knows.
+func (p *scanner) slice(line []byte) (*Slice, histograms, bool) {
+	var h histograms
 	if !bytes.HasPrefix(line, sliceBegin) {
-		return nil, false
+		return nil, h, false
 	}
 	p.text, p.pos = line, len(sliceBegin)-1
 	p.slices = append(p.slices, Slice{})
@@ -64,7 +73,7 @@ func (p *scanner) slice(line []byte) (*Slice, bool) {
 		case "elapsed":
 			return p.int(&s.Elapsed)
 		case "latency":
-			return p.latencyObject(&s.Latency)
+			return p.latencyObject(&s.Latency, &h)
 		case "stream":
 			return p.streamObject(&s.Stream)
 		case "beside":
@@ -74,10 +83,10 @@ func (p *scanner) slice(line []byte) (*Slice, bool) {
 		}
 		return false
 	})
-	return s, ok && bytes.Equal(p.text[p.pos:], sliceEnd)
+	return s, h, ok && bytes.Equal(p.text[p.pos:], sliceEnd)
 }
 
-func (p *scanner) latencyObject(to **Latency) bool {
+func (p *scanner) latencyObject(to **Latency, h *histograms) bool {
 	if *to == nil {
 		p.latency = append(p.latency, Latency{})
 		*to = &p.latency[len(p.latency)-1]
@@ -104,11 +113,11 @@ func (p *scanner) latencyObject(to **Latency) bool {
 		case "missed":
 			return p.int(&l.Missed)
 		case "lateness":
-			return p.base64(&l.Lateness)
+			return p.base64(&h.lateness)
 		case "per_flow":
 			return p.ints(&l.PerFlow)
 		case "rtt":
-			return p.base64(&l.RTT)
+			return p.base64(&h.rtt)
 		}
 		return false
 	})
@@ -187,13 +196,31 @@ func (p *scanner) plainString() ([]byte, bool) {
 	if !p.skip('"') {
 		return nil, false
 	}
-	begin := p.pos
-	length := bytes.IndexByte(p.text[begin:], '"')
-	if length < 0 {
-		return nil, false
+	text, begin := p.text, p.pos
+	for end := begin; end < len(text); { // names are short: a call would take longer
+		if end+8 > len(text) {
+			if text[end] == '"' {
+				p.pos = end + 1
+				return text[begin:end], true
+			}
+			end++
+			continue
+		}
+		if at := quoteIn(binary.LittleEndian.Uint64(text[end:])); at < 8 {
+			p.pos = end + at + 1
+			return text[begin : end+at], true
+		}
+		end += 8
 	}
-	p.pos = begin + length + 1
-	return p.text[begin : begin+length], true
+	return nil, false
+}
+
+// quoteIn is which of eight bytes is the first quotation mark; 8: none. A byte is 0 in x where
+// there is one, and the lowest bit that subtraction borrows into is that of the first such byte.
+func quoteIn(eight uint64) int {
+	const ones, tops = 0x0101010101010101, 0x8080808080808080
+	x := eight ^ '"'*ones
+	return bits.TrailingZeros64((x-ones)&^x&tops) / 8
 }
 
 func (p *scanner) name(to *string) bool {
@@ -201,8 +228,16 @@ func (p *scanner) name(to *string) bool {
 	if !ok {
 		return false
 	}
+	recent := &p.recent[0]
+	if n := len(s); n > 0 {
+		recent = &p.recent[(int(s[0])^int(s[n-1])^n)%len(p.recent)]
+	}
+	if string(s) == *recent {
+		*to = *recent
+		return true
+	}
 	if known, ok := p.names[string(s)]; ok {
-		*to = known
+		*to, *recent = known, known
 		return true
 	}
 	for _, c := range s {
@@ -273,17 +308,56 @@ func (p *scanner) ints(to *[]int64) bool {
 	}
 }
 
+// notBase64 is 0 for the characters of base64.
+var notBase64 = func() (table [256]byte) {
+	for i := range table {
+		table[i] = 1
+	}
+	for _, c := range []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/") {
+		table[c] = 0
+	}
+	return table
+}()
+
+// base64 takes a string of base64 that can be decoded, and is not too long.
 func (p *scanner) base64(to *[]byte) bool {
-	s, ok := p.plainString()
-	if !ok || bytes.IndexByte(s, '\r') >= 0 { // the decoder would pass over it
+	if !p.skip('"') {
 		return false
 	}
-	begin := len(p.bytes)
-	var err error
-	if p.bytes, err = base64.StdEncoding.AppendDecode(p.bytes, s); err != nil {
-		p.bytes = p.bytes[:begin]
+	rest := p.text[p.pos:]
+	for len(rest) >= 8 && notBase64[rest[0]]|notBase64[rest[1]]|notBase64[rest[2]]|notBase64[rest[3]]|
+		notBase64[rest[4]]|notBase64[rest[5]]|notBase64[rest[6]]|notBase64[rest[7]] == 0 {
+		rest = rest[8:]
+	}
+	for len(rest) > 0 && notBase64[rest[0]] == 0 {
+		rest = rest[1:]
+	}
+	for n := 0; n < 2 && len(rest) > 0 && rest[0] == '='; n++ {
+		rest = rest[1:]
+	}
+	begin, end := p.pos, len(p.text)-len(rest)
+	if p.pos = end; !p.skip('"') || (end-begin)%4 != 0 || base64.StdEncoding.DecodedLen(end-begin) > maxRTT {
 		return false
 	}
-	*to = p.bytes[begin:len(p.bytes):len(p.bytes)]
+	*to = p.text[begin:end]
 	return true
+}
+
+// decode decodes the histograms to what a slice has of latencies. Rtt and lateness say which.
+func (h histograms) decode(l *Latency, rtt, lateness bool) {
+	if rtt && h.rtt != nil {
+		l.RTT = decodeBase64(h.rtt)
+	}
+	if lateness && h.lateness != nil {
+		l.Lateness = decodeBase64(h.lateness)
+	}
+}
+
+// decodeBase64 decodes what the scanner has seen to be base64.
+func decodeBase64(text []byte) []byte {
+	out, err := base64.StdEncoding.AppendDecode([]byte{}, text)
+	if err != nil {
+		panic(err)
+	}
+	return out
 }

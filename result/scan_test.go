@@ -23,7 +23,8 @@ func FuzzSlice(f *testing.F) {
 	for _, text := range []string{
 		`{"slice":{}}`, `{"slice":{"cell":"a","cell":"b"}}`, `{"slice":{"cell":null}}`, `{"slice":{"round":01}}`, `{"slice":{"round":1e3}}`,
 		`{"slice":{"round":9223372036854775808}}`, `{"slice":{"latency":{"rtt":"YWJj","rtt":""}}}`, "{\"slice\":{\"latency\":{\"rtt\":\"YW\rJj\"}}}",
-		`{"slice":{"latency":{"rtt":"YWJ"}}}`, "{\"slice\":{\"arm\":\"\xff\"}}", `{"slice":{"latency":{"per_flow":[1,]}}}`, `{"slice":{"latency":{"lost":1},"latency":{"late":2}}}`,
+		`{"slice":{"latency":{"rtt":"YWJ"}}}`, `{"slice":{"latency":{"rtt":"YQ=="}}}`, `{"slice":{"latency":{"rtt":"Y==="}}}`, `{"slice":{"latency":{"rtt":"YWJjYWJjYWI=YWJj"}}}`,
+		`{"slice":{"latency":{"rtt":"=","lateness":"====","rtt":""}}}`, `{"slice":{"latency":{"rtt":"YWJjYWJjYWJjYW-j"}}}`, `{"slice":{"latency":{"rtt":"YWJjYWJj`, "{\"slice\":{\"arm\":\"\xff\"}}", `{"slice":{"latency":{"per_flow":[1,]}}}`, `{"slice":{"latency":{"lost":1},"latency":{"late":2}}}`,
 		`{"slice":{"Cell":"a"}}`, `{"slice":{"cell":"a"}} `, `{"slice":{"cell":"a"}},`, `{"slice":{"start":-}}`, `{"slice":{"start":-0}}`,
 	} {
 		f.Add([]byte(text))
@@ -34,10 +35,11 @@ func FuzzSlice(f *testing.F) {
 		}
 		var p scanner
 		p.reset()
-		got, ok := p.slice(line)
+		got, h, ok := p.slice(line)
 		if !ok {
 			return
 		}
+		h.decode(got.Latency, true, true)
 		want, err := parseLine(2, line)
 		if err != nil {
 			t.Fatalf("%s: %v, but it was read", line, err)
@@ -63,7 +65,8 @@ func TestSliceIsKnown(t *testing.T) {
 	}
 	var p scanner
 	p.reset()
-	got, ok := p.slice(text)
+	got, h, ok := p.slice(text)
+	h.decode(got.Latency, true, true)
 	if !ok || !reflect.DeepEqual(*got, full) {
 		t.Errorf("%s is read as %+v, %v", text, got, ok)
 	}

@@ -1,7 +1,6 @@
 package stats
 
 import (
-	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -38,16 +37,31 @@ func (h Histogram) Quantile(q float64) float64 {
 
 // Merge returns the sum of histograms.
 func Merge(hs []Histogram) Histogram {
-	counts := map[int64]int64{}
-	for _, h := range hs {
-		for _, b := range h {
-			counts[b.Value] += b.Count
-		}
+	switch len(hs) {
+	case 0:
+		return Histogram{}
+	case 1:
+		return add(hs[0], nil)
 	}
-	out := make(Histogram, 0, len(counts))
-	for _, v := range slices.Sorted(maps.Keys(counts)) {
-		if counts[v] > 0 {
-			out = append(out, Bucket{v, counts[v]})
+	half := len(hs) / 2
+	return slices.Clone(add(Merge(hs[:half]), Merge(hs[half:]))) // without the room for values that both have
+}
+
+// add returns the sum of two histograms.
+func add(a, b Histogram) Histogram {
+	out := make(Histogram, 0, len(a)+len(b))
+	for len(a) > 0 || len(b) > 0 {
+		var next Bucket
+		if len(b) == 0 || len(a) > 0 && a[0].Value <= b[0].Value {
+			next, a = a[0], a[1:]
+		} else {
+			next, b = b[0], b[1:]
+		}
+		switch last := len(out) - 1; {
+		case last >= 0 && out[last].Value == next.Value:
+			out[last].Count += next.Count
+		case next.Count > 0:
+			out = append(out, next)
 		}
 	}
 	return out
@@ -93,11 +107,15 @@ func Percentiles(slicesInOrder []Histogram, qs []float64, b Bootstrap) []Percent
 		return nil
 	}
 	sums := make([]int64, len(grid))
+	totals := make([]int64, len(sparse))
 	weights := make([]int64, len(sparse))
 	for i := range weights {
 		weights[i] = 1
+		for _, c := range sparse[i] {
+			totals[i] += c.n
+		}
 	}
-	for i, v := range quantiles(grid, sparse, weights, sums, out) {
+	for i, v := range quantiles(grid, sparse, weights, totals, sums, out) {
 		out[i].Value = v
 	}
 	if len(sparse) < minBlocks || b.Resamples < 1 {
@@ -114,7 +132,7 @@ func Percentiles(slicesInOrder []Histogram, qs []float64, b Bootstrap) []Percent
 				weights[(start+k)%len(sparse)]++
 			}
 		}
-		for i, v := range quantiles(grid, sparse, weights, sums, out) {
+		for i, v := range quantiles(grid, sparse, weights, totals, sums, out) {
 			draws[i] = append(draws[i], v)
 		}
 	}
@@ -162,18 +180,19 @@ func index(hs []Histogram) (grid []int64, sparse [][]bucket, total int64) {
 	return grid, sparse, total
 }
 
-// quantiles merges the slices, each as often as its weight says, and returns the percentiles. sums
-// is scratch space.
-func quantiles(grid []int64, sparse [][]bucket, weights, sums []int64, ps []Percentile) []float64 {
+// quantiles merges the slices, each as often as its weight says, and returns the percentiles.
+// totals are the slices' numbers of values, and sums is scratch space.
+func quantiles(grid []int64, sparse [][]bucket, weights, totals, sums []int64, ps []Percentile) []float64 {
 	clear(sums)
 	total := int64(0)
 	for i, row := range sparse {
-		if weights[i] == 0 {
+		weight := weights[i]
+		if weight == 0 {
 			continue
 		}
+		total += weight * totals[i]
 		for _, c := range row {
-			sums[c.index] += weights[i] * c.n
-			total += weights[i] * c.n
+			sums[c.index] += weight * c.n
 		}
 	}
 	out := make([]float64, len(ps))

@@ -266,6 +266,22 @@ func histogramOf(counts map[int64]int64) Histogram {
 	return h
 }
 
+// The sum of histograms has each value once, in order, and no empty bucket.
+func TestMerge(t *testing.T) {
+	for _, c := range []struct {
+		hs   []Histogram
+		want Histogram
+	}{
+		{nil, Histogram{}},
+		{[]Histogram{{{5, 2}, {7, 0}, {9, 1}}}, Histogram{{5, 2}, {9, 1}}},
+		{[]Histogram{{{5, 2}}, {}, {{1, 1}, {5, 3}, {8, 4}}, {{8, 1}, {9, 1}}}, Histogram{{1, 1}, {5, 5}, {8, 5}, {9, 1}}},
+	} {
+		if got := Merge(c.hs); !slices.Equal(got, c.want) {
+			t.Errorf("%v: %v, want %v", c.hs, got, c.want)
+		}
+	}
+}
+
 // A merged percentile is that of all values, unlike an average of the slices' percentiles.
 func TestPercentilesMerge(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 8))
