@@ -51,6 +51,13 @@ func dealCores(allowed []int) (client, server []int) {
 	return client, server
 }
 
+// ChooseCPUs pins client and server to different cores where there are two: it is the most
+// stable arrangement, and the one in which two machines differ least from two namespaces.
+func ChooseCPUs(allowed []int) (client, server int) {
+	c, s := dealCores(allowed)
+	return onCores(c).cpu, onCores(s).cpu
+}
+
 // machineCores orders the cores of a machine that has one end: those that the user named, or else all.
 func machineCores(m remote.Machine, allowed []int) ([]int, error) {
 	if len(m.Cores) == 0 {
@@ -71,13 +78,22 @@ func machineCores(m remote.Machine, allowed []int) ([]int, error) {
 
 // reserve takes a core out of an affinity, for a stream beside a load that has cores of its own.
 func (a affinity) reserve() (rest affinity, cpu int) {
-	at := slices.IndexFunc(a.cores, func(core int) bool { return core != a.cpu })
-	if at < 0 {
+	cpu, ok := a.spare()
+	if !ok {
 		return a, a.cpu
 	}
-	cpu = a.cores[at]
+	at := slices.Index(a.cores, cpu)
 	a.cores = slices.Delete(slices.Clone(a.cores), at, at+1)
 	return a, cpu
+}
+
+// spare is the first core of an affinity that its flows are not on.
+func (a affinity) spare() (cpu int, ok bool) {
+	at := slices.IndexFunc(a.cores, func(core int) bool { return core != a.cpu })
+	if at < 0 {
+		return -1, false
+	}
+	return a.cores[at], true
 }
 
 // pinEnds gives both ends of a plan, and of what runs beside its load, their cores.

@@ -37,6 +37,15 @@ func TestCoresOfEnds(t *testing.T) {
 		if own := ownCores(c.allowed); !slices.Equal(own, c.own) || !slices.Equal(client, c.client) || !slices.Equal(server, c.server) {
 			t.Errorf("%v: one end %v, both ends %v and %v", c.allowed, own, client, server)
 		}
+		first, second := ChooseCPUs(c.allowed)
+		if first != onCores(c.client).cpu || second != onCores(c.server).cpu {
+			t.Errorf("%v: the ends are pinned to %d and %d", c.allowed, first, second)
+		}
+		for _, end := range []affinity{onCores(client), onCores(server), onCores(ownCores(c.allowed))} {
+			if other, ok := end.spare(); ok != (len(end.cores) > 1) || ok && other != end.cores[1] || !ok && other != -1 {
+				t.Errorf("%v: beside core %d, of %v: %d, %v", c.allowed, end.cpu, end.cores, other, ok)
+			}
+		}
 	}
 	if a := onCores(nil); a.cpu != -1 || a.cores != nil {
 		t.Errorf("on no cores: %+v", a)

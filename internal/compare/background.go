@@ -190,21 +190,24 @@ func (s *Session) otherCPUs(p *result.Plan) (other [2]int, err error) {
 			return other, err
 		}
 	}
-	if s.sharedCores { // checkBeside, or checkNodeCores, has seen that there are four
+	candidates := [2][]int{}
+	if s.sharedCores {
 		allowed, err := s.sharedCPUs(isCluster)
-		if err == nil && len(allowed) >= 4 {
-			other = [2]int{allowed[2], allowed[3]}
+		if err != nil {
+			return other, err
 		}
-		return other, err
+		candidates[0], candidates[1] = dealCores(allowed)
+	} else {
+		for i, m := range s.machines[:2] {
+			candidates[i] = slices.Concat(m.cores, m.agent.CPUs()) // the user's choice first
+		}
 	}
 	for i, m := range s.machines[:2] {
-		cpus := slices.Concat(m.cores, m.agent.CPUs()) // the user's choice first
-		at := slices.IndexFunc(cpus, func(cpu int) bool { return cpu != m.cpu })
-		if at < 0 {
+		var ok bool
+		if other[i], ok = (affinity{m.cpu, candidates[i]}).spare(); !ok {
 			return other, verr.New(verr.Usage, "cannot compare with --probe-core other",
 				"machine "+m.name+" has a core for the load, but none for the background stream", "choose --probe-core same")
 		}
-		other[i] = cpus[at]
 	}
 	return other, nil
 }

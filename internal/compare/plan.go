@@ -108,16 +108,3 @@ func Slow() int {
 	}
 	return 1
 }
-
-// ChooseCPUs pins client and server to different cores where there are two: it is
-// the most stable arrangement, and the one in which two machines differ least
-// from two namespaces.
-func ChooseCPUs(allowed []int) (client, server int) {
-	switch len(allowed) {
-	case 0:
-		return -1, -1
-	case 1:
-		return allowed[0], allowed[0]
-	}
-	return allowed[0], allowed[1]
-}
