@@ -19,27 +19,19 @@ var cpuClasses = []string{"user", "system", "softirq", "irq"}
 func cpuFigure(rec *result.Record, s *analysis.Summary) []Drawing {
 	c := chart.Bars{Texts: chart.Texts{Title: "CPU time by class", Desc: "CPU time for a unit of work, on all cores together. Shorter is better."}}
 	table := view.Block{Columns: []view.Column{view.Label("load"), view.Label("path"), view.Number("CPU time", 0), view.Label("time in"), view.Label("cores busy")}}
-	for _, cells := range view.ByLoad(s) {
-		if view.IsSweep(cells) {
-			continue
-		}
-		for _, cell := range cells {
-			if isCurvePoint(cell) {
+	for cell := range singleCells(s) {
+		g := chart.BarGroup{}
+		for _, r := range cell.Rows {
+			if r.CPU == nil {
 				continue
 			}
-			g := chart.BarGroup{}
-			for _, r := range cell.Rows {
-				if r.CPU == nil {
-					continue
-				}
-				g.Name = view.CellName(cell.Cell) + ": CPU time per " + r.CPU.Unit
-				g.Bars = append(g.Bars, cpuBar(&r))
-				table.Rows = append(table.Rows, []string{view.CellName(cell.Cell), sanitize.Text(r.Arm.Name),
-					unit.Cost(r.CPU) + "/" + r.CPU.Unit, view.ClassText(r.CPU), view.CoreText(r.CPU)})
-			}
-			if len(g.Bars) > 0 {
-				c.Groups = append(c.Groups, g)
-			}
+			g.Name = view.CellName(cell.Cell) + ": CPU time per " + r.CPU.Unit
+			g.Bars = append(g.Bars, cpuBar(&r))
+			table.Rows = append(table.Rows, []string{view.CellName(cell.Cell), sanitize.Text(r.Arm.Name),
+				unit.Cost(r.CPU) + "/" + r.CPU.Unit, view.ClassText(r.CPU), view.CoreText(r.CPU)})
+		}
+		if len(g.Bars) > 0 {
+			c.Groups = append(c.Groups, g)
 		}
 	}
 	if len(c.Groups) == 0 {

@@ -1,6 +1,7 @@
 package figure
 
 import (
+	"iter"
 	"math"
 	"slices"
 
@@ -48,6 +49,23 @@ func curveCells(s *analysis.Summary, name string) (cells []*analysis.Cell) {
 
 // isCurvePoint tells whether the cell is a point of a curve under load.
 func isCurvePoint(c *analysis.Cell) bool { return c.Cell.Curve != "" && view.LoadShare(c) > 0 }
+
+// singleCells are the cells, load by load, that are in no sweep of sizes and on no curve: each of
+// those has a figure of its own.
+func singleCells(s *analysis.Summary) iter.Seq[*analysis.Cell] {
+	return func(yield func(*analysis.Cell) bool) {
+		for _, cells := range view.ByLoad(s) {
+			if view.IsSweep(cells) {
+				continue
+			}
+			for _, cell := range cells {
+				if !isCurvePoint(cell) && !yield(cell) {
+					return
+				}
+			}
+		}
+	}
+}
 
 func loadLatency(points []*analysis.Cell, curve, short, what string, q float64) Drawing {
 	first := points[0]

@@ -29,33 +29,25 @@ func ratioFigure(rec *result.Record, s *analysis.Summary) []Drawing {
 	table := view.Block{Columns: []view.Column{view.Label("load"), view.Label("path"), view.Number("figure", 0), view.Number("vs "+base, 0),
 		view.Number(unit.ExactPercent(s.Level)+" interval", 0), view.Label("verdict")}}
 	seen := map[chart.Mark]bool{}
-	for _, cells := range view.ByLoad(s) {
-		if view.IsSweep(cells) {
-			continue
+	for cell := range singleCells(s) {
+		g := chart.Group{Name: view.CellName(cell.Cell) + ": " + direction(cell.Cell.Metric)}
+		if f := cell.Floor; f != nil && !f.Invalid && !f.Ratio.Open {
+			g.Low, g.High = 1/(1+f.Size), 1+f.Size
+			g.Band = view.FloorText(cell)
 		}
-		for _, cell := range cells {
-			if isCurvePoint(cell) {
+		for i := range cell.Rows {
+			r := &cell.Rows[i]
+			table.Rows = append(table.Rows, []string{view.CellName(cell.Cell), sanitize.Text(r.Arm.Name), unit.Value(cell.Cell.Metric, r.Value),
+				view.RatioText(r), view.Interval(r.Ratio), view.Verdict(r)})
+			if r.Arm.Name == cell.Baseline {
 				continue
 			}
-			g := chart.Group{Name: view.CellName(cell.Cell) + ": " + direction(cell.Cell.Metric)}
-			if f := cell.Floor; f != nil && !f.Invalid && !f.Ratio.Open {
-				g.Low, g.High = 1/(1+f.Size), 1+f.Size
-				g.Band = view.FloorText(cell)
-			}
-			for i := range cell.Rows {
-				r := &cell.Rows[i]
-				table.Rows = append(table.Rows, []string{view.CellName(cell.Cell), sanitize.Text(r.Arm.Name), unit.Value(cell.Cell.Metric, r.Value),
-					view.RatioText(r), view.Interval(r.Ratio), view.Verdict(r)})
-				if r.Arm.Name == cell.Baseline {
-					continue
-				}
-				row := ratioRow(cell, r)
-				seen[row.Mark] = true
-				g.Rows = append(g.Rows, row)
-			}
-			if len(g.Rows) > 0 {
-				c.Groups = append(c.Groups, g)
-			}
+			row := ratioRow(cell, r)
+			seen[row.Mark] = true
+			g.Rows = append(g.Rows, row)
+		}
+		if len(g.Rows) > 0 {
+			c.Groups = append(c.Groups, g)
 		}
 	}
 	if len(c.Groups) == 0 {

@@ -28,27 +28,19 @@ func threadsFigure(rec *result.Record, s *analysis.Summary) []Drawing {
 	c := chart.Bars{Texts: chart.Texts{Title: "CPU time by thread", Desc: "How much of a core the threads of each path used while it was measured. A thread that uses all of a core limits its path."}}
 	table := view.Block{Columns: []view.Column{view.Label("load"), view.Label("path"), view.Number("cores", 0), view.Label("threads busy")}}
 	named := busiestKinds(s)
-	for _, cells := range view.ByLoad(s) {
-		if view.IsSweep(cells) {
-			continue
-		}
-		for _, cell := range cells {
-			if isCurvePoint(cell) {
+	for cell := range singleCells(s) {
+		g := chart.BarGroup{Name: view.CellName(cell.Cell) + ": cores used by threads"}
+		for i := range cell.Rows {
+			r := &cell.Rows[i]
+			if len(r.Threads) == 0 {
 				continue
 			}
-			g := chart.BarGroup{Name: view.CellName(cell.Cell) + ": cores used by threads"}
-			for i := range cell.Rows {
-				r := &cell.Rows[i]
-				if len(r.Threads) == 0 {
-					continue
-				}
-				bar := threadBar(r, named)
-				g.Bars = append(g.Bars, bar)
-				table.Rows = append(table.Rows, []string{view.CellName(cell.Cell), bar.Name, bar.Text, view.ThreadText(r)})
-			}
-			if len(g.Bars) > 0 {
-				c.Groups = append(c.Groups, g)
-			}
+			bar := threadBar(r, named)
+			g.Bars = append(g.Bars, bar)
+			table.Rows = append(table.Rows, []string{view.CellName(cell.Cell), bar.Name, bar.Text, view.ThreadText(r)})
+		}
+		if len(g.Bars) > 0 {
+			c.Groups = append(c.Groups, g)
 		}
 	}
 	if len(c.Groups) == 0 {
