@@ -37,8 +37,8 @@ func kernelFetch(env *Env) *cobra.Command {
 		Use:   "fetch [VERSION...]",
 		Short: "Fetch Debian's kernel of a version",
 		Long: fmt.Sprintf(`Fetch Debian's newest kernel of each VERSION, which is one of %s
-(default: %s). This machine's own package manager fetches them from its usual sources
-and checks their signatures; each has 60 to 110 MB. They are stored in
+(default: %s): downloads of 60 to 110 MB each. This machine's own package manager fetches
+them from its usual sources and checks their signatures. They are stored in
 /var/lib/venturi/kernels, for users other than root in ~/.local/share/venturi/kernels,
 or in the folder that %s names.`, strings.Join(kernel.FetchableSeries(), ", "), kernel.Default, kernel.StoreVariable),
 		Example: `  venturi kernel fetch

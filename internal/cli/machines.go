@@ -38,7 +38,7 @@ func (m *machinesFlag) remote() (r compare.Remote, err error) {
 		return r, nil
 	}
 	if m.dev != "" && m.take != "" {
-		return r, verr.New(verr.Usage, "cannot combine --dev and --take", "the one shares network cards, the other takes them for itself", "give one of them")
+		return r, verr.New(verr.Usage, "cannot combine --dev and --take", "--dev shares network cards, and --take moves them into namespaces of Venturi", "give only one of them")
 	}
 	r.Dev, r.Take, r.Net = m.dev+m.take, m.take != "", m.network
 	read := remote.ParseMachines

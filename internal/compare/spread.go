@@ -55,16 +55,16 @@ const (
 var deviceName = regexp.MustCompile(`^[a-zA-Z0-9_.:@-]{1,15}$`)
 
 // ParseCards reads the network cards of the machines: eth1; or a=eth1,b=ens5; and with
-// either, where they are shared, ipvlan where the network allows a card one MAC. Of two machines
-// both need one. Errors are for a user.
+// either, where they are shared, ipvlan for networks that allow only one MAC address per
+// card. Of two machines both need one. Errors are for a user.
 func ParseCards(text string, take bool, machines []remote.Machine) ([]lab.SharedCard, error) {
-	flag, also := "--dev", "; and ,ipvlan where the network allows a card one MAC"
+	flag, also := "--dev", "; add ,ipvlan where the network allows only one MAC address per card"
 	if take {
 		flag, also = "--take", ""
 	}
 	refuse := func(why string) ([]lab.SharedCard, error) {
 		return nil, verr.New(verr.Usage, fmt.Sprintf("cannot use %s %q", flag, text), why,
-			fmt.Sprintf("write %[1]s eth1, or %[1]s a=eth1,b=ens5 by the machines' names%[2]s", flag, also))
+			fmt.Sprintf("write %[1]s eth1, or name a device for each machine: %[1]s a=eth1,b=ens5%[2]s", flag, also))
 	}
 	cards := make([]lab.SharedCard, len(machines))
 	ipvlan := false
@@ -84,7 +84,7 @@ func ParseCards(text string, take bool, machines []remote.Machine) ([]lab.Shared
 				}
 			}
 			if !meant {
-				return refuse(fmt.Sprintf("no machine is left that %s would be for", name))
+				return refuse(fmt.Sprintf("there is no machine left for device %s", name))
 			}
 		case named && deviceName.MatchString(device):
 			at := slices.IndexFunc(machines, func(m remote.Machine) bool { return m.Name == name })
@@ -96,7 +96,7 @@ func ParseCards(text string, take bool, machines []remote.Machine) ([]lab.Shared
 			}
 			cards[at].Device = device
 		default:
-			return refuse(fmt.Sprintf("%q is no name of a device", part))
+			return refuse(fmt.Sprintf("%q is not a device name", part))
 		}
 	}
 	for i := range cards {

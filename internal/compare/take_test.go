@@ -202,7 +202,7 @@ func TestTakenCardsRefused(t *testing.T) {
 	for name, c := range map[string]struct{ do, undo, want string }{
 		"default": {"ip route add default via 198.51.100.7", "ip route del default", "default route"},
 		"port":    {"ip link add br0 type bridge; ip link set eth1 master br0", "ip link del br0", "port of"},
-		"lent":    {"ip addr add 198.51.100.9/24 dev eth1 valid_lft 600 preferred_lft 600", "ip addr del 198.51.100.9/24 dev eth1", "given for a time"},
+		"lent":    {"ip addr add 198.51.100.9/24 dev eth1 valid_lft 600 preferred_lft 600", "ip addr del 198.51.100.9/24 dev eth1", "has a lifetime"},
 	} {
 		m[1].Do(t, "sh", "-ec", c.do)
 		_, _, err := Do(t.Context(), resolve(t, onSpares(t, m, "host", "vxlan")), Host{Watch: deaf{}})

@@ -99,7 +99,7 @@ func (r FastPathReport) printOwners(w io.Writer) {
 // PrintRate prints in a line what became of packets since an earlier report.
 func (r FastPathReport) PrintRate(out io.Writer, before FastPathReport, took time.Duration) error {
 	if !r.Running {
-		_, err := sanitize.Fprintf(out, "nothing is carried: the daemon has gone\n")
+		_, err := sanitize.Fprintf(out, "nothing is carried: the daemon has ended\n")
 		return err
 	}
 	since, most := analysis.FastPath{Packets: map[string]int64{}}, ""
@@ -119,7 +119,7 @@ func (r FastPathReport) PrintRate(out io.Writer, before FastPathReport, took tim
 	case r.State != nil && r.State.Off != "":
 		line += sanitize.Sprintf("; nothing is carried: %s", r.State.Off)
 	case most != "":
-		line += sanitize.Sprintf("; most of the slow: %s", strings.TrimPrefix(view.Fate(most), "slow: "))
+		line += sanitize.Sprintf("; main reason for slow packets: %s", strings.TrimPrefix(view.Fate(most), "slow: "))
 	}
 	_, err := sanitize.Fprintf(out, "%s\n", line)
 	return err

@@ -40,14 +40,14 @@ carried out of its pod           200
 carried into its pod             100      
 slow: its flow is not known yet  100      
 `, func(out *bytes.Buffer) error { return before.Print(out) }},
-		{"rate", "carried 300/s (75.0 %), slow 100/s, flows 12; most of the slow: opens or ends a connection\n",
+		{"rate", "carried 300/s (75.0 %), slow 100/s, flows 12; main reason for slow packets: opens or ends a connection\n",
 			func(out *bytes.Buffer) error { return now.PrintRate(out, before, 2*time.Second) }},
 		{"nothing", "carried 0/s (0.0 %), slow 0/s, flows 12\n", func(out *bytes.Buffer) error { return before.PrintRate(out, before, time.Second) }},
 		{"off", "carried 0/s (0.0 %), slow 0/s, flows 12; nothing is carried: there are IPsec policies\n",
 			func(out *bytes.Buffer) error { return off.PrintRate(out, before, time.Second) }},
-		{"enabled anew", "carried 60/s (33.3 %), slow 120/s, flows 12; most of the slow: its flow is not known yet\n",
+		{"enabled anew", "carried 60/s (33.3 %), slow 120/s, flows 12; main reason for slow packets: its flow is not known yet\n",
 			func(out *bytes.Buffer) error { return anew.PrintRate(out, before, time.Second) }},
-		{"gone", "nothing is carried: the daemon has gone\n", func(out *bytes.Buffer) error { return gone.PrintRate(out, before, time.Second) }},
+		{"gone", "nothing is carried: the daemon has ended\n", func(out *bytes.Buffer) error { return gone.PrintRate(out, before, time.Second) }},
 	} {
 		var out bytes.Buffer
 		if err := c.print(&out); err != nil || out.String() != c.want {

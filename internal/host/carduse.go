@@ -46,11 +46,11 @@ func CardUse(device string, control netip.Addr) (use string, err error) {
 	return "", nil
 }
 
-// upperDevice names a device that stands on a card: a port's bridge or bond, a VLAN, a macvlan,
+// upperDevice names a device that is built on a card: a port's bridge or bond, a VLAN, a macvlan,
 // a tunnel that is bound to it, also one in another namespace.
 func upperDevice(h *netlink.Handle, links []netlink.Link, card netlink.Link) (string, error) {
 	index := card.Attrs().Index
-	stands := func(l netlink.Link, netns int) bool {
+	builtOn := func(l netlink.Link, netns int) bool {
 		a := l.Attrs()
 		v, isVXLAN := l.(*netlink.Vxlan)
 		return a.ParentIndex == index && a.NetNsID == netns && l.Type() != "veth" && l.Type() != "netkit" ||
@@ -60,8 +60,8 @@ func upperDevice(h *netlink.Handle, links []netlink.Link, card netlink.Link) (st
 		switch {
 		case l.Attrs().Index == card.Attrs().MasterIndex:
 			return fmt.Sprintf("it is a port of %s", l.Attrs().Name), nil
-		case stands(l, -1):
-			return fmt.Sprintf("%s stands on it", l.Attrs().Name), nil
+		case builtOn(l, -1):
+			return fmt.Sprintf("%s is built on it", l.Attrs().Name), nil
 		}
 	}
 	if card.Attrs().MasterIndex != 0 {
@@ -100,8 +100,8 @@ func upperDevice(h *netlink.Handle, links []netlink.Link, card netlink.Link) (st
 				return err
 			}
 			for _, l := range links {
-				if stands(l, us) {
-					found = fmt.Sprintf("%s in %s stands on it", l.Attrs().Name, NamedFile(file))
+				if builtOn(l, us) {
+					found = fmt.Sprintf("%s in %s is built on it", l.Attrs().Name, NamedFile(file))
 				}
 			}
 			return nil
@@ -128,7 +128,7 @@ func defaultRoute(h *netlink.Handle, card netlink.Link) (string, error) {
 			}
 			by := r.LinkIndex == card.Attrs().Index || slices.ContainsFunc(r.MultiPath, func(n *netlink.NexthopInfo) bool { return n.LinkIndex == card.Attrs().Index })
 			if by && bits == 0 && r.Type == unix.RTN_UNICAST {
-				return "the default route leads by it", nil
+				return "it has the default route", nil
 			}
 		}
 	}

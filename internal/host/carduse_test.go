@@ -21,12 +21,12 @@ ip addr add 192.0.2.1/24 dev eth1; ip addr add 2001:db8::1/64 dev eth1 nodad; ip
 	for name, c := range map[string]struct{ script, want string }{
 		"spare":          {"", ""},
 		"bridge's port":  {"ip link add br0 type bridge; ip link set eth1 master br0", "it is a port of br0"},
-		"macvlan":        {"ip link add up0 link eth1 type macvlan", "up0 stands on it"},
-		"elsewhere":      {"ip link add up0 link eth1 netns FAR type macvlan", "up0 in /run/netns/FAR stands on it"},
-		"VXLAN":          {"ip link add vx0 type vxlan id 7 dev eth1 dstport 4789", "vx0 stands on it"},
-		"default route":  {"ip route add default via 192.0.2.9", "the default route leads by it"},
-		"another table":  {"ip route add default via 192.0.2.9 table 77", "the default route leads by it"},
-		"IPv6":           {"ip -6 route add default via 2001:db8::9", "the default route leads by it"},
+		"macvlan":        {"ip link add up0 link eth1 type macvlan", "up0 is built on it"},
+		"elsewhere":      {"ip link add up0 link eth1 netns FAR type macvlan", "up0 in /run/netns/FAR is built on it"},
+		"VXLAN":          {"ip link add vx0 type vxlan id 7 dev eth1 dstport 4789", "vx0 is built on it"},
+		"default route":  {"ip route add default via 192.0.2.9", "it has the default route"},
+		"another table":  {"ip route add default via 192.0.2.9 table 77", "it has the default route"},
+		"IPv6":           {"ip -6 route add default via 2001:db8::9", "it has the default route"},
 		"control":        {"", "ssh connection that controls this machine comes from 203.0.113.7"},
 		"others' routes": {"ip link add eth2 type veth peer name far2; ip link set eth2 up; ip addr add 192.0.3.1/24 dev eth2; ip link set far2 up; ip route add default via 192.0.3.2", ""},
 	} {

@@ -16,11 +16,11 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// A card that a lab takes is the host's own: the journal knows what it was before it moves, and
-// gives it back. Whatever ends the lab does so before it deletes the namespace, with which a
-// card that software made would end.
+// A card that a lab takes is the host's own: the journal records its state before it moves, and
+// restores it. Whatever ends the lab does so before it deletes the namespace: a software card
+// would end with it.
 
-// checkTake refuses a card that is in use, or could not be given back as it was. It changes
+// checkTake refuses a card that is in use, or whose state could not be restored. It changes
 // nothing. Errors are for a user.
 func (c SharedCard) checkTake() error {
 	refuse := func(why string) error {
@@ -31,7 +31,7 @@ func (c SharedCard) checkTake() error {
 	}
 	use, err := host.CardUse(c.Device, controlAddress())
 	if err != nil {
-		return fmt.Errorf("look who uses network card %s: %w", c.Device, err)
+		return fmt.Errorf("check who uses network card %s: %w", c.Device, err)
 	}
 	if use != "" {
 		return refuse("it is in use: " + use)
@@ -42,10 +42,10 @@ func (c SharedCard) checkTake() error {
 	}
 	obstacles, err := setting.CardObstacles(card)
 	if err != nil {
-		return fmt.Errorf("read what network card %s has: %w", c.Device, err)
+		return fmt.Errorf("read the state of network card %s: %w", c.Device, err)
 	}
 	if len(obstacles) > 0 {
-		return refuse("not all that it has could be given back: " + strings.Join(obstacles, "; "))
+		return refuse("its state could not be restored exactly: " + strings.Join(obstacles, "; "))
 	}
 	h, err := journal.ReadHistory(os.Getenv(journal.FolderVariable))
 	if err != nil {
@@ -55,7 +55,7 @@ func (c SharedCard) checkTake() error {
 	for _, t := range h.Txns {
 		for _, e := range t.Entries {
 			if t.Boot == boot && e.State.Open() && setting.OfCard(e.Setting, card) {
-				return refuse(fmt.Sprintf("change %d of the journal is in force on it (%s): \"venturi undo %[1]d\" takes it back", t.ID, e.Setting))
+				return refuse(fmt.Sprintf("change %d of the journal is still in force on it (%s): \"venturi undo %[1]d\" reverts it", t.ID, e.Setting))
 			}
 		}
 	}
@@ -105,8 +105,8 @@ func (b *builder) takeCard(ctx context.Context, p Part) error {
 	defer cancel()
 	err := own.In.AwaitCarrier(ctx, wireDevice)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return verr.New(verr.Failed, "cannot use network card "+p.Card.Device, fmt.Sprintf("it has no carrier %v after it was brought up", carrierLimit),
-			"see whether a cable is in it, and whether the other end is up")
+		return verr.New(verr.Failed, "cannot use network card "+p.Card.Device, fmt.Sprintf("it has no carrier %v after it was set up", carrierLimit),
+			"check the cable, and that the other end is up")
 	}
 	return err
 }
@@ -142,7 +142,7 @@ func (p Part) moveCard(to *netcfg.Namespace) (err error) {
 // carrierLimit is how long a card may take to find its carrier: some negotiate for seconds.
 var carrierLimit = host.ScaleTimeout(15 * time.Second)
 
-// takenCards lists the transactions by which a lab has cards that were not given back.
+// takenCards lists the transactions by which a lab has cards that were not restored.
 func takenCards(name string) (txns []int, err error) {
 	h, err := journal.ReadHistory(os.Getenv(journal.FolderVariable))
 	if err != nil {
@@ -159,8 +159,8 @@ func takenCards(name string) (txns []int, err error) {
 	return txns, nil
 }
 
-// giveCardsBack undoes those transactions. Nothing of the lab runs any more.
-func giveCardsBack(txns []int) (err error) {
+// restoreCards undoes those transactions. Nothing of the lab runs any more.
+func restoreCards(txns []int) (err error) {
 	if len(txns) == 0 {
 		return nil
 	}
@@ -172,28 +172,28 @@ func giveCardsBack(txns []int) (err error) {
 	outcomes, err := j.Undo(txns, journal.UndoOptions{})
 	for _, o := range outcomes {
 		if o.Err != nil {
-			err = errors.Join(err, fmt.Errorf("give %s back (\"venturi undo %d\" tries again): %w", o.Entry.Setting, o.Entry.Txn, o.Err))
+			err = errors.Join(err, fmt.Errorf("restore %s (\"venturi undo %d\" tries again): %w", o.Entry.Setting, o.Entry.Txn, o.Err))
 		}
 	}
 	return err
 }
 
-// removeCards gives the cards back that a lab took. Remain is why its namespaces must not be
-// deleted: a card may be in one. Failed is what else could not be given back.
+// removeCards restores the cards that a lab took. Remain is why its namespaces must not be
+// deleted: a card may be in one. Failed is what else could not be restored.
 func removeCards(name string, namespaces []string) (failed, remain error) {
 	txns, unread := takenCards(name)
-	failed = giveCardsBack(txns)
+	failed = restoreCards(txns)
 	cards, hidden, err := markedCards(namespaces)
 	switch {
 	case err != nil:
 		return nil, errors.Join(failed, err)
 	case len(cards) > 0:
-		why := "the journal of changes has no entry of it"
+		why := "the journal has no entry for it"
 		if err := errors.Join(unread, failed); err != nil {
 			why = err.Error()
 		}
 		return nil, verr.New(verr.Failed, "cannot delete the namespace of network card "+strings.Join(cards, ", "), why,
-			fmt.Sprintf("move the card home with `venturi undo`, or by hand: `ip -n NAMESPACE link set DEVICE netns 1 name NAME alias ''`; then run `venturi lab down --name %s`", name))
+			fmt.Sprintf("move the card back with `venturi undo`, or by hand: `ip -n NAMESPACE link set DEVICE netns 1 name NAME alias ''`; then run `venturi lab down --name %s`", name))
 	case failed != nil && len(hidden) > 0:
 		return nil, fmt.Errorf("%w; and a card may be in %s, which cannot be entered", failed, strings.Join(hidden, ", "))
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // Card is a device that shares a network card of this host with it: a macvlan, or an
-// ipvlan in mode l2 where the network allows a card one MAC. It is deleted with its
+// ipvlan in mode l2 where the network allows only one MAC address per card. It is deleted with its
 // namespace, and with it what it asked of the card.
 type Card struct {
 	Name   string

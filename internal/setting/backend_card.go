@@ -17,12 +17,12 @@ import (
 	"github.com/venturi-net/venturi/internal/host"
 )
 
-// A network card may be moved to another network namespace for a while. The kernel then takes
-// its addresses, routes, neighbours and settings away, and gives a card back by itself only
-// when that namespace ends, and only one of hardware: what software made ends with it.
+// A network card may be moved to another network namespace for a while. The kernel then removes
+// its addresses, routes, neighbours and settings. It moves a card back by itself only when
+// that namespace ends, and only a hardware card: a software one ends with the namespace.
 
 // cardBackend is in which network namespace a network card is. At home, where its setting's
-// scope says, its value is all that the kernel takes away from a card that leaves; elsewhere,
+// scope says, its value is all that the kernel removes from a card that leaves; elsewhere,
 // the namespace and its name there. The key is the card's hardware address.
 func cardBackend() Backend {
 	return Backend{
@@ -43,7 +43,7 @@ func cardBackend() Backend {
 		Write: func(c Setting, v Value) error {
 			var want cardState
 			if err := json.Unmarshal(v.Data, &want); err != nil || want.Name == "" {
-				return errors.Join(errors.New("it is no state of a network card"), err)
+				return errors.Join(errors.New("it is not the state of a network card"), err)
 			}
 			at, err := c.locateCard()
 			if err != nil {
@@ -115,7 +115,7 @@ func CardNetns(w Write) string {
 	return s.Netns
 }
 
-// CardObstacles lists what a card has that could not be given back to it.
+// CardObstacles lists what a card has that could not be restored.
 func CardObstacles(c Setting) ([]string, error) {
 	at, err := c.locateCard()
 	if err != nil {
@@ -195,7 +195,7 @@ func (c Setting) locateCard() (at cardPlace, err error) {
 	case at.netns != "":
 		return at, nil
 	case unseen != nil:
-		return at, fmt.Errorf("find network card %s: it is not where it was, and not all other namespaces could be looked at: %w", c.Scope.Device.Name, unseen)
+		return at, fmt.Errorf("find network card %s: it is not where it was, and not every other namespace could be searched: %w", c.Scope.Device.Name, unseen)
 	}
 	return at, fmt.Errorf("network card %s: %w", c.Scope.Device.Name, host.ErrGone)
 }
@@ -223,13 +223,13 @@ func (at cardPlace) setLink(attrs ...*nl.RtAttr) error {
 	})
 }
 
-// moveTo gives the card to another namespace, where it is down and has a mark.
+// moveTo moves the card to another namespace, where it is down and has a mark.
 func (at cardPlace) moveTo(want cardState, mark string) error {
 	if filepath.Base(want.Netns) != want.Netns {
-		return fmt.Errorf("%q is no name of a network namespace", want.Netns)
+		return fmt.Errorf("%q is not the name of a network namespace", want.Netns)
 	}
 	if !at.home {
-		return fmt.Errorf("it is not at home, but in network namespace %s: somebody else has it", netnsName(at.netns))
+		return fmt.Errorf("it is in use elsewhere: it was moved to network namespace %s", netnsName(at.netns))
 	}
 	_, obstacles, err := at.readState()
 	if err == nil && len(obstacles) > 0 {
@@ -255,7 +255,7 @@ func (at cardPlace) moveTo(want cardState, mark string) error {
 	return err
 }
 
-// restore brings the card home, and gives back what it had. The mark goes last: as long as it
+// restore moves the card back, and restores what it had. The mark goes last: as long as it
 // is there, something may be missing.
 func (at cardPlace) restore(c Setting, want cardState) error {
 	if !at.home {
@@ -280,7 +280,7 @@ func (at cardPlace) restore(c Setting, want cardState) error {
 			at, err = c.locateCard()
 		}
 		if err != nil {
-			return fmt.Errorf("bring it home: %w", err)
+			return fmt.Errorf("move it back: %w", err)
 		}
 	}
 	if err := at.restoreState(want); err != nil {

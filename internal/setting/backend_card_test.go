@@ -106,15 +106,15 @@ func TestCardComesBackAsItWas(t *testing.T) {
 	}
 }
 
-// What could not be given back is named, and such a card does not move.
+// What could not be restored is named, and such a card does not move.
 func TestCardThatCannotComeBack(t *testing.T) {
 	for script, why := range map[string]string{
-		"ip addr add 192.0.2.1/24 dev veth0 valid_lft 600 preferred_lft 600":                                                "address 192.0.2.1/24 is given for a time",
+		"ip addr add 192.0.2.1/24 dev veth0 valid_lft 600 preferred_lft 600":                                                "address 192.0.2.1/24 has a lifetime",
 		"ip addr add 192.0.2.1/24 dev veth0; ip route add 203.0.113.0/24 nexthop via 192.0.2.2 nexthop via 192.0.2.3":       "route 203.0.113.0/24 has several next hops",
 		"ip addr add 192.0.2.1/24 dev veth0 preferred_lft 0":                                                                "address 192.0.2.1/24 is deprecated",
 		"ip addr add 2001:db8::1/64 dev veth0 nodad preferred_lft 0":                                                        "address 2001:db8::1/64 is deprecated",
 		"tc qdisc add dev veth0 clsact":                                                                                     "filters",
-		"ip addr add 2001:db8::1/64 dev veth0 nodad; ip -6 route add 2001:db8:7::/64 via 2001:db8::2 dev veth0 expires 600": "is given for a time",
+		"ip addr add 2001:db8::1/64 dev veth0 nodad; ip -6 route add 2001:db8:7::/64 via 2001:db8::2 dev veth0 expires 600": "has a lifetime",
 	} {
 		a, b := spaces(t)
 		scriptOutput(t, a, "set -e; ip link set veth1 up; ip link set veth0 up;"+script)

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// restoreState gives a card that is at home what it lacks of a state, and takes away what is too
-// much. What cannot be done holds up nothing else. Sysctls come before it is up, for they say what the kernel does then.
+// restoreState adds to a card that is at home what it lacks of a state, and removes what is too
+// much. What fails does not stop the rest. Sysctls come before it is up, for they say what the kernel does then.
 func (at cardPlace) restoreState(want cardState) error {
 	now, _, err := at.readState()
 	if err != nil {
@@ -26,8 +26,8 @@ func (at cardPlace) restoreState(want cardState) error {
 		return err == nil
 	}
 	if now.Name != want.Name {
-		try("bring it down", at.setFlags(now.Flags&^unix.IFF_UP))
-		if try("call it "+want.Name, at.setLink(nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(want.Name)))) {
+		try("set it down", at.setFlags(now.Flags&^unix.IFF_UP))
+		if try("rename it to "+want.Name, at.setLink(nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(want.Name)))) {
 			at.name = want.Name
 		}
 	}
@@ -81,7 +81,7 @@ type messageKind struct {
 	attach      func(m rawMessage, index int) rawMessage // says of which card it is
 }
 
-// restoreMessages gives the card its addresses, routes and neighbours.
+// restoreMessages restores the card's addresses, routes and neighbours.
 func (at cardPlace) restoreMessages(want cardState) error {
 	inHeader := func(m rawMessage, index int) rawMessage {
 		m = slices.Clone(m)
@@ -136,7 +136,7 @@ func (k messageKind) restore(index int) error {
 	for _, m := range now {
 		if !slices.ContainsFunc(k.want, m.equal) {
 			if err := send(k.remove, 0, m); err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, unix.EADDRNOTAVAIL) {
-				unremoved = errors.Join(unremoved, fmt.Errorf("take away %w", err))
+				unremoved = errors.Join(unremoved, fmt.Errorf("remove %w", err))
 			}
 		}
 	}
@@ -154,7 +154,7 @@ func (k messageKind) restore(index int) error {
 			}
 		}
 		if len(refused) == len(missing) {
-			return errors.Join(unremoved, fmt.Errorf("give back %w", failed))
+			return errors.Join(unremoved, fmt.Errorf("restore %w", failed))
 		}
 		missing = refused
 	}

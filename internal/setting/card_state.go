@@ -268,7 +268,7 @@ func cardAddresses(index int) (all []cardMessage, lent []string, err error) {
 			// struct ifa_cacheinfo begins with for how long it is preferred, and valid.
 			switch times := by.Bytes(unix.IFA_CACHEINFO); {
 			case len(times) >= 8 && nlmsg.NativeUint32(times[4:]) != math.MaxUint32:
-				lent = append(lent, "address "+text+" is given for a time, by DHCP or a router")
+				lent = append(lent, "address "+text+" has a lifetime (from DHCP or a router advertisement)")
 			case len(times) >= 8 && nlmsg.NativeUint32(times) != math.MaxUint32, header[2]&unix.IFA_F_DEPRECATED != 0:
 				lent = append(lent, "address "+text+" is deprecated, or will be (preferred_lft)")
 			}
@@ -313,9 +313,9 @@ func cardRoutes(index int) (all []cardMessage, unkept []string, err error) {
 			}
 			text := prefixText(by.Bytes(unix.RTA_DST), header[1])
 			if times := by.Bytes(unix.RTA_CACHEINFO); len(times) >= 12 && nlmsg.NativeUint32(times[8:]) != 0 || header[5] == unix.RTPROT_RA {
-				unkept = append(unkept, "route "+text+" is given for a time, by a router")
+				unkept = append(unkept, "route "+text+" has a lifetime (from a router advertisement)")
 			} else if len(ways) > 0 || by.Has(routeNextHopID) {
-				unkept = append(unkept, "route "+text+" has several next hops, or one that is an object of its own")
+				unkept = append(unkept, "route "+text+" has several next hops, or a next hop object (nhid)")
 			}
 			flags := binary.NativeEndian.Uint32(header[8:]) & (unix.RTNH_F_ONLINK | unix.RTNH_F_PERVASIVE)
 			binary.NativeEndian.PutUint32(header[8:], flags)

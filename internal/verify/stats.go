@@ -77,7 +77,7 @@ type StatsSection struct {
 var StatsSections = []StatsSection{
 	{"verdicts", "false alarms and missed differences of runs of a fixed length", Stats.verdictNeeds, Stats.checkVerdicts},
 	{"anytime", "false alarms of runs that are looked at after each series, live and replayed", Stats.anytimeNeeds, Stats.checkAnytime},
-	{"decided", "how soon a run that stops when it is decided finds a difference", Stats.decisionNeeds, Stats.checkDecisions},
+	{"decided", "how long a run with --until-decided takes to find a difference", Stats.decisionNeeds, Stats.checkDecisions},
 	{"pairs", "ratios of ratios: differences between two records of this machine", Stats.pairNeeds, Stats.checkPairs},
 }
 

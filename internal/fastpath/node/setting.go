@@ -135,7 +135,7 @@ func (f files) stopProcess() error {
 		case did:
 			killed, end = true, time.Now().Add(stopTimeout)
 		case late:
-			return verr.New(verr.Busy, "cannot end the fast path", "its process does not answer, and cannot be seen from here", "kill it, and run the command again")
+			return verr.New(verr.Busy, "cannot stop the fast path", "its daemon does not answer, and runs in another PID namespace", "kill that process, and run the command again")
 		}
 		if err := netcfg.ReplaceJSON(f.stop, true); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -154,7 +154,7 @@ func (f files) killHolder(late bool) (did bool, err error) {
 		return false, nil
 	}
 	if err := p.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return false, fmt.Errorf("kill the process %d, which does not end the fast path: %w", p.Pid, err)
+		return false, fmt.Errorf("kill process %d, which did not stop the fast path when asked: %w", p.Pid, err)
 	}
 	return true, nil
 }

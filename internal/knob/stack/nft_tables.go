@@ -61,7 +61,7 @@ func isPort(word string) error { return knob.Number(1, 65535)(word) }
 func isDevice(word string) error {
 	const longest = 15 // the kernel's IFNAMSIZ without its end
 	if word == "" || word == "on" || len(word) > longest || strings.ContainsAny(word, "/ \t\n:") {
-		return fmt.Errorf("%q is no name of a device", word)
+		return fmt.Errorf("%q is not a device name", word)
 	}
 	return nil
 }

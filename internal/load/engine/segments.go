@@ -36,9 +36,9 @@ func (g *segmenter) sendSome(s socket, n int) (int, error) {
 	err := s.sendAll(g.buf[:n*g.size])
 	switch {
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EMSGSIZE):
-		return 0, fmt.Errorf("cut what is sent into datagrams of %d bytes: they do not fit the path's MTU (%w)", g.size, err)
+		return 0, fmt.Errorf("send datagrams of %d bytes with UDP_SEGMENT: they do not fit the path's MTU: %w", g.size, err)
 	case errors.Is(err, unix.EIO):
-		return 0, fmt.Errorf("cut what is sent into datagrams: the device does not compute their checksums (%w)", err)
+		return 0, fmt.Errorf("send with UDP_SEGMENT: the device does not compute UDP checksums: %w", err)
 	}
 	return n, err
 }

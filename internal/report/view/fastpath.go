@@ -24,16 +24,16 @@ var Fates = []struct{ Key, Text string }{
 	{"slow_full", "slow: no room in the table of flows"},
 	{"slow_flags", "slow: opens or ends a connection"},
 	{"slow_stale", "slow: rules or addresses changed since"},
-	{"slow_size", "slow: too large for the way"},
+	{"slow_size", "slow: too large for the path"},
 	{"slow_fragment", "slow: a fragment"},
 	{"slow_protocol", "slow: neither TCP nor UDP"},
 	{"slow_not_ipv4", "slow: not IPv4"},
 	{"slow_options", "slow: has IP options"},
-	{"slow_ttl", "slow: its TTL ends here"},
-	{"slow_ecn", "slow: congestion was marked on the way"},
+	{"slow_ttl", "slow: TTL expires here"},
+	{"slow_ecn", "slow: congestion marked on the path"},
 	{"slow_checksum", "slow: its outer header has a checksum"},
-	{"slow_encapsulated", "slow: has headers of a tunnel already"},
-	{"slow_source", "slow: not from where it should be"},
+	{"slow_encapsulated", "slow: already has tunnel headers"},
+	{"slow_source", "slow: unexpected source"},
 }
 
 // Fate says in words what a key of the packets of an [analysis.FastPath] means.

@@ -48,7 +48,7 @@ func (o Options) withDefaults() (Options, error) {
 	case !slices.Contains(ProxyModes, o.ProxyMode):
 		return o, fmt.Errorf("no proxy mode %q: give one of %q", o.ProxyMode, ProxyModes)
 	case filepath.Base(o.Name) != o.Name:
-		return o, fmt.Errorf("the name %q is no name of a folder", o.Name)
+		return o, fmt.Errorf("%q is not a folder name", o.Name)
 	}
 	return o, nil
 }
