@@ -22,7 +22,7 @@ type machinesFlag struct {
 func (m *machinesFlag) flags(f *pflag.FlagSet) {
 	f.StringVar(&m.machines, "machines", "", "measure between these machines over ssh instead of a lab's:\na=ssh://[USER@]HOST[:PORT][?addr=ADDRESS][&dev=DEVICE],b=..., or a file that lists them")
 	f.StringVar(&m.dev, "dev", "", "build paths on these network cards of the --machines, in new namespaces that share the card\nby macvlan: eth1; or a=eth1,b=ens5; append ,ipvlan if the network allows one MAC address per card")
-	f.StringVar(&m.take, "take", "", "build paths on these spare network cards of the --machines, which are moved into new namespaces\nand given back as they were: eth1; or a=eth1,b=ens5")
+	f.StringVar(&m.take, "take", "", "build paths on these spare network cards of the --machines, which are moved into new namespaces\nand restored afterwards: eth1; or a=eth1,b=ens5")
 	f.StringVar(&m.network, "net", "", "network of the machines' addresses on the cards of --dev or --take (default "+lab.WireNet().String()+")")
 	f.StringVar(&m.ssh, "ssh", "ssh", "the ssh command for --machines, with its options")
 	f.BoolVar(&m.noCopy, "no-copy", false, "run the venturi on the machines' PATH instead of copying one there")

@@ -25,7 +25,7 @@ import (
 // that shares it is more likely one that the user took for a container.
 var attach = Driver{
 	Name:    "attach",
-	Summary: "two network namespaces that are there already: containers, pods, machines of another lab",
+	Summary: "two existing network namespaces: containers, pods, machines of another lab",
 	Example: "any two containers or pods on this machine, whatever joins them",
 	Options: []Option{
 		namespace("from", "where the client is"),

@@ -21,9 +21,9 @@ var overBGP = Driver{
 	Summary: "as routed, with the other machines' blocks learned by BGP",
 	Example: "Calico with BGP, without encapsulation",
 	Options: []Option{
-		number(bgpReflectors, 0, maxReflectors, "0", "machines that are route reflectors for the others; 0: each speaks with all"),
-		number(bgpASN, 1, 1<<32-1, "64512", "number of the autonomous system"),
-		number(bgpHold, bgp.MinHold, bgp.MaxHold, fmt.Sprint(bgp.DefaultHold), "hold time, seconds: after so long a silence a speaker is taken for dead"),
+		number(bgpReflectors, 0, maxReflectors, "0", "machines that are route reflectors for the others; 0: full mesh"),
+		number(bgpASN, 1, 1<<32-1, "64512", "autonomous system number"),
+		number(bgpHold, bgp.MinHold, bgp.MaxHold, fmt.Sprint(bgp.DefaultHold), "hold time, seconds: a speaker that is silent for so long counts as dead"),
 		mtu,
 	},
 	CheckHosts: func(a Arm, hosts int) error {

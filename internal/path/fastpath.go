@@ -41,7 +41,7 @@ func withFastPath(over Driver, devices func(s *Site, i int) fastpath.Config) Dri
 	d.Summary += ", and Venturi's fast path"
 	d.Example += ", accelerated"
 	d.Options = append(slices.Clip(over.Options), choice("attach", []string{attachAuto, attachTCX, attachTC}, attachAuto,
-		"what the fast path's programs are at devices: tcx (kernel 6.6), tc filters as before it, or the first of them that there is"))
+		"how the fast path's programs are attached: by tcx (Linux 6.6 or later), as tc filters, or by the first of them that works"))
 	d.Needs = func(v Values) []feature.Need {
 		var needs []feature.Need
 		if over.Needs != nil {

@@ -26,7 +26,7 @@ var geneve = Driver{
 		number("vni", 1, maxVNI, "1", "virtual network identifier, of the first tunnel"),
 		number("port", 1, 65535, "", "UDP port; 6081, which is the assigned one, or the next that is free on the machines when not given"),
 		onOff("csum", "off", "compute the checksum of the outer UDP header"),
-		number("tunnels", 1, maxPods, "1", "tunnels to outer addresses of their own, each with a pod; flows are dealt out to them"),
+		number("tunnels", 1, maxPods, "1", "tunnels, each between outer addresses and pods of its own; flows are distributed over them"),
 		mtu,
 	},
 	Resolve:  checkVNIs,

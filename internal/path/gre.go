@@ -24,7 +24,7 @@ var gre = Driver{
 	Example: "Linux bridges joined by gretap, as for containers or virtual machines without a controller",
 	Options: []Option{
 		number("key", 1, maxGREKey, "", "GRE key; the header has none when not given"),
-		onOff("csum", "off", "compute the checksum of the GRE header and all behind it"),
+		onOff("csum", "off", "compute the checksum of the GRE header and its payload"),
 		mtu,
 	},
 	Overhead: func(v Values) int {

@@ -27,8 +27,8 @@ var ipip = Driver{
 	Example: "Calico with IPIP",
 	Options: []Option{
 		choice("mode", []string{ipipAlways, ipipCross}, ipipAlways,
-			"which machines the header is for: all others, or those in other subnets only"),
-		number("subnets", 1, maxSubnets, "1", "subnets that the machines are dealt out to, in turn: m1 is in the first, m2 in the second"),
+			"between which machines packets get the header: all, or only those in different subnets"),
+		number("subnets", 1, maxSubnets, "1", "subnets, which the machines join in turn: m1 the first, m2 the second"),
 		mtu,
 	},
 	CheckHosts: ipipCheckHosts,

@@ -16,11 +16,11 @@ import (
 // machine's packet filter in the way.
 var ipvlan = Driver{
 	Name:    "ipvlan",
-	Summary: "pods as ipvlan devices on a network card: an underlay with one MAC a machine",
-	Example: "the ipvlan CNI plugin; clouds that allow one MAC a card",
+	Summary: "pods as ipvlan devices on a network card: an underlay with one MAC address per machine",
+	Example: "the ipvlan CNI plugin; clouds that allow one MAC address per card",
 	Options: []Option{
 		choice("mode", []string{"l2", "l3", ipvlanFiltered}, "l2",
-			"what pods see: one link; the machine's routes; those, through the machine's packet filter"),
+			"how pods are connected: on one link (l2), by the machine's routes (l3), or by those and its packet filter (l3s)"),
 		mtu,
 	},
 	OwnCard: true,

@@ -56,7 +56,7 @@ func onOff(name, preset, help string) Option {
 const mtuName = "mtu"
 
 // mtu is that option. Its default is the most that the wire leaves.
-var mtu = number(mtuName, minMTU, maxMTU, "", "MTU of the pods, bytes; the most that the wire leaves when not given")
+var mtu = number(mtuName, minMTU, maxMTU, "", "MTU of the pods, bytes; the largest that fits the wire when not given")
 
 const (
 	minMTU = 68 // that IPv4 asks of every link

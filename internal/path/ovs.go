@@ -35,7 +35,7 @@ const (
 func ovsOptions(own ...Option) []Option {
 	common := []Option{
 		choice("datapath", []string{ovsKernel, ovsDaemon, ovsAuto}, ovsKernel,
-			"what forwards: the kernel's module, the switch's own process, or the module where there is one"),
+			"what forwards: the kernel's module (system), the switch's own process (netdev), or the module if there is one"),
 		choice("port", []string{ovsVeth, ovsInternal}, ovsVeth,
 			"what joins pods and switch: veth pairs, or internal ports of the switch moved into the pods (which with netdev carry no more than 1500 bytes)"),
 	}

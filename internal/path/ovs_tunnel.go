@@ -13,9 +13,9 @@ import (
 // ovsTunnelOptions are those of the tunnels of Open vSwitch.
 func ovsTunnelOptions(port string) []Option {
 	return ovsOptions(
-		number("tunnels", 1, maxPods, "1", "tunnels to outer addresses of their own, each with a pod; flows are dealt out to them"),
+		number("tunnels", 1, maxPods, "1", "tunnels, each between outer addresses and pods of its own; flows are distributed over them"),
 		number("vni", 1, maxVNI, "1", "virtual network identifier, of all tunnels"),
-		number("udp-port", 1, 65535, port, "UDP port that tunnels lead to"),
+		number("udp-port", 1, 65535, port, "destination UDP port of the tunnels"),
 		onOff("csum", "off", "compute the checksum of the outer UDP header"),
 	)
 }

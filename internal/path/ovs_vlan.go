@@ -34,7 +34,7 @@ const (
 // vlanOptions say which tags tell the pods apart.
 func vlanOptions() []Option {
 	return []Option{
-		number("ids", 1, maxPods, "1", "ids on the wire, each with a pod; flows are dealt out to them"),
+		number("ids", 1, maxPods, "1", "ids on the wire, each with a pod of its own; flows are distributed over them"),
 		number("vlan", 1, maxVLAN, "100", "id of the first pod's tag, the outer one if there are two; the next pod has the next id"),
 	}
 }

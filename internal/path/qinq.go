@@ -14,7 +14,7 @@ import (
 var qinq = Driver{
 	Name:    "qinq",
 	Summary: "pods on bridges over VLAN devices, two VLAN tags on the wire (802.1ad)",
-	Example: "tenants' VLANs over a provider's network; Kube-OVN's underlay on such",
+	Example: "tenants' VLANs over a provider's network; Kube-OVN's underlay on one",
 	Options: append(vlanOptions(), innerVLAN, mtu),
 	Resolve: lastVLAN,
 	// A card carries one tag beyond its MTU, but for sure only one of 802.1Q.

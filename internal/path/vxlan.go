@@ -82,7 +82,7 @@ func vxlanOptions(port, portHelp string) []Option {
 		number("vni", 1, maxVNI, "", "VXLAN network identifier, of the first tunnel; each path has its own when not given"),
 		number("port", 1, 65535, port, portHelp),
 		onOff("csum", "on", "compute the checksum of the outer UDP header"),
-		number("tunnels", 1, maxPods, "1", "tunnels to outer addresses of their own, each with a pod; flows are dealt out to them"),
+		number("tunnels", 1, maxPods, "1", "tunnels, each between outer addresses and pods of its own; flows are distributed over them"),
 		mtu,
 	}
 }

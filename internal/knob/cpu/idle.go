@@ -37,7 +37,7 @@ var cpuResumeLatency = knob.Entry{
 // cpuDMALatency was a knob of earlier versions. Their journals are undone all the same.
 var cpuDMALatency = knob.Entry{Facts: knob.Facts{
 	Name:     "cpu.dma_latency",
-	Title:    "one limit for all cores, held by a process that keeps /dev/cpu_dma_latency open",
+	Title:    "One limit for all cores, held by a process that keeps /dev/cpu_dma_latency open",
 	Values:   "none: it is not set by Venturi",
 	Scope:    knob.ScopeMachine,
 	Helps:    []knob.Benefit{knob.Latency},

@@ -8,7 +8,7 @@ func obsoleteSwitching() []knob.Entry {
 	entries := []knob.Facts{
 		{
 			Name:     "ovs.kmod_simd",
-			Title:    "a kernel module of Open vSwitch built with popcnt and sse4.2",
+			Title:    "A kernel module of Open vSwitch built with popcnt and sse4.2",
 			Needs:    "Open vSwitch before 3.0: later trees have no kernel module, and 4.0 removes the interface to an old one",
 			Evidence: "the share of flow lookups in CPU time halved, 10 to 5 % (Kube-OVN's documentation); the folder datapath/ is in branch-2.17 and not in branch-3.5, so the documented build cannot work",
 			Grade:    knob.GradeB,
@@ -17,7 +17,7 @@ func obsoleteSwitching() []knob.Entry {
 		},
 		{
 			Name:     "ovs.stt",
-			Title:    "tunnels of type STT (TUNNEL_TYPE=stt)",
+			Title:    "Tunnels of type STT (TUNNEL_TYPE=stt)",
 			Needs:    "Open vSwitch before 3.6, and its kernel module from before 3.0. A switch that has it lists stt: ovs-vsctl get Open_vSwitch . iface_types",
 			Evidence: "\"several times\" the throughput (Kube-OVN's documentation, of its day); removed in Open vSwitch 3.6",
 			Grade:    knob.GradeB,
@@ -26,7 +26,7 @@ func obsoleteSwitching() []knob.Entry {
 		},
 		{
 			Name:     "ovs.avx512",
-			Title:    "lookups of the userspace datapath with AVX512",
+			Title:    "Lookups of the userspace datapath with AVX512",
 			Needs:    "Open vSwitch before 4.0, which removes it, and datapath type netdev",
 			Evidence: "its removal is announced in Open vSwitch's NEWS",
 			Grade:    knob.GradeC,
