@@ -78,7 +78,7 @@ func (n *rtnlFilter) event(m netlink.Message) Event {
 func (n *rtnlFilter) changes(m netlink.Message) Changes {
 	switch m.Header.Type {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
-		return TopologyChanged | n.deviceChanges(m)
+		return n.deviceChanges(m)
 	case unix.RTM_NEWQDISC:
 		if isEmptyClsact(m.Data) {
 			return 0
@@ -177,19 +177,23 @@ func (n *rtnlFilter) neighbourEvent(m netlink.Message) Event {
 func (n *rtnlFilter) deviceChanges(m netlink.Message) Changes {
 	d, ok := readDevice(m.Data)
 	if !ok {
-		return RulesChanged
+		return RulesChanged | TopologyChanged
 	}
 	was, known := n.devices[d.key]
+	same := known && was == d.fingerprint
 	if m.Header.Type == unix.RTM_DELLINK {
 		delete(n.devices, d.key)
-		known = false
+		known, same = false, false
 	} else {
 		n.devices[d.key] = d.fingerprint
 	}
-	if known && was != d.fingerprint || !known && d.bridged {
-		return RulesChanged
+	switch {
+	case same && d.port: // the fingerprint has all that the message says
+		return 0
+	case known && !same || !known && d.bridged:
+		return RulesChanged | TopologyChanged
 	}
-	return 0
+	return TopologyChanged
 }
 
 // deviceFingerprint is the fingerprint of a device.
@@ -197,6 +201,7 @@ type deviceFingerprint struct {
 	key         string // bridge ports have a key of their own
 	fingerprint string
 	bridged     bool // is a bridge or a bridge port
+	port        bool // the message is of a bridge, about a port
 }
 
 // Volatile attributes of a bridge and of a port: timers, and counts of learned entries.
@@ -227,7 +232,7 @@ func readDevice(message []byte) (d deviceFingerprint, ok bool) {
 	d.key = fmt.Sprint(family, index)
 	data := nlmsg.ByNumber(attrs)
 	if family == familyBridge {
-		d.bridged = true
+		d.bridged, d.port = true, true
 		d.fingerprint = fmt.Sprint(flags, stableAttrs(attrs, separateAttrs), stableNestedAttrs(data[unix.IFLA_PROTINFO], volatilePortAttrs))
 		return d, true
 	}
@@ -238,11 +243,11 @@ func readDevice(message []byte) (d deviceFingerprint, ok bool) {
 	}
 	kind := nlmsg.ByNumber(info)
 	if kind.Text(nl.IFLA_INFO_KIND) == "bridge" {
-		d.bridged = true
+		d.bridged, d.port = true, true
 		d.fingerprint += fmt.Sprint(flags, data[unix.IFLA_MTU], data[unix.IFLA_ADDRESS], stableNestedAttrs(kind[nl.IFLA_INFO_DATA], volatileBridgeAttrs))
 	}
 	if kind.Text(nl.IFLA_INFO_SLAVE_KIND) == "bridge" {
-		d.bridged = true
+		d.bridged, d.port = true, true
 		d.fingerprint += stableNestedAttrs(kind[nl.IFLA_INFO_SLAVE_DATA], volatilePortAttrs)
 	}
 	return d, true

@@ -140,9 +140,17 @@ func (p podEnds) event(m netlink.Message) (n Event) {
 	return n
 }
 
+// newsBuffer is the room for notifications that wait, bytes. Probing a thousand pods causes that
+// many at once: if they did not fit, everything would count as changed, and be probed again.
+const newsBuffer = 2 << 20
+
 func subscribe(family int, groups ...uint32) (*netlink.Conn, error) {
 	c, err := netlink.Dial(family, nil)
 	if err != nil {
+		return nil, fmt.Errorf("open netlink: %w", err)
+	}
+	if err := c.SetReadBuffer(newsBuffer); err != nil {
+		c.Close()
 		return nil, fmt.Errorf("open netlink: %w", err)
 	}
 	for _, g := range groups {

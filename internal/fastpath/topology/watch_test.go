@@ -177,7 +177,7 @@ func TestWatchOverrun(t *testing.T) {
 	}
 	neighbours(1, 0, 1)
 	await(t, news, ways)
-	neighbours(1, 1, 3000) // the buffer holds a few hundred
+	neighbours(1, 1, 20000) // the buffer holds some thousands
 	neighbours(2, 0, 1)
 	close(held)
 	for range slow { // however long the resync takes
