@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"time"
 
 	"github.com/mdlayher/netlink"
 	"github.com/venturi-net/venturi/internal/nlmsg"
@@ -170,20 +168,8 @@ func receive(ctx context.Context, c *netlink.Conn, judge func(netlink.Message) E
 	for ctx.Err() == nil {
 		var what Changes
 		messages, err := c.Receive()
-		switch {
-		case errors.Is(err, unix.ENOBUFS):
+		if errors.Is(err, unix.ENOBUFS) {
 			lost, err = true, nil
-		case lost && errors.Is(err, os.ErrDeadlineExceeded):
-			// If this thread was delayed, the deadline can pass before the queue is drained.
-			if lost, err = hasPending(c); !lost && err == nil {
-				forget()
-				err = c.SetReadDeadline(time.Time{})
-			}
-			what = RulesChanged | TopologyChanged
-		}
-		if lost && err == nil {
-			err = c.SetReadDeadline(time.Now().Add(drainTimeout))
-			what = RulesChanged | TopologyChanged
 		}
 		if err != nil {
 			ended <- fmt.Errorf("listen to the kernel's news: %w", err)
@@ -195,6 +181,16 @@ func receive(ctx context.Context, c *netlink.Conn, judge func(netlink.Message) E
 				news = append(news, n)
 			} else {
 				what |= n.Changes
+			}
+		}
+		if lost {
+			what = RulesChanged | TopologyChanged
+			if lost, err = hasPending(c); err != nil {
+				ended <- fmt.Errorf("listen to the kernel's news: %w", err)
+				return
+			}
+			if !lost { // after the last message that is older than what is read now
+				forget()
 			}
 		}
 		if what != 0 {
@@ -226,9 +222,6 @@ func hasPending(c *netlink.Conn) (is bool, err error) {
 	})
 	return !errors.Is(failed, unix.EAGAIN), err
 }
-
-// drainTimeout is how long the socket must be silent to count as drained.
-const drainTimeout = 5 * time.Millisecond
 
 // nftEvent recognizes the end of an nftables transaction: each commit ends with a new generation.
 func nftEvent(m netlink.Message) (n Event) {

@@ -148,6 +148,38 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+// The news of a thousand pods, probed at once, are held until they are read.
+func TestWatchHoldsNews(t *testing.T) {
+	n := testenv.Netns(t)
+	testenv.Must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: "a0"}, netcfg.VethEnd{In: n, Name: "b0"}, 1500))
+	testenv.Shell(t, n.Path(), "ip addr add 10.0.0.1/8 dev a0; ip link set a0 up; ip link set b0 up")
+	news, held := make(chan topology.Changes, 10000), make(chan struct{})
+	watch(t, n, func(c topology.Changes) {
+		news <- c
+		<-held
+	})
+	testenv.Shell(t, n.Path(), "ip neigh add 10.0.0.2 lladdr 02:00:00:00:00:01 dev a0 nud permanent")
+	await(t, news, ways)
+	var batch strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&batch, "neigh add 10.1.%d.%d lladdr 02:00:00:00:00:01 dev a0 nud permanent\n", i>>8, i&255)
+	}
+	testenv.Shell(t, n.Path(), "ip -batch - <<'END'\n"+batch.String()+"END")
+	close(held)
+	await(t, news, ways)
+	for end := time.After(time.Second); ; {
+		select {
+		case c := <-news:
+			if c&rules != 0 {
+				t.Fatal("news were lost: everything counts as changed")
+			}
+			continue
+		case <-end:
+		}
+		return
+	}
+}
+
 // If more changes than the socket's buffer holds, everything counts as changed, and the stored
 // state is not trusted.
 func TestWatchOverrun(t *testing.T) {
