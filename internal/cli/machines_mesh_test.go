@@ -19,7 +19,7 @@ func TestMeshOfMachines(t *testing.T) {
 	kept := filepath.Join(t.TempDir(), "mesh.json")
 	p.run([]int{0}, []string{"2 nodes: measured, not judged", "between machines, 3 passes in 3 rounds", "tcp_lat", "It takes 6 nodes"},
 		"mesh", "--load", "tcp_lat", "--passes", "3", "--out", kept)
-	p.run([]int{0}, []string{"<svg", "a to b"}, "mesh", "--read", kept, "--format", "html")
+	p.run([]int{0}, []string{"<svg", "1.00x of what its nodes lead to expect"}, "mesh", "--read", kept, "--format", "html")
 
 	c := p.start("mesh", "--load", "tcp_lat", "--passes", "100000", "--budget", "10m")
 	p.await(host.ScaleTimeout(2*time.Minute), "measuring", func() bool { return strings.Contains(c.output(), "pass 4;") })
