@@ -63,7 +63,7 @@ func TestExamineWithBadNodes(t *testing.T) {
 		"no device": answers, // with the address of the node
 	} {
 		r := &ClusterReport{}
-		var e exam
+		e := exam{args: []string{"doctor"}}
 		var streams []net.Conn
 		for i, run := range []fakeNode{answers, bad, answers} {
 			node := kube.ClusterNode{Name: fmt.Sprintf("n%d", i)}
@@ -95,7 +95,7 @@ func TestExamineWithBadNodes(t *testing.T) {
 
 // Where no node can be examined there is no report, but the reason of one.
 func TestExamineNoNode(t *testing.T) {
-	e := exam{nodes: []kube.ClusterNode{{Name: "n0"}}}
+	e := exam{args: []string{"doctor"}, nodes: []kube.ClusterNode{{Name: "n0"}}}
 	r := &ClusterReport{}
 	var failed []error
 	e.fleet, failed = fleet.FromStreams(t.Context(), []string{"n0"}, []net.Conn{fakeNode(nil).stream(t, "n0")})
