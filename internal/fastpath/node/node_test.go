@@ -179,6 +179,9 @@ func TestUndoOfFilters(t *testing.T) {
 	testenv.Must(t, exchange())
 	before := c.snapshot(t, 0)
 	first, second := c.enableFilters(t, 0), c.enableFilters(t, 1)
+	for i := range c.nodes { // while clsact is added, the kernel may drop a packet
+		c.untilRunning(t, i, true)
+	}
 	c.untilCarried(t, exchange)
 	testenv.Must(t, first.Process.Kill())
 	_ = first.Wait()
