@@ -128,8 +128,7 @@ func writeBlock(out io.Writer, b view.Block, width int) {
 	}
 }
 
-// writeCPU prints a line for each path, without the cores where all of it is
-// too wide.
+// writeCPU prints a line for each path, and another one for the cores where all of it is too wide.
 func writeCPU(out io.Writer, lines []view.CPULine, width int) {
 	const what = "CPU, "
 	name, class := 0, 0
@@ -140,7 +139,9 @@ func writeCPU(out io.Writer, lines []view.CPULine, width int) {
 		first := indent + what + view.Pad(l.Path+":", name+1, true) + gap
 		text := view.Pad(l.Classes, class, true) + gap + l.Cores
 		if view.Cells.StringWidth(first+text) > width {
-			text = l.Classes
+			writeHanging(out, width, first, l.Classes)
+			writeHanging(out, width, indent+"cores, "+view.Pad(l.Path+":", name+1, true)+gap, strings.TrimPrefix(l.Cores, "cores "))
+			continue
 		}
 		writeHanging(out, width, first, strings.ReplaceAll(text, gap, view.NoBreak+view.NoBreak))
 	}
