@@ -80,7 +80,7 @@ func TestBusyLoopIsBusy(t *testing.T) {
 			t.Fatal(err, err2)
 		}
 		wall, busy := after[i].now-before[i].now, active(after[i])-active(before[i])
-		if busy < wall*99/100 || busy > wall {
+		if busy < wall*95/100 || busy > wall { // a hypervisor does not tell all that it takes
 			t.Errorf("core %d: busy or stolen for %v of %v", core, time.Duration(busy), time.Duration(wall))
 		}
 	}
