@@ -38,8 +38,8 @@ type failure struct {
 // them may keep its round waiting for seconds.
 const hopeless = 2
 
-// turn is a pair that is measured in a round.
-type turn struct {
+// pairRun is a pair that is measured in a round.
+type pairRun struct {
 	nodePair // from a to b
 	series   load.Plan
 	value    float64
@@ -53,7 +53,7 @@ type run struct {
 	channels Channels // nil: agents need none
 	rng      *rand.Rand
 	deadline time.Time
-	turns    int // so far
+	rounds   int // so far, in each direction: of their own ports
 }
 
 // Measure measures all pairs of nodes, pass by pass, until the budget is spent. A node that is
@@ -80,14 +80,14 @@ func Measure(ctx context.Context, nodes []Member, o Options, channels Channels) 
 		if r.Passes > 0 {
 			o.Say("pass %d; the last took %s", r.Passes+1, each.Round(100*time.Millisecond))
 		}
-		r.pass(ctx)
+		r.measurePass(ctx)
 	}
 	r.Took = time.Since(began)
 	return r.Samples, ctx.Err()
 }
 
-// pass measures every pair once.
-func (r *run) pass(ctx context.Context) {
+// measurePass measures every pair once.
+func (r *run) measurePass(ctx context.Context) {
 	n := len(r.Nodes)
 	for l := range r.Loads {
 		none := make([]float64, n*n)
@@ -108,7 +108,7 @@ func (r *run) pass(ctx context.Context) {
 				if ctx.Err() != nil || time.Now().After(r.deadline) || len(r.lost) >= len(r.Nodes)-1 {
 					return
 				}
-				r.round(ctx, l, round)
+				r.measureRound(ctx, l, round)
 				for i, p := range round {
 					round[i] = nodePair{p.b, p.a}
 				}
@@ -118,19 +118,19 @@ func (r *run) pass(ctx context.Context) {
 	}
 }
 
-// round measures pairs at the same time, with one load in one direction.
-func (r *run) round(ctx context.Context, l int, round []nodePair) {
-	r.turns++
-	var turns []*turn
+// measureRound measures the pairs of a round, with one load in one direction.
+func (r *run) measureRound(ctx context.Context, l int, round []nodePair) {
+	r.rounds++
+	var runs []*pairRun
 	for _, p := range round {
 		if r.lost[p.a] == nil && r.lost[p.b] == nil && r.failures[l][p].times < hopeless {
-			turns = append(turns, &turn{nodePair: p, series: r.series(r.Loads[l], p)})
+			runs = append(runs, &pairRun{nodePair: p, series: r.series(r.Loads[l], p)})
 		}
 	}
-	if len(turns) == 0 {
+	if len(runs) == 0 {
 		return
 	}
-	r.take(ctx, turns, r.Loads[l])
+	r.runPairs(ctx, runs, r.Loads[l])
 	for _, p := range round {
 		for _, node := range []int{p.a, p.b} {
 			if err := r.Nodes[node].Agent.LossReason(); err != nil && r.lost[node] == nil {
@@ -140,7 +140,7 @@ func (r *run) round(ctx context.Context, l int, round []nodePair) {
 		}
 	}
 	n := len(r.Nodes)
-	for _, t := range turns {
+	for _, t := range runs {
 		switch {
 		case t.err == nil:
 			r.values[l][r.Passes-1][t.a*n+t.b] = t.value
@@ -151,29 +151,29 @@ func (r *run) round(ctx context.Context, l int, round []nodePair) {
 	}
 }
 
-// take takes turns, all at the same time. Those of a node that is lost end at once.
-func (r *run) take(ctx context.Context, turns []*turn, of load.Load) {
-	contexts, cancels := make([]context.Context, len(turns)), make([]context.CancelFunc, len(turns))
-	for i := range turns {
+// runPairs measures pairs at the same time. Those of a node that is lost end at once.
+func (r *run) runPairs(ctx context.Context, pairs []*pairRun, of load.Load) {
+	contexts, cancels := make([]context.Context, len(pairs)), make([]context.CancelFunc, len(pairs))
+	for i := range pairs {
 		contexts[i], cancels[i] = context.WithCancel(ctx)
 		defer cancels[i]()
 	}
 	if r.channels != nil {
-		defer r.channels.Quiet(ctx, turns[0].series, func() {
-			for i, t := range turns {
+		defer r.channels.Quiet(ctx, pairs[0].series, func() {
+			for i, t := range pairs {
 				if errors.Join(r.Nodes[t.a].Agent.LossReason(), r.Nodes[t.b].Agent.LossReason()) != nil {
 					cancels[i]()
 				}
 			}
 		})()
 	}
-	var taking sync.WaitGroup
-	for i, t := range turns {
-		taking.Go(func() {
+	var measuring sync.WaitGroup
+	for i, t := range pairs {
+		measuring.Go(func() {
 			t.value, t.err = measure(contexts[i], r.Nodes[t.a].Agent, r.Nodes[t.b].Agent, t.series, of.Metric)
 		})
 	}
-	taking.Wait()
+	measuring.Wait()
 }
 
 // measure gives the median of the slices of a series of one arm.
@@ -217,12 +217,12 @@ const (
 
 // series is what a pair does in a round.
 func (r *run) series(l load.Load, p nodePair) load.Plan {
-	at := r.turns % portSpan
+	at := r.rounds % portSpan
 	series := load.Plan{Token: r.rng.Uint64(), Load: l.Name, Size: l.Size, Flows: 1, Slice: l.Slice, Head: l.Head, ClientCPU: -1, ServerCPU: -1,
 		Arms: []load.Arm{{Name: r.Nodes[p.a].Name + ">" + r.Nodes[p.b].Name, Ends: []load.Pair{{From: r.Nodes[p.a].End, To: r.Nodes[p.b].End}},
 			ClientPort: clientPorts + at, ServerPort: serverPorts + at}}}
 	_, _ = crand.Read(series.Nonce[:]) // it never fails
-	for range slicesPerTurn {
+	for range slicesPerPair {
 		series.Schedule = append(series.Schedule, []int{0})
 	}
 	return series

@@ -63,7 +63,7 @@ const (
 	// budgetPerNode makes 10 minutes of 100 nodes.
 	budgetPerNode = 6 * time.Second
 	leastBudget   = time.Minute
-	slicesPerTurn = 3
+	slicesPerPair = 3
 )
 
 // DefaultLoads are those that are measured if none is named: the one shows what a path costs a
@@ -73,9 +73,9 @@ var DefaultLoads = []string{"tcp_lat", "tcp_bw"}
 // ErrorRate is the probability with which anything is named that is not slow, at most.
 const ErrorRate = 0.05
 
-// turnCost is what a turn of a pair takes beside its slices: three calls to agents, as far as an
+// pairCost is what measuring a pair takes beside its slices: three calls to agents, as far as an
 // API server is, and to open and warm up a connection.
-const turnCost = 80 * time.Millisecond
+const pairCost = 80 * time.Millisecond
 
 // directions is in how many directions a pair is measured: what is sent one way may be slow in
 // one of them only.
@@ -89,7 +89,7 @@ func directions(l load.Load) int {
 // roundTime foretells how long a round takes: all its pairs are measured at the same time.
 func roundTime(loads []load.Load) (total time.Duration) {
 	for _, l := range loads {
-		total += time.Duration(directions(l)) * (turnCost + slicesPerTurn*(l.Head+l.Slice))
+		total += time.Duration(directions(l)) * (pairCost + slicesPerPair*(l.Head+l.Slice))
 	}
 	return total
 }

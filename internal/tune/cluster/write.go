@@ -157,7 +157,7 @@ func (t *ClusterTxn) restoreObject(ctx context.Context, client *kube.Client, o R
 			return nil, nil, err
 		}
 		var back []FieldChange
-		outcomes, back, left = t.judge(object, o, how)
+		outcomes, back, left = t.planRestore(object, o, how)
 		if object, err = t.putBack(ctx, client, o, object, back); err == nil && len(left) == 0 {
 			err = t.release(ctx, client, o, object)
 		}
@@ -168,8 +168,8 @@ func (t *ClusterTxn) restoreObject(ctx context.Context, client *kube.Client, o R
 	return nil, nil, err
 }
 
-// judge says of each field what undo does with it: put it back, leave it, or nothing.
-func (t *ClusterTxn) judge(object map[string]any, o RecordedObject, how RestoreOptions) (outcomes []FieldOutcome, back, left []FieldChange) {
+// planRestore says of each field what undo does with it: put it back, leave it, or nothing.
+func (t *ClusterTxn) planRestore(object map[string]any, o RecordedObject, how RestoreOptions) (outcomes []FieldOutcome, back, left []FieldChange) {
 	for _, f := range o.Fields {
 		now, by := fieldOf(object, f.Path), claimant(object, f.Path, t.manager())
 		told := FieldOutcome{Object: o.Object.String(), Field: f.Path.String()}
