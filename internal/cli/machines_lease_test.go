@@ -1,12 +1,10 @@
 package cli
 
 import (
-	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -43,21 +41,10 @@ func (p *machinePair) settings(m *testenv.SSHMachine) string {
 // controller is a venturi that runs here.
 type controller struct {
 	*exec.Cmd
-	mu   sync.Mutex
-	text bytes.Buffer
+	text testenv.Output
 }
 
-func (c *controller) Write(b []byte) (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.text.Write(b)
-}
-
-func (c *controller) output() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.text.String()
-}
+func (c *controller) output() string { return c.text.String() }
 
 func (p *machinePair) start(args ...string) *controller {
 	p.t.Helper()
@@ -66,7 +53,7 @@ func (p *machinePair) start(args ...string) *controller {
 		p.t.Fatal(err)
 	}
 	c := &controller{Cmd: &exec.Cmd{Path: program, Args: append(append([]string{"venturi"}, args...), p.flags...)}}
-	c.Stdout, c.Stderr = c, c
+	c.Stdout, c.Stderr = &c.text, &c.text
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := c.Start(); err != nil {
 		p.t.Fatal(err)

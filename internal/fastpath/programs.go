@@ -85,13 +85,13 @@ func (t *programTracker) list(h attachPoint) (programs []seenProgram, ours int, 
 	return programs, ours, nil
 }
 
-// foreign finds a program of somebody else; "": there is none.
-func foreign(programs []seenProgram) (name string, found bool) {
+// foreign names a program of somebody else; "": there is none.
+func foreign(programs []seenProgram) string {
 	i := slices.IndexFunc(programs, func(p seenProgram) bool { return !p.fastPath })
 	if i < 0 {
-		return "", false
+		return ""
 	}
-	return cmp.Or(programs[i].name, "without a name"), true
+	return cmp.Or(programs[i].name, "without a name")
 }
 
 // query lists the programs at an attach point. If the device is gone, or is no

@@ -163,7 +163,7 @@ func (d *daemon) refusal(p crossing) (string, error) {
 			if p.start == at {
 				programs = programs[ours:] // none, if the fast path's own is still to be attached
 			}
-			if name, found := foreign(programs); found {
+			if name := foreign(programs); name != "" {
 				return fmt.Sprintf("has a BPF program %s at its %s", name, pointNames[at]), nil
 			}
 		}
@@ -186,7 +186,7 @@ func (d *daemon) metadataReader(p crossing) (string, error) {
 		return "", err
 	}
 	by := p.tc.MarkReader
-	if name, found := foreign(programs); found {
+	if name := foreign(programs); name != "" {
 		by = fmt.Sprintf("a BPF program %s at its egress", name)
 	}
 	if by == "" {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -78,6 +79,14 @@ type NodeAgents struct {
 	Nodes     []ClusterNode // those of the agents, in their order
 	Ends      []TrafficEnd  // likewise
 	Unreached []UnreachedNode
+}
+
+// Streams are those of the agents, and the names of their nodes.
+func (a *NodeAgents) Streams() (names []string, streams []net.Conn) {
+	for _, one := range a.Agents {
+		names, streams = append(names, one.Node), append(streams, one.Stream)
+	}
+	return names, streams
 }
 
 // nodeRole is the role of the agent on the nth node.

@@ -1,7 +1,6 @@
 package kube_test
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -9,7 +8,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -83,31 +81,13 @@ func (c *tuned) agent(node string, command []string, in io.Reader, out io.Writer
 }
 
 // plugin is one command line of the plugin.
-func (c *tuned) plugin(args ...string) (*exec.Cmd, *output) {
+func (c *tuned) plugin(args ...string) (*exec.Cmd, *testenv.Output) {
 	program, err := os.Executable()
 	testenv.Must(c.t, err)
-	out := &output{}
+	out := &testenv.Output{}
 	cmd := &exec.Cmd{Path: program, Args: append([]string{"kubectl-venturi"}, append(args, "--kubeconfig", c.kubeconfig)...), Stdout: out, Stderr: out,
 		Env: append(os.Environ(), "VENTURI_IMAGE=x"), SysProcAttr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}}
 	return cmd, out
-}
-
-// output can be read while it is written.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
 }
 
 // run wants an exit code, and gives what was said.

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/venturi-net/venturi/internal/analysis/recordtest"
+	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
 )
@@ -174,18 +174,6 @@ func TestLastRunServed(t *testing.T) {
 	}
 }
 
-// lockedBuffer is a buffer for several goroutines.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
 // Metrics are served while runs go on, in both forms, and as Prometheus' own linter
 // asks for. The end of the context ends it all.
 func TestServe(t *testing.T) {
@@ -203,7 +191,7 @@ func TestServe(t *testing.T) {
 		blocked <- struct{}{} // a run goes on
 		<-ctx.Done()
 		return nil, errors.New("interrupted")
-	}, Options{FalseAlarm: 10, Log: &lockedBuffer{}})
+	}, Options{FalseAlarm: 10, Log: &testenv.Output{}})
 	ended := make(chan error, 2)
 	go func() { ended <- s.Run(ctx) }()
 	go func() { ended <- s.Serve(ctx, listener) }()

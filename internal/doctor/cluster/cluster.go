@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -95,10 +94,7 @@ func Examine(ctx context.Context, q Options) (r *ClusterReport, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, on.Close()) }()
-	names, streams := make([]string, len(on.Agents)), make([]net.Conn, len(on.Agents))
-	for i, a := range on.Agents {
-		names[i], streams[i] = a.Node, a.Stream
-	}
+	names, streams := on.Streams()
 	f, failed := fleet.FromStreams(ctx, names, streams)
 	defer f.Close()
 	e := exam{fleet: f, nodes: on.Nodes, args: []string{"doctor", "--json", "--interval", q.Interval.String()}}

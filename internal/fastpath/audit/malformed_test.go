@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/fastpath/audit"
+	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // No message of netfilter ends the daemon: neither one that is cut off, nor one whose attributes
@@ -38,16 +39,5 @@ func TestMalformedMessages(t *testing.T) {
 			}
 		}
 	}
-	for name, parse := range audit.Parsers {
-		for _, m := range messages {
-			func() {
-				defer func() {
-					if why := recover(); why != nil {
-						t.Errorf("%s: %v: % x", name, why, m)
-					}
-				}()
-				parse(m)
-			}()
-		}
-	}
+	testenv.SurviveMessages(t, audit.Parsers, messages)
 }

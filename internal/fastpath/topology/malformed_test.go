@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
+	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // No message ends the daemon: neither one that is cut off, nor one that lacks attributes, nor one
@@ -46,18 +47,7 @@ func TestMalformedMessages(t *testing.T) {
 			messages = append(messages, slices.Concat(header, info.Serialize()))
 		}
 	}
-	for name, parse := range topology.Parsers {
-		for _, m := range messages {
-			func() {
-				defer func() {
-					if why := recover(); why != nil {
-						t.Errorf("%s: %v: % x", name, why, m)
-					}
-				}()
-				parse(m)
-			}()
-		}
-	}
+	testenv.SurviveMessages(t, topology.Parsers, messages)
 }
 
 // Two ends of pairs in different namespaces may have their indexes in common: no change of either

@@ -8,18 +8,14 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/load/thread"
 )
 
 // The engine that sends requests on a schedule, whatever became of those before. A slow
 // answer holds no later request up, and every answer is timed from when its request was
 // due: a path that stops for 100 ms shows all of those 100 ms, and so does a client that
 // was not let run.
-
-const (
-	// earlyWake is how long before a request is due its thread stops to sleep and spins: a
-	// timer wakes it some ten microseconds late.
-	earlyWake = 60 * time.Microsecond
-)
 
 // timetable says when each request of a slice is due. A request that is due in the head is
 // sent and not counted.
@@ -117,7 +113,7 @@ func (a *active) sendDue(t *timetable, next int) (int, error) {
 		full := errors.Is(err, unix.EAGAIN)
 		switch {
 		case full && now-due < a.timeout.Nanoseconds():
-			return next, a.pollAnswers(t, earlyWake) // and try again
+			return next, a.pollAnswers(t, thread.EarlyWake) // and try again
 		case full: // it would be lost whatever became of it
 		case err != nil && !lossy(err):
 			return next, fmt.Errorf("send request: %w", err)
@@ -142,7 +138,7 @@ func (a *active) sendDue(t *timetable, next int) (int, error) {
 // takeAnswers takes the answers that come until a time; it may return sooner.
 func (a *active) takeAnswers(t *timetable, until int64) error {
 	left := time.Duration(until - a.clock.now())
-	spin := min(earlyWake, time.Duration(t.interval/2))
+	spin := min(thread.EarlyWake, time.Duration(t.interval/2))
 	if left > spin {
 		return a.pollAnswers(t, left-spin)
 	}

@@ -7,8 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// earlyWake is how long before each moment a thread stops to sleep, as a prober does.
-const earlyWake = 60 * time.Microsecond
+// EarlyWake is how long before something is due its thread stops to sleep and spins: a timer wakes
+// it some ten microseconds late.
+const EarlyWake = 60 * time.Microsecond
 
 // TimerLateness returns how late a thread is that only waits for so many moments a second, at the
 // 99th percentile. On a machine that is not let run when it should be, no sender can be better.
@@ -22,10 +23,10 @@ func TimerLateness(rate float64, moments int) (time.Duration, error) {
 		for i := range late {
 			due := start.Add(time.Duration(float64(i+1) / rate * float64(time.Second)))
 			for left := time.Until(due); left > 0; left = time.Until(due) {
-				if left <= earlyWake {
+				if left <= EarlyWake {
 					continue
 				}
-				sleep := unix.NsecToTimespec((left - earlyWake).Nanoseconds())
+				sleep := unix.NsecToTimespec((left - EarlyWake).Nanoseconds())
 				if _, err := unix.Ppoll(nil, &sleep, nil); err != nil && err != unix.EINTR {
 					return err
 				}

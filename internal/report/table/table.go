@@ -137,10 +137,10 @@ func writeCPU(out io.Writer, lines []view.CPULine, width int) {
 	}
 	for _, l := range lines {
 		first := indent + what + view.Pad(l.Path+":", name+1, true) + gap
-		text := view.Pad(l.Classes, class, true) + gap + l.Cores
+		text := view.Pad(l.Classes, class, true) + gap + "cores " + l.Cores
 		if view.Cells.StringWidth(first+text) > width {
 			writeHanging(out, width, first, l.Classes)
-			writeHanging(out, width, indent+"cores, "+view.Pad(l.Path+":", name+1, true)+gap, strings.TrimPrefix(l.Cores, "cores "))
+			writeHanging(out, width, indent+"cores, "+view.Pad(l.Path+":", name+1, true)+gap, l.Cores)
 			continue
 		}
 		writeHanging(out, width, first, strings.ReplaceAll(text, gap, view.NoBreak+view.NoBreak))

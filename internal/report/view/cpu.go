@@ -42,7 +42,7 @@ func cpuLines(c *analysis.Cell) []CPULine {
 	var out []CPULine
 	for i := range c.Rows {
 		if r := &c.Rows[i]; r.CPU != nil {
-			out = append(out, CPULine{sanitize.Text(r.Arm.Name), ClassText(r.CPU), "cores " + CoreText(r.CPU), ""})
+			out = append(out, CPULine{sanitize.Text(r.Arm.Name), ClassText(r.CPU), CoreText(r.CPU), ""})
 			if len(r.Threads) > 0 {
 				out[len(out)-1].Threads = ThreadText(r)
 			}

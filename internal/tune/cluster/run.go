@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -133,10 +132,7 @@ func openNodes(ctx context.Context, client *kube.Client, q kube.NodesRequest) (n
 
 // attach speaks to the agents on nodes. missing are the nodes on which there is none.
 func attach(ctx context.Context, on *kube.NodeAgents) (n *nodeFleet, missing []kube.UnreachedNode) {
-	names, streams := make([]string, len(on.Agents)), make([]net.Conn, len(on.Agents))
-	for i, a := range on.Agents {
-		names[i], streams[i] = a.Node, a.Stream
-	}
+	names, streams := on.Streams()
 	f, failed := fleet.FromStreams(ctx, names, streams)
 	missing = on.Unreached
 	n = &nodeFleet{Fleet: f, on: on}
