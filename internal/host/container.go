@@ -29,10 +29,21 @@ type container struct {
 var errNoContainer = errors.New("no container of that name runs here under docker, containerd, CRI-O or podman")
 
 // containerStates are where runtimes keep their state, by what they are called there.
+// The files of runc are state.json, those of crun status.
 var containerStates = []string{
-	"run/runc/*/state.json", "run/user/*/runc/*/state.json",
-	"run/containerd/runc/*/*/state.json", "run/docker/runtime-runc/*/*/state.json",
-	"run/crun/*/status", "run/user/*/crun/*/status", "run/containerd/runc/*/*/status",
+	"run/runc/*/state.json", "run/user/*/runc/*/state.json", "run/crun/*/status", "run/user/*/crun/*/status",
+	"run/containerd/runc/*/*/state.json", "run/containerd/runc/*/*/status",
+	"run/docker/runtime-*/*/*/state.json", "run/docker/runtime-*/*/*/status",
+	"run/user/*/docker/runtime-*/*/*/state.json", "run/snap.docker/runtime-*/*/*/state.json",
+}
+
+// dockerRoots are folders where docker keeps its data, but for one that its configuration names.
+var dockerRoots = []string{"var/lib/docker", "var/snap/docker/common/var-lib-docker", "home/*/.local/share/docker"}
+
+// storages are lists of containers of podman and CRI-O.
+var storages = []string{
+	"var/lib/containers/storage/*-containers/*containers.json", "run/containers/storage/*-containers/*containers.json",
+	"home/*/.local/share/containers/storage/*-containers/*containers.json",
 }
 
 // leastID is how much of a container's id tells it apart.
@@ -136,8 +147,20 @@ func readContainer(file string) (c container, bundle string, ok bool) {
 
 // dockerNames gives the names of docker's containers, by id.
 func dockerNames(root string) map[string][]string {
+	const pattern = "containers/*/config.v2.json"
+	var files []string
+	for _, folder := range dockerRoots {
+		found, _ := sanitize.Files(root, folder+"/"+pattern)
+		files = append(files, found...)
+	}
+	var daemon struct {
+		DataRoot string `json:"data-root"`
+	}
+	if readJSON(filepath.Join(root, "etc/docker/daemon.json"), &daemon) && daemon.DataRoot != "" {
+		found, _ := sanitize.Files(filepath.Join(root, daemon.DataRoot), pattern)
+		files = append(files, found...)
+	}
 	names := map[string][]string{}
-	files, _ := sanitize.Files(root, "var/lib/docker/containers/*/config.v2.json")
 	for _, file := range files {
 		var c struct{ ID, Name string }
 		if readJSON(file, &c) {
@@ -150,7 +173,7 @@ func dockerNames(root string) map[string][]string {
 // storageNames gives those of podman and CRI-O, by id.
 func storageNames(root string) map[string][]string {
 	names := map[string][]string{}
-	for _, pattern := range []string{"var/lib/containers/storage/*-containers/*containers.json", "run/containers/storage/*-containers/*containers.json"} {
+	for _, pattern := range storages {
 		files, _ := sanitize.Files(root, pattern)
 		for _, file := range files {
 			var list []struct {
@@ -168,13 +191,16 @@ func storageNames(root string) map[string][]string {
 }
 
 // bundleNames gives what Kubernetes calls a container and its pod, as containerd and CRI-O
-// note it beside the container's configuration.
+// note it beside the container's configuration; and its name in nerdctl.
 func bundleNames(bundle string) (names []string) {
 	var spec struct {
 		Annotations map[string]string `json:"annotations"`
 	}
 	if !readJSON(filepath.Join(bundle, "config.json"), &spec) {
 		return nil
+	}
+	if name := spec.Annotations["nerdctl/name"]; name != "" {
+		names = append(names, name)
 	}
 	for _, keys := range [][3]string{
 		{"io.kubernetes.cri.container-name", "io.kubernetes.cri.sandbox-name", "io.kubernetes.cri.sandbox-namespace"},

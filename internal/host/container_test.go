@@ -22,6 +22,31 @@ func put(t *testing.T, root, file, text string) {
 	}
 }
 
+// TestContainerFolders finds containers whose runtime keeps its state or their names elsewhere
+// than most: docker with a data-root, of snap or without root, podman without root, nerdctl.
+func TestContainerFolders(t *testing.T) {
+	root := t.TempDir()
+	put(t, root, "/etc/docker/daemon.json", `{"data-root":"/data/[docker]"}`)
+	const home, docker = "/home/ann/.local/share", `{"ID":"@","Name":"/NAME"}`
+	for name, c := range map[string]struct{ state, file, text string }{
+		"moved":    {"/run/docker/runtime-nvidia/moby/@/state.json", "/data/[docker]/containers/@/config.v2.json", docker},
+		"snap":     {"/run/snap.docker/runtime-runc/moby/@/state.json", "/var/snap/docker/common/var-lib-docker/containers/@/config.v2.json", docker},
+		"rootless": {"/run/user/1000/docker/runtime-runc/moby/@/state.json", home + "/docker/containers/@/config.v2.json", docker},
+		"podman":   {"/run/user/1000/crun/@/status", home + "/containers/storage/overlay-containers/containers.json", `[{"id":"@","names":["NAME"]}]`},
+		"nerdctl":  {"/run/containerd/runc/default/@/state.json", "/bundle/@/config.json", `{"annotations":{"nerdctl/name":"NAME"}}`},
+	} {
+		pid := 10 + len(name)
+		fill := strings.NewReplacer("@", "c0ffee"+name, "NAME", name).Replace
+		putProcess(t, root, pid, 1000)
+		put(t, root, fill(c.state), fmt.Sprintf(`{"pid":%d,"bundle":"/bundle/c0ffee%s"}`, pid, name))
+		put(t, root, fill(c.file), fill(c.text))
+		want := fmt.Sprintf("/proc/%d/ns/net", pid)
+		if file, err := containerNamespace(root, name); err != nil || file != want {
+			t.Errorf("%s: %s, %v, want %s", name, file, err, want)
+		}
+	}
+}
+
 // putProcess makes a process that began at some time, in a namespace of its own.
 func putProcess(t *testing.T, root string, pid, started int) {
 	t.Helper()
