@@ -65,6 +65,8 @@ type Options struct {
 	Calls map[string]func(ctx context.Context, body []byte) ([]byte, error)
 	// Close ends what the calls began; nil: nothing.
 	Close func() error
+	// Failure ends the agent: its controller gets the error, which is for a user. nil: nothing does.
+	Failure <-chan error
 	// Engine replaces the load engine in tests.
 	Engine Engine
 }
@@ -113,7 +115,7 @@ func Serve(ctx context.Context, l net.Listener, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s := newServer(o.Machine, o.Version, o.Engine.orLoad())
-	s.lock, s.run, s.calls, s.cores = o.Lock, o.Run, o.Calls, o.Cores
+	s.lock, s.run, s.calls, s.cores, s.failure = o.Lock, o.Run, o.Calls, o.Cores, o.Failure
 	s.abandon = func() {
 		s.mu.Lock()
 		s.abandoned = true

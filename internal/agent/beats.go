@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -218,6 +219,7 @@ func (l *Liveness) listen(b *agentBeats) {
 	for {
 		beat, err := b.stream.Recv()
 		if err != nil {
+			l.end(b, err)
 			return
 		}
 		b.markHeard()
@@ -231,6 +233,18 @@ func (l *Liveness) listen(b *agentBeats) {
 			go l.usePause(b) // meanwhile it may have to answer
 		}
 	}
+}
+
+// end notes why an agent has ended, if it says so.
+func (l *Liveness) end(b *agentBeats, err error) {
+	var told *verr.Error
+	if err = fromStatus(b.client.machine, err); IsGone(err) || !errors.As(err, &told) {
+		return
+	}
+	why := *told
+	why.Summary, why.Err = why.Summary+" on machine "+b.client.machine, errGone
+	b.client.lose(&why)
+	l.endIfLost()
 }
 
 // usePause calls the servers' agents while that of the client pauses. Their lines may stall, and

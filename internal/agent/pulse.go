@@ -27,13 +27,24 @@ func (s *server) Beats(stream agentpb.Agent_BeatsServer) error {
 	p.send = func(k agentpb.Beat_Kind) error { return stream.Send(&agentpb.Beat{Kind: k}) }
 	p.mu.Unlock()
 	go p.watch(stream.Context(), s.abandon)
-	for {
-		beat, err := stream.Recv()
-		if err != nil {
-			s.abandon()
-			return nil //nolint:nilerr // the channel ended, and with it the agent
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			beat, err := stream.Recv()
+			if err != nil {
+				return
+			}
+			p.hear(beat.GetKind())
 		}
-		p.hear(beat.GetKind())
+	}()
+	select {
+	case <-ended: // the channel, and with it the agent
+		s.abandon()
+		return nil
+	case why := <-s.failure:
+		context.AfterFunc(stream.Context(), s.abandon) // when the controller was told
+		return why
 	}
 }
 

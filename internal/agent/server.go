@@ -34,6 +34,7 @@ type server struct {
 	unlock       func()
 	run          func(context.Context, Invocation) int
 	calls        map[string]func(ctx context.Context, body []byte) ([]byte, error)
+	failure      <-chan error // see [Options]
 	commands     sync.WaitGroup
 	interrupts   map[int]context.CancelFunc // of the commands that run, by the order in which they began
 	commandCount int                        // since it began

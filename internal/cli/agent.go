@@ -44,11 +44,12 @@ func newAgent(env *Env) *cobra.Command {
 					return lab.LockMeasure(ctx, wait, command, nil)
 				}
 				o.Run = runForAgent(env)
-				parts := &lab.Parts{Program: netcfg.OwnProgram(), Version: Version()}
-				o.Calls, o.Close = parts.Calls(), parts.Close
+				failure := make(chan error, 1)
+				parts := &lab.Parts{Program: netcfg.OwnProgram(), Version: Version(), Failure: failure}
+				o.Calls, o.Close, o.Failure = parts.Calls(), parts.Close, failure
 				maps.Copy(o.Calls, new(reach.Listeners).Calls())
 				if unlocked {
-					o.Lock, o.Calls, o.Close = nil, nil, nil
+					o.Lock, o.Calls, o.Close, o.Failure = nil, nil, nil, nil
 					if err := agent.Occupy(); err != nil {
 						return err
 					}

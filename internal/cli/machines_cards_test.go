@@ -101,32 +101,46 @@ func TestRunOnCardsIsPaused(t *testing.T) {
 	}
 }
 
-// An undo on a machine takes a card back, as it was, from a run that goes on; when that is ended,
-// nothing is left.
+// An undo takes a card back, as it was, from a run that goes on. The run ends at once, says so, and
+// reports what was measured; nothing is left.
 func TestUndoTakesCardFromRun(t *testing.T) {
 	testenv.Root(t)
-	p := newMachinePair(t)
-	testenv.JoinSpare(t, p.machines[0], p.machines[1])
-	b := p.machines[1]
-	b.Install(t, testenv.Program(t)[0])
-	before := []string{cardState(t, p.machines[0]), cardState(t, b)}
-	run := p.measure("--take", "eth1")
-	if devices := b.Devices(t, "lo", "eth0"); slices.Contains(devices, "eth1") {
-		t.Fatalf("the card was not taken: %q", devices)
+	for i, undo := range []func(p *machinePair) string{
+		func(p *machinePair) string {
+			c := p.start("undo", "--on", "a")
+			_ = c.Wait()
+			return c.output()
+		},
+		func(p *machinePair) string {
+			p.machines[1].Install(t, testenv.Program(t)[0])
+			return p.machines[1].Output(t, "venturi", "undo")
+		},
+	} {
+		p := newMachinePair(t)
+		testenv.JoinSpare(t, p.machines[0], p.machines[1])
+		m := p.machines[i]
+		before := []string{cardState(t, p.machines[0]), cardState(t, p.machines[1])}
+		run := p.measure("--take", "eth1")
+		if devices := m.Devices(t, "lo", "eth0"); slices.Contains(devices, "eth1") {
+			t.Fatalf("the card was not taken: %q", devices)
+		}
+		if said := undo(p); !strings.Contains(said, "restored") {
+			t.Errorf("undo says %s", said)
+		}
+		if devices := m.Devices(t, "lo", "eth0"); !slices.Contains(devices, "eth1") {
+			t.Errorf("the card is not at home, but %q", devices)
+		}
+		run.awaitEnd(t, 7)
+		for _, want := range []string{"on machine " + []string{"a", "b"}[i], "network card eth1 was moved out of the lab"} {
+			if !strings.Contains(run.output(), want) {
+				t.Errorf("the run does not say %q, but:\n%s", want, run.output())
+			}
+		}
+		for k, m := range p.machines {
+			p.asOnce(m, before[k])
+		}
+		p.undone(true)
 	}
-	if said := b.Output(t, "venturi", "undo"); !strings.Contains(said, "restored") {
-		t.Errorf("undo says %s", said)
-	}
-	if devices := b.Devices(t, "lo", "eth0"); !slices.Contains(devices, "eth1") {
-		t.Errorf("the card is not at home, but %q", devices)
-	}
-	_ = run.Process.Signal(os.Interrupt) // unless it has ended
-	run.awaitExit(t)
-	t.Logf("the run says: %s", run.output())
-	for i, m := range p.machines {
-		p.asOnce(m, before[i])
-	}
-	p.undone(true)
 }
 
 // asOnce waits until nothing of ours runs on a machine, and it has what it had.

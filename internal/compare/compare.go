@@ -159,10 +159,10 @@ func (s *Session) Compare(ctx context.Context, r *Resolved, write func(result.Li
 }
 
 // lostMachine makes the error of a machine that was lost on the way one of a run that is
-// partly there; any other it gives back.
+// partly there; any other it gives back, and so one that says so itself.
 func (s *Session) lostMachine(err error) error {
 	var lost *verr.Error
-	if !agent.IsGone(err) || !errors.As(err, &lost) {
+	if !agent.IsGone(err) || !errors.As(err, &lost) || lost.Code == verr.Partial {
 		return err
 	}
 	partly := *lost

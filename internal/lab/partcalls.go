@@ -35,12 +35,14 @@ type InspectCard struct {
 // Parts raises parts of labs for a controller that is elsewhere, one at a time. A process
 // that watches this one takes down what it leaves when it is killed.
 type Parts struct {
-	Program []string // starts this very program
-	Version string   // of it
+	Program []string     // starts this very program
+	Version string       // of it
+	Failure chan<- error // gets why a part is no longer what was raised, for a user; a place must be free
 
 	mu      sync.Mutex
 	lab     *Lab
 	watcher *netcfg.Child
+	unwatch func() // ends the watch over the device on the wire
 }
 
 // Calls are those that a controller can make, by their names.
@@ -69,11 +71,45 @@ func (p *Parts) raise(ctx context.Context, part Part) (*Lab, error) {
 	if p.watcher, err = netcfg.StartWatcher(append(slices.Clone(p.Program), "agent", "--watch", part.Name)); err != nil {
 		return nil, err
 	}
-	p.lab, err = UpPart(ctx, part)
+	if p.lab, err = UpPart(ctx, part); err == nil {
+		if err = p.watchWire(part); err != nil {
+			err, p.lab = errors.Join(err, p.lab.Down()), nil
+		}
+	}
 	if err != nil {
 		p.releaseWatcher(err)
 	}
 	return p.lab, err
+}
+
+// watchWire watches over the part's device on the wire: an undo gives the card back that it is
+// on, and what goes on without it measures nothing. The kernel tells of that, so that nothing
+// runs beside a slice.
+func (p *Parts) watchWire(part Part) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	removed, err := netcfg.WatchRemoval(ctx, p.lab.Machines[part.Self].Namespace, wireDevice)
+	if err != nil {
+		cancel()
+		return err
+	}
+	ended := make(chan struct{})
+	p.unwatch = func() { cancel(); <-ended }
+	go func() {
+		defer close(ended)
+		if _, ok := <-removed; ok {
+			p.Failure <- part.Card.removed()
+		}
+	}()
+	return nil
+}
+
+// removed is the error of a run whose card is gone.
+func (c SharedCard) removed() error {
+	what := "the device on network card " + c.Device + " is gone"
+	if c.Take {
+		what = "network card " + c.Device + " was moved out of the lab, as \"venturi undo\" does"
+	}
+	return verr.New(verr.Partial, "cannot go on measuring", what, "what was measured until then is reported; run the command again")
 }
 
 func (p *Parts) daemonExit(_ context.Context, arm string) (string, error) {
@@ -95,6 +131,7 @@ func (p *Parts) Close() error {
 	if p.lab == nil {
 		return nil
 	}
+	p.unwatch() // it would hold the namespace
 	err := p.lab.Down()
 	p.lab = nil
 	p.releaseWatcher(err)
