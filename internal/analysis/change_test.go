@@ -2,6 +2,7 @@ package analysis_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -128,5 +129,65 @@ func TestCompareAtRate(t *testing.T) {
 	}
 	if rows := c.Cells[0].Rows; len(rows) != 2 || rows[0].Judged.Verdict != stats.Equivalent || rows[1].Judged.Verdict != stats.Slower {
 		t.Errorf("%+v", rows)
+	}
+}
+
+// pair is a record of two machines of their own, with a card each.
+func pair(seed uint64, slower, more float64) *result.Record {
+	rec := later(seed, slower, more)
+	rec.Plan.SharedCores = false
+	for i := range rec.Plan.Arms {
+		rec.Plan.Arms[i].FromDevice, rec.Plan.Arms[i].ToDevice = "eth0", "ens5"
+	}
+	for i, device := range []string{"eth0", "ens5"} {
+		f := &rec.Facts[i]
+		f.BootID = []string{"one", "two"}[i]
+		f.Devices = []result.Device{{Namespace: f.Machine, Name: device, MTU: 1500, Qdisc: "fq", Features: map[string]bool{"gro": true}}}
+	}
+	return rec
+}
+
+// Two runs of one pair of machines, which are slower on the second day, differ in the path that is.
+func TestCompareOfMachines(t *testing.T) {
+	c, err := analysis.Compare(pair(1, 1, 1), pair(2, 1.3, 1.1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := c.Cells[0].Rows
+	if rows[0].Judged.Verdict != stats.Equivalent || rows[1].Judged.Verdict != stats.Slower || len(c.Differences) > 0 {
+		t.Errorf("%+v, differences %+v", rows, c.Differences)
+	}
+	if change := rows[1].Ratio.Value; change < 1.05 || change > 1.15 {
+		t.Errorf("the path takes %v times as long as before, against the host; want 1.1", change)
+	}
+}
+
+// What matters of the second machine and of the cards is told, and what makes another pair of it
+// stands apart.
+func TestCompareTellsOfMachines(t *testing.T) {
+	before, after := pair(1, 1, 1), pair(2, 1, 1)
+	b := &after.Facts[1]
+	b.Kernel, b.CPUs, b.NetfilterRules = "6.12.0", 16, 40
+	b.Devices[0].MTU, b.Devices[0].Features = 9000, map[string]bool{"gro": false}
+	after.Plan.Arms[0].FromDevice = "eth1"
+	c, err := analysis.Compare(before, after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cpus := before.Facts[1].CPUs
+	want := []analysis.Difference{
+		{What: "number of CPUs of b", Before: fmt.Sprint(cpus), After: "16", Machine: true},
+		{What: "kernel of b", Before: "6.1.0-18-amd64", After: "6.12.0"},
+		{What: "netfilter rules of b", Before: "0", After: "40"},
+		{What: "devices of " + before.Plan.Arms[0].Name, Before: "eth0 ens5", After: "eth1 ens5", Machine: true},
+		{What: "MTU of ens5 of b", Before: "1500", After: "9000"},
+		{What: "gro of ens5 of b", Before: "on", After: "off"},
+	}
+	if !slices.Equal(c.Differences, want) {
+		t.Errorf("differences %+v", c.Differences)
+	}
+	after.Facts[1].Machine = "c"
+	if c, err = analysis.Compare(before, after); err != nil || !slices.Contains(c.Differences, analysis.Difference{What: "machine 2", Before: "b", After: "c", Machine: true}) {
+		t.Errorf("another machine: %v, differences %+v", err, c.Differences)
 	}
 }

@@ -38,6 +38,9 @@ func differences(before, after *result.Record) []Difference {
 			continue // a machine of a lab, which is the first once more
 		}
 		at := func(what string) string { return strings.TrimSpace(what + " of " + name) }
+		if !before.Plan.OneHost() && !after.Plan.OneHost() {
+			add(true, "machine "+fmt.Sprint(i+1), a.Machine, b.Machine)
+		}
 		add(true, at("CPU"), a.CPUModel, b.CPUModel)
 		add(true, at("number of CPUs"), a.CPUs, b.CPUs)
 		add(true, at("hypervisor"), a.Hypervisor, b.Hypervisor)
@@ -47,6 +50,10 @@ func differences(before, after *result.Record) []Difference {
 		add(false, at("clock source"), a.ClockSource, b.ClockSource)
 		add(false, at("governor"), a.Governor, b.Governor)
 		add(false, at("congestion control"), a.Congestion, b.Congestion)
+		add(false, at("connection tracking"), a.Conntrack, b.Conntrack)
+		if !a.RulesHidden && !b.RulesHidden {
+			add(false, at("netfilter rules"), a.NetfilterRules, b.NetfilterRules)
+		}
 		for _, name := range slices.Sorted(maps.Keys(a.Sysctls)) {
 			if after, ok := b.Sysctls[name]; ok {
 				add(false, at(name), a.Sysctls[name], after)
@@ -69,8 +76,78 @@ func differences(before, after *result.Record) []Difference {
 		add(false, "options of "+a.Name, a.Options, b.Options)
 		add(false, "MTU of "+a.Name, a.MTU, b.MTU)
 		add(false, "programs of "+a.Name, versions(a), versions(b))
+		add(true, "machines of "+a.Name, strings.TrimSpace(a.FromMachine+" "+a.ToMachine), strings.TrimSpace(b.FromMachine+" "+b.ToMachine))
+		add(true, "devices of "+a.Name, strings.TrimSpace(a.FromDevice+" "+a.ToDevice), strings.TrimSpace(b.FromDevice+" "+b.ToDevice))
+	}
+	return append(out, deviceChanges(before, after)...)
+}
+
+// deviceChanges lists what changed on the devices that the ends of paths are at.
+func deviceChanges(before, after *result.Record) (out []Difference) {
+	devices := func(rec *result.Record) map[string]*result.Device {
+		found := map[string]*result.Device{}
+		for _, arm := range rec.Plan.Arms {
+			machines := MachinesOf(rec, arm)
+			for i, name := range []string{arm.FromDevice, arm.ToDevice} {
+				if f := factsAt(rec, machines[i]); OwnDevice(f, name) != nil {
+					found[name+" of "+f.Machine] = OwnDevice(f, name)
+				}
+			}
+		}
+		return found
+	}
+	later := devices(after)
+	earlier := devices(before)
+	for _, name := range slices.Sorted(maps.Keys(earlier)) {
+		a, b := earlier[name], later[name]
+		if b == nil {
+			continue
+		}
+		add := func(what string, x, y any) {
+			if x != y {
+				out = append(out, Difference{What: what + " of " + name, Before: orNone(fmt.Sprint(x)), After: orNone(fmt.Sprint(y))})
+			}
+		}
+		add("kind", a.Kind, b.Kind)
+		add("MTU", a.MTU, b.MTU)
+		add("qdisc", a.Qdisc, b.Qdisc)
+		for _, feature := range slices.Sorted(maps.Keys(a.Features)) {
+			if now, ok := b.Features[feature]; ok {
+				add(feature, onOff(a.Features[feature]), onOff(now))
+			}
+		}
 	}
 	return out
+}
+
+func onOff(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
+}
+
+// MachinesOf gives the numbers of the machines of a path's ends: the first two, if it names none.
+func MachinesOf(rec *result.Record, arm result.Arm) [2]int {
+	pair := [2]int{0, 1}
+	for i, f := range rec.Facts {
+		if arm.FromMachine == f.Machine {
+			pair[0] = i
+		}
+		if arm.ToMachine == f.Machine {
+			pair[1] = i
+		}
+	}
+	return pair
+}
+
+// OwnDevice finds a device of the machine's own namespace; nil: it has none of that name.
+func OwnDevice(f result.Facts, name string) *result.Device {
+	i := slices.IndexFunc(f.Devices, func(d result.Device) bool { return d.Name == name && d.Namespace == f.Machine })
+	if i < 0 {
+		return nil
+	}
+	return &f.Devices[i]
 }
 
 func factsAt(rec *result.Record, i int) result.Facts {

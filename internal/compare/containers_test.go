@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/ociimage"
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/cluster"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -35,18 +35,11 @@ type containerHost struct {
 // machine has itself counts first.
 func newContainerHost(t *testing.T, m *testenv.SSHMachine, cgroup string) *containerHost {
 	t.Helper()
-	folder := t.TempDir()
-	fetch := exec.Command("apt-get", append([]string{"download", "-qq"}, runtimePackages...)...)
-	fetch.Dir = folder
-	if text, err := fetch.CombinedOutput(); err != nil {
-		t.Skipf("Debian's packages of container runtimes cannot be had: %v: %s", err, text)
-	}
-	packages, err := filepath.Glob(folder + "/*.deb")
-	testenv.Must(t, err)
-	for _, file := range packages {
-		if text, err := exec.Command("dpkg", "-x", file, m.Root()+"/run/packages").CombinedOutput(); err != nil {
-			t.Fatalf("unpack %s: %v: %s", file, err, text)
+	if err := cluster.UnpackDebian(t.Context(), t.TempDir(), m.Root()+"/run/packages", runtimePackages...); err != nil {
+		if testenv.Required() {
+			t.Fatal(err)
 		}
+		t.Skipf("the container runtimes of Debian cannot be had: %v", err)
 	}
 	h := &containerHost{t, m, cgroup}
 	h.do(`cd /run; chmod 755 .; cp -r packages/lib/. packages/usr/lib; mkdir etc etc-work

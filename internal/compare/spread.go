@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/venturi-net/venturi/internal/agent"
+	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/path"
@@ -256,7 +257,8 @@ func (b *remoteTestbed) checkParts(ctx context.Context, r *Resolved, parts []lab
 	return nil
 }
 
-// onMachine says on which machine an error was.
+// onMachine says on which machine an error was, and that what it lacks is to be had there: this
+// host's kernels are for labs.
 func onMachine(name string, err error) error {
 	var told *verr.Error
 	if !errors.As(err, &told) {
@@ -264,6 +266,9 @@ func onMachine(name string, err error) error {
 	}
 	there := *told
 	there.Summary += " on machine " + name
+	if there.Code == verr.Missing {
+		there.Hint = "on machine " + name + ", " + strings.TrimSuffix(told.Hint, feature.OtherKernel) + "; or leave out what needs it"
+	}
 	return &there
 }
 

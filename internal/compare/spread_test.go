@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -9,8 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/kube"
 	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/ovs"
 	"github.com/venturi-net/venturi/internal/remote"
 	"github.com/venturi-net/venturi/internal/testenv"
@@ -340,5 +343,21 @@ func silentInSlices(t *testing.T, rec *result.Record, lines []*testenv.SSHLine) 
 				}
 			}
 		}
+	}
+}
+
+// What a machine's kernel lacks is named with the machine, and what to do there: no kernel that
+// this host keeps helps.
+func TestMachineLacks(t *testing.T) {
+	testenv.Root(t)
+	warp := &feature.Probe{Name: "warp drive", Get: "load the module warp (modprobe warp)", Try: func(*netcfg.Namespace) error { return syscall.EOPNOTSUPP }}
+	err := onMachine("b", feature.Require("cannot raise path warp", warp))
+	want := "cannot raise path warp on machine b: this kernel has no warp drive: operation not supported"
+	if verr.Code(err) != verr.Missing || !strings.Contains(err.Error(), want) || strings.Contains(fmt.Sprintf("%+v", err), "--kernel") {
+		t.Errorf("%v, want %s", err, want)
+	}
+	var told *verr.Error
+	if !errors.As(err, &told) || told.Hint != "on machine b, load the module warp (modprobe warp); or leave out what needs it" {
+		t.Errorf("it says what to do: %+v", told)
 	}
 }

@@ -27,7 +27,8 @@ func put(t *testing.T, root, file, text string) {
 func TestContainerFolders(t *testing.T) {
 	root := t.TempDir()
 	put(t, root, "/etc/docker/daemon.json", `{"data-root":"/data/[docker]"}`)
-	const home, docker = "/home/ann/.local/share", `{"ID":"@","Name":"/NAME"}`
+	home := filepath.Join("/home", "ann", ".local", "share")
+	const docker = `{"ID":"@","Name":"/NAME"}`
 	for name, c := range map[string]struct{ state, file, text string }{
 		"moved":    {"/run/docker/runtime-nvidia/moby/@/state.json", "/data/[docker]/containers/@/config.v2.json", docker},
 		"snap":     {"/run/snap.docker/runtime-runc/moby/@/state.json", "/var/snap/docker/common/var-lib-docker/containers/@/config.v2.json", docker},

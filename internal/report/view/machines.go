@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/result"
 )
@@ -46,25 +47,11 @@ func machineRows(rec *result.Record) (rows [][2]string) {
 // machinePairs are the numbers of the two machines of each path, each pair once.
 func machinePairs(rec *result.Record) (pairs [][2]int) {
 	for _, arm := range rec.Plan.Arms {
-		if p := pairOf(rec, arm); !slices.Contains(pairs, p) {
+		if p := analysis.MachinesOf(rec, arm); !slices.Contains(pairs, p) {
 			pairs = append(pairs, p)
 		}
 	}
 	return pairs
-}
-
-// pairOf gives the numbers of the machines of a path's ends: the first two, if it names none.
-func pairOf(rec *result.Record, arm result.Arm) [2]int {
-	pair := [2]int{0, 1}
-	for i, f := range rec.Facts {
-		if arm.FromMachine == f.Machine {
-			pair[0] = i
-		}
-		if arm.ToMachine == f.Machine {
-			pair[1] = i
-		}
-	}
-	return pair
 }
 
 // differences lists in what two machines differ, the client's value first.
@@ -105,8 +92,8 @@ func deviceDifferences(rec *result.Record, pair [2]int) (out []string) {
 	seen := map[[2]string]bool{}
 	for _, arm := range rec.Plan.Arms {
 		devices := [2]string{arm.FromDevice, arm.ToDevice}
-		a, b := deviceOf(rec.Facts[pair[0]], arm.FromDevice), deviceOf(rec.Facts[pair[1]], arm.ToDevice)
-		if seen[devices] || a == nil || b == nil || pairOf(rec, arm) != pair {
+		a, b := analysis.OwnDevice(rec.Facts[pair[0]], arm.FromDevice), analysis.OwnDevice(rec.Facts[pair[1]], arm.ToDevice)
+		if seen[devices] || a == nil || b == nil || analysis.MachinesOf(rec, arm) != pair {
 			continue
 		}
 		seen[devices] = true
@@ -129,15 +116,6 @@ func deviceDifferences(rec *result.Record, pair [2]int) (out []string) {
 		}
 	}
 	return out
-}
-
-// deviceOf finds a device of the machine's own namespace; nil: it has none of that name.
-func deviceOf(f result.Facts, name string) *result.Device {
-	i := slices.IndexFunc(f.Devices, func(d result.Device) bool { return d.Name == name && d.Namespace == f.Machine })
-	if i < 0 {
-		return nil
-	}
-	return &f.Devices[i]
 }
 
 func orNone(value any) string {

@@ -86,23 +86,29 @@ func fetchDebian(ctx context.Context, say func(string)) (string, error) {
 	root := debianRoot()
 	return root, keep(ctx, root, say, func(work string) (string, error) {
 		say("downloading Debian's packages: " + strings.Join(debianPackages, " "))
-		download := append([]string{"apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root"}, debianPackages...)
-		if _, err := command(ctx, work, download...); err != nil {
-			if _, err := command(ctx, work, "apt-get", "update", "-qq"); err != nil {
-				return "", err
-			}
-			if _, err := command(ctx, work, download...); err != nil {
-				return "", err
-			}
-		}
-		packages, err := sanitize.Files(work, "*.deb")
-		for _, file := range packages {
-			if _, err := command(ctx, work, "dpkg", "-x", file, "root"); err != nil {
-				return "", err
-			}
-		}
-		return filepath.Join(work, "root"), err
+		root := filepath.Join(work, "root")
+		return root, UnpackDebian(ctx, work, root, debianPackages...)
 	})
+}
+
+// UnpackDebian downloads packages to one folder and unpacks them into another: nothing is installed.
+func UnpackDebian(ctx context.Context, work, root string, packages ...string) error {
+	download := append([]string{"apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root"}, packages...)
+	if _, err := command(ctx, work, download...); err != nil {
+		if _, err := command(ctx, work, "apt-get", "update", "-qq"); err != nil {
+			return err
+		}
+		if _, err := command(ctx, work, download...); err != nil {
+			return err
+		}
+	}
+	files, err := sanitize.Files(work, "*.deb")
+	for _, file := range files {
+		if _, err := command(ctx, work, "dpkg", "-x", file, root); err != nil {
+			return err
+		}
+	}
+	return err
 }
 
 // module is a program of our own that is built of others' packages, in a folder beside this
