@@ -119,6 +119,13 @@ IMAGE ?= venturi:$(or $(VERSION),latest)
 image: dist ## write dist/venturi-image.tar, an OCI image of the static binary alone (IMAGE=registry/name:tag)
 	$(GO) run ./cmd/venturi-image -name $(IMAGE) -arch $$($(GO) env GOARCH)
 
+# Krew wants semantic versions, and to know where the archives will be.
+.PHONY: krew
+krew: setup ## write archives and dist/venturi.yaml, the manifest for Krew (VERSION=v1.2.3 URL=where they will be)
+	@[ -n "$(URL)" ] || { echo "give URL=, the folder that the archives will be downloaded from" >&2; exit 2; }
+	for arch in amd64 arm64; do GOARCH=$$arch $(BUILD) -o dist/venturi-linux-$$arch ./cmd/venturi || exit 1; done
+	scripts/krew dist $(VERSION) '$(URL)'
+
 clean: ## remove what was built (not venturi-runs/)
 	rm -rf bin dist
 

@@ -1,16 +1,20 @@
 package e2e_test
 
 import (
-	"bytes"
+	"context"
 	"encoding/json"
+	"net/http"
+	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/doctor"
 	"github.com/venturi-net/venturi/internal/doctor/cluster"
 	"github.com/venturi-net/venturi/internal/kube/cni"
+	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -52,19 +56,63 @@ func TestClusterDoctor(t *testing.T) {
 	p.nothingLeft(t, 0, everything...)
 }
 
+// A node that is not ready, and one whose agent is killed while it reads, cost only themselves.
+func TestClusterDoctorBadNodes(t *testing.T) {
+	p := newPlugin(t)
+	const ghost = "/api/v1/nodes/ghost"
+	testenv.Must(t, p.Request(t.Context(), http.MethodPost, "/api/v1/nodes", map[string]any{"metadata": map[string]any{"name": "ghost"}}, nil))
+	t.Cleanup(func() { testenv.Must(t, p.Request(context.Background(), http.MethodDelete, ghost, nil, nil)) })
+	run := p.startDoctor(t, "--interval", "5s")
+	await(t, "it reads both nodes", func() bool { return strings.Contains(run.stderr.String(), "reading 2 nodes") })
+	for _, pid := range p.agents(t, "n2") {
+		testenv.Must(t, syscall.Kill(pid, syscall.SIGKILL))
+	}
+	r := run.report(t)
+	lost := map[string]string{}
+	for _, u := range r.Cluster.Unreached {
+		lost[u.Name] = u.Reason
+	}
+	if len(r.Cluster.Nodes) != 1 || r.Cluster.Nodes[0].Name != "n1" || len(lost) != 2 || lost["n2"] == "" || lost["ghost"] != "the node is not ready" {
+		t.Errorf("%+v", r.Cluster)
+	}
+	if !slices.ContainsFunc(r.Findings, func(f doctor.Finding) bool { return f.Code == "node-not-examined" }) {
+		t.Errorf("findings: %+v", r.Findings)
+	}
+	p.nothingLeft(t, 0, everything...)
+}
+
+// doctorRun is one of doctor that has started.
+type doctorRun struct {
+	*exec.Cmd
+	stdout, stderr testenv.Output
+}
+
+func (p *plugin) startDoctor(t *testing.T, args ...string) *doctorRun {
+	t.Helper()
+	r := &doctorRun{}
+	r.Cmd, _ = p.command(append([]string{"doctor", "--json"}, args...)...)
+	r.Stdout, r.Stderr = &r.stdout, &r.stderr
+	testenv.Must(t, r.Start())
+	t.Cleanup(func() { _ = r.Process.Kill() })
+	return r
+}
+
+// report waits for its end.
+func (r *doctorRun) report(t *testing.T) *cluster.ClusterReport {
+	t.Helper()
+	_ = r.Wait()
+	if code := r.ProcessState.ExitCode(); code != 0 && code != verr.Findings {
+		t.Fatalf("exit code %d:\n%s", code, &r.stderr)
+	}
+	report := &cluster.ClusterReport{}
+	if err := json.Unmarshal([]byte(r.stdout.String()), report); err != nil {
+		t.Fatalf("%v in\n%s", err, &r.stdout)
+	}
+	return report
+}
+
 // doctor runs it, and gives its report.
 func (p *plugin) doctor(t *testing.T, args ...string) *cluster.ClusterReport {
 	t.Helper()
-	cmd, said := p.command(append([]string{"doctor", "--json", "--interval", "200ms"}, args...)...)
-	var out bytes.Buffer
-	cmd.Stdout = &out
-	_ = cmd.Run()
-	if code := cmd.ProcessState.ExitCode(); code != 0 && code != verr.Findings {
-		t.Fatalf("exit code %d:\n%s", code, said)
-	}
-	r := &cluster.ClusterReport{}
-	if err := json.Unmarshal(out.Bytes(), r); err != nil {
-		t.Fatalf("%v in\n%s", err, &out)
-	}
-	return r
+	return p.startDoctor(t, append([]string{"--interval", "200ms"}, args...)...).report(t)
 }

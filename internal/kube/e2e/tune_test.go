@@ -1,0 +1,225 @@
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/kube"
+	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+const (
+	ciliumConfig = "/api/v1/namespaces/kube-system/configmaps/cilium-config"
+	ledger       = "/api/v1/namespaces/" + kube.LedgerNamespace + "/configmaps/" + kube.LedgerName
+)
+
+// tunables are what a tuning of the cluster changes.
+type tunables struct {
+	*plugin
+	before []string
+}
+
+// newTunables gives the cluster Cilium's settings, which is all of Cilium that a tuning touches, and
+// has segmentation be off on each node.
+func newTunables(t *testing.T, p *plugin) *tunables {
+	t.Helper()
+	testenv.Must(t, p.Request(t.Context(), http.MethodPost, "/api/v1/namespaces/kube-system/configmaps?fieldManager=helm", map[string]any{
+		"metadata": map[string]any{"name": "cilium-config"},
+		"data": map[string]any{"routing-mode": "native", "kube-proxy-replacement": "true", "enable-bpf-masquerade": "false", "enable-host-legacy-routing": "true",
+			"auto-direct-node-routes": "true", "ipv4-native-routing-cidr": "10.244.0.0/16", "identity-allocation-mode": "crd"},
+	}, nil))
+	t.Cleanup(func() {
+		if err := p.Request(context.Background(), http.MethodDelete, ciliumConfig, nil, nil); err != nil {
+			t.Error(err)
+		}
+	})
+	all := &tunables{plugin: p}
+	for _, n := range p.Nodes {
+		all.onNode(t, n.Name, "ethtool", "-K", "eth0", "tso", "off", "gso", "off")
+		t.Cleanup(func() {
+			if out, err := n.Enter(context.Background(), "ethtool", "-K", "eth0", "tso", "on", "gso", "on").CombinedOutput(); err != nil {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
+	}
+	all.before = all.read(t)
+	return all
+}
+
+// onNode runs a program on a node, and gives what it printed.
+func (p *plugin) onNode(t *testing.T, node string, args ...string) string {
+	t.Helper()
+	for _, n := range p.Nodes {
+		if n.Name == node {
+			out, err := n.Enter(t.Context(), args...).CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v on %s: %v: %s", args, node, err, out)
+			}
+			return string(out)
+		}
+	}
+	t.Fatalf("there is no node %s", node)
+	return ""
+}
+
+// read gives all bytes of what can be changed: the object without the server's count of its
+// versions and its times, and how the device of each node is set.
+func (s *tunables) read(t *testing.T) (texts []string) {
+	t.Helper()
+	var object map[string]any
+	testenv.Must(t, s.Request(t.Context(), http.MethodGet, ciliumConfig, nil, &object))
+	metadata := object["metadata"].(map[string]any)
+	delete(metadata, "resourceVersion")
+	for _, entry := range metadata["managedFields"].([]any) {
+		delete(entry.(map[string]any), "time")
+	}
+	text, err := json.MarshalIndent(object, "", " ")
+	testenv.Must(t, err)
+	texts = append(texts, string(text))
+	for _, n := range s.Nodes {
+		texts = append(texts, s.onNode(t, n.Name, "sh", "-c", "ethtool -k eth0; ip -details link show eth0; tc qdisc show dev eth0; sysctl -a --pattern '^net\\.(core|ipv4\\.(tcp|udp))' 2>/dev/null"))
+	}
+	return texts
+}
+
+// asBefore wants every byte as it was, and nothing of ours but the nodes' journals, all closed.
+func (s *tunables) asBefore(t *testing.T) {
+	t.Helper()
+	for i, now := range s.read(t) {
+		if now != s.before[i] {
+			t.Errorf("it was\n%s\nand is\n%s", s.before[i], now)
+		}
+	}
+	if err := s.Request(t.Context(), http.MethodGet, ledger, nil, nil); err == nil || !strings.Contains(err.Error(), "NotFound") {
+		t.Errorf("the cluster's journal: %v", err)
+	}
+	for _, n := range s.Nodes {
+		if open := s.openOn(t, n.PID); open > 0 {
+			t.Errorf("%d transactions are open on %s", open, n.Name)
+		}
+	}
+	s.nothingLeft(t, 0, everything...)
+}
+
+// openOn counts the open transactions in the journal of a node.
+func (s *tunables) openOn(t *testing.T, pid int) (open int) {
+	t.Helper()
+	h, err := journal.ReadHistory(fmt.Sprintf("/proc/%d/root%s", pid, journal.Folder))
+	testenv.Must(t, err)
+	for _, txn := range h.Txns {
+		if txn.Open() {
+			open++
+		}
+	}
+	return open
+}
+
+func wantSaid(t *testing.T, said string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(said, part) {
+			t.Errorf("there is no %q in:\n%s", part, said)
+		}
+	}
+}
+
+// With the printed rights and nothing else, a tuning is planned, made in the API and on every node,
+// and undone to the byte.
+func TestClusterTune(t *testing.T) {
+	p := newPlugin(t)
+	s := newTunables(t, p)
+	code, roles := p.run("rbac", "tune", "--user", "tim")
+	if code != 0 {
+		t.Fatal(roles)
+	}
+	as := []string{"--kubeconfig", p.asUser(t, "tim", roles)}
+	run := func(want int, args ...string) string {
+		t.Helper()
+		code, said := p.run(append(args, as...)...)
+		if code != want {
+			t.Fatalf("%v: exit code %d:\n%s", args, code, said)
+		}
+		return said
+	}
+	tune := []string{"tune", "--profile", "balanced", "--cluster", "--dev", "eth0"}
+	wantSaid(t, run(0, append(tune, "--plan")...), "cil.masq: off -> on", `+    enable-bpf-masquerade: "true"`, "fields that helm manages", "nodes n1, n2:", "nic.seg", "Nothing was changed")
+	s.asBefore(t)
+	wantSaid(t, run(0, append(tune, "--apply")...), `data.enable-bpf-masquerade: "false" -> "true"`, "nodes n1, n2:", "undo with: kubectl venturi undo 1")
+	changed := s.read(t)
+	for i := range changed {
+		if changed[i] == s.before[i] {
+			t.Errorf("this is as before:\n%s", changed[i])
+		}
+	}
+	var kept struct{ Data map[string]string }
+	testenv.Must(t, p.Request(t.Context(), http.MethodGet, ledger, nil, &kept))
+	wantSaid(t, kept.Data["transaction-1"], `"enable-bpf-masquerade":"false"`, `"nodes":["n1","n2"]`)
+	for _, n := range p.Nodes {
+		if open := s.openOn(t, n.PID); open != 1 {
+			t.Errorf("%d transactions are open on %s", open, n.Name)
+		}
+	}
+	p.nothingLeft(t, 0, everything...)
+	wantSaid(t, run(0, append(tune, "--apply")...), "nothing had to be changed")
+	wantSaid(t, run(0, "undo"), "restored", "node n1: restored", "node n2: restored")
+	s.asBefore(t)
+	wantSaid(t, run(0, "undo"), "nothing to undo")
+}
+
+// When the command is killed in the midst of it, the nodes undo their changes by themselves, and
+// undo does the rest.
+func TestClusterTuneKilled(t *testing.T) {
+	p := newPlugin(t)
+	s := newTunables(t, p)
+	cmd, said := p.command("tune", "--profile", "balanced", "--cluster", "--dev", "eth0", "--apply")
+	testenv.Must(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	await(t, "the cluster's journal has the transaction", func() bool { return p.Request(t.Context(), http.MethodGet, ledger, nil, nil) == nil })
+	testenv.Must(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	await(t, "the nodes have undone their changes", func() bool {
+		now := s.read(t)
+		return now[1] == s.before[1] && now[2] == s.before[2] && s.openOn(t, p.Nodes[0].PID)+s.openOn(t, p.Nodes[1].PID) == 0
+	})
+	p.nothingLeft(t, time.Minute, "pods", "jobs")
+	if code, undone := p.run("undo"); code != 0 {
+		t.Errorf("exit code %d:\n%s\nafter:\n%s", code, undone, said)
+	}
+	s.asBefore(t)
+}
+
+// Without one of the printed rights, the error names it, and nothing is made.
+func TestClusterRightMissing(t *testing.T) {
+	p := newPlugin(t)
+	for _, c := range []struct {
+		command, role string
+		with, without string // in the role
+		missing       string
+	}{
+		{"mesh", "mesh", "resources: [nodes]\n  verbs: [list]", "resources: [nodes]\n  verbs: [watch]", "list nodes in the whole cluster"},
+		{"mesh --node-agents", "mesh --node-agents", "verbs: [create, get] # the streams", "verbs: [get] # the streams", "create pods/exec in the whole cluster"},
+		{"doctor", "doctor", "verbs: [create, list] # the ends", "verbs: [list] # the ends", "create pods in the whole cluster"},
+		{"tune --profile balanced --dev eth0", "tune", "resources: [nodes]\n  verbs: [list]", "resources: [nodes]\n  verbs: [watch]", "list nodes in the whole cluster"},
+		{"tune --profile balanced --cluster --dev eth0 --apply", "tune", "verbs: [get, update, delete]", "verbs: [get, delete]", "update configmaps/venturi-tune in namespace kube-system"},
+	} {
+		t.Run(c.command, func(t *testing.T) {
+			_, roles := p.run(append([]string{"rbac", "--user", "ned"}, strings.Fields(c.role)...)...)
+			less := strings.Replace(roles, c.with, c.without, 1)
+			if less == roles {
+				t.Fatalf("there is no %q in:\n%s", c.with, roles)
+			}
+			code, said := p.run(append(strings.Fields(c.command), "--kubeconfig", p.asUser(t, "ned", less))...)
+			if code != verr.Permission || !strings.Contains(said, "you lack the rights to "+c.missing) {
+				t.Errorf("exit code %d:\n%s", code, said)
+			}
+			p.nothingLeft(t, 0, everything...)
+		})
+	}
+}
