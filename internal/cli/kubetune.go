@@ -83,7 +83,7 @@ func (t *kubeTuning) request(env *Env) (q cluster.TuningRequest, err error) {
 	case len(t.o.Nodes) > 0 && len(q.NodeArgs) == 0:
 		return q, verr.New(verr.Usage, what+" with --nodes", "without --host and --dev no node is touched", "give --host or --dev too, or leave --nodes out")
 	}
-	q.Access, q.User, q.Version = t.access, journal.User(env.Getenv), Version()
+	q.Apply, q.Access, q.User, q.Version = t.apply, t.access, journal.User(env.Getenv), Version()
 	q.Command = sanitize.Command(append([]string{"kubectl", "venturi"}, env.Args...)...)
 	q.Nodes = kube.NodesRequest{Options: t.withImage(env), Command: "kubectl venturi tune", Wait: t.wait}
 	return q, nil

@@ -138,14 +138,19 @@ func TestTuneNodeFails(t *testing.T) {
 		}
 	}
 
-	// Nor where the API refuses.
-	c.Forbid("patch /configmaps")
-	want(t, c.run(verr.Permission, "tune", "--profile", "balanced", "--cluster", "--dev", "eth0", "--apply"), "patch configmaps/cilium-config in namespace kube-system")
-	c.asBefore()
-
 	// Nor where a node has no agent, which is told by its name.
 	c.Node(1).Status.Conditions[0].Status = corev1.ConditionUnknown
 	want(t, c.run(verr.Failed, "tune", "--profile", "balanced", "--cluster", "--dev", "eth0", "--apply"), "n2: the node is not ready", "--nodes")
+	c.asBefore()
+	c.Node(1).Status.Conditions[0].Status = corev1.ConditionTrue
+
+	// Nor where a right is missing; then not even a pod is made.
+	c.Forbid("patch /configmaps")
+	before := len(c.Calls())
+	want(t, c.run(verr.Permission, "tune", "--profile", "balanced", "--cluster", "--dev", "eth0", "--apply"), "patch configmaps/cilium-config in namespace kube-system")
+	if calls := c.Calls()[before:]; slices.ContainsFunc(calls, func(call string) bool { return strings.HasSuffix(call, "/jobs") }) {
+		t.Errorf("the calls were %v", calls)
+	}
 	c.asBefore()
 }
 

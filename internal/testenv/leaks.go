@@ -193,11 +193,15 @@ func processes(s hostState) error {
 	return nil
 }
 
+// kernelsMount is where scripts/isolate puts the kernels for a moment: its command line is there as
+// long as the tests of somebody else are.
+const kernelsMount = "kernels"
+
 // daemonOf reads the name of a lab from the command line of one of its daemons.
 func daemonOf(command string) (name string, ok bool) {
 	_, rest, ok := strings.Cut(command, lab.Folder+"/")
 	name, _, _ = strings.Cut(rest, "/")
-	return name, ok
+	return name, ok && !strings.HasPrefix(name, kernelsMount+"\n")
 }
 
 // parent reads the pid of a process' parent; 0 when it is gone. The name in

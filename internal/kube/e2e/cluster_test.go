@@ -3,19 +3,14 @@ package e2e_test
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
-
-	"go.yaml.in/yaml/v3"
 
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/testenv/cluster"
@@ -28,225 +23,6 @@ func TestMain(m *testing.M) {
 	code := testenv.Run(m)
 	os.RemoveAll(buildFolder)
 	os.Exit(code)
-}
-
-// label finds what runs have made.
-const label = "?labelSelector=app.kubernetes.io/managed-by%3Dventuri"
-
-// plugin is the program as kubectl finds it, for one cluster.
-type plugin struct {
-	*cluster.Raised
-	file, folder string
-}
-
-func newPlugin(t *testing.T) *plugin { return newPluginFor(t, clustertest.Shared(t)) }
-
-func newPluginFor(t *testing.T, c *cluster.Raised) *plugin {
-	t.Helper()
-	p := &plugin{Raised: c, file: program(t), folder: t.TempDir()}
-	await(t, "all nodes are ready", func() bool { return p.readyNodes(t) == len(p.Nodes) }) // one whose kubelet was killed is not for a moment
-	t.Cleanup(func() { p.nothingLeft(t, time.Minute, "pods", "jobs") })
-	return p
-}
-
-func (p *plugin) readyNodes(t *testing.T) (ready int) {
-	t.Helper()
-	var list struct {
-		Items []struct {
-			Status struct{ Conditions []struct{ Type, Status string } }
-		}
-	}
-	testenv.Must(t, p.Request(t.Context(), http.MethodGet, "/api/v1/nodes", nil, &list))
-	for _, n := range list.Items {
-		for _, c := range n.Status.Conditions {
-			if c.Type == "Ready" && c.Status == "True" {
-				ready++
-			}
-		}
-	}
-	return ready
-}
-
-var (
-	buildOnce   sync.Once
-	buildFolder string
-	binary      string
-)
-
-// program builds it, once for all tests.
-func program(t *testing.T) string {
-	t.Helper()
-	buildOnce.Do(func() {
-		var err error
-		if buildFolder, err = os.MkdirTemp("", "venturi-e2e"); err != nil {
-			t.Error(err)
-			return
-		}
-		file := filepath.Join(buildFolder, "kubectl-venturi")
-		build := exec.Command("go", "build", "-buildvcs=false", "-o", file, "github.com/venturi-net/venturi/cmd/venturi")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			t.Errorf("%v\n%s", err, out)
-			return
-		}
-		binary = file
-	})
-	if binary == "" {
-		t.Fatal("the program was not built")
-	}
-	return binary
-}
-
-// command is one of the plugin; short keeps what it measures small.
-func (p *plugin) command(args ...string) (*exec.Cmd, *bytes.Buffer) {
-	cmd := exec.Command(p.file, args...)
-	var said bytes.Buffer
-	cmd.Dir, cmd.Stdout, cmd.Stderr = p.folder, &said, &said
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+p.Kubeconfig, "VENTURI_IMAGE="+clustertest.VenturiImage)
-	return cmd, &said
-}
-
-var short = []string{"--load", "tcp_lat,udp_lat,tcp_bw", "--series", "2", "--rounds", "6", "--slice", "20ms"}
-
-// run runs a command to its end, and gives its exit code.
-func (p *plugin) run(args ...string) (code int, said string) {
-	cmd, out := p.command(args...)
-	err := cmd.Run()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		return exit.ExitCode(), out.String()
-	}
-	if err != nil {
-		return -1, err.Error()
-	}
-	return 0, out.String()
-}
-
-// compare runs a short comparison that must work, and gives its record.
-func (p *plugin) compare(t *testing.T, args ...string) *result.Record {
-	t.Helper()
-	folder := filepath.Join(t.TempDir(), "run")
-	began := time.Now()
-	code, said := p.run(append(append([]string{"compare", "--out", folder}, args...), short...)...)
-	t.Logf("%v took %v", args, time.Since(began).Round(100*time.Millisecond))
-	if code != 0 {
-		t.Fatalf("exit code %d:\n%s", code, said)
-	}
-	rec, err := result.Open(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rec
-}
-
-// arms wants every arm of a record to have carried most of its slices.
-func arms(t *testing.T, rec *result.Record, want ...string) {
-	t.Helper()
-	good := map[string]int{}
-	for _, s := range rec.Slices {
-		if s.Failed == "" && (s.Latency != nil && s.Latency.Replies > 0 || s.Stream != nil && s.Stream.RecvBytes > 0) {
-			good[s.Arm]++
-		}
-	}
-	const all = 2 * 6 * 3
-	for _, arm := range want {
-		if good[arm] < all-all/3 { // on a busy machine, all of 20 ms may pass without a packet
-			t.Errorf("%d of %d slices of %s carried something; warnings: %+v", good[arm], all, arm, rec.Warnings)
-		}
-	}
-	if len(good) != len(want) {
-		t.Errorf("arms %v, want %v", good, want)
-	}
-}
-
-// count counts the objects that runs have made, and gives their kinds.
-func (p *plugin) count(t *testing.T, kinds ...string) (n int) {
-	t.Helper()
-	paths := map[string]string{"pods": "/api/v1/pods", "services": "/api/v1/services", "namespaces": "/api/v1/namespaces", "jobs": "/apis/batch/v1/jobs"}
-	for _, kind := range kinds {
-		var list struct{ Items []any }
-		if err := p.Request(context.Background(), http.MethodGet, paths[kind]+label, nil, &list); err != nil {
-			t.Error(err)
-		}
-		n += len(list.Items)
-	}
-	return n
-}
-
-// await asks until the answer is yes, for longer than a busy machine takes.
-func await(t *testing.T, what string, ask func() bool) {
-	t.Helper()
-	const limit = 3 * time.Minute
-	for end := time.Now().Add(limit); !ask(); time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not within %v", what, limit)
-		}
-	}
-}
-
-func (p *plugin) nothingLeft(t *testing.T, limit time.Duration, kinds ...string) {
-	t.Helper()
-	began := time.Now()
-	for p.count(t, kinds...) > 0 {
-		if time.Since(began) > limit {
-			t.Errorf("%d %v are left after %v", p.count(t, kinds...), kinds, limit)
-			return
-		}
-		time.Sleep(200 * time.Millisecond)
-	}
-}
-
-var everything = []string{"pods", "services", "namespaces", "jobs"}
-
-// namespace makes one with a standard of PodSecurity.
-func (p *plugin) namespace(t *testing.T, standard string) string {
-	t.Helper()
-	name := strings.ToLower(testenv.LabName())
-	testenv.Must(t, p.Request(t.Context(), http.MethodPost, "/api/v1/namespaces", map[string]any{
-		"metadata": map[string]any{"name": name, "labels": map[string]any{"pod-security.kubernetes.io/enforce": standard}}}, nil))
-	t.Cleanup(func() {
-		if err := p.Request(context.Background(), http.MethodDelete, "/api/v1/namespaces/"+name, nil, nil); err != nil {
-			t.Error(err)
-		}
-	})
-	return name
-}
-
-// asUser gives a kubeconfig of somebody who may do what the text of a Role says, and nothing else.
-func (p *plugin) asUser(t *testing.T, user, roles string) string {
-	t.Helper()
-	for decoder := yaml.NewDecoder(strings.NewReader(roles)); ; {
-		var object map[string]any
-		if decoder.Decode(&object) != nil {
-			break
-		}
-		meta, _ := object["metadata"].(map[string]any)
-		kind, _ := object["kind"].(string)
-		path := "/apis/rbac.authorization.k8s.io/v1/"
-		if in, ok := meta["namespace"].(string); ok {
-			path += "namespaces/" + in + "/"
-		}
-		path += strings.ToLower(kind) + "s"
-		testenv.Must(t, p.Request(t.Context(), http.MethodPost, path, object, nil))
-		name, _ := meta["name"].(string)
-		t.Cleanup(func() { _ = p.Request(context.Background(), http.MethodDelete, path+"/"+name, nil, nil) }) // its namespace may be gone
-	}
-	text, err := os.ReadFile(p.Kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var config map[string]any
-	testenv.Must(t, yaml.Unmarshal(text, &config))
-	for _, u := range config["users"].([]any) {
-		u.(map[string]any)["user"].(map[string]any)["as"] = user
-	}
-	text, err = yaml.Marshal(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	testenv.Must(t, os.WriteFile(file, text, 0o600))
-	return file
 }
 
 // With the printed Role and nothing else, unprivileged pods are measured in a namespace that
@@ -374,11 +150,11 @@ func TestClusterClientEnds(t *testing.T) {
 		if code, said := p.run("compare", "pod", "--load", "tcp_lat"); code != verr.Busy {
 			t.Errorf("at once: exit code %d:\n%s", code, said)
 		}
-		p.nothingLeft(t, time.Minute, "pods", "services", "jobs")
+		p.nothingLeft(t, removal, "pods", "services", "jobs")
 		if code, said := p.run("compare", "pod", "--load", "tcp_lat", "--series", "1", "--rounds", "2"); code != 0 {
 			t.Errorf("the next run: exit code %d:\n%s", code, said)
 		}
-		p.nothingLeft(t, 10*time.Second, everything...)
+		p.nothingLeft(t, removal, everything...)
 	})
 	t.Run("cleanup", func(t *testing.T) {
 		p := newPlugin(t)
@@ -409,5 +185,5 @@ func TestClusterAPIServerAway(t *testing.T) {
 	if cmd.ProcessState.ExitCode() != verr.Partial || !strings.Contains(said.String(), "tcp_lat") {
 		t.Errorf("exit code %d:\n%s", cmd.ProcessState.ExitCode(), said)
 	}
-	p.nothingLeft(t, 10*time.Second, everything...)
+	p.nothingLeft(t, removal, everything...)
 }

@@ -53,7 +53,7 @@ func TestClusterRunLoses(t *testing.T) {
 			if cmd.ProcessState.ExitCode() != verr.Partial || !strings.Contains(said.String(), "tcp_lat") {
 				t.Errorf("exit code %d:\n%s", cmd.ProcessState.ExitCode(), said)
 			}
-			p.nothingLeft(t, time.Until(began.Add(time.Minute)), everything...)
+			p.nothingLeft(t, removal, everything...)
 		})
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/kube"
@@ -188,7 +187,7 @@ func TestClusterTuneKilled(t *testing.T) {
 		now := s.read(t)
 		return now[1] == s.before[1] && now[2] == s.before[2] && s.openOn(t, p.Nodes[0].PID)+s.openOn(t, p.Nodes[1].PID) == 0
 	})
-	p.nothingLeft(t, time.Minute, "pods", "jobs")
+	p.nothingLeft(t, removal, "pods", "jobs")
 	if code, undone := p.run("undo"); code != 0 {
 		t.Errorf("exit code %d:\n%s\nafter:\n%s", code, undone, said)
 	}

@@ -23,6 +23,7 @@ type TuningRequest struct {
 	Access  kube.Access
 	Nodes   kube.NodesRequest
 	Profile tune.Profile
+	Apply   bool       // the changes are to be made: what it takes is checked before anything else
 	Cluster bool       // the objects of the API
 	Cilium  cni.Object // where Cilium has its settings
 	// NodeArgs are the arguments of the command that tunes a node, without what says whether it
@@ -87,6 +88,11 @@ func Open(ctx context.Context, q TuningRequest, planFlags ...string) (s *Tuning,
 			return nil, err
 		}
 		s.Unread = unread
+	}
+	if q.Apply {
+		if err := client.CheckTuning(ctx, writable(s.changes())); err != nil {
+			return nil, err
+		}
 	}
 	if len(q.NodeArgs) == 0 {
 		return s, nil
@@ -157,6 +163,14 @@ func (s *Tuning) changes() []ObjectChange {
 	return s.Plan.Changes
 }
 
+// writable are the objects of changes.
+func writable(changes []ObjectChange) (objects []kube.TunedObject) {
+	for _, c := range changes {
+		objects = append(objects, kube.TunedObject{Object: c.Object, Writable: true})
+	}
+	return objects
+}
+
 // Result is what a tuning has changed.
 type Result struct {
 	Txn      int // in the cluster's journal; 0: nothing had to be changed
@@ -167,15 +181,7 @@ type Result struct {
 
 // Apply makes the changes: on all nodes and in the API, or nowhere. Errors are for people.
 func (s *Tuning) Apply(ctx context.Context) (*Result, error) {
-	changes := s.changes()
-	var objects []kube.TunedObject
-	for _, c := range changes {
-		objects = append(objects, kube.TunedObject{Object: c.Object, Writable: true})
-	}
-	if err := s.client.CheckTuning(ctx, objects); err != nil {
-		return nil, err
-	}
-	q := s.request
+	changes, q := s.changes(), s.request
 	t := &ClusterTxn{Time: time.Now().UTC().Truncate(time.Second), User: q.User, Command: q.Command, Version: q.Version, Token: fmt.Sprintf("%08x", rand.Uint32())}
 	if err := t.record(changes); err != nil {
 		return nil, err
