@@ -3,8 +3,8 @@ package cli
 import (
 	"context"
 	"errors"
-	"net"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,8 +46,10 @@ device to the wire and back, past the bridge, the rules and the tunnel device, a
 the network below as it is.
 
 "plan" reads what a CNI plugin has wired, and says what would be carried and what not, and
-why. "enable" carries it, and follows every change. "disable" leaves nothing of it.`
+why. "shadow" compares the packets that would be carried with those that the network sends.
+"enable" carries them, and follows every change. "disable" leaves nothing of it.`
 	cmd.Example = `  venturi fastpath plan
+  venturi fastpath shadow --time 30s
   venturi fastpath enable --trial 120s
   venturi fastpath status
   venturi fastpath stats
@@ -58,7 +60,7 @@ why. "enable" carries it, and follows every change. "disable" leaves nothing of 
 		}
 		return runDaemon(cmd, args)
 	}
-	cmd.AddCommand(newFastpathPlan(env), newFastpathEnable(env), newFastpathStatus(env), newFastpathStats(env), newFastpathDisable(env))
+	cmd.AddCommand(newFastpathPlan(env), (&shadowCommand{env: env}).command(), newFastpathEnable(env), newFastpathStatus(env), newFastpathStats(env), newFastpathDisable(env))
 	return cmd
 }
 
@@ -148,6 +150,8 @@ func newFastpathEnable(env *Env) *cobra.Command {
 		trial  time.Duration
 		listen string
 		nat    bool
+		flows  int
+		again  bool
 	)
 	cmd := &cobra.Command{
 		Use:   "enable",
@@ -166,40 +170,49 @@ With --trial it ends by itself.
 With --listen it serves OpenMetrics at ` + watch.MetricsPath + `: pods, peers and flows, packets and bytes
 by outcome, and what stays on the slow path, with the reasons.
 
+At first it runs as a shadow, which carries nothing: until packets of --shadow flows were
+compared with those that the network sends, or for 10 seconds. If a packet differs, nothing
+is carried, the difference is printed, and the exit code is 8. See "venturi fastpath shadow".
+
 Connections that the node translates are carried as well: those to the virtual address of a
 Service, and masqueraded ones. Their packets get the addresses, ports and checksums that
 connection tracking has for them. --nat=false leaves them on the node's own path.
 
+With --replace it takes over from another process that carries here, of this version or
+another, as for an upgrade: that process ends and leaves everything in place, no packet is
+lost, and the counts go on. Nothing is compared then. A trial cannot be taken over.
+
 If nothing can be carried, nothing is changed, the plan is printed, and the exit code is 4.`,
 		Example: `  venturi fastpath enable --trial 120s
   venturi fastpath enable --listen 127.0.0.1:9138
+  venturi fastpath enable --replace
   ip netns exec node1 venturi fastpath enable`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("trial") && trial < time.Second {
 				return verr.New(verr.Usage, "cannot make a trial of "+trial.String(), "it is shorter than a second", "give a time such as 120s or 5m")
 			}
-			plan, err := readPlan("")
+			if flows < 0 {
+				return verr.New(verr.Usage, "cannot compare packets of "+strconv.Itoa(flows)+" flows", "--shadow is less than 0", "give a number of flows, or 0 to compare none")
+			}
+			config, err := planConfig(env, "cannot enable the fast path", nat)
 			if err != nil {
 				return err
-			}
-			if !plan.CarriesAny() {
-				if err := display.PrintFastPathPlan(env.Stdout, plan); err != nil {
-					return err
-				}
-				return verr.New(verr.Missing, "cannot enable the fast path", "the plan above shows that nothing can be carried here", "fix the reasons that it lists, and run it again")
 			}
 			ctx, stopServing, err := serveNode(cmd.Context(), listen)
 			if err != nil {
 				return err
 			}
-			config := plan.Config()
-			config.NoNAT = !nat
 			stats, err := node.Enable(ctx, config, node.Options{
 				Open:  func() (*journal.Journal, error) { return openToChange(env, journalWait) },
 				Trial: trial, Hold: holder(env),
 				Report: func(s fastpath.State) { display.PrintFastPathState(env.Stderr, s) },
+				Shadow: node.ShadowOptions{Flows: flows, Limit: shadowLimit}, Replace: again,
 			})
+			if errors.Is(err, node.ErrReplaced) {
+				_, printed := sanitize.Fprintf(env.Stdout, "another process has taken over the fast path, which carries on\n")
+				return errors.Join(printed, stopServing())
+			}
 			if err := errors.Join(err, stopServing()); err != nil {
 				return err
 			}
@@ -208,29 +221,11 @@ If nothing can be carried, nothing is changed, the plan is printed, and the exit
 	}
 	cmd.Flags().DurationVar(&trial, "trial", 0, "end it after this time, such as 120s")
 	cmd.Flags().BoolVar(&nat, "nat", true, "carry translated connections, such as those to Services")
+	cmd.Flags().IntVar(&flows, "shadow", 16, "compare packets of so many flows with the network's own first; 0: none")
+	cmd.Flags().BoolVar(&again, "replace", false, "take over from the process that carries here, if there is one")
+	cmd.MarkFlagsMutuallyExclusive("trial", "replace")
 	cmd.Flags().StringVar(&listen, "listen", "", "serve metrics at this address, such as :9138")
 	return cmd
-}
-
-// serveNode serves the metrics of a fast path at an address until stop is called; empty: nowhere.
-// The context ends with the one that is given, or when serving fails.
-func serveNode(ctx context.Context, listen string) (serving context.Context, stop func() error, err error) {
-	serving, cancel := context.WithCancelCause(ctx)
-	if listen == "" {
-		return serving, func() error { cancel(nil); return nil }, nil
-	}
-	listener, err := net.Listen("tcp", listen)
-	if err != nil {
-		cancel(nil)
-		return nil, nil, verr.Wrap(verr.Failed, "cannot serve metrics at "+listen, err, "name another address with --listen")
-	}
-	done := make(chan error, 1)
-	go func() {
-		err := watch.ServeMetrics(serving, listener, node.Metrics{})
-		cancel(err)
-		done <- err
-	}()
-	return serving, func() error { cancel(nil); return <-done }, nil
 }
 
 func newFastpathDisable(env *Env) *cobra.Command {
@@ -348,45 +343,4 @@ The exit code is 4 if there is no fast path here.`,
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
 	cmd.Flags().IntVar(&top, "top", top, "how many pods and how many peers to list")
 	return cmd
-}
-
-func readStatus() (node.Status, error) {
-	s, err := node.ReadStatus()
-	if err != nil {
-		err = verr.Wrap(verr.Failed, "cannot read the fast path", err, "it may have ended in the meantime: run it again")
-	}
-	return s, err
-}
-
-func readFastPath() (display.FastPathReport, error) {
-	s, err := readStatus()
-	if err != nil {
-		return display.FastPathReport{}, err
-	}
-	return display.NewFastPathReport(s), nil
-}
-
-// watchFastPath prints each second what becomes of packets, until ctx ends or the fast path is
-// disabled.
-func watchFastPath(ctx context.Context, env *Env, before display.FastPathReport) error {
-	seconds := time.NewTicker(time.Second)
-	defer seconds.Stop()
-	for last := time.Now(); ; {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-seconds.C:
-		}
-		now, err := readFastPath()
-		if err != nil {
-			return err
-		}
-		if !now.Enabled {
-			return now.Print(env.Stdout)
-		}
-		if err := now.PrintRate(env.Stdout, before, time.Since(last)); err != nil {
-			return err
-		}
-		before, last = now, time.Now()
-	}
 }

@@ -76,6 +76,10 @@ func TestFastpathPlanCodes(t *testing.T) {
 	testenv.InNetns(t, n.Path(), func() error {
 		run(verr.Missing, "enable")
 		run(verr.Usage, "enable", "--trial", "1ms")
+		run(verr.Usage, "enable", "--shadow", "-1")
+		run(verr.Missing, "shadow")
+		run(verr.Usage, "shadow", "--time", "1ms")
+		run(verr.Usage, "shadow", "--flows", "-1")
 		if out := run(verr.OK, "status"); out != "there is no fast path here\n" {
 			t.Errorf("status: %s", out)
 		}

@@ -27,6 +27,9 @@ type fdbProbe struct {
 // tick. Where nobody answers, it has the kernel verify the neighbour, which is a dead pod's: the
 // kernel then drops it.
 func (d *daemon) probeMissingFDB() error {
+	if d.Shadow {
+		return nil
+	}
 	probed := map[topology.Neighbour]fdbProbe{}
 	var targets []topology.BridgeNeighbour
 	var failed error
@@ -53,6 +56,9 @@ func (d *daemon) probeMissingFDB() error {
 // probeNewPods probes pods that are new or have changed. Nothing is carried into a pod until
 // it has sent a frame from the MAC that the network knows.
 func (d *daemon) probeNewPods() error {
+	if d.Shadow {
+		return nil
+	}
 	var pods []topology.LocalPod
 	for device, p := range d.tables.unprobed {
 		if d.attach.attached[d.pin(d.attachmentFor("from_pod", device))] { // otherwise the answer is not seen
@@ -73,6 +79,9 @@ func bridgeNeighbours(pods []topology.LocalPod) (all []topology.BridgeNeighbour)
 
 // probeSomePods probes some of the pods behind bridges, and all of them in probeEvery ticks.
 func (d *daemon) probeSomePods() error {
+	if d.Shadow {
+		return nil
+	}
 	var pods []topology.LocalPod
 	for i, p := range d.topo.Pods {
 		if p.NeighDevice != p.Device && uint32(i)%probeEvery == d.tick%probeEvery {

@@ -19,6 +19,7 @@ type Config struct {
 	Stamp   uint8                `json:"stamp"`            // distinguishes fast paths of one host, 0 to 15
 	TC      bool                 `json:"tc,omitempty"`     // attach programs as tc filters, as on kernels without tcx
 	NoNAT   bool                 `json:"no_nat,omitempty"` // leave flows slow whose addresses or ports are translated
+	Shadow  bool                 `json:"shadow,omitempty"` // carry nothing, but compare what would be carried with what the network sends
 	Pins    string               `json:"pins"`             // folder for pinned programs and tables, which outlive the daemon
 	State   string               `json:"state"`            // file that the daemon replaces when its state changes
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
+	"github.com/venturi-net/venturi/internal/fastpath/shadow"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/netcfg"
@@ -37,6 +38,8 @@ type Options struct {
 	// Report is called with each new state once all programs are attached; nil: nobody wants
 	// to know.
 	Report func(State)
+	// Compared is called with what a shadow ([Config].Shadow) has found until then.
+	Compared func(shadow.Result)
 }
 
 const (
@@ -124,6 +127,7 @@ type daemon struct {
 	neigh     neighbourState
 	lastState *State // as written to the state file
 	report    func(State)
+	compared  func(shadow.Result)
 }
 
 // errReplaced ends a daemon from which another takes over.
@@ -131,7 +135,7 @@ var errReplaced = errors.New("another daemon takes over")
 
 func serve(ctx context.Context, c *Config, o Options) (err error) {
 	d := newDaemon(c)
-	d.report = o.Report
+	d.report, d.compared = o.Report, o.Compared
 	open := netcfg.CurrentNetns
 	if c.Devices.Node {
 		open = netcfg.OpenNode
@@ -196,7 +200,7 @@ func (d *daemon) openPoller() (err error) {
 
 // load loads the programs, and adopts the tables that an earlier daemon has pinned.
 func (d *daemon) load() (*bpf.Objects, error) {
-	o := bpf.Options{Pins: d.Pins, Detach: d.detachPin, Stamp: d.Stamp, NoNAT: d.NoNAT}
+	o := bpf.Options{Pins: d.Pins, Detach: d.detachPin, Stamp: d.Stamp, NoNAT: d.NoNAT, Shadow: d.Shadow}
 	if d.Kind == VXLAN {
 		return bpf.NewVXLAN(o, d.Port)
 	}
@@ -243,6 +247,8 @@ func (d *daemon) follow(ctx context.Context) error {
 		return err
 	}
 	defer cancelAndWait(cancel, keeping) // releases the tables
+	comparing := d.startShadow(ctx)
+	defer cancelAndWait(cancel, comparing)
 	heartbeats, polls := time.NewTicker(heartbeat), time.NewTicker(pollInterval)
 	defer heartbeats.Stop()
 	defer polls.Stop()
@@ -280,6 +286,7 @@ func (d *daemon) follow(ctx context.Context) error {
 			err = d.attachNext()
 		case err = <-watching:
 		case err = <-keeping:
+		case err = <-comparing:
 		}
 		if errors.Is(err, nlmsg.ErrInterrupted) {
 			// What was learned may point to a pod or peer that is gone.

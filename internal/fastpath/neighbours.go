@@ -72,6 +72,9 @@ func takeSome[T any](of *[]T, most int) (first []T) {
 // refreshNeighbours makes the kernel probe neighbours that are stale, because carried
 // packets do not. A pod's answer also keeps its FDB entry alive.
 func (d *daemon) refreshNeighbours() error {
+	if d.Shadow {
+		return nil
+	}
 	stale, err := d.poller.StaleNeighbours()
 	if err != nil {
 		return err

@@ -46,6 +46,9 @@ func (s *State) write(file string) error {
 func (d *daemon) writeState() error {
 	waiting := d.waitingPods()
 	now := &State{Off: d.audit.off, Unreplied: d.audit.needsReply(), Pods: len(d.tables.pods) - waiting, Waiting: waiting, Peers: len(d.tables.peers), Refused: d.topo.Refusals}
+	if d.Shadow && now.Off == "" {
+		now.Off = shadowReason
+	}
 	if now.Refused == nil {
 		now.Refused = []topology.Refusal{} // and not null
 	}

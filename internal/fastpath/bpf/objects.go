@@ -66,6 +66,8 @@ type Objects struct {
 
 	groupsAt    int64 // offset in Data of the versions of groups of flows
 	localPodsAt int64 // offset in Data of the bitmap of pods' addresses
+
+	extraTables map[string]*ebpf.Map // tables that only some programs have
 }
 
 // Options of a fast path.
@@ -79,11 +81,18 @@ type Options struct {
 	Stamp uint8
 	// NoNAT leaves flows slow whose addresses or ports are translated.
 	NoNAT bool
+	// Shadow loads programs that carry nothing: they record what they would send, and what
+	// the network sends.
+	Shadow bool
 }
 
 // NewVXLAN loads the fast path of an overlay whose tunnels have a UDP port.
 func NewVXLAN(o Options, port uint16) (*Objects, error) {
-	spec, err := loadVxlan()
+	read := loadVxlan
+	if o.Shadow {
+		read = loadShadowVxlan
+	}
+	spec, err := read()
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +104,11 @@ func NewVXLAN(o Options, port uint16) (*Objects, error) {
 
 // NewRouted loads the fast path of a network without tunnels.
 func NewRouted(o Options) (*Objects, error) {
-	spec, err := loadRouted()
+	read := loadRouted
+	if o.Shadow {
+		read = loadShadowRouted
+	}
+	spec, err := read()
 	if err != nil {
 		return nil, err
 	}
@@ -130,6 +143,9 @@ func load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 		return nil, err
 	}
 	f := &Objects{newCollection: newCollection, deadlineAt: spec.Variables["deadline"].Offset, groupsAt: int64(spec.Variables["ended"].Offset), localPodsAt: int64(spec.Variables["home"].Offset)}
+	if records := c.DetachMap(shadowRecords); records != nil {
+		f.extraTables = map[string]*ebpf.Map{shadowRecords: records}
+	}
 	return f, c.Assign(f)
 }
 
@@ -175,6 +191,7 @@ func (f *Objects) Close() {
 		f.Flows, f.Pods, f.PodAt, f.Peers, f.Hops, f.Counts, f.Requests, f.Data, f.Clock} {
 		_ = c.Close() // closing a descriptor cannot fail in a way that matters
 	}
+	closeAll(f.extraTables)
 }
 
 // swap converts a number to network byte order.

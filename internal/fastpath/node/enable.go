@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
+	"github.com/venturi-net/venturi/internal/fastpath/shadow"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/setting"
@@ -21,33 +23,79 @@ type Options struct {
 	Trial  time.Duration                    // ends by itself after this time; 0: it does not
 	Hold   func(txn int) error              // sees to it that a trial is undone, whatever becomes of this process
 	Report func(fastpath.State)             // called when the state changes
+	// Shadow is run first; without flows it is not. If packets differ, nothing is carried.
+	Shadow ShadowOptions
+	// Replace takes over from the process that carries here, if there is one. No packet is lost,
+	// and there is no shadow then.
+	Replace bool
 }
+
+// ErrReplaced ends [Enable] when another process has taken over: what is there belongs to that one.
+var ErrReplaced = errors.New("another process has taken over the fast path")
 
 // holdMargin is how much longer than a trial its lease is: the trial ends by itself.
 const holdMargin = 10 * time.Second
 
 // Enable carries flows of the network namespace that this process is in, until ctx or a trial
-// ends, or somebody disables it. Then it removes everything, and gives what became of packets.
+// ends, or somebody disables it. Then it removes everything, and gives what became of packets. If
+// the shadow finds that packets differ, nothing is carried, and the error says how.
 func Enable(ctx context.Context, c fastpath.Config, o Options) (stats []fastpath.Stat, err error) {
+	err = install(ctx, c, o, func(f files, c fastpath.Config, replaces bool) error {
+		if o.Shadow.Flows > 0 && !replaces {
+			found, err := f.compare(ctx, c, o)
+			if err == nil {
+				err = refusal(found)
+			}
+			if err != nil || ctx.Err() != nil || f.stopRequested() {
+				return err
+			}
+		}
+		ctx, cancel := ctx, context.CancelFunc(func() {})
+		if o.Trial > 0 {
+			ctx, cancel = context.WithTimeout(ctx, o.Trial)
+		}
+		defer cancel()
+		return f.serve(ctx, c, o, nil, func() {
+			stats, _ = fastpath.ReadStats(f.pins) // of one that failed there may be none
+		})
+	})
+	return stats, err
+}
+
+// install makes the folder of a fast path, recorded in the journal, and removes it when run has
+// returned, unless another process has taken over. run gets the configuration with the files in it,
+// and whether it goes on with what another process has begun.
+func install(ctx context.Context, c fastpath.Config, o Options, run func(f files, c fastpath.Config, replaces bool) error) error {
 	f, err := ownFiles()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	txn, lock, err := begin(ctx, f, o)
+	held, err := begin(ctx, f, o)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	defer func() { err = errors.Join(err, end(o.Open, txn)) }()
-	defer lock.Close()
-	defer func() { err = errors.Join(err, kernel.UnmountPins(f.folder)) }()
 	c.Pins, c.State = f.pins, f.state
-	if err := errors.Join(c.Write(f.config), netcfg.ReplaceJSON(f.process, os.Getpid())); err != nil {
-		return nil, err
+	if err = netcfg.ReplaceJSON(f.process, os.Getpid()); err == nil {
+		err = run(f, c, held.replaces)
 	}
-	if o.Trial > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, o.Trial)
-		defer cancel()
+	if errors.Is(err, ErrReplaced) {
+		return errors.Join(err, held.lock.Close())
+	}
+	return errors.Join(err, kernel.UnmountPins(f.folder), held.lock.Close(), end(o.Open, held.txn))
+}
+
+// holding is what the process that carries holds.
+type holding struct {
+	txn      int
+	lock     *os.File // of the folder
+	replaces bool     // it has taken over from another process
+}
+
+// serve runs a daemon until ctx ends, somebody asks to end, the daemon fails, or another process
+// takes over. last is called before a daemon is ended.
+func (f files) serve(ctx context.Context, c fastpath.Config, o Options, compared func(shadow.Result), last func()) error {
+	if err := c.Write(f.config); err != nil {
+		return err
 	}
 	waiting, stopWaiting := context.WithCancel(ctx)
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -57,14 +105,17 @@ func Enable(ctx context.Context, c fastpath.Config, o Options) (stats []fastpath
 	defer stopReports()
 	go func() {
 		defer stopWaiting()
-		done <- fastpath.Main(serving, fastpath.Options{Config: f.config, Report: report})
+		done <- fastpath.Main(serving, fastpath.Options{Config: f.config, Report: report, Compared: compared})
 	}()
 	f.untilStopped(waiting)
-	if serving.Err() == nil {
-		stats, _ = fastpath.ReadStats(f.pins) // of one that failed there may be none
+	select {
+	case err := <-done:
+		return cmp.Or(err, ErrReplaced)
+	default:
 	}
+	last()
 	stop()
-	return stats, <-done
+	return <-done
 }
 
 // latest hands what a function is called with to report, in order, and leaves out what is
@@ -90,21 +141,32 @@ func latest(report func(fastpath.State)) (func(fastpath.State), func()) {
 }
 
 // begin records that the fast path comes, and makes its folder. What a killed daemon has left is
-// removed first.
-func begin(ctx context.Context, f files, o Options) (txn int, lock *os.File, err error) {
-	const what = "cannot enable the fast path"
+// removed first. If another process carries here, it takes over from it, or refuses to.
+func begin(ctx context.Context, f files, o Options) (holding, error) {
 	j, err := o.Open()
 	if err != nil {
-		return 0, nil, err
+		return holding{}, err
 	}
 	defer j.Close()
-	held, err := kernel.Locked(f.folder)
-	if err != nil {
-		return 0, nil, err
+	carries, err := kernel.Locked(f.folder)
+	switch {
+	case err != nil:
+		return holding{}, err
+	case !carries:
+		txn, lock, err := record(ctx, j, f, o)
+		return holding{txn, lock, false}, err
+	case !o.Replace:
+		return holding{}, verr.New(verr.Busy, cannotEnable, "it is enabled here already",
+			"see it with: venturi fastpath status; take over from it with --replace; or end it with: venturi fastpath disable")
 	}
-	if held {
-		return 0, nil, verr.New(verr.Busy, what, "it is enabled here already", "see it with: venturi fastpath status; or end it with: venturi fastpath disable")
-	}
+	txn, lock, err := f.takeOver(ctx, j)
+	return holding{txn, lock, true}, err
+}
+
+const cannotEnable = "cannot enable the fast path"
+
+// record records in the journal that the fast path comes, and makes its folder.
+func record(ctx context.Context, j *journal.Journal, f files, o Options) (txn int, lock *os.File, err error) {
 	if _, err := undo(j); err != nil {
 		return 0, nil, err
 	}
@@ -114,7 +176,7 @@ func begin(ctx context.Context, f files, o Options) (txn int, lock *os.File, err
 	}
 	lease := time.Duration(0)
 	if o.Trial > 0 {
-		lease = o.Trial + holdMargin
+		lease = o.Trial + o.Shadow.Limit + holdMargin
 	}
 	tx, err := j.BeginProof(lease) // a trial ends, whatever anybody confirms
 	if err != nil {
@@ -131,7 +193,7 @@ func begin(ctx context.Context, f files, o Options) (txn int, lock *os.File, err
 	}
 	if err := errors.Join(err, tx.End()); err != nil {
 		err = errors.Join(err, undoTxns(j, []int{tx.ID()}))
-		return 0, nil, verr.Wrap(verr.Failed, what, err, "see what is left with: venturi fastpath status; and remove it with: venturi fastpath disable")
+		return 0, nil, verr.Wrap(verr.Failed, cannotEnable, err, "see what is left with: venturi fastpath status; and remove it with: venturi fastpath disable")
 	}
 	return tx.ID(), lock, nil
 }
@@ -165,14 +227,7 @@ func undo(j *journal.Journal) (was bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	var txns []int
-	for _, t := range j.History().Txns {
-		for _, e := range t.Entries {
-			if e.State.Open() && e.Setting.ID() == s.ID() {
-				txns = append(txns, t.ID)
-			}
-		}
-	}
+	txns := openTxns(j, s)
 	switch {
 	case len(txns) > 0: // if there is none any more, the machine was started anew since
 		return v.Present, undoTxns(j, txns)
@@ -180,6 +235,18 @@ func undo(j *journal.Journal) (was bool, err error) {
 		return true, write(setting.Value{})
 	}
 	return false, nil
+}
+
+// openTxns are the transactions that may have something of a setting to undo.
+func openTxns(j *journal.Journal, s setting.Setting) (txns []int) {
+	for _, t := range j.History().Txns {
+		for _, e := range t.Entries {
+			if e.State.Open() && e.Setting.ID() == s.ID() {
+				txns = append(txns, t.ID)
+			}
+		}
+	}
+	return txns
 }
 
 func undoTxns(j *journal.Journal, txns []int) error {

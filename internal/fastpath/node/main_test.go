@@ -2,9 +2,13 @@ package node_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -12,15 +16,17 @@ import (
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/discover"
 	"github.com/venturi-net/venturi/internal/fastpath/node"
+	"github.com/venturi-net/venturi/internal/fastpath/shadow"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m, testenv.Roles{"enable": enable}) }
+func TestMain(m *testing.M) { testenv.Main(m, testenv.Roles{"enable": enable, "shadow": compare}) }
 
 // enable is a process that enables the fast path of the namespace that it is in: FOLDER TRIAL, and
-// "filters" if its programs are to be tc filters, as on older kernels.
+// "filters" if its programs are to be tc filters, as on older kernels, "shadow" if a flow is to be
+// compared first, or "replace" if it may take over from another process.
 func enable(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -28,12 +34,45 @@ func enable(args []string) int {
 	if err == nil {
 		trial, _ := time.ParseDuration(args[2])
 		config := plan.Config()
-		config.TC = len(args) > 3 && args[3] == "filters"
+		config.TC = slices.Contains(args[3:], "filters")
+		first := node.ShadowOptions{}
+		if slices.Contains(args[3:], "shadow") {
+			first = node.ShadowOptions{Flows: 1, Limit: testenv.Timeout}
+		}
 		_, err = node.Enable(ctx, config, node.Options{
-			Open: func() (*journal.Journal, error) { return openJournal(args[1]) }, Trial: trial,
+			Open: func() (*journal.Journal, error) { return openJournal(args[1]) }, Trial: trial, Shadow: first, Replace: slices.Contains(args[3:], "replace"),
 			Hold:   func(int) error { return nil },
 			Report: func(s fastpath.State) { fmt.Fprintf(os.Stderr, "%+v\n", s) },
 		})
+	}
+	if errors.Is(err, node.ErrReplaced) {
+		return 0
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// compare is a process that compares packets of so many flows with the network's own: FOLDER FLOWS,
+// and "filters" as above. It prints the result.
+func compare(args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	plan, err := discover.Find()
+	if err == nil {
+		config := plan.Config()
+		config.TC = slices.Contains(args[3:], "filters")
+		flows, _ := strconv.Atoi(args[2])
+		var found shadow.Result
+		found, err = node.Shadow(ctx, config, node.Options{
+			Open:   func() (*journal.Journal, error) { return openJournal(args[1]) },
+			Shadow: node.ShadowOptions{Flows: flows, Limit: testenv.Timeout},
+		})
+		if err == nil {
+			err = json.NewEncoder(os.Stdout).Encode(found)
+		}
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

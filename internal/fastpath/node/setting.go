@@ -203,12 +203,18 @@ func (f files) untilStopped(ctx context.Context) {
 			tick.Stop()
 			return
 		case <-tick.C:
-			if _, err := os.Stat(f.stop); err == nil {
+			if f.stopRequested() {
 				tick.Stop()
 				return
 			}
 		}
 	}
+}
+
+// stopRequested tells whether somebody has asked to end.
+func (f files) stopRequested() bool {
+	_, err := os.Stat(f.stop)
+	return err == nil
 }
 
 // visiblePins are the pins as the process that carries sees them, if it lives.

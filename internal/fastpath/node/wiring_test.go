@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os/exec"
 	"path/filepath"
@@ -138,9 +139,15 @@ func (c *cluster) enableFilters(t *testing.T, i int) *exec.Cmd {
 
 func (c *cluster) start(t *testing.T, i int, how *syscall.SysProcAttr, args ...string) *exec.Cmd {
 	t.Helper()
-	command := testenv.RoleCommand(t, "enable")
+	return c.startRole(t, i, "enable", nil, how, args...)
+}
+
+// startRole starts a process of this test on a node.
+func (c *cluster) startRole(t *testing.T, i int, role string, out io.Writer, how *syscall.SysProcAttr, args ...string) *exec.Cmd {
+	t.Helper()
+	command := testenv.RoleCommand(t, role)
 	cmd := exec.Command(command[0], slices.Concat(command[1:], []string{c.journals[i]}, args)...)
-	cmd.Stderr, cmd.SysProcAttr = t.Output(), how
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = out, t.Output(), how
 	testenv.Must(t, host.Do(c.nodes[i].Path(), cmd.Start))
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()

@@ -250,9 +250,22 @@ static __always_inline void translate(struct iphdr *ip, struct carried *c)
 		c->p.check = adjust(c->p.check, c->nat->addr_difference); /* written with the TTL */
 }
 
+/* Writes all headers of a packet for a pod. */
+static __always_inline void write_in(void *eth, struct carried *c)
+{
+	write_eth(eth, c->to->macs);
+	if (c->nat)
+		translate(eth + ETH_HLEN, c);
+	decrement_ttl(eth + ETH_HLEN, &c->p);
+}
+
 /* Counts a carried packet. */
 static __always_inline int carry(struct __sk_buff *skb, enum direction dir, int verdict)
 {
 	count(skb, dir, CARRIED);
 	return verdict;
 }
+
+#ifdef SHADOW
+#include "shadow.h"
+#endif

@@ -230,6 +230,9 @@ static __always_inline int conntrack_allows(struct __sk_buff *ctx, const struct 
  * the same address in memory: for TCP, the liberal flag tells. */
 static __always_inline int conntrack_ready(const struct flow_key *k, struct flow *f, const struct ct_state *t)
 {
+#ifdef SHADOW
+	return 1; /* conntrack sees every packet */
+#endif
 	if (!t->entry || (f->ct_entry == t->entry && ((k->tenant_proto & 0xff) != IPPROTO_TCP || t->liberal)))
 		return 1;
 	request_conntrack(k, f, t->entry);

@@ -17,7 +17,12 @@
 #define STAMPED 0x8000
 #define OURS 0xf800       /* the bits that say which fast path has stamped it */
 #define CROSSED 0x0400    /* to_tunnel has checked it */
+#ifndef SHADOW
 #define EPOCH_BITS 0x03ff /* the epoch does not wrap while a packet is under way */
+#else
+#define EPOCH_BITS 0x01ff
+#define NUMBERED 0x0200   /* the stamp has the number of a packet, see shadow.h */
+#endif
 
 /* Distinguishes the stamps of several fast paths on one host, 0 to 15. */
 const volatile __u32 stamp_id;
@@ -436,9 +441,18 @@ static __always_inline int learn_in(struct __sk_buff *skb)
 	return NEXT;
 }
 
+#ifdef SHADOW
+/* If the packet has a number, records what the network has made of it. */
+static __always_inline int passed_on(struct __sk_buff *skb, enum direction dir);
+#endif
+
 /* The same for both kinds; to_peer differs. */
 SEC("tc/to_pod")
 int to_pod(struct __sk_buff *skb)
 {
+#ifdef SHADOW
+	if (passed_on(skb, IN))
+		return NEXT;
+#endif
 	return learn_in(skb);
 }

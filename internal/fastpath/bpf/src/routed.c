@@ -5,6 +5,15 @@
  * are learned there. */
 #include "carry.h"
 
+/* Writes all headers of a packet that leaves. */
+static __always_inline void write_out(void *eth, struct carried *c)
+{
+	write_eth(eth, (void *)c->to->header);
+	if (c->nat)
+		translate(eth + ETH_HLEN, c);
+	decrement_ttl(eth + ETH_HLEN, &c->p);
+}
+
 SEC("tc/from_pod")
 int from_pod(struct __sk_buff *skb)
 {
@@ -14,15 +23,15 @@ int from_pod(struct __sk_buff *skb)
 
 	if (why)
 		return slow(skb, OUT, why);
+#ifdef SHADOW
+	return shadow(skb, OUT, &c, ETH_HLEN, ETH_HLEN);
+#endif
 	if (c.nat && translate_checksum(skb, ETH_HLEN, &c))
 		return TC_SHOT; /* impossible: these bytes were read above, and are writable */
 	eth = (void *)(long)skb->data;
 	if (eth + ETH_HLEN + IP_LEN + UDP_LEN > (void *)(long)skb->data_end)
 		return TC_SHOT; /* impossible, as above */
-	write_eth(eth, (void *)c.to->header);
-	if (c.nat)
-		translate(eth + ETH_HLEN, &c);
-	decrement_ttl(eth + ETH_HLEN, &c.p);
+	write_out(eth, &c);
 	skb->priority = priority_of(c.p.tos);
 	return carry(skb, OUT, bpf_redirect(c.to->wire, 0));
 }
@@ -38,6 +47,10 @@ int to_peer(struct __sk_buff *skb)
 {
 	__u32 now = epoch;
 
+#ifdef SHADOW
+	if (passed_on(skb, OUT))
+		return NEXT;
+#endif
 	if (!stamped(skb, now))
 		return NEXT;
 	skb->tc_index = 0;
@@ -78,15 +91,15 @@ int from_wire(struct __sk_buff *skb)
 		why = skb->ifindex == c.to->wire ? from_peer(data, c.to->header, &c.p, 0) : SLOW_SOURCE;
 	if (why)
 		return slow_in(skb, data, MAC_LEN, ip->daddr, 0, &c, why);
+#ifdef SHADOW
+	return shadow(skb, IN, &c, ETH_HLEN, ETH_HLEN);
+#endif
 	if (c.nat && translate_checksum(skb, ETH_HLEN, &c))
 		return TC_SHOT; /* impossible, as above */
 	data = (void *)(long)skb->data;
 	if (data + ETH_HLEN + IP_LEN + UDP_LEN > (void *)(long)skb->data_end)
 		return TC_SHOT; /* impossible, as above */
-	write_eth(data, c.to->macs);
-	if (c.nat)
-		translate(data + ETH_HLEN, &c);
-	decrement_ttl(data + ETH_HLEN, &c.p);
+	write_in(data, &c);
 	skb->priority = priority_of(c.p.tos);
 	return carry(skb, IN, bpf_redirect_peer(c.to->pod, 0));
 }

@@ -27,18 +27,40 @@
 
 const volatile __be16 port; /* UDP, of the tunnels */
 
+/* Writes all headers of a packet that leaves: those of the peer in front of it, and its own. */
+static __always_inline void write_out(void *data, struct carried *c)
+{
+	struct iphdr *ip = data + OUTER_IP;
+	struct udphdr *udp = data + OUTER_UDP;
+	__u64 *header = data;
+	int i;
+
+#pragma unroll
+	for (i = 0; i < HEADER_LEN / 8; i++)
+		header[i] = c->to->header[i];
+	ip->tos = ((__u8 *)c->to->header)[OUTER_IP + 1] | (c->p.tos & ECN_MASK);
+	ip->tot_len = bpf_htons(c->p.ip_len + OVERHEAD);
+	ip->id = c->p.id;
+	ip->check = fold(c->to->sum + bpf_htons(c->p.tos & ECN_MASK) + ip->tot_len + c->p.id);
+	udp->source = c->to->port;
+	udp->len = bpf_htons(c->p.ip_len + OVERHEAD - IP_LEN);
+	if (c->nat)
+		translate(data + INNER_IP, c);
+	decrement_ttl(data + INNER_IP, &c->p);
+}
+
 SEC("tc/from_pod")
 int from_pod(struct __sk_buff *skb)
 {
 	struct carried c;
-	struct iphdr *ip;
-	struct udphdr *udp;
-	__u64 *header;
 	void *data;
-	int why = lookup_out(skb, &c), i;
+	int why = lookup_out(skb, &c);
 
 	if (why)
 		return slow(skb, OUT, why);
+#ifdef SHADOW
+	return shadow(skb, OUT, &c, ETH_HLEN, INNER_IP);
+#endif
 	if (bpf_skb_adjust_room(skb, OVERHEAD, BPF_ADJ_ROOM_MAC, GROW))
 		return slow(skb, OUT, SLOW_ENCAPSULATED); /* nothing was changed */
 	if (c.nat && translate_checksum(skb, INNER_IP, &c))
@@ -46,21 +68,7 @@ int from_pod(struct __sk_buff *skb)
 	data = (void *)(long)skb->data;
 	if (data + INNER_IP + IP_LEN + UDP_LEN > (void *)(long)skb->data_end)
 		return TC_SHOT; /* impossible: these bytes were read above */
-	header = data;
-#pragma unroll
-	for (i = 0; i < HEADER_LEN / 8; i++)
-		header[i] = c.to->header[i];
-	ip = data + OUTER_IP;
-	udp = data + OUTER_UDP;
-	ip->tos = ((__u8 *)c.to->header)[OUTER_IP + 1] | (c.p.tos & ECN_MASK);
-	ip->tot_len = bpf_htons(c.p.ip_len + OVERHEAD);
-	ip->id = c.p.id;
-	ip->check = fold(c.to->sum + bpf_htons(c.p.tos & ECN_MASK) + ip->tot_len + c.p.id);
-	udp->source = c.to->port;
-	udp->len = bpf_htons(c.p.ip_len + OVERHEAD - IP_LEN);
-	if (c.nat)
-		translate(data + INNER_IP, &c);
-	decrement_ttl(data + INNER_IP, &c.p);
+	write_out(data, &c);
 	skb->priority = priority_of(c.p.tos);
 	return carry(skb, OUT, bpf_redirect(c.to->wire, 0));
 }
@@ -152,6 +160,10 @@ int to_peer(struct __sk_buff *skb)
 	struct udphdr *udp = data + OUTER_UDP;
 	__u32 now = epoch;
 
+#ifdef SHADOW
+	if (passed_on(skb, OUT))
+		return NEXT;
+#endif
 	if (!tunnel_stamped(skb, now))
 		return NEXT;
 	skb->tc_index = 0;
@@ -221,6 +233,9 @@ int from_wire(struct __sk_buff *skb)
 	/* Segmentation asks whether they are in a tunnel, and a program cannot clear that. */
 	if (skb->gso_size && (c.p.key.tenant_proto & 0xff) == IPPROTO_UDP)
 		return slow(skb, IN, SLOW_ENCAPSULATED);
+#ifdef SHADOW
+	return shadow(skb, IN, &c, INNER_IP, ETH_HLEN);
+#endif
 	if (bpf_skb_adjust_room(skb, -OVERHEAD, BPF_ADJ_ROOM_MAC, SHRINK))
 		return slow(skb, IN, SLOW_ENCAPSULATED);
 	/* As the network does when it decapsulates: the outermost of the verified checksums is
@@ -232,10 +247,7 @@ int from_wire(struct __sk_buff *skb)
 	data = (void *)(long)skb->data;
 	if (data + ETH_HLEN + IP_LEN + UDP_LEN > (void *)(long)skb->data_end)
 		return TC_SHOT; /* impossible, as above */
-	write_eth(data, c.to->macs);
-	if (c.nat)
-		translate(data + ETH_HLEN, &c);
-	decrement_ttl(data + ETH_HLEN, &c.p);
+	write_in(data, &c);
 	skb->priority = priority_of(c.p.tos);
 	return carry(skb, IN, bpf_redirect_peer(c.to->pod, 0));
 }

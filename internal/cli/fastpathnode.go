@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/display"
+	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/fastpath/node"
+	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/internal/watch"
+)
+
+// shadowLimit is for how long "enable" compares packets at most.
+const shadowLimit = 10 * time.Second
+
+// planConfig plans a fast path for this node. If nothing can be carried, it prints the plan, and
+// the error says so.
+func planConfig(env *Env, what string, nat bool) (c fastpath.Config, err error) {
+	plan, err := readPlan("")
+	if err != nil {
+		return c, err
+	}
+	if !plan.CarriesAny() {
+		if err := display.PrintFastPathPlan(env.Stdout, plan); err != nil {
+			return c, err
+		}
+		return c, verr.New(verr.Missing, what, "the plan above shows that nothing can be carried here", "fix the reasons that it lists, and run it again")
+	}
+	c = plan.Config()
+	c.NoNAT = !nat
+	return c, nil
+}
+
+// serveNode serves the metrics of a fast path at an address until stop is called; empty: nowhere.
+// The context ends with the one that is given, or when serving fails.
+func serveNode(ctx context.Context, listen string) (serving context.Context, stop func() error, err error) {
+	serving, cancel := context.WithCancelCause(ctx)
+	if listen == "" {
+		return serving, func() error { cancel(nil); return nil }, nil
+	}
+	listener, err := net.Listen("tcp", listen)
+	if err != nil {
+		cancel(nil)
+		return nil, nil, verr.Wrap(verr.Failed, "cannot serve metrics at "+listen, err, "name another address with --listen")
+	}
+	done := make(chan error, 1)
+	go func() {
+		err := watch.ServeMetrics(serving, listener, node.Metrics{})
+		cancel(err)
+		done <- err
+	}()
+	return serving, func() error { cancel(nil); return <-done }, nil
+}
+
+func readStatus() (node.Status, error) {
+	s, err := node.ReadStatus()
+	if err != nil {
+		err = verr.Wrap(verr.Failed, "cannot read the fast path", err, "it may have ended in the meantime: run it again")
+	}
+	return s, err
+}
+
+func readFastPath() (display.FastPathReport, error) {
+	s, err := readStatus()
+	if err != nil {
+		return display.FastPathReport{}, err
+	}
+	return display.NewFastPathReport(s), nil
+}
+
+// watchFastPath prints each second what becomes of packets, until ctx ends or the fast path is
+// disabled.
+func watchFastPath(ctx context.Context, env *Env, before display.FastPathReport) error {
+	seconds := time.NewTicker(time.Second)
+	defer seconds.Stop()
+	for last := time.Now(); ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-seconds.C:
+		}
+		now, err := readFastPath()
+		if err != nil {
+			return err
+		}
+		if !now.Enabled {
+			return now.Print(env.Stdout)
+		}
+		if err := now.PrintRate(env.Stdout, before, time.Since(last)); err != nil {
+			return err
+		}
+		before, last = now, time.Now()
+	}
+}

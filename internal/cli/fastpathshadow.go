@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/venturi-net/venturi/internal/display"
+	"github.com/venturi-net/venturi/internal/fastpath/node"
+	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// shadowCommand is "fastpath shadow".
+type shadowCommand struct {
+	env         *Env
+	limit       time.Duration
+	flows       int
+	nat, asJSON bool
+}
+
+func (s *shadowCommand) command() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "shadow",
+		Short: "Compare what the fast path would send with what the network sends, and carry nothing",
+		Long: `Compare every packet that the fast path would carry with what the network makes of it, byte
+for byte: headers put around it or removed, addresses, ports, checksums, TTL, MACs, payload,
+the device, and the priority for queueing. Nothing is carried, and pods see no difference.
+
+It runs until Ctrl-C, SIGTERM, "venturi fastpath disable" or the end of --time, or until
+packets of --flows flows were compared. Then it removes everything that it added, and prints
+how many packets were equal, and of each kind of difference the first. It is recorded in
+the journal as "venturi fastpath enable" is, which runs it first.
+
+Not compared is what may differ in the outer headers: the ID, and the source port and the
+checksum of UDP. Of packets over 64,000 bytes the rest is not compared.
+
+  changed  it differs, and rules, pods or peers changed within a second
+  missed   not compared, because packets came faster than they could be read
+
+The exit code is 0 if all packets were equal, 8 if one differed, and 4 if none was compared
+or nothing could be carried.`,
+		Example: `  venturi fastpath shadow --time 30s
+  venturi fastpath shadow --flows 100
+  venturi fastpath shadow --time 1m --json | jq '.differences[]'`,
+		Args: noArgs,
+		RunE: s.run,
+	}
+	f := cmd.Flags()
+	f.DurationVar(&s.limit, "time", 0, "end after this time, such as 30s")
+	f.IntVar(&s.flows, "flows", 0, "end when packets of so many flows were compared")
+	f.BoolVar(&s.nat, "nat", true, "also compare packets of translated connections, such as those to Services")
+	f.BoolVar(&s.asJSON, "json", false, "print the result as JSON")
+	return cmd
+}
+
+func (s *shadowCommand) run(cmd *cobra.Command, _ []string) error {
+	const what = "cannot compare packets"
+	switch {
+	case cmd.Flags().Changed("time") && s.limit < time.Second:
+		return verr.New(verr.Usage, what+" for "+s.limit.String(), "it is shorter than a second", "give a time such as 30s")
+	case s.flows < 0:
+		return verr.New(verr.Usage, what, "--flows is less than 0", "give a number of flows such as 100")
+	}
+	config, err := planConfig(s.env, what, s.nat)
+	if err != nil {
+		return err
+	}
+	found, err := node.Shadow(cmd.Context(), config, node.Options{
+		Open:   func() (*journal.Journal, error) { return openToChange(s.env, journalWait) },
+		Shadow: node.ShadowOptions{Flows: s.flows, Limit: s.limit},
+	})
+	if err != nil {
+		return err
+	}
+	if s.asJSON {
+		err = display.PrintJSON(s.env.Stdout, found)
+	} else {
+		err = display.PrintShadow(s.env.Stdout, found)
+	}
+	switch {
+	case err != nil:
+		return err
+	case found.IsDifferent():
+		return exitCode(verr.Findings)
+	case found.Compared() == 0:
+		return exitCode(verr.Missing)
+	}
+	return nil
+}

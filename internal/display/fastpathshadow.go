@@ -1,0 +1,30 @@
+package display
+
+import (
+	"io"
+	"text/tabwriter"
+
+	"github.com/venturi-net/venturi/internal/fastpath/shadow"
+	"github.com/venturi-net/venturi/internal/sanitize"
+)
+
+// PrintShadow prints how packets that the fast path would send differ from the network's.
+func PrintShadow(out io.Writer, r shadow.Result) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	if r.Compared() == 0 {
+		sanitize.Fprintf(w, "no packet was compared: none would have been carried in this time\n")
+	} else {
+		sanitize.Fprintf(w, "packets of %d flows were compared with the network's own\n", r.Flows)
+	}
+	sanitize.Fprintf(w, "\nPACKETS\tEQUAL\tDIFFERENT\tCHANGED\tMISSED\n")
+	for _, line := range []struct {
+		name string
+		shadow.PacketCount
+	}{{"out of pods", r.Out}, {"into pods", r.In}} {
+		sanitize.Fprintf(w, "%s\t%d\t%d\t%d\t%d\n", line.name, line.Equal, line.Different, line.Changed, line.Missed)
+	}
+	for _, d := range r.Differences {
+		sanitize.Fprintf(w, "\n%d differ: %s\n", d.Packets, d.String())
+	}
+	return w.Flush()
+}

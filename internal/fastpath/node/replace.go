@@ -1,0 +1,48 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/fastpath/kernel"
+	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// takeOver has the process that carries here hand over. That process leaves everything in place and
+// exits; its transaction is then that of this process. Packets take the slow path until this one
+// carries.
+func (f files) takeOver(ctx context.Context, j *journal.Journal) (txn int, lock *os.File, err error) {
+	const what = "cannot take over the fast path"
+	s, err := ownSetting()
+	if err != nil {
+		return 0, nil, err
+	}
+	txns := openTxns(j, s)
+	if len(txns) != 1 {
+		return 0, nil, verr.New(verr.Busy, what, "this journal does not have it", "give the journal that it was enabled with in VENTURI_JOURNAL; or end it with: venturi fastpath disable")
+	}
+	all := j.History().Txns
+	if t := all[slices.IndexFunc(all, func(t *journal.Txn) bool { return t.ID == txns[0] })]; t.Lease != nil {
+		return 0, nil, verr.New(verr.Busy, what, "it is on trial, and ends by itself", "wait until it has ended; or end it with: venturi fastpath disable")
+	}
+	if _, err := os.Stat(filepath.Join(f.pins, "table_flows")); err != nil {
+		return 0, nil, verr.New(verr.Busy, what, "its pinned programs are not visible here: it has a mount namespace of its own, as in a container",
+			"run the command in that mount namespace; or end it with: venturi fastpath disable")
+	}
+	pins, err := kernel.AcquirePinLock(ctx, f.pins, true)
+	if err != nil {
+		return 0, nil, verr.Wrap(verr.Busy, what, err, "its process does not answer; end it with: venturi fastpath disable")
+	}
+	defer pins.Close()
+	for limit := time.Now().Add(stopTimeout); ; {
+		lock, err := kernel.LockFolder(ctx, f.folder)
+		if !errors.Is(err, kernel.ErrLocked) || time.Now().After(limit) {
+			return txns[0], lock, err
+		}
+	}
+}

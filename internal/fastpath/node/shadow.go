@@ -1,0 +1,67 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/fastpath/shadow"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// ShadowOptions say how long packets are compared with those of the network.
+type ShadowOptions struct {
+	Flows  int                 // until packets of so many flows were compared; 0: [Enable] compares none, and [Shadow] goes on
+	Limit  time.Duration       // but no longer than this; 0: there is no limit
+	Report func(shadow.Result) // called with what was found until then; nil: nobody wants to know
+}
+
+// shadowSettle is for how long it goes on when there were enough flows: a packet that the network
+// does not pass on is found a second later.
+const shadowSettle = 1200 * time.Millisecond
+
+// Shadow compares what a fast path would send with what the network sends, until ctx ends or
+// somebody disables it. It carries nothing.
+func Shadow(ctx context.Context, c fastpath.Config, o Options) (found shadow.Result, err error) {
+	err = install(ctx, c, o, func(f files, c fastpath.Config, _ bool) (err error) {
+		found, err = f.compare(ctx, c, o)
+		return err
+	})
+	return found, err
+}
+
+// compare runs a shadow.
+func (f files) compare(ctx context.Context, c fastpath.Config, o Options) (found shadow.Result, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c.Shadow = true
+	begun, enough := false, false
+	err = f.serve(ctx, c, o, func(now shadow.Result) {
+		found = now
+		if !begun && o.Shadow.Limit > 0 {
+			time.AfterFunc(o.Shadow.Limit, cancel)
+		}
+		begun = true
+		if !enough && o.Shadow.Flows > 0 && now.Flows >= o.Shadow.Flows {
+			enough = true
+			time.AfterFunc(shadowSettle, cancel)
+		}
+		if o.Shadow.Report != nil {
+			o.Shadow.Report(now)
+		}
+	}, func() {})
+	return found, err
+}
+
+// refusal is why nothing is to be carried after what a shadow has found; nil: nothing speaks
+// against it.
+func refusal(found shadow.Result) error {
+	if !found.IsDifferent() {
+		return nil
+	}
+	d := found.Differences[0]
+	why := fmt.Sprintf("of %d packets that were compared with those of the network, %d differ; %s", found.Compared(), found.Out.Different+found.In.Different, d)
+	return verr.New(verr.Findings, "cannot enable the fast path", why,
+		"see all differences with: venturi fastpath shadow; and report them; --shadow 0 enables it without this check")
+}

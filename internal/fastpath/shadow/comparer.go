@@ -1,0 +1,260 @@
+package shadow
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// PacketCount counts the packets of a direction that would be carried.
+type PacketCount struct {
+	Equal     uint64 `json:"equal"`     // the network sends the same
+	Different uint64 `json:"different"` // it sends something else, or nothing
+	// Changed are packets that differ because rules, pods or peers changed at that moment.
+	Changed uint64 `json:"changed"`
+	Missed  uint64 `json:"missed"` // not compared: they came faster than they could be read
+}
+
+// Result is what a comparison has found.
+type Result struct {
+	Flows       int         `json:"flows"` // of which packets were compared
+	Out         PacketCount `json:"out"`   // what pods send
+	In          PacketCount `json:"into"`  // what they get
+	Differences []Mismatch  `json:"differences"`
+}
+
+// Compared counts the packets that were compared.
+func (r Result) Compared() uint64 { return r.Out.Equal + r.Out.Different + r.In.Equal + r.In.Different }
+
+// IsDifferent: a packet differs.
+func (r Result) IsDifferent() bool { return r.Out.Different+r.In.Different > 0 }
+
+const (
+	// settle is how long the network may take to hand a packet on, and the daemon to learn of
+	// a change that explains a difference.
+	settle = time.Second
+	// maxFlows limits the flows that are counted.
+	maxFlows = 1 << 16
+	// maxWaiting limits the packets that wait to be handed on, bytes.
+	maxWaiting = 64 << 20
+)
+
+// State is what the daemon knows of the network: it changes when rules, pods or peers do.
+type State struct{ Epoch, Version uint32 }
+
+// comparer pairs packets that would be sent with those that the network sends.
+type comparer struct {
+	result  Result
+	flows   map[flowOf]bool
+	waiting []*expected            // to be handed on, in the order of time
+	byStamp map[uint16][]*expected // the same, by the number in their stamp
+	bytes   int                    // of them
+	backlog []*packet              // read, and not looked at yet
+	newest  uint64                 // time of the newest record of the reads before
+	doubts  []doubt
+	lost    time.Time // when records were last lost
+}
+
+// expected is a packet that would be sent.
+type expected struct {
+	*packet
+	read time.Time
+	done bool // it was compared, or given up
+	cut  int  // bytes of its payload that the network has sent, if it cuts it
+}
+
+// doubt is a difference that a change may still explain.
+type doubt struct {
+	Mismatch
+	state State
+	count *PacketCount
+	due   time.Time
+}
+
+func newComparer() *comparer {
+	return &comparer{flows: map[flowOf]bool{}, byStamp: map[uint16][]*expected{}}
+}
+
+func (c *comparer) countOf(p *packet) *PacketCount {
+	if p.Direction == 0 {
+		return &c.result.Out
+	}
+	return &c.result.In
+}
+
+// add takes the records of one read of all cores. A record may be older than one that was read
+// before it from another core, but not older than the newest of the read before. So it looks at
+// records when they have been there for one read.
+func (c *comparer) add(read []*packet, lost bool, now time.Time) {
+	if lost {
+		c.lost = now
+	}
+	until := c.newest
+	for _, p := range read {
+		c.newest = max(c.newest, p.Time)
+	}
+	c.backlog = append(c.backlog, read...)
+	slices.SortStableFunc(c.backlog, func(a, b *packet) int { return cmp.Compare(a.Time, b.Time) })
+	n := 0
+	for ; n < len(c.backlog) && c.backlog[n].Time <= until; n++ {
+		c.take(c.backlog[n], now)
+	}
+	c.backlog = slices.Delete(c.backlog, 0, n)
+}
+
+func (c *comparer) take(p *packet, now time.Time) {
+	if p.Headers == 0 {
+		c.match(p, now)
+		return
+	}
+	e := &expected{packet: p, read: now}
+	c.waiting = append(c.waiting, e)
+	c.byStamp[p.Number] = append(c.byStamp[p.Number], e)
+	if c.bytes += len(p.bytes); c.bytes > maxWaiting {
+		c.giveUp(now, true)
+	}
+}
+
+// match compares a packet that the network sends with the one that has its number. Numbers come
+// again, so there may be several: then an equal one is it, and else the oldest.
+func (c *comparer) match(is *packet, now time.Time) {
+	candidates := c.byStamp[is.Number]
+	if len(candidates) == 0 {
+		return // its first record was lost
+	}
+	is.parse(candidates[0].ip)
+	for _, e := range candidates {
+		if e.cut == 0 && differ(e.packet, is) == nil {
+			c.finish(e)
+			c.equal(e.packet)
+			return
+		}
+	}
+	e := candidates[0]
+	switch {
+	case is.length < e.length && e.Segment > 0:
+		c.matchCut(e, is, now)
+	case is.length > e.length && is.Segment > 0:
+		c.matchMerged(e, is, now)
+	default:
+		c.finish(e)
+		c.different(e.packet, differ(e.packet, is), now)
+	}
+}
+
+// matchCut compares a segment that the network has cut from a packet.
+func (c *comparer) matchCut(e *expected, is *packet, now time.Time) {
+	d := differPart(e.packet, is, e.cut)
+	e.cut += is.length - is.payload
+	switch {
+	case d != nil:
+		c.finish(e)
+		c.different(e.packet, d, now)
+	case e.cut >= e.length-e.payload:
+		c.finish(e)
+		c.equal(e.packet)
+	}
+}
+
+// matchMerged compares a packet that the network has merged from several of a flow, of which it
+// has the number of the first.
+func (c *comparer) matchMerged(first *expected, is *packet, now time.Time) {
+	flow, at := first.flow(), 0
+	for _, e := range c.waiting {
+		if e.done || e.Time < first.Time || e.flow() != flow {
+			continue
+		}
+		if at >= is.length-is.payload {
+			return
+		}
+		d := differPart(e.packet, is, at)
+		at += e.length - e.payload
+		if c.finish(e); d != nil {
+			c.different(e.packet, d, now)
+		} else {
+			c.equal(e.packet)
+		}
+	}
+}
+
+func (c *comparer) finish(e *expected) {
+	e.done = true
+	c.bytes -= len(e.bytes)
+	same := c.byStamp[e.Number]
+	c.byStamp[e.Number] = slices.Delete(same, slices.Index(same, e), slices.Index(same, e)+1)
+	if len(c.byStamp[e.Number]) == 0 {
+		delete(c.byStamp, e.Number)
+	}
+}
+
+func (c *comparer) equal(p *packet) {
+	c.countOf(p).Equal++
+	c.note(p)
+}
+
+// note counts the flow of a packet that was compared.
+func (c *comparer) note(p *packet) {
+	if len(c.flows) < maxFlows {
+		c.flows[p.connection] = true
+		c.result.Flows = len(c.flows)
+	}
+}
+
+func (c *comparer) different(p *packet, d *Mismatch, now time.Time) {
+	c.note(p)
+	c.doubts = append(c.doubts, doubt{*d, State{p.Epoch, p.Version}, c.countOf(p), now.Add(settle)})
+}
+
+// giveUp no longer waits for packets that the network should have handed on: those that were read
+// long ago, or, if there are too many, half of them.
+func (c *comparer) giveUp(now time.Time, tooMany bool) {
+	left := c.waiting[:0]
+	for i, e := range c.waiting {
+		crowded := tooMany && i < len(c.waiting)/2
+		switch {
+		case e.done:
+		case !crowded && now.Sub(e.read) < settle:
+			left = append(left, e)
+		default:
+			c.finish(e)
+			if crowded || !c.lost.Before(e.read.Add(-settle)) {
+				c.countOf(e.packet).Missed++ // its second record may be lost
+				continue
+			}
+			c.different(e.packet, &Mismatch{Direction: e.direction(), Field: notPassedOn, Flow: e.flow().String()}, now.Add(-settle))
+		}
+	}
+	clear(c.waiting[len(left):])
+	c.waiting = left
+}
+
+// judge counts differences that no change explains. At the end it judges all.
+func (c *comparer) judge(now time.Time, state State, end bool) {
+	c.giveUp(now, false)
+	left := c.doubts[:0]
+	for _, d := range c.doubts {
+		switch {
+		case d.state != state:
+			d.count.Changed++
+		case !end && now.Before(d.due):
+			left = append(left, d)
+		default:
+			d.count.Different++
+			c.keep(d.Mismatch)
+		}
+	}
+	c.doubts = left
+}
+
+// keep counts a difference, and keeps the first of its kind.
+func (c *comparer) keep(d Mismatch) {
+	for i := range c.result.Differences {
+		k := &c.result.Differences[i]
+		if k.Direction == d.Direction && k.Field == d.Field {
+			k.Packets++
+			return
+		}
+	}
+	d.Packets = 1
+	c.result.Differences = append(c.result.Differences, d)
+}

@@ -1,0 +1,183 @@
+package shadow
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+
+	"github.com/venturi-net/venturi/internal/fastpath/bpf"
+)
+
+// Lengths of headers, and offsets in them.
+const (
+	ethLen, ipLen, udpLen, vxlanLen = 14, 20, 8, 8
+
+	ipTOS, ipTotal, ipID, ipCheck, ipProtocol, ipAddrs = 1, 2, 4, 10, 9, 12
+	tcpSeq, tcpOffset, tcpFlags, tcpCheck              = 4, 12, 13, 16
+	udpLength, udpCheck                                = 4, 6
+
+	tcp, udp = 6, 17
+
+	ecnMask, ecnCE = 3, 3
+)
+
+// maxRecorded is MAX_RECORDED of the programs: how much of a packet is recorded, bytes.
+const maxRecorded = 64000
+
+// packet is one that would be sent, or is.
+type packet struct {
+	bpf.ShadowRecord
+	bytes      []byte // as far as they are recorded
+	length     int    // of all of it, without padding
+	ip         int    // offset of the pod's IP header
+	transport  int    // offset of what follows it
+	payload    int    // offset of what follows the transport header
+	outerWrong bool   // the checksum of the outer IP header is
+	connection flowOf // of one that would be sent: its flow as the pod sees it, in the direction out
+}
+
+// decode reads a record, with the packet behind it. Of one that the network sends, the offset of
+// the IP header is not known yet: see [packet.parse].
+func decode(raw []byte) (*packet, error) {
+	p := &packet{}
+	n, err := binary.Decode(raw, binary.NativeEndian, &p.ShadowRecord)
+	if err != nil {
+		return nil, fmt.Errorf("decode a record of a packet: %w", err)
+	}
+	recorded := min(int(p.Length), maxRecorded)
+	if headers := int(p.Headers); len(raw)-n < recorded || headers > len(p.Header) || int(p.Replaces) > recorded {
+		return nil, fmt.Errorf("a record of a packet has %d bytes, which is too short", len(raw))
+	}
+	p.bytes = append(append(make([]byte, 0, int(p.Headers)+recorded), p.Header[:p.Headers]...), raw[n+int(p.Replaces):n+recorded]...)
+	p.length = int(p.Length) - int(p.Replaces) + int(p.Headers)
+	if p.Headers > 0 {
+		p.parse(int(p.Ip))
+		p.connection = p.podFlow(raw[n:])
+	}
+	return p, nil
+}
+
+// parse finds the headers of a packet, and clears what may differ (see Shadow in
+// docs/fast-path.md): the ID of an outer IP header, the source port and the checksum of the UDP
+// header behind it, and the outer mark of congestion where the pod has marked it itself. What is
+// behind the IP packet is padding.
+func (p *packet) parse(ip int) {
+	p.ip, p.transport = ip, min(ip+ipLen, len(p.bytes))
+	if len(p.bytes) < ip+ipLen+udpLen {
+		p.payload = len(p.bytes)
+		return
+	}
+	if end := ip + p.word(ip+ipTotal); end >= p.transport && end < p.length {
+		p.length, p.bytes = end, p.bytes[:min(end, len(p.bytes))]
+	}
+	p.payload = p.transport + udpLen
+	if p.protocol() == tcp && len(p.bytes) > p.transport+tcpOffset {
+		p.payload = p.transport + int(p.bytes[p.transport+tcpOffset]>>4)*4
+	}
+	p.payload = min(p.payload, len(p.bytes))
+	if !p.isEncapsulated() {
+		return
+	}
+	outer := p.bytes[ethLen : ethLen+ipLen]
+	p.outerWrong = sum(0, outer) != 0xffff
+	clear(outer[ipID : ipID+2])
+	clear(outer[ipCheck : ipCheck+2])
+	if p.bytes[ip+ipTOS]&ecnMask == ecnCE {
+		outer[ipTOS] &^= ecnMask
+	}
+	datagram := p.bytes[ethLen+ipLen:]
+	clear(datagram[:2])
+	clear(datagram[udpCheck:udpLen])
+}
+
+// isEncapsulated: there are outer headers.
+func (p *packet) isEncapsulated() bool { return p.ip > ethLen }
+
+func (p *packet) word(at int) int { return int(binary.BigEndian.Uint16(p.bytes[at:])) }
+
+// protocol is 0 if the packet is too short to have one.
+func (p *packet) protocol() byte {
+	if at := p.ip + ipProtocol; at < len(p.bytes) {
+		return p.bytes[at]
+	}
+	return 0
+}
+
+// isTruncated: some of its bytes are not recorded.
+func (p *packet) isTruncated() bool { return len(p.bytes) < p.length }
+
+// flowOf identifies the flow and the direction of a packet.
+type flowOf struct {
+	direction, protocol byte
+	ends                [12]byte // addresses and ports
+}
+
+func (p *packet) flow() (f flowOf) {
+	f.direction, f.protocol = p.Direction, p.protocol()
+	copy(f.ends[:], p.bytes[p.ip+ipAddrs:])
+	return f
+}
+
+// podFlow is the flow of a packet that would be sent as the pod sees it: what it sends is not
+// translated yet in the packet that is there.
+func (p *packet) podFlow(is []byte) flowOf {
+	f := p.flow()
+	if ends := int(p.Replaces) - int(p.Headers-p.Ip) + ipAddrs; p.Direction == 0 {
+		copy(f.ends[:], is[max(ends, 0):])
+		return f
+	}
+	return f.reversed()
+}
+
+// reversed is the same flow in the direction out of the pod.
+func (f flowOf) reversed() flowOf {
+	to := flowOf{protocol: f.protocol}
+	copy(to.ends[0:4], f.ends[4:8])
+	copy(to.ends[4:8], f.ends[0:4])
+	copy(to.ends[8:10], f.ends[10:12])
+	copy(to.ends[10:12], f.ends[8:10])
+	return to
+}
+
+func (f flowOf) String() string {
+	end := func(addr, port int) netip.AddrPort {
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(f.ends[addr:addr+4])), binary.BigEndian.Uint16(f.ends[port:]))
+	}
+	name := map[byte]string{tcp: "TCP", udp: "UDP"}[f.protocol]
+	return fmt.Sprintf("%s %v > %v", name, end(0, 8), end(4, 10))
+}
+
+// sum adds words to a checksum that is not complemented.
+func sum(start uint32, b []byte) uint16 {
+	total := uint64(start)
+	for ; len(b) > 1; b = b[2:] {
+		total += uint64(binary.BigEndian.Uint16(b))
+	}
+	if len(b) > 0 {
+		total += uint64(b[0]) << 8
+	}
+	for total > 0xffff {
+		total = total&0xffff + total>>16
+	}
+	return uint16(total)
+}
+
+// complete completes the checksum of the transport header, as the device does that sends it.
+func (p *packet) complete() {
+	if p.Partial == 0 || p.isTruncated() {
+		return
+	}
+	at := p.transport + udpCheck
+	if p.protocol() == tcp {
+		at = p.transport + tcpCheck
+	}
+	if at+2 > len(p.bytes) {
+		return
+	}
+	p.Partial = 0
+	check := ^sum(0, p.bytes[p.transport:]) // the field has the sum of the addresses
+	if check == 0 && p.protocol() == udp {
+		check = 0xffff
+	}
+	binary.BigEndian.PutUint16(p.bytes[at:], check)
+}
