@@ -1,0 +1,368 @@
+package bpf_test
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"github.com/venturi-net/venturi/internal/fastpath/bpf"
+)
+
+// reference says what the programs do with a packet, in Go: their verdict, the packet that they
+// leave, and what they count. It knows a few flows, the pod of them and their peer.
+type reference struct {
+	kind    string
+	flows   []*referenceFlow
+	peer    []byte // the headers that lead to it
+	pod     []byte // the Ethernet header that leads there
+	podAddr [4]byte
+	wireMAC []byte
+	tenant  uint32
+	outSize int // largest IP packet to the peer, and into the pod
+	inSize  int
+
+	confirmed bool // the pod has sent from its known MAC
+}
+
+// referenceFlow is a flow that the tables have.
+type referenceFlow struct {
+	protocol  byte
+	pod, wire tuple // as its pod sees it, and the wire
+	port      []byte
+
+	isGone bool // a packet has ended it
+	warm   bool // what pods send of it has a slot
+}
+
+// tuple is the local and the remote address and port.
+type tuple [12]byte
+
+func (f *referenceFlow) translated() bool { return f.pod != f.wire }
+
+// outcome is what becomes of a packet.
+type outcome struct {
+	carried bool
+	packet  []byte    // that is left; nil: the same
+	count   bpf.Count // bpf.Counts: nothing is counted
+}
+
+func slowFor(why bpf.Count) outcome   { return outcome{count: why} }
+func slowInFor(why bpf.Count) outcome { return outcome{count: bpf.PerDirection + why} }
+
+var uncounted = outcome{count: bpf.Counts}
+
+// header is what is read of an IP packet.
+type header struct {
+	protocol byte
+	tos, ttl byte
+	length   int
+	flags    bool // it opens or ends a connection
+	ends     tuple
+}
+
+// reads reads an IP packet, up to the end of the frame. into: it is on its way into a pod.
+func reads(ip []byte, into bool) (h header, why bpf.Count) {
+	const first, fine = 28, bpf.CarriedOut
+	switch {
+	case len(ip) < first:
+		return h, bpf.SlowNotIPv4
+	case ip[0]>>4 != 4:
+		return h, bpf.SlowNotIPv4
+	case ip[0] != 0x45:
+		return h, bpf.SlowOptions
+	case binary.BigEndian.Uint16(ip[6:])&0xbfff != 0:
+		return h, bpf.SlowFragment
+	case ip[8] <= 1:
+		return h, bpf.SlowTTL
+	}
+	h = header{protocol: ip[9], tos: ip[1], ttl: ip[8], length: int(binary.BigEndian.Uint16(ip[2:]))}
+	headers := first
+	switch h.protocol {
+	case 6:
+		if len(ip) < 40 {
+			return h, bpf.SlowNotIPv4
+		}
+		headers = 20 + int(ip[32]>>4)*4
+		if headers < 40 {
+			return h, bpf.SlowSize
+		}
+		h.flags = ip[33]&7 != 0 || ip[33]&0x10 == 0
+	case 17:
+		if int(binary.BigEndian.Uint16(ip[24:])) != (h.length-20)&0xffff {
+			return h, bpf.SlowSize
+		}
+	default:
+		return h, bpf.SlowProtocol
+	}
+	if h.length < headers {
+		return h, bpf.SlowSize
+	}
+	local, remote := 0, 4
+	if into {
+		local, remote = 4, 0
+	}
+	copy(h.ends[0:], ip[12+local:][:4])
+	copy(h.ends[4:], ip[12+remote:][:4])
+	copy(h.ends[8:], ip[20+local/2:][:2])
+	copy(h.ends[10:], ip[20+remote/2:][:2])
+	return h, fine
+}
+
+// find finds the flow that a pod sees, or the wire.
+func (r *reference) find(protocol byte, ends tuple, onWire bool) *referenceFlow {
+	for _, f := range r.flows {
+		if is := f.pod; f.protocol == protocol && !f.isGone && (!onWire && is == ends || onWire && f.wire == ends) {
+			return f
+		}
+	}
+	return nil
+}
+
+func isIPv4(frame []byte) bool { return frame[12] == 8 && frame[13] == 0 }
+
+// fromPod is what becomes of a packet that the pod sends.
+func (r *reference) fromPod(frame []byte) outcome {
+	fromOwn := bytes.Equal(frame[6:12], r.pod[:6])
+	own := fromOwn && bytes.Equal(frame[:6], r.pod[6:12])
+	if !isIPv4(frame) {
+		r.confirmed = fromOwn
+		return slowFor(bpf.SlowNotIPv4)
+	}
+	h, why := reads(frame[14:], false)
+	if why != bpf.CarriedOut {
+		return slowFor(why)
+	}
+	f := r.find(h.protocol, h.ends, false)
+	if f != nil && f.warm && !h.flags && !own {
+		f.isGone, r.confirmed = true, fromOwn
+		return slowFor(bpf.SlowSource)
+	}
+	if f == nil || !f.warm || h.flags {
+		if !own || [4]byte(h.ends[:]) != r.podAddr {
+			r.confirmed = fromOwn
+			return slowFor(bpf.SlowSource)
+		}
+		r.confirmed = true
+		if h.flags {
+			if f != nil {
+				f.isGone = true
+			}
+			return slowFor(bpf.SlowFlags)
+		}
+		if f == nil {
+			return slowFor(bpf.SlowUnknown)
+		}
+		f.warm = true
+	}
+	if h.length > r.outSize || h.length+14 != len(frame) {
+		return slowFor(bpf.SlowSize)
+	}
+	ip := forward(frame[14:], h, f.pod, f.wire, false)
+	if r.kind == "routed" {
+		return outcome{true, append(append(bytes.Clone(r.peer[:12]), 8, 0), ip...), bpf.CarriedOut}
+	}
+	out := bytes.Clone(r.peer)
+	outer := out[14:34]
+	outer[1] |= h.tos & 3
+	binary.BigEndian.PutUint16(outer[2:], uint16(h.length+50))
+	copy(outer[4:6], ip[4:6])
+	clear(outer[10:12])
+	binary.BigEndian.PutUint16(outer[10:], ^words(outer))
+	copy(out[34:], f.port)
+	binary.BigEndian.PutUint16(out[38:], uint16(h.length+30))
+	return outcome{true, append(out, ip...), bpf.CarriedOut}
+}
+
+// fromWire is what becomes of a packet that comes by the wire.
+func (r *reference) fromWire(frame []byte) outcome {
+	forUs, at := bytes.Equal(frame[:6], r.wireMAC), 14
+	if r.kind == "vxlan" {
+		at = 64
+		switch {
+		case len(frame) < 92, !isIPv4(frame), frame[14] != 0x45, frame[23] != 17, binary.BigEndian.Uint16(frame[36:]) != port:
+			return uncounted
+		case binary.BigEndian.Uint16(frame[20:])&0xbfff != 0:
+			return slowInFor(bpf.SlowFragment)
+		case !forUs, !bytes.Equal(frame[42:46], []byte{8, 0, 0, 0}), frame[49] != 0, !isIPv4(frame[50:]):
+			return slowInFor(bpf.SlowNotIPv4)
+		}
+	} else if len(frame) < 42 || !isIPv4(frame) || !forUs {
+		return uncounted
+	}
+	tenant := uint32(0)
+	if r.kind == "vxlan" {
+		tenant = binary.BigEndian.Uint32(frame[46:]) >> 8
+	}
+	forPod := [4]byte(frame[at+16:]) == r.podAddr && tenant == r.tenant
+	counted := func(why bpf.Count) outcome {
+		if forPod {
+			return slowInFor(why)
+		}
+		return uncounted
+	}
+	if r.kind == "routed" && !forPod {
+		return uncounted
+	}
+	h, why := reads(frame[at:], true)
+	if why != bpf.CarriedOut {
+		return counted(why)
+	}
+	var f *referenceFlow
+	if tenant == r.tenant {
+		f = r.find(h.protocol, h.ends, true)
+		if h.flags {
+			r.end(h)
+		}
+	}
+	switch {
+	case h.flags:
+		return counted(bpf.SlowFlags)
+	case f == nil:
+		return counted(bpf.SlowUnknown)
+	}
+	if !f.translated() {
+		f.warm = true
+	}
+	switch {
+	case !r.confirmed:
+		return counted(bpf.SlowUnproven)
+	case h.length > r.inSize, h.length+at > len(frame):
+		return counted(bpf.SlowSize)
+	}
+	if why := r.fromPeer(frame, h); why != bpf.CarriedOut {
+		return counted(why)
+	}
+	return outcome{true, append(bytes.Clone(r.pod), forward(frame[at:], h, f.wire, f.pod, true)...), bpf.CarriedIn}
+}
+
+// end ends the flows of a packet that comes by the wire.
+func (r *reference) end(h header) {
+	if f := r.find(h.protocol, h.ends, true); f != nil {
+		f.isGone = true
+	}
+}
+
+// fromPeer says why a packet is not as the peer sends it.
+func (r *reference) fromPeer(frame []byte, h header) bpf.Count {
+	if r.kind == "routed" {
+		if !bytes.Equal(frame[6:12], r.peer[:6]) {
+			return bpf.SlowSource
+		}
+		return bpf.CarriedOut
+	}
+	us := r.peer[56:62]
+	switch {
+	case !bytes.Equal(frame[26:30], r.peer[30:34]), !bytes.Equal(frame[30:34], r.peer[26:30]), !bytes.Equal(frame[50:56], us), bytes.Equal(frame[56:62], us):
+		return bpf.SlowSource
+	case int(binary.BigEndian.Uint16(frame[16:])) != (h.length+50)&0xffff, int(binary.BigEndian.Uint16(frame[38:])) != (h.length+30)&0xffff:
+		return bpf.SlowSize
+	case frame[40] != 0, frame[41] != 0, words(frame[14:34]) != 0xffff:
+		return bpf.SlowChecksum
+	case (frame[15]^h.tos)&3 != 0:
+		return bpf.SlowECN
+	}
+	return bpf.CarriedOut
+}
+
+// toTunnel says whether a packet in front of the tunnel is one of a flow that gets an entry, and
+// which. So does toPeer of one on the wire, and toPod of one for the pod.
+func (r *reference) toTunnel(frame []byte) (h header, learned bool) {
+	if !isIPv4(frame) {
+		return h, false
+	}
+	h, why := reads(frame[14:], false)
+	return h, why == bpf.CarriedOut && !h.flags && [4]byte(h.ends[:]) == r.podAddr
+}
+
+func (r *reference) toPeer(frame []byte) (h header, learned bool) {
+	if r.kind == "routed" {
+		h, learned = r.toTunnel(frame)
+		return h, learned && bytes.Equal(frame[:6], r.peer[:6])
+	}
+	same := func(from, to int) bool { return bytes.Equal(frame[from:to], r.peer[from:to]) }
+	if len(frame) < 92 || !isIPv4(frame) || frame[14] != 0x45 || frame[23] != 17 || binary.BigEndian.Uint16(frame[36:]) != port ||
+		!bytes.Equal(frame[42:46], []byte{8, 0, 0, 0}) || !same(46, 50) || !isIPv4(frame[50:]) {
+		return h, false
+	}
+	if !same(0, 12) || !same(50, 62) || !same(26, 34) || !same(22, 23) || !same(20, 22) || (frame[15]^r.peer[15])&^3 != 0 {
+		return h, false
+	}
+	h, why := reads(frame[64:], false)
+	return h, why == bpf.CarriedOut && !h.flags && r.find(h.protocol, h.ends, true) != nil
+}
+
+func (r *reference) toPod(frame []byte) (h header, learned bool) {
+	if !isIPv4(frame) {
+		return h, false
+	}
+	h, why := reads(frame[14:], true)
+	return h, why == bpf.CarriedOut && !h.flags && [4]byte(h.ends[:]) == r.podAddr && r.find(h.protocol, h.ends, true) != nil
+}
+
+// forward is an IP packet behind a router that may translate it.
+func forward(ip []byte, h header, from, to tuple, into bool) []byte {
+	ip = bytes.Clone(ip)
+	if from != to {
+		check := ip[26:28]
+		if h.protocol == 6 {
+			check = ip[36:38]
+		}
+		local, remote := 0, 4
+		if into {
+			local, remote = 4, 0
+		}
+		for _, part := range []struct {
+			of      []byte // of the checksums that the change is in
+			at      int
+			changed bool
+		}{{to[:8], 12, !bytes.Equal(from[:8], to[:8])}, {to[8:], 20, !bytes.Equal(from[8:], to[8:])}} {
+			n := len(part.of) / 2
+			was := bytes.Clone(ip[part.at : part.at+2*n])
+			copy(ip[part.at+local*n/4:][:n], part.of[:n])
+			copy(ip[part.at+remote*n/4:][:n], part.of[n:])
+			if !part.changed {
+				continue
+			}
+			is := ip[part.at : part.at+2*n]
+			if h.protocol == 6 || check[0]|check[1] != 0 {
+				replace(check, was, is)
+				if h.protocol == 17 && check[0]|check[1] == 0 {
+					check[0], check[1] = 0xff, 0xff
+				}
+			}
+			if part.at == 12 {
+				replace(ip[10:12], was, is)
+			}
+		}
+	}
+	ip[8]--
+	sum := uint32(binary.BigEndian.Uint16(ip[10:])) + 0x100
+	if sum >= 0xffff { // as the kernel's ip_decrease_ttl
+		sum++
+	}
+	binary.BigEndian.PutUint16(ip[10:], uint16(sum))
+	return ip
+}
+
+// replace updates a checksum for bytes that were replaced (RFC 1624).
+func replace(check, was, is []byte) {
+	total := uint32(0xffff) + uint32(^binary.BigEndian.Uint16(check))
+	for i := 0; i < len(was); i += 2 {
+		total += uint32(^binary.BigEndian.Uint16(was[i:])) + uint32(binary.BigEndian.Uint16(is[i:]))
+	}
+	for total > 0xffff {
+		total = total&0xffff + total>>16
+	}
+	binary.BigEndian.PutUint16(check, ^uint16(total))
+}
+
+// words is the sum of the words of a header, as checksums add them.
+func words(b []byte) uint16 {
+	total := uint32(0)
+	for i := 0; i < len(b); i += 2 {
+		total += uint32(binary.BigEndian.Uint16(b[i:]))
+	}
+	for total > 0xffff {
+		total = total&0xffff + total>>16
+	}
+	return uint16(total)
+}
