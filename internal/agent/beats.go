@@ -294,7 +294,14 @@ func (b *agentBeats) silence() time.Duration {
 // hangUp makes all calls to the agent fail, with silence as the reason.
 func (b *agentBeats) hangUp() {
 	c := b.client
-	c.lose(lostError(c.machine, fmt.Sprintf("it did not answer within %v", c.patience*answerBy)))
+	why := fmt.Sprintf("it did not answer within %v", c.patience*answerBy)
+	if silence := b.silence().Round(time.Second); silence > c.patience*answerBy {
+		why += fmt.Sprintf(", and nothing was heard of it for %v", silence)
+	}
+	if c.patience > 1 {
+		why += ", the limit for a machine whose CPU is emulated"
+	}
+	c.lose(lostError(c.machine, why))
 	c.kill()
 	go func() { _ = c.conn.Close() }() // it waits for a line that may have stalled
 }

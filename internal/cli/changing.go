@@ -90,6 +90,11 @@ func openToChange(env *Env, wait time.Duration) (*journal.Journal, error) {
 // waitForJournal opens the journal however long somebody else has it, and says who.
 // It ends with ctx.
 func waitForJournal(ctx context.Context, env *Env) (*journal.Journal, error) {
+	return takeJournal(ctx, env, func(*journal.Txn) bool { return false })
+}
+
+// takeJournal is waitForJournal, and asks a proof to end if its transaction is one to end.
+func takeJournal(ctx context.Context, env *Env, end func(*journal.Txn) bool) (*journal.Journal, error) {
 	const turn = 500 * time.Millisecond
 	for told := false; ; told = true {
 		j, err := openJournal(env, turn)
@@ -99,27 +104,34 @@ func waitForJournal(ctx context.Context, env *Env) (*journal.Journal, error) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		if !told {
-			sanitize.Fprintf(env.Stderr, "venturi: waiting until another venturi is done with changing this machine%s\n", changing(env))
+		folder, err := journalFolder(env)
+		if err != nil {
+			return nil, err
 		}
+		t := runningTxn(folder)
+		if t != nil && t.OfProof() && end(t) {
+			if err := journal.RequestEnd(folder); err != nil {
+				return nil, err
+			}
+		}
+		if told {
+			continue
+		}
+		who := ""
+		if t != nil {
+			who = fmt.Sprintf(": transaction %d of %s, %s", t.ID, t.User, t.Command)
+		}
+		sanitize.Fprintf(env.Stderr, "venturi: waiting until another venturi is done with changing this machine%s\n", who)
 	}
 }
 
-// changing tells which command has the journal; empty: that is not known.
-func changing(env *Env) string {
-	folder, err := journalFolder(env)
-	if err != nil {
-		return ""
-	}
+// runningTxn is the transaction of whoever has the journal open; nil: that is not known.
+func runningTxn(folder string) *journal.Txn {
 	h, err := journal.ReadHistory(folder)
-	if err != nil || len(h.Txns) == 0 {
-		return ""
+	if err != nil || len(h.Txns) == 0 || h.Txns[len(h.Txns)-1].Ended {
+		return nil
 	}
-	t := h.Txns[len(h.Txns)-1]
-	if t.Ended {
-		return ""
-	}
-	return fmt.Sprintf(": transaction %d of %s, %s", t.ID, t.User, t.Command)
+	return h.Txns[len(h.Txns)-1]
 }
 
 // holder gives what starts the process that undoes a transaction at the end of its

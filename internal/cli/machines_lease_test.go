@@ -146,6 +146,29 @@ func TestProofOnMachinesIsCut(t *testing.T) {
 	}
 }
 
+// An undo on one machine ends a proof, with what it has measured, and all machines are as they were.
+func TestUndoEndsProof(t *testing.T) {
+	testenv.Root(t)
+	p := newMachinePair(t)
+	c := p.start("tune", "--profile", "throughput", "--prove", "--dev", "eth0", "--host", "--budget", "30m")
+	p.await(host.ScaleTimeout(time.Minute), "measuring", func() bool { return strings.Contains(c.output(), "measuring the path against itself") })
+	undo := p.start("undo", "--on", "b")
+	ended := make(chan error, 1)
+	go func() { ended <- c.Wait() }()
+	select {
+	case <-ended:
+	case <-time.After(host.ScaleTimeout(time.Minute)):
+		t.Fatalf("the proof goes on: %s", c.output())
+	}
+	if code := c.ProcessState.ExitCode(); code != 7 || strings.Count(c.output(), "b: cannot go on with the proof") != 1 || !strings.Contains(c.output(), "somebody ran \"venturi undo\"") {
+		t.Errorf("exit code %d, want 7 and why: %s", code, c.output())
+	}
+	if err := undo.Wait(); err != nil || !strings.Contains(undo.output(), "nothing to undo") {
+		t.Errorf("undo: %v: %s", err, undo.output())
+	}
+	p.asBefore(0, 1)
+}
+
 // A machine that is paused does not keep the other from being as it was, and is so itself as
 // soon as it goes on.
 func TestProofOnMachinesIsPaused(t *testing.T) {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -29,6 +30,9 @@ undone, and the exit code is 7. --force overwrites it; --leave keeps it and clos
 change. --leave also gives up a value that the host refuses to restore: otherwise it
 stays open and blocks changes to that device.
 
+A proof (tune --prove) that is running is ended, which undoes what it has changed. So is a
+run that has taken the network card which is given back (compare --take).
+
 Changes that ended by themselves, with a reboot, a device or a namespace, need no undo.
 Undoing twice is harmless.`,
 		Example: `  venturi undo
@@ -39,7 +43,7 @@ Undoing twice is harmless.`,
 			if all && len(args) > 0 {
 				return verr.New(verr.Usage, "cannot undo "+strings.Join(args, " ")+" and all", "numbers and --all exclude each other", "leave the numbers or --all out")
 			}
-			j, err := waitForJournal(cmd.Context(), env)
+			j, err := takeJournal(cmd.Context(), env, func(t *journal.Txn) bool { return len(args) == 0 || slices.Contains(args, strconv.Itoa(t.ID)) })
 			if err != nil {
 				return err
 			}

@@ -22,26 +22,34 @@ func TestCardsUnderKernel(t *testing.T) {
 	})
 }
 
-func inGuest(t *testing.T) {
+// forGuest makes a request one that an emulated CPU carries out in a minute or two: it has more
+// time for a slice, and less to do.
+func forGuest(q *Request) {
+	if agenttest.InGuest() {
+		q.Slice, q.Remote.Options.Limit = 50*time.Millisecond, 5*time.Minute
+		q.Series, q.Loads = 1, q.Loads[:1]
+	}
+}
+
+// joinedInGuest are two machines in the guest. They have the program, which an emulated CPU copies
+// by ssh for half a minute, each time.
+func joinedInGuest(t *testing.T) [2]*testenv.SSHMachine {
 	t.Helper()
 	if !agenttest.InGuest() {
 		t.Skip("is run under another kernel by TestCardsUnderKernel")
 	}
-}
-
-// giveTime gives a CPU that is emulated time: to copy the program there, and in a slice.
-func giveTime(q *Request) {
-	if agenttest.InGuest() {
-		q.Slice, q.Remote.Options.Limit = 50*time.Millisecond, 5*time.Minute
+	m := joined(t)
+	for _, m := range m {
+		m.Install(t, testenv.Program(t)[0])
 	}
+	return m
 }
 
 // Tags pass a card, and so do tunnels that only some kernels have.
 func TestTagsOnCards(t *testing.T) {
-	inGuest(t)
-	m := joined(t)
+	m := joinedInGuest(t)
 	q := onCards(t, m, "host", "qinq:ids=2", "vlan", "ipvlan", "geneve", "gre", "ipip", "ovs-qinq:ids=2", "ovs-geneve")
-	giveTime(&q)
+	forGuest(&q)
 	rec, _, err := Do(t.Context(), resolve(t, q), Host{Watch: deaf{}})
 	if err != nil {
 		t.Fatal(err)
@@ -55,11 +63,10 @@ func TestTagsOnCards(t *testing.T) {
 // Where a card may have one MAC, ipvlans carry what is in tunnels, and
 // what has pods in the card's network is refused.
 func TestIPVLANCards(t *testing.T) {
-	inGuest(t)
-	m := joined(t)
+	m := joinedInGuest(t)
 	q := onCards(t, m, "host", "vxlan", "geneve")
 	q.Remote.Dev = "eth0,ipvlan"
-	giveTime(&q)
+	forGuest(&q)
 	rec, _, err := Do(t.Context(), resolve(t, q), Host{Watch: deaf{}})
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +74,7 @@ func TestIPVLANCards(t *testing.T) {
 	measured(t, rec)
 	q = onCards(t, m, "host", "vlan")
 	q.Remote.Dev = "eth0,ipvlan"
-	giveTime(&q)
+	forGuest(&q)
 	if _, _, err := Do(t.Context(), resolve(t, q), Host{Watch: deaf{}}); err == nil {
 		t.Error("vlan was built on an ipvlan")
 	} else {

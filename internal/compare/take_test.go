@@ -127,7 +127,7 @@ func TestEveryPathOnTakenCards(t *testing.T) {
 	refuse := func(spec string) *verr.Error {
 		t.Helper()
 		q := onSpares(t, m, baseline, spec)
-		giveTime(&q)
+		forGuest(&q)
 		r, err := q.Resolve()
 		if err == nil {
 			_, _, err = Do(t.Context(), r, Host{Watch: deaf{}})
@@ -152,7 +152,7 @@ func TestEveryPathOnTakenCards(t *testing.T) {
 	unchanged(t, m, before)
 	t.Logf("measured: %v", built)
 	q := onSpares(t, m, built...)
-	giveTime(&q)
+	forGuest(&q)
 	rec, _, err := Do(t.Context(), resolve(t, q), Host{Watch: deaf{}})
 	testenv.Must(t, err)
 	measured(t, rec)

@@ -40,6 +40,7 @@ type member struct {
 	stdout     *io.PipeReader
 	ended      chan struct{}
 	result     Reply
+	resultTold bool // as the error of a call
 }
 
 // onAll does something on all machines at once, and gives what went wrong.
@@ -54,7 +55,7 @@ func (t *MachineToggles) onAll(do func(m *member) error) error {
 			select { // the command knows better why
 			case <-m.ended:
 				if m.result.Err != nil {
-					failed[i] = Failed([]Reply{m.result})
+					failed[i], m.resultTold = Failed([]Reply{m.result}), true
 				}
 			default:
 				failed[i] = named(m.machine.Name, failed[i])
@@ -128,7 +129,9 @@ func (t *MachineToggles) Close() error {
 	var replies []Reply
 	for _, m := range t.members {
 		<-m.ended
-		replies = append(replies, m.result)
+		if !m.resultTold {
+			replies = append(replies, m.result)
+		}
 	}
 	return Failed(replies)
 }

@@ -105,6 +105,9 @@ func Open(o Options) (*Journal, error) {
 	if err != nil {
 		return nil, verr.Wrap(verr.Failed, what, err, "nothing was changed; see that "+o.Folder+" can be written to, or name another folder in "+FolderVariable)
 	}
+	if err := forgetEndRequest(o.Folder); err != nil {
+		return nil, errors.Join(verr.Wrap(verr.Failed, what, err, "nothing was changed; see that "+o.Folder+" can be written to"), l.close())
+	}
 	j := &Journal{options: o, settings: o.Settings, log: l, h: replay(text)}
 	j.resolveDoubts()
 	return j, nil

@@ -37,7 +37,7 @@ type InspectCard struct {
 type Parts struct {
 	Program []string     // starts this very program
 	Version string       // of it
-	Failure chan<- error // gets why a part is no longer what was raised, for a user; a place must be free
+	Failure chan<- error // gets why a part is no longer what was raised, for a user, if it has room
 
 	mu      sync.Mutex
 	lab     *Lab
@@ -97,7 +97,10 @@ func (p *Parts) watchWire(part Part) error {
 	go func() {
 		defer close(ended)
 		if _, ok := <-removed; ok {
-			p.Failure <- part.Card.removed()
+			select {
+			case p.Failure <- part.Card.removed():
+			default: // it has had one, which ends the agent
+			}
 		}
 	}()
 	return nil

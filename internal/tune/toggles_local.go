@@ -48,7 +48,12 @@ func (l *LocalToggles) Prepare(ctx context.Context) (fit []Candidate, unfit []se
 }
 
 // Switch is of [Toggles].
-func (l *LocalToggles) Switch(to search.Subset) error { return l.states.switchTo(to) }
+func (l *LocalToggles) Switch(to search.Subset) error {
+	if l.Journal.EndRequested() {
+		return verr.New(verr.Partial, "cannot go on with the proof", "somebody ran \"venturi undo\"", "all that it has changed is undone; run it again")
+	}
+	return l.states.switchTo(to)
+}
 
 // Close is of [Toggles]. It does not end with a context: when a search is interrupted, this
 // still has to be done.

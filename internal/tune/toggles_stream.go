@@ -11,6 +11,7 @@ import (
 	"github.com/venturi-net/venturi/internal/knob"
 	"github.com/venturi-net/venturi/internal/knob/table"
 	"github.com/venturi-net/venturi/internal/search"
+	"github.com/venturi-net/venturi/internal/verr"
 )
 
 // Toggles of another machine are behind a stream of JSON: first it says what can be
@@ -93,7 +94,11 @@ func serveToggles(ctx context.Context, in io.Reader, out io.Writer, t Toggles, p
 				}
 			}
 			var done streamSwitched
-			if err := t.Switch(to); err != nil {
+			err := t.Switch(to)
+			if verr.Code(err) == verr.Partial {
+				return err // with its parts, by the command
+			}
+			if err != nil {
 				done.Error = err.Error()
 			}
 			if err := answers.Encode(done); err != nil {

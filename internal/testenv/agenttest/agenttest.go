@@ -31,8 +31,9 @@ func RunAgentWith(engine agent.Engine, args []string) int {
 	o := agent.Options{Machine: valueOf(args, "--machine"), Socket: valueOf(args, "--socket"), Stdin: os.Stdin, Engine: engine}
 	start := func() error { return agent.Main(context.Background(), o) }
 	if slices.Contains(args, "--stdio") {
-		parts := &lab.Parts{Program: netcfg.OwnProgram()}
-		o.Calls, o.Close = parts.Calls(), parts.Close
+		failure := make(chan error, 1)
+		parts := &lab.Parts{Program: netcfg.OwnProgram(), Failure: failure}
+		o.Calls, o.Close, o.Failure = parts.Calls(), parts.Close, failure
 		maps.Copy(o.Calls, new(reach.Listeners).Calls())
 		start = func() error {
 			return agent.Stdio(context.Background(), os.Stdin, os.Stdout, valueOf(args, "--remove"), o)
