@@ -23,8 +23,9 @@ type auditState struct {
 	interrupted string  // a dump of the network's tables was interrupted
 	replies     *string // why flows must have a reply first; nil: unknown, and they must
 	rules       audit.RulesetAudit
-	links       netfilterLinks // where the kernel does not list its hooks
-	sysctls     []string       // that rules and headers depend on, as last read
+	ipsets      *audit.IPSetPoller // of those that rules depend on
+	links       netfilterLinks     // where the kernel does not list its hooks
+	sysctls     []string           // that rules and headers depend on, as last read
 }
 
 // needsReply says why flows must have a reply before they are carried; "": they need none,
@@ -39,6 +40,24 @@ func (a *auditState) needsReply() string {
 // notAuditedYet is why nothing is carried at first.
 const notAuditedYet = "the packet filter has not been looked at yet"
 
+// openPoller opens the poller of the calling thread's namespace.
+func (d *daemon) openPoller() (err error) {
+	if d.audit.ipsets, err = audit.OpenIPSetPoller(); err != nil {
+		return err
+	}
+	if d.poller, err = topology.OpenPoller(); err != nil {
+		d.audit.ipsets.Close()
+	}
+	d.programs.poller = d.poller
+	return err
+}
+
+// closePoller closes what openPoller has opened.
+func (d *daemon) closePoller() {
+	d.poller.Close()
+	d.audit.ipsets.Close()
+}
+
 // auditRetry is the delay after rules could not be read.
 const auditRetry = time.Second
 
@@ -51,7 +70,7 @@ const maxAuditRest = 50 * time.Millisecond
 // not be read, and the next audit is due when it fires.
 func (d *daemon) auditRules() (again <-chan time.Time, rest time.Duration, err error) {
 	begin := time.Now()
-	rules, reason, unread, err := readRules(d.Port)
+	rules, reason, unread, err := readRules(audit.Overlay{Port: d.Port, Wire: d.Devices.Wire})
 	rest = min(10*time.Since(begin), maxAuditRest)
 	if err != nil {
 		return nil, 0, err
@@ -59,7 +78,11 @@ func (d *daemon) auditRules() (again <-chan time.Time, rest time.Duration, err e
 	if d.audit.perPacket = reason; unread {
 		return time.After(auditRetry), 0, d.updateGate()
 	}
-	if err := d.setNeedsReply(rules.PerPacketUnreplied); err != nil {
+	again, err = d.watchIPSets(rules.IPSets)
+	if again != nil || err != nil {
+		return again, 0, err
+	}
+	if err := errors.Join(d.flows.followUpdates(rules.ReadsConnMark), d.setNeedsReply(rules.PerPacketUnreplied)); err != nil {
 		return nil, 0, err
 	}
 	changed := !maps.Equal(rules.DeviceChains, d.audit.rules.DeviceChains) || rules.MarkChain != d.audit.rules.MarkChain
@@ -69,11 +92,32 @@ func (d *daemon) auditRules() (again <-chan time.Time, rest time.Duration, err e
 	return nil, rest, d.updateGate()
 }
 
+// watchIPSets watches the ipsets that rules depend on. If they cannot be read, the next audit is due
+// when the channel fires.
+func (d *daemon) watchIPSets(names []string) (again <-chan time.Time, err error) {
+	changed, err := d.audit.ipsets.Watch(names)
+	if err != nil {
+		d.audit.perPacket = fmt.Sprintf("the ipsets cannot be read: %v", err)
+		return time.After(auditRetry), d.updateGate()
+	}
+	if changed {
+		err = d.epoch.bump() // one may have changed before
+	}
+	return nil, err
+}
+
+// pollIPSets has the rules audited again if an ipset that they depend on has changed.
+func (d *daemon) pollIPSets() {
+	if changed, err := d.audit.ipsets.Changed(); changed || err != nil {
+		d.events.push(topology.Event{Changes: topology.RulesChanged})
+	}
+}
+
 // readRules reads the rules of the namespace, and says why their verdict on a packet may not
 // hold for the next packet of its flow; "": it holds. If unread, they could not be read, which
 // is the reason: most likely they changed meanwhile.
-func readRules(port uint16) (rules audit.RulesetAudit, reason string, unread bool, err error) {
-	if rules, err = audit.Ruleset(port); err != nil {
+func readRules(of audit.Overlay) (rules audit.RulesetAudit, reason string, unread bool, err error) {
+	if rules, err = audit.Ruleset(of); err != nil {
 		return rules, fmt.Sprintf("the packet filter cannot be read: %v", err), true, nil
 	}
 	ipsec, err := audit.IPsec()
@@ -106,6 +150,7 @@ func (d *daemon) setNeedsReply(why string) error {
 // poll looks for changes that the kernel does not announce.
 func (d *daemon) poll() error {
 	var err error
+	d.pollIPSets()
 	news := d.programs.objectIDs.Poll()
 	d.programs.note(news)
 	if d.audit.unwatched, err = d.findUnwatched(news.Programs); err != nil {

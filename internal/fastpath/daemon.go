@@ -167,7 +167,7 @@ func serve(ctx context.Context, c *Config, o Options) (err error) {
 	if err := d.openPoller(); err != nil {
 		return err
 	}
-	defer d.poller.Close()
+	defer d.closePoller()
 	if err := d.start(); err != nil {
 		return err
 	}
@@ -189,13 +189,6 @@ func newDaemon(c *Config) *daemon {
 		attach:   attachState{attached: map[string]bool{}},
 		programs: programTracker{cache: map[ebpf.ProgramID]seenProgram{}},
 	}
-}
-
-// openPoller opens the poller of the calling thread's namespace.
-func (d *daemon) openPoller() (err error) {
-	d.poller, err = topology.OpenPoller()
-	d.programs.poller = d.poller
-	return err
 }
 
 // load loads the programs, and adopts the tables that an earlier daemon has pinned.

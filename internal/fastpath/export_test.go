@@ -133,7 +133,7 @@ func newTestDaemon(c *Config, n *netcfg.Namespace, fast *bpf.Objects, read func(
 		d.lock.Close()
 		return nil, nil, err
 	}
-	end = func() { d.poller.Close(); d.lock.Close() }
+	end = func() { d.closePoller(); d.lock.Close() }
 	if err := d.start(); err != nil {
 		end()
 		return nil, nil, err

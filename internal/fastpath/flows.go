@@ -22,14 +22,15 @@ import (
 // invalid.
 //
 // There may be a million flows, of which ten thousand come and go in a second, so this work
-// is apart from the daemon's main loop: requests, destroy events and the sweep have a
-// goroutine each. They share only the kernel's tables.
+// is apart from the daemon's main loop: requests, events and the sweep have goroutines of
+// their own. They share only the kernel's tables.
 type flows struct {
 	objs    *bpf.Objects
 	netns   *netcfg.Namespace
 	epoch   *epoch
 	tenants atomic.Pointer[[]uint32] // VNIs of flows
 	flush   chan struct{}            // signals that all flows are to be deleted
+	updates *kernel.UpdateEvents     // changes of connections, by which rules may decide
 }
 
 func newFlows(objs *bpf.Objects, netns *netcfg.Namespace, e *epoch) *flows {
@@ -51,11 +52,18 @@ func (f *flows) start(ctx context.Context) (<-chan error, error) {
 	if err != nil {
 		return nil, err
 	}
+	if f.updates, err = kernel.OpenUpdateEvents(f.netns); err != nil {
+		return nil, errors.Join(err, ends.Close())
+	}
 	done := make(chan error, 1)
 	work, ctx := errgroup.WithContext(ctx)
 	work.Go(func() error {
 		defer ends.Close()
 		return ends.Follow(ctx, f.destroyed)
+	})
+	work.Go(func() error {
+		defer f.updates.Close()
+		return f.updates.Follow(ctx, f.epoch.bump)
 	})
 	work.Go(func() error { return f.withConntrack(ctx, f.serveRequests) })
 	work.Go(func() error { return f.withConntrack(ctx, f.sweepLoop) })
@@ -66,6 +74,16 @@ func (f *flows) start(ctx context.Context) (<-chan error, error) {
 		}
 	}()
 	return done, nil
+}
+
+// followUpdates has everything that was learned end whenever somebody changes a connection, if rules
+// decide by what can be changed so.
+func (f *flows) followUpdates(on bool) error {
+	changed, err := f.updates.Listen(on)
+	if changed && on {
+		err = f.epoch.bump() // a connection may have changed before
+	}
+	return err
 }
 
 // withConntrack runs a worker with a conntrack socket of its own.

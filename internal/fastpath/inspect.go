@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/nlmsg"
 )
@@ -27,7 +28,7 @@ func Inspect(c Config) (found Inspection, err error) {
 	if err = d.openPoller(); err != nil {
 		return found, err
 	}
-	defer d.poller.Close()
+	defer d.closePoller()
 	for range inspections {
 		var unread bool
 		found, unread, err = d.inspect()
@@ -40,7 +41,7 @@ func Inspect(c Config) (found Inspection, err error) {
 }
 
 func (d *daemon) inspect() (found Inspection, unread bool, err error) {
-	if d.audit.rules, d.audit.perPacket, unread, err = readRules(d.Port); err != nil {
+	if d.audit.rules, d.audit.perPacket, unread, err = readRules(audit.Overlay{Port: d.Port, Wire: d.Devices.Wire}); err != nil {
 		return found, unread, err
 	}
 	topo, err := d.readTopology(d.Devices, d.programs.owns)

@@ -15,6 +15,8 @@ func Allowlist() []allowlist.Row {
 		{Kind: "ct key that rules write", Names: allowlist.Names(provenTrackWrites), Test: "TestRulings"},
 		{Kind: "rt key that rules read", Names: allowlist.Names(provenRoute), Test: "TestRulings"},
 		{Kind: "object of nftables", Names: allowlist.Names(provenObjects), Test: "TestRulings"},
+		{Kind: "expression that may match each packet differently, in rules that only count and log", Names: allowlist.Keys(perPacketExpressions), Test: "TestRulingsWithoutEffect"},
+		{Kind: "match of iptables that may do so", Names: allowlist.Keys(perPacketMatches), Test: "TestRulingsWithoutEffect"},
 		{Kind: "match of iptables", Names: allowlist.Keys(provenMatches), Test: "TestRulingsOfIPTables"},
 		{Kind: "target of iptables", Names: allowlist.Keys(provenTargets), Test: "TestRulingsOfIPTables"},
 		{Kind: "expression of a set's element", Names: allowlist.Keys(provenElementExpressions), Test: "TestRulingsOfSets"},
@@ -42,6 +44,14 @@ var provenExpressions = map[string]uint16{
 	"fib": 3, "rt": 2, "hash": 7, "xfrm": 4, "reject": 2, "notrack": 0, "flow_offload": 1, "nat": 7, "masq": 3, "redir": 3, "osf": 3, "objref": 2, "match": 3, "target": 3,
 }
 
+// Expressions that treat packets differently, and do nothing but match: a rule with one is harmless if
+// it does no more than count and log what it matches.
+var perPacketExpressions = allowlist.NameSet("limit", "quota", "numgen", "connlimit")
+
+// actingExpressions do something to packets or connections. Others match, count or log, decide a
+// verdict, or write what [exprEvaluator] follows.
+var actingExpressions = allowlist.NameSet("flow_offload", "nat", "masq", "redir")
+
 // provenElementExpressions are expressions of sets and their elements that decide nothing.
 var provenElementExpressions = allowlist.NameSet("counter", "last")
 
@@ -56,7 +66,7 @@ var (
 	}
 	provenMetaWrites = map[int]string{unix.NFT_META_MARK: "mark", unix.NFT_META_NFTRACE: "nftrace", unix.NFT_META_SECMARK: "secmark"}
 	provenTrack      = map[int]string{
-		unix.NFT_CT_STATE: "state", unix.NFT_CT_DIRECTION: "direction", unix.NFT_CT_STATUS: "status", unix.NFT_CT_SECMARK: "secmark", unix.NFT_CT_HELPER: "helper", unix.NFT_CT_L3PROTOCOL: "l3proto",
+		unix.NFT_CT_STATE: "state", unix.NFT_CT_DIRECTION: "direction", unix.NFT_CT_STATUS: "status", unix.NFT_CT_SECMARK: "secmark", unix.NFT_CT_HELPER: "helper", unix.NFT_CT_MARK: "mark", unix.NFT_CT_L3PROTOCOL: "l3proto",
 		unix.NFT_CT_SRC: "saddr", unix.NFT_CT_DST: "daddr", unix.NFT_CT_PROTOCOL: "protocol", unix.NFT_CT_PROTO_SRC: "proto-src", unix.NFT_CT_PROTO_DST: "proto-dst", unix.NFT_CT_ZONE: "zone",
 		trackSource: "ip saddr", trackSource + 1: "ip daddr", trackSource + 2: "ip6 saddr", trackSource + 3: "ip6 daddr", trackSource + 4: "id",
 	}
@@ -71,9 +81,12 @@ var (
 	provenMatches = map[string]int{
 		"comment": 0, "conntrack": 3, "state": 0, "tcp": 0, "udp": 0, "udplite": 0, "sctp": 0, "dccp": 0, "icmp": 0, "icmp6": 0, "ah": 0, "esp": 0, "multiport": 1,
 		"addrtype": 1, "mark": 1, "mac": 0, "iprange": 1, "physdev": 0, "devgroup": 0, "policy": 0, "owner": 1, "cgroup": 2, "rpfilter": 0, "realm": 0, "helper": 0,
-		"pkttype": 0, "cluster": 0,
+		"pkttype": 0, "cluster": 0, "connmark": 1, "nfacct": 1,
 	}
-	provenTargets = map[string]int{
+	// perPacketMatches are as perPacketExpressions, loggingTargets do nothing to packets.
+	perPacketMatches = allowlist.NameSet("limit", "hashlimit", "statistic", "set", "length", "dscp", "tos", "ttl", "quota", "connbytes", "tcpmss")
+	loggingTargets   = allowlist.NameSet("LOG", "NFLOG", "TRACE", "AUDIT")
+	provenTargets    = map[string]int{
 		"MARK": 2, "CONNMARK": 2, "LOG": 0, "NFLOG": 0, "TRACE": 0, "AUDIT": 1, "CHECKSUM": 0, "REJECT": 0, "CT": 2, "NOTRACK": 0, "SECMARK": 1, "CONNSECMARK": 0,
 		"MASQUERADE": 0, "SNAT": 2, "DNAT": 3, "REDIRECT": 0, "ACCEPT": 0, "DROP": 0, "RETURN": 0,
 	}

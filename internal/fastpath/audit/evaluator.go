@@ -14,14 +14,21 @@ import (
 
 // ruleEffect is what a rule does to the packets of an established flow.
 type ruleEffect struct {
-	perPacket      string   // what makes it treat them differently
-	replyDependent string   // what distinguishes packets before the first reply from later ones; only with [chainWalker.unreplied]
-	neverMatches   bool     // matches none of them
-	alwaysMatches  bool     // matches all of them
-	setsMark       bool     // sets packet marks
-	tunnelOnly     bool     // matches only packets to a tunnel's port
-	verdict        string   // see [RuleSummary]
-	targets        []string // chains that it may jump to
+	unproven       string    // a part of it that is not known to treat them alike, and may do anything
+	perPacket      string    // why it may match one of them and not another
+	replyDependent string    // what distinguishes packets before the first reply from later ones; only with [chainWalker.unreplied]
+	neverMatches   bool      // matches none of them
+	alwaysMatches  bool      // matches all of them
+	acts           bool      // does something to packets or connections that it matches, besides its verdict
+	setsMark       bool      // leaves packets with a mark that may not be 0
+	tunnelOnly     bool      // matches only packets to a tunnel's port
+	verdict        string    // see [RuleSummary]
+	verdictMap     bool      // has one of several verdicts
+	targets        []string  // chains that it may jump to
+	marks          markState // behind it, of packets that it matches
+	asks           []string  // ipsets that it asks, which only users change
+	connReads      uint32    // bits of the connection's mark that it depends on
+	connWrites     uint32    // and bits that it may change
 }
 
 // Names of fields that are known to differ between packets of one flow, or to change during it.
@@ -29,8 +36,8 @@ type ruleEffect struct {
 var (
 	perPacketMeta = map[int]string{unix.NFT_META_LEN: "meta length", unix.NFT_META_CPU: "meta cpu", unix.NFT_META_PRANDOM: "meta random",
 		unix.NFT_META_PRIORITY: "meta priority", metaTime: "meta time", metaTime + 1: "meta day", metaTime + 2: "meta hour"}
-	// Marks and labels of a connection can be changed from outside during the flow.
-	perPacketCT = map[int]string{unix.NFT_CT_MARK: "ct mark", unix.NFT_CT_LABELS: "ct label", unix.NFT_CT_EXPIRATION: "ct expiration", unix.NFT_CT_PKTS: "ct packets", unix.NFT_CT_BYTES: "ct bytes", unix.NFT_CT_AVGPKT: "ct avgpkt"}
+	// Labels of a connection can be changed from outside during the flow.
+	perPacketCT = map[int]string{unix.NFT_CT_LABELS: "ct label", unix.NFT_CT_EXPIRATION: "ct expiration", unix.NFT_CT_PKTS: "ct packets", unix.NFT_CT_BYTES: "ct bytes", unix.NFT_CT_AVGPKT: "ct avgpkt"}
 	// replyCT distinguishes replies from requests, or connections with a reply from those without.
 	replyCT = map[int]string{unix.NFT_CT_STATUS: "ct status", unix.NFT_CT_DIRECTION: "ct direction"}
 )
@@ -44,7 +51,8 @@ const (
 	trackExpire    = 1 << 7
 	trackDirection = 1 << 12
 
-	stateRelated   = 1 << 2 // as stateNew
+	stateInvalid   = 1 << 0 // as stateNew
+	stateRelated   = 1 << 2
 	statusLasting  = 0x21bb // IPS_*: bits that a connection has from its first reply on, or never
 	stateUntracked = 1 << 6
 )
@@ -54,6 +62,7 @@ type loadedField uint8
 
 const (
 	otherField loadedField = iota
+	deviceName             // of the input or output device
 	trackState
 	trackStatusBits
 	etherType // meta protocol, or that of the frame
@@ -70,18 +79,20 @@ type exprEvaluator struct {
 	loaded   loadedField
 	register int // register that it was loaded into
 	mask     uint32
-	tcp      bool         // the rule matches only TCP
-	field    *fieldValues // the loaded field, if it is one that may differ
-	pending  bool         // loaded, but not used yet
+	tcp      bool              // the rule matches only TCP
+	values   map[int]markValue // registers of which something is known
+	field    *fieldValues      // the loaded field, if it is one that may differ
+	pending  bool              // loaded, but not used yet
 }
 
-// read evaluates a rule.
-func (r *chainWalker) read(c chainName, message []byte) (ruleEffect, error) {
+// read evaluates a rule for packets with some marks.
+func (r *chainWalker) read(c chainName, marks markState, message []byte) (ruleEffect, error) {
 	attrs, _, err := nft.FilterAttrs(message)
 	if err != nil {
 		return ruleEffect{}, err
 	}
-	rule := exprEvaluator{chainWalker: r, chain: c, ruleEffect: ruleEffect{alwaysMatches: true, perPacket: provenRule.FirstUnknown(attrs)}}
+	rule := exprEvaluator{chainWalker: r, chain: c, values: map[int]markValue{},
+		ruleEffect: ruleEffect{alwaysMatches: true, unproven: provenRule.FirstUnknown(attrs), marks: marks}}
 	elems, err := nl.ParseRouteAttr(nlmsg.ByNumber(attrs)[unix.NFTA_RULE_EXPRESSIONS])
 	if err != nil {
 		return ruleEffect{}, err
@@ -99,9 +110,13 @@ func (r *chainWalker) read(c chainName, message []byte) (ruleEffect, error) {
 }
 
 func (r *exprEvaluator) expression(name string, data nlmsg.Map) error {
-	if why := unprovenExpression(name, data); why != "" {
-		r.perPacket = why
+	if why := unprovenExpression(name, data); why != "" && perPacketExpressions[why] {
+		r.perPacket, r.alwaysMatches = why, false
+	} else if why != "" {
+		r.unproven = why
 	}
+	r.acts = r.acts || actingExpressions[name]
+	r.useValues(name)
 	from, reads := sourceOf(name, data)
 	if reads && from != r.register {
 		r.forgetLoaded() // this expression reads the field that was loaded before
@@ -123,6 +138,11 @@ func (r *exprEvaluator) expression(name string, data nlmsg.Map) error {
 	}
 	switch name {
 	case "immediate":
+		if value := data.DataValue(unix.NFTA_IMMEDIATE_DATA); len(value) == 4 {
+			r.values[data.BigEndian32(unix.NFTA_IMMEDIATE_DREG)] = knownMark(binary.NativeEndian.Uint32(value))
+		} else if value != nil {
+			r.dropValues()
+		}
 		if value, err := nl.ParseRouteAttr(data[unix.NFTA_IMMEDIATE_DATA]); err == nil && data.BigEndian32(unix.NFTA_IMMEDIATE_DREG) == verdictReg {
 			var to string
 			known := false
@@ -130,7 +150,7 @@ func (r *exprEvaluator) expression(name string, data nlmsg.Map) error {
 				r.targets = append(r.targets, to)
 			}
 			if !known {
-				r.perPacket = "a verdict that is not known"
+				r.unproven = "a verdict that is not known"
 			}
 		}
 	case "notrack", "reject":
@@ -145,7 +165,10 @@ func (r *exprEvaluator) expression(name string, data nlmsg.Map) error {
 		r.bitwise(data)
 	case "cmp":
 		value, op := data.DataValue(unix.NFTA_CMP_DATA), data.BigEndian32(unix.NFTA_CMP_OP)
+		mark, isMark := r.values[from]
 		switch {
+		case isMark:
+			r.compareMark(mark, value, op)
 		case r.field != nil:
 			r.compareField(value, op)
 		case op == unix.NFT_CMP_EQ || op == unix.NFT_CMP_NEQ:
@@ -166,9 +189,11 @@ func (r *exprEvaluator) expression(name string, data nlmsg.Map) error {
 	case "lookup":
 		return r.lookup(data)
 	case "objref":
-		if kind := data.BigEndian32(unix.NFTA_OBJREF_IMM_TYPE); provenObjects[kind] == "" {
-			r.perPacket = "named object of type " + fmt.Sprint(kind)
+		kind := data.BigEndian32(unix.NFTA_OBJREF_IMM_TYPE)
+		if provenObjects[kind] == "" {
+			r.unproven = "named object of type " + fmt.Sprint(kind)
 		}
+		r.acts = r.acts || kind != unix.NFT_OBJECT_COUNTER
 	case "exthdr":
 		r.loaded, r.alwaysMatches = otherField, false
 		// IPv4 packets of the fast path have no options, and packets of a tunnel have no TCP
@@ -176,12 +201,12 @@ func (r *exprEvaluator) expression(name string, data nlmsg.Map) error {
 		switch option := data.BigEndian32(unix.NFTA_EXTHDR_OP) == unix.NFT_EXTHDR_OP_TCPOPT; {
 		case option && r.chain.outer:
 		case !data.Has(unix.NFTA_EXTHDR_DREG):
-			r.perPacket = "writes packets"
+			r.unproven = "writes packets"
 		case option:
 			r.perPacket = "tcp option"
 		}
 	case "match":
-		r.match(data)
+		return r.match(data)
 	case "target":
 		r.target(data)
 	}
@@ -206,6 +231,9 @@ func (r *exprEvaluator) forgetLoaded() {
 func (r *exprEvaluator) bitwise(data nlmsg.Map) {
 	if r.field != nil {
 		r.maskField(data)
+		return
+	}
+	if r.maskMark(data) {
 		return
 	}
 	mask, xor := data.DataValue(unix.NFTA_BITWISE_MASK), data.DataValue(unix.NFTA_BITWISE_XOR)
@@ -236,16 +264,27 @@ func (r *exprEvaluator) meta(data nlmsg.Map) {
 	written, proven := data.Has(unix.NFTA_META_SREG), provenMeta
 	if written {
 		proven = provenMetaWrites
+		r.acts = r.acts || key != unix.NFT_META_NFTRACE
 	}
-	if proven[key] == "" {
-		r.perPacket = cmp.Or(perPacketMeta[key], fmt.Sprintf("meta key %d", key))
+	if name := perPacketMeta[key]; name != "" && !written {
+		r.perPacket = name
+	} else if proven[key] == "" {
+		r.unproven = cmp.Or(name, fmt.Sprintf("meta key %d", key))
 	}
-	if written {
-		r.setsMark = r.setsMark || key == unix.NFT_META_MARK
+	switch {
+	case written && key == unix.NFT_META_MARK:
+		r.setMark(r.values[data.BigEndian32(unix.NFTA_META_SREG)])
 		return
+	case written:
+		return
+	case key == unix.NFT_META_MARK:
+		r.values[r.register] = r.marks.packet
+	default:
+		r.dropValues()
 	}
-	r.loaded = map[int]loadedField{unix.NFT_META_PROTOCOL: etherType, unix.NFT_META_NFPROTO: netProtocol, unix.NFT_META_L4PROTO: transport}[key]
-	if r.loaded == otherField {
+	r.loaded = map[int]loadedField{unix.NFT_META_PROTOCOL: etherType, unix.NFT_META_NFPROTO: netProtocol, unix.NFT_META_L4PROTO: transport,
+		unix.NFT_META_IIFNAME: deviceName, unix.NFT_META_OIFNAME: deviceName}[key]
+	if r.loaded == otherField && key != unix.NFT_META_MARK {
 		r.alwaysMatches = false
 	}
 }
@@ -257,12 +296,23 @@ func (r *exprEvaluator) ct(data nlmsg.Map) {
 	if written {
 		proven = provenTrackWrites
 	}
-	if proven[key] == "" {
-		r.perPacket = cmp.Or(perPacketCT[key], fmt.Sprintf("ct key %d", key))
+	if name := perPacketCT[key]; name != "" && !written {
+		r.perPacket = name
+	} else if proven[key] == "" {
+		r.unproven = cmp.Or(name, fmt.Sprintf("ct key %d", key))
+	}
+	r.acts = r.acts || written
+	if !written && key != unix.NFT_CT_MARK {
+		r.dropValues()
 	}
 	switch {
+	case written && key == unix.NFT_CT_MARK:
+		r.saveMark(r.values[data.BigEndian32(unix.NFTA_CT_SREG)])
 	case written:
-	case key == unix.NFT_CT_STATE && !r.stateless:
+	case key == unix.NFT_CT_MARK:
+		r.values[r.register], r.loaded = r.connMark(), otherField
+		r.alwaysMatches = r.alwaysMatches && r.tracked() // where there is no connection, the rule does not match
+	case key == unix.NFT_CT_STATE:
 		r.loaded, r.mask = trackState, ^uint32(0)
 	default:
 		if name := replyCT[key]; name != "" {
@@ -271,49 +321,6 @@ func (r *exprEvaluator) ct(data nlmsg.Map) {
 		if r.loaded, r.alwaysMatches = otherField, false; key == unix.NFT_CT_STATUS {
 			r.loaded = trackStatusBits
 		}
-	}
-}
-
-// payload evaluates a load of header bytes. It knows the fields of IPv4, TCP and UDP that are equal
-// for all packets of a flow, or whose values in packets of the fast path are known. Rules for IPv4
-// do not read IPv6 headers.
-func (r *exprEvaluator) payload(data nlmsg.Map) {
-	at, size := data.BigEndian32(unix.NFTA_PAYLOAD_OFFSET), data.BigEndian32(unix.NFTA_PAYLOAD_LEN)
-	if data.Has(unix.NFTA_PAYLOAD_SREG) {
-		r.perPacket = "writes packets"
-		return
-	}
-	r.loaded = otherField
-	shared := false
-	switch data.BigEndian32(unix.NFTA_PAYLOAD_BASE) {
-	case unix.NFT_PAYLOAD_LL_HEADER:
-		shared = true
-		if at == 12 && size == 2 {
-			r.loaded = etherType
-		}
-	case unix.NFT_PAYLOAD_NETWORK_HEADER:
-		// Version, protocol and addresses.
-		shared = at == 0 && size == 1 || at == 9 && size == 1 || at >= 12 && at+size <= 20
-		switch {
-		case at == 9 && size == 1:
-			r.loaded = transport
-		case at == fragment && (size == 1 || size == 2):
-			r.field = carriedFragment(size)
-		}
-	case unix.NFT_PAYLOAD_TRANSPORT_HEADER:
-		shared = at+size <= 4 // ports
-		switch {
-		case at == 2 && size == 2:
-			r.loaded = targetPort
-		case at == flagsTCP && size == 1 && r.tcp:
-			r.field = carriedFlags()
-		}
-	}
-	if r.pending = r.field != nil; !shared && !r.pending {
-		r.perPacket = fmt.Sprintf("bytes %d to %d of a header", at, at+size-1)
-	}
-	if r.loaded != transport && r.loaded != etherType && !(r.loaded == targetPort && r.chain.outer) {
-		r.alwaysMatches = false
 	}
 }
 
@@ -335,6 +342,8 @@ func (r *exprEvaluator) compare(value []byte, equal bool) {
 			with := binary.NativeEndian.Uint32(value)
 			r.matchStates(func(state uint32) bool { return r.mask&state == with == equal })
 		}
+	case deviceName:
+		r.compareDevice(value, equal)
 	case etherType:
 		r.neverMatches = r.neverMatches || equal == (number(2) != unix.ETH_P_IP)
 	case netProtocol:
@@ -350,35 +359,17 @@ func (r *exprEvaluator) compare(value []byte, equal bool) {
 		r.neverMatches = r.neverMatches || equal && !carried
 		r.alwaysMatches = r.alwaysMatches && !equal && !carried
 	case targetPort:
-		r.tunnelOnly = equal && number(2) == int(r.port)
+		r.tunnelOnly = equal && number(2) == int(r.Port)
 		r.neverMatches = r.neverMatches || equal && r.chain.outer && !r.tunnelOnly
 		r.alwaysMatches = r.alwaysMatches && equal
 	}
 }
 
-// states are the connection states that packets may have. Packets of a tunnel get no replies,
-// because packets in the other direction use other ports. So each counts as the first of its
-// connection, unless both ports happen to be equal, or the connection is not tracked.
-func (r *exprEvaluator) states() []uint32 {
-	if r.chain.outer {
-		return []uint32{nft.StateNew, nft.StateEstablished, stateUntracked}
-	}
-	if r.unreplied {
-		return []uint32{nft.StateNew}
-	}
-	return []uint32{nft.StateEstablished}
-}
-
-// matchStates evaluates a rule that matches some connection states. A connection without a reply
-// may pass through several of them.
-func (r *exprEvaluator) matchStates(passes func(state uint32) bool) {
-	if r.unreplied && !r.chain.outer {
-		if some, all := matchCounts([]uint32{nft.StateNew, stateRelated, nft.StateEstablished}, passes); some && !all {
-			r.dependsOnReply("ct state")
-			r.alwaysMatches = false
-			return
-		}
-	}
-	some, all := matchCounts(r.states(), passes)
-	r.neverMatches, r.alwaysMatches = r.neverMatches || !some, r.alwaysMatches && all
+// compareDevice decides which packets a comparison with the name of a device matches. Packets of
+// pods do not come or go by the wire where they travel in a tunnel.
+func (r *exprEvaluator) compareDevice(value []byte, equal bool) {
+	whole := bytes.IndexByte(value, 0) >= 0 // otherwise it is a prefix
+	onWire := whole && unix.ByteSliceToString(value) == r.Wire && r.Port != 0 && !r.chain.outer
+	r.neverMatches = r.neverMatches || onWire && equal
+	r.alwaysMatches = r.alwaysMatches && onWire && !equal
 }

@@ -1,12 +1,16 @@
 package audit
 
-import "github.com/venturi-net/venturi/internal/nft"
+import (
+	"cmp"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/nft"
+)
 
 // RuleOf returns why the rule in a message treats packets of a flow differently.
 func RuleOf(message []byte) (fickle string, err error) {
-	r := chainWalker{sets: newSetReader()}
-	rule, err := r.read(chainName{"ip", "t", "c", false}, message)
-	return rule.perPacket, err
+	rule, err := newWalker(Overlay{}).read(chainName{family: "ip", table: "t", chain: "c"}, markState{reached: true}, message)
+	return cmp.Or(rule.unproven, rule.perPacket), err
 }
 
 // SetOf does so for a set.
@@ -29,5 +33,9 @@ var Parsers = map[string]func(message []byte){
 	"set":     func(m []byte) { _, _ = SetOf(m) },
 	"element": func(m []byte) { _, _ = ElementOf(m) },
 	"chain":   func(m []byte) { _, _, _ = chainDevices(m) },
+	"ipset":   func(m []byte) { _, _, _ = readIPSet(m) },
 	"verdict": func(m []byte) { _, _, _ = verdictOf(m) },
 }
+
+// Rested lets the poller look again at once.
+func (p *IPSetPoller) Rested() { p.next = time.Time{} }

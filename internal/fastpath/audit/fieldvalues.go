@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 
 	"github.com/venturi-net/venturi/internal/nlmsg"
@@ -111,10 +112,45 @@ func (r *exprEvaluator) matchTCP(info []byte) {
 	}
 }
 
-// restoresMark reports whether a CONNMARK target copies the connection's mark to packets: struct
-// xt_connmark_tginfo1, or 2, which can also shift it.
-func restoresMark(revision int, info []byte) bool {
-	const restore = 2
-	at := map[bool]int{false: 12, true: 14}[revision >= 2]
-	return len(info) <= at || info[at] == restore
+// payload evaluates a load of header bytes. It knows the fields of IPv4, TCP and UDP that are equal
+// for all packets of a flow, or whose values in packets of the fast path are known. Rules for IPv4
+// do not read IPv6 headers.
+func (r *exprEvaluator) payload(data nlmsg.Map) {
+	at, size := data.BigEndian32(unix.NFTA_PAYLOAD_OFFSET), data.BigEndian32(unix.NFTA_PAYLOAD_LEN)
+	if data.Has(unix.NFTA_PAYLOAD_SREG) {
+		r.unproven = "writes packets"
+		return
+	}
+	r.loaded = otherField
+	shared := false
+	switch data.BigEndian32(unix.NFTA_PAYLOAD_BASE) {
+	case unix.NFT_PAYLOAD_LL_HEADER:
+		shared = true
+		if at == 12 && size == 2 {
+			r.loaded = etherType
+		}
+	case unix.NFT_PAYLOAD_NETWORK_HEADER:
+		// Version, protocol and addresses.
+		shared = at == 0 && size == 1 || at == 9 && size == 1 || at >= 12 && at+size <= 20
+		switch {
+		case at == 9 && size == 1:
+			r.loaded = transport
+		case at == fragment && (size == 1 || size == 2):
+			r.field = carriedFragment(size)
+		}
+	case unix.NFT_PAYLOAD_TRANSPORT_HEADER:
+		shared = at+size <= 4 // ports
+		switch {
+		case at == 2 && size == 2:
+			r.loaded = targetPort
+		case at == flagsTCP && size == 1 && r.tcp:
+			r.field = carriedFlags()
+		}
+	}
+	if r.pending = r.field != nil; !shared && !r.pending {
+		r.perPacket = fmt.Sprintf("bytes %d to %d of a header", at, at+size-1)
+	}
+	if r.loaded != transport && r.loaded != etherType && !(r.loaded == targetPort && r.chain.outer) {
+		r.alwaysMatches = false
+	}
 }

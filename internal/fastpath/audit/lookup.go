@@ -57,6 +57,7 @@ func (r *exprEvaluator) lookup(data nlmsg.Map) error {
 	if !verdicts || r.neverMatches {
 		return nil
 	}
+	r.verdictMap = len(list) != 1
 	for _, e := range list {
 		if e.to != "" {
 			r.targets = append(r.targets, e.to)

@@ -27,6 +27,12 @@ type RulesetAudit struct {
 	// MarkChain names the chain of a rule that sets packet marks, which packets of the fast path do
 	// not have. Empty means none.
 	MarkChain string
+	// ReadsConnMark says that rules depend on the marks of connections, which anyone may change
+	// at any time by connection tracking's own interface.
+	ReadsConnMark bool
+	// IPSets are the ipsets that rules depend on. Packets do not change them, but the kernel does
+	// not announce it if anybody else does.
+	IPSets []string
 	// DeviceChains are the directions in which netdev chains are attached, by device name. A name
 	// that ends in * is a prefix.
 	DeviceChains map[string]Direction
@@ -43,11 +49,17 @@ func (r RulesetAudit) DirectionsAt(device string) (sides Direction) {
 	return sides
 }
 
+// Overlay is what is known of the tunnels in which the packets of pods travel.
+type Overlay struct {
+	Port uint16 // UDP; 0: there are none
+	Wire string // device that tunnel packets come and go by, and no others of pods
+}
+
 // Ruleset audits the rules that forwarded TCP and UDP packets over IPv4 meet in the calling
-// thread's namespace. With a port, it includes the rules that packets of tunnels with that UDP port
-// meet. It skips chains that translate addresses, because only the first packet of a connection
-// meets them. It takes privileges over the namespace.
-func Ruleset(port uint16) (RulesetAudit, error) {
+// thread's namespace. With a tunnel, it includes the rules that the tunnel's packets meet. It skips
+// chains that translate addresses, because only the first packet of a connection meets them. It
+// takes privileges over the namespace.
+func Ruleset(of Overlay) (RulesetAudit, error) {
 	chains, err := nft.DumpFilter(unix.NFT_MSG_GETCHAIN)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) {
 		return RulesetAudit{}, nil // this kernel has no nftables
@@ -56,7 +68,7 @@ func Ruleset(port uint16) (RulesetAudit, error) {
 		return RulesetAudit{}, fmt.Errorf("dump nftables chains: %w", err)
 	}
 	is := RulesetAudit{DeviceChains: map[string]Direction{}}
-	var begins []chainName
+	var begins []baseChain
 	for _, m := range chains {
 		c, err := nft.ReadChain(m)
 		if err != nil {
@@ -72,50 +84,62 @@ func Ruleset(port uint16) (RulesetAudit, error) {
 		for _, d := range devices {
 			is.DeviceChains[d] |= side
 		}
-		if len(devices) > 0 || c.Type == "nat" {
-			continue
-		}
-		own, bridge := c.Hook == "input" || c.Hook == "output", c.Family == "bridge"
-		if !own || bridge && port != 0 {
-			begins = append(begins, chainName{c.Family, c.Table, c.Name, false})
-		}
-		if c.Hook != "forward" && !bridge && port != 0 {
-			begins = append(begins, chainName{c.Family, c.Table, c.Name, true})
+		if len(devices) == 0 && c.Type != "nat" {
+			begins = append(begins, baseChains(c, of.Port != 0)...)
 		}
 	}
-	r := chainWalker{port: port, sets: newSetReader()}
-	// An untracked packet has no state. If some packets are untracked, audit the rules once more
-	// for those.
-	for range 2 {
-		r.walked = map[chainName]bool{}
-		for _, c := range begins {
-			if _, err := r.walk(c); err != nil {
-				return is, err
-			}
-		}
-		if !r.untracked {
-			break
-		}
-		r.stateless = true
-	}
-	is.PerPacket, is.MarkChain = r.finding, r.markChain
-	is.PerPacketUnreplied, err = auditUnreplied(port, begins, r.sets)
-	return is, err
+	slices.SortStableFunc(begins, func(a, b baseChain) int {
+		return cmp.Or(cmp.Compare(a.hook, b.hook), cmp.Compare(a.priority, b.priority))
+	})
+	return is, is.audit(newWalker(of), begins)
 }
 
-// auditUnreplied walks the chains as packets of a connection without a reply do: to connection
-// tracking, each is the first of its connection until one is answered.
-func auditUnreplied(port uint16, begins []chainName, sets *setReader) (why string, err error) {
-	r := chainWalker{port: port, unreplied: true, walked: map[chainName]bool{}, sets: sets}
-	for _, c := range begins {
-		if c.outer {
-			continue // tunnel packets get no reply, and are audited as such anyway
-		}
-		if _, err := r.walk(c); err != nil {
-			return "", err
-		}
+// audit walks the chains as packets of established flows do, and as those of connections without a
+// reply.
+func (is *RulesetAudit) audit(r *chainWalker, begins []baseChain) error {
+	err := r.walkAll(begins)
+	if err == nil && r.untracked { // once more for packets of connections that are not tracked
+		r.stateless = true
+		err = r.walkAll(begins)
+		r.stateless = false
 	}
-	return r.finding, nil
+	is.PerPacket, is.MarkChain = r.summary(), r.markChain
+	if err != nil {
+		return err
+	}
+	// To connection tracking, each packet is the first of its connection until one is answered.
+	// Tunnel packets get no reply, and are audited as such anyway.
+	established := *r
+	r.findings, r.unreplied = nil, true
+	err = r.walkAll(slices.DeleteFunc(begins, func(c baseChain) bool { return c.outer }))
+	if is.PerPacketUnreplied = r.summary(); is.PerPacketUnreplied != "" {
+		r = &established // others are not carried
+	}
+	is.ReadsConnMark, is.IPSets = r.readsConnMark, slices.Sorted(slices.Values(r.asked))
+	return err
+}
+
+// baseChain is a chain at a hook.
+type baseChain struct {
+	chainName
+	hook, priority int
+}
+
+// beforeTracking is the priority of connection tracking: NF_IP_PRI_CONNTRACK.
+const beforeTracking = -200
+
+// baseChains are a chain at a hook as packets of pods meet it, and as tunnel packets do.
+func baseChains(c nft.ChainSummary, tunnels bool) (all []baseChain) {
+	own, bridge := c.Hook == "input" || c.Hook == "output", c.Family == "bridge"
+	base := baseChain{chainName{c.Family, c.Table, c.Name, false, c.Hook == "prerouting" && c.Priority <= beforeTracking}, slices.Index(nft.HookNames, c.Hook), c.Priority}
+	if !own || bridge && tunnels {
+		all = append(all, base)
+	}
+	if c.Hook != "forward" && !bridge && tunnels {
+		base.outer, base.early = true, base.early || c.Hook == "output" && c.Priority <= beforeTracking
+		all = append(all, base)
+	}
+	return all
 }
 
 // chainDevices returns the devices that a chain is attached to.
@@ -162,69 +186,6 @@ const (
 	hookDevices  = 4 // NFTA_HOOK_DEVS
 	devicePrefix = 2 // NFTA_DEVICE_PREFIX
 )
-
-type chainName struct {
-	family, table, chain string
-	outer                bool // tunnel packets meet it, not pods' packets
-}
-
-// chainWalker walks through chains as packets of established flows do.
-type chainWalker struct {
-	port      uint16
-	stateless bool               // some or all connections are not tracked
-	unreplied bool               // audit packets before the first reply
-	untracked bool               // a notrack rule was found
-	finding   string             // why packets are treated differently
-	markChain string             // chain of a rule that sets marks
-	walked    map[chainName]bool // whether all packets end in the chain
-	sets      *setReader
-}
-
-// walk goes through a chain and every chain that it jumps to. ends means that no packet leaves the
-// chain.
-func (r *chainWalker) walk(c chainName) (ends bool, err error) {
-	if ends, known := r.walked[c]; known {
-		return ends, nil
-	}
-	r.walked[c] = false
-	rules, err := dumpChain(c)
-	if err != nil {
-		return false, fmt.Errorf("dump nftables chain %s %s %s: %w", c.family, c.table, c.chain, err)
-	}
-	for _, message := range rules {
-		rule, err := r.read(c, message)
-		if err != nil {
-			return false, fmt.Errorf("parse nftables rule of %s %s %s: %w", c.family, c.table, c.chain, err)
-		}
-		if rule.neverMatches {
-			continue
-		}
-		r.untracked = r.untracked || rule.verdict == "notrack" && !rule.tunnelOnly
-		if why := cmp.Or(rule.perPacket, rule.replyDependent); why != "" {
-			r.finding = fmt.Sprintf("%s %s %s: %s", c.family, c.table, c.chain, why)
-		}
-		if rule.setsMark {
-			r.markChain = fmt.Sprintf("%s %s %s", c.family, c.table, c.chain)
-		}
-		all := len(rule.targets) > 0
-		for _, to := range rule.targets {
-			ends, err := r.walk(chainName{c.family, c.table, to, c.outer})
-			if err != nil {
-				return false, err
-			}
-			all = all && ends
-		}
-		switch {
-		case !rule.alwaysMatches:
-		case rule.verdict == "accept" || rule.verdict == "drop" || all:
-			r.walked[c] = true
-			return true, nil
-		case rule.verdict == "return" || rule.verdict == "goto":
-			return false, nil
-		}
-	}
-	return false, nil
-}
 
 // dumpChain dumps the rules of a chain. A chain that is gone has none.
 func dumpChain(c chainName) ([][]byte, error) {

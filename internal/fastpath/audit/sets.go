@@ -12,10 +12,11 @@ import (
 
 // setReader reads sets of nftables, each once.
 type setReader struct {
-	cache   map[setName]*filterSet
-	heads   map[setName][]byte // messages about sets, by name
-	asked   map[[2]string]bool // families and tables that were listed
-	dynamic map[setName]bool   // sets that rules update without notification; nil: not read yet
+	cache       map[setName]*filterSet
+	heads       map[setName][]byte // messages about sets, by name
+	asked       map[[2]string]bool // families and tables that were listed
+	dynamic     map[setName]bool   // sets that rules update without notification; nil: not read yet
+	fillsIPSets bool               // some rule updates an ipset
 }
 
 type setName struct{ family, table, set string }
@@ -199,7 +200,7 @@ func readElement(message []byte) (e element, fickle string, err error) {
 	return e, fickle, nil
 }
 
-// readDynamicSets finds the sets that any rule updates. The kernel sends no notification when a
+// readDynamicSets finds the sets that any rule updates, and whether any updates ipsets. The kernel sends no notification when a
 // packet adds, deletes or refreshes an element.
 func (r *setReader) readDynamicSets() error {
 	if r.dynamic != nil {
@@ -211,7 +212,7 @@ func (r *setReader) readDynamicSets() error {
 		return fmt.Errorf("dump nftables rules: %w", err)
 	}
 	for _, m := range found {
-		if !bytes.Contains(m, []byte("dynset\x00")) {
+		if !bytes.Contains(m, []byte("dynset\x00")) && !bytes.Contains(m, []byte("SET\x00")) {
 			continue
 		}
 		attrs, family, err := nft.FilterAttrs(m)
@@ -228,6 +229,7 @@ func (r *setReader) readDynamicSets() error {
 			if err != nil {
 				return err
 			}
+			r.fillsIPSets = r.fillsIPSets || name == "target" && expression.Text(1) == "SET" // NFTA_TARGET_NAME
 			if name == "dynset" {
 				r.dynamic[setName{family, data.Text(unix.NFTA_RULE_TABLE), expression.Text(unix.NFTA_DYNSET_SET_NAME)}] = true
 			}

@@ -29,7 +29,7 @@ func TestRulingsOfUnreplied(t *testing.T) {
 		{"forward", "ct state & (new|invalid) { 0 } accept", "ip t first: ct state"},
 		{"forward", "ct state > 2 accept", "ip t first: ct state"},
 		{"forward", "ct state 2-8 accept", "ip t first: ct state"},
-		{"forward", "ct state vmap { new : accept, established : accept, related : jump other }", "ip t other: limit"},
+		{"forward", "ct state vmap { new : accept, established : accept, related : jump other }", "ip t first: ct state; 1 more"},
 		{"forward", "ct state vmap { new : accept, established : accept, related : accept }", "ip t first: ct state"},
 		{"forward", "ct state . ip saddr { new . 192.0.2.1 } drop", "ip t first: ct state"},
 		{"forward", "ip saddr . ct state { 192.0.2.1 . new } drop", "ip t first: ct state"},

@@ -11,66 +11,138 @@ import (
 
 func (r *exprEvaluator) target(data nlmsg.Map) {
 	target, revision, info := data.Text(1), data.BigEndian32(unix.NFTA_TARGET_REV), data.Bytes(3) // NFTA_TARGET_NAME, NFTA_TARGET_INFO
-	latest, proven := provenTargets[target]
-	switch {
-	case !proven || target == "CONNMARK" && restoresMark(revision, info):
-		r.perPacket = "target " + target
+	switch latest, proven := provenTargets[target]; {
+	case !proven:
+		r.unproven = "target " + target
 	case revision > latest:
-		r.perPacket = fmt.Sprintf("target %s of revision %d", target, revision)
+		r.unproven = fmt.Sprintf("target %s of revision %d", target, revision)
 	}
-	r.setsMark = r.setsMark || target == "MARK"
-	if target == "NOTRACK" || target == "CT" && len(info) > 0 && info[0]&1 != 0 {
+	r.acts = r.acts || !loggingTargets[target]
+	switch {
+	case target == "MARK" && revision == 2:
+		r.targetMark(info)
+	case target == "MARK":
+		r.setMark(markValue{})
+	case target == "CONNMARK":
+		r.targetConnmark(revision, info)
+	case target == "NOTRACK" || target == "CT" && len(info) > 0 && info[0]&1 != 0:
 		r.verdict = "notrack"
 	}
 }
 
-func (r *exprEvaluator) match(data nlmsg.Map) {
+func (r *exprEvaluator) match(data nlmsg.Map) error {
 	name, revision, info := data.Text(1), data.BigEndian32(unix.NFTA_MATCH_REV), data.Bytes(3) // NFTA_MATCH_NAME, NFTA_MATCH_INFO
 	switch latest, proven := provenMatches[name]; {
-	case !proven:
+	case perPacketMatches[name]:
 		r.perPacket = "match " + name
+	case !proven:
+		r.unproven = "match " + name
 	case revision > latest:
-		r.perPacket = fmt.Sprintf("match %s of revision %d", name, revision)
+		r.unproven = fmt.Sprintf("match %s of revision %d", name, revision)
 	}
 	switch name {
 	case "set":
-		r.perPacket = "an ipset, which changes without a word"
+		r.alwaysMatches = false
+		return r.matchIPSet(info)
 	case "comment":
-		return
+		return nil
+	case "mark":
+		if revision == 1 {
+			r.matchMarkOf(r.marks.packet, info)
+			return nil
+		}
+	case "connmark":
+		r.alwaysMatches = r.alwaysMatches && r.tracked()
+		r.matchMarkOf(r.connMark(), info)
+		return nil
+	case "nfacct":
+		if r.neverMatches {
+			return nil
+		}
+		limited, err := hasQuota(unix.ByteSliceToString(info))
+		if err == nil && !limited {
+			return nil // it only counts
+		}
+		r.perPacket = "match nfacct, with a quota"
+		return err
 	case "icmp", "icmp6", "sctp", "dccp", "ah", "esp":
 		r.neverMatches = true
 	case "tcp":
 		r.neverMatches = r.neverMatches || r.chain.outer
 		r.matchTCP(info)
 	case "conntrack":
-		if len(info) < nft.ConntrackState+2 {
-			break
-		}
-		flags := binary.NativeEndian.Uint16(info[nft.ConntrackFlags:])
-		if flags&trackExpire != 0 {
-			r.perPacket = "ctexpire"
-		}
-		if flags&(trackStatus|trackDirection) != 0 {
-			r.dependsOnReply("ct status or direction")
-		}
-		if flags&trackStatus != 0 && statusOf(info, revision)&^statusLasting != 0 {
-			r.perPacket = "ct status"
-		}
-		if flags&1 != 0 && !r.stateless {
-			inverted := info[nft.ConntrackInvert]&1 != 0
-			r.matchStates(func(state uint32) bool { return info[nft.ConntrackState]&uint8(state) != 0 != inverted })
-			if flags == 1 {
-				return
-			}
+		if r.matchConntrack(info, revision) {
+			return nil
 		}
 	case "state":
-		if len(info) >= 4 && !r.stateless {
+		if len(info) >= 4 {
 			with := binary.NativeEndian.Uint32(info)
-			r.matchStates(func(state uint32) bool { return with&state != 0 })
-			return
+			r.matchStates(func(state uint32) bool { return with&xtState(state) != 0 })
+			return nil
 		}
 	}
 	r.alwaysMatches = false
+	return nil
+}
+
+// matchConntrack evaluates iptables' match conntrack; true: it asks for nothing but the state.
+func (r *exprEvaluator) matchConntrack(info []byte, revision int) (onlyState bool) {
+	if len(info) < nft.ConntrackState+2 {
+		return false
+	}
+	flags := binary.NativeEndian.Uint16(info[nft.ConntrackFlags:])
+	if flags&trackExpire != 0 {
+		r.perPacket = "ctexpire"
+	}
+	if flags&(trackStatus|trackDirection) != 0 {
+		r.dependsOnReply("ct status or direction")
+	}
+	if flags&trackStatus != 0 && statusOf(info, revision)&^statusLasting != 0 {
+		r.perPacket = "ct status"
+	}
+	if flags&1 == 0 {
+		return false
+	}
+	inverted, states := info[nft.ConntrackInvert]&1 != 0, uint32(info[nft.ConntrackState])
+	if revision >= 2 {
+		states = uint32(binary.NativeEndian.Uint16(info[nft.ConntrackState:]))
+	}
+	// The state of a translated connection says so.
+	none, every := 0, 0
+	translations := []uint32{0, xtSourceNAT, xtDestinationNAT, xtSourceNAT | xtDestinationNAT}
+	if r.unreplied {
+		translations = translations[:1] // others are not carried
+	}
+	for _, translated := range translations {
+		at := *r
+		at.alwaysMatches, at.neverMatches = true, false
+		at.matchStates(func(state uint32) bool { return states&(xtState(state)|translated) != 0 != inverted })
+		r.replyDependent = at.replyDependent
+		if at.neverMatches {
+			none++
+		}
+		if at.alwaysMatches {
+			every++
+		}
+	}
+	r.neverMatches = r.neverMatches || none == len(translations)
+	r.alwaysMatches = r.alwaysMatches && every == len(translations)
+	return flags == 1
+}
+
+// States of iptables: struct xt_conntrack_mtinfo1. The others are those of nftables.
+const (
+	xtSourceNAT      = 1 << 6
+	xtDestinationNAT = 1 << 7
+	xtUntracked      = 1 << 8
+)
+
+// xtState is the state of nftables as iptables numbers it.
+func xtState(state uint32) uint32 {
+	if state == stateUntracked {
+		return xtUntracked
+	}
+	return state
 }
 
 // statusOf returns the bits of a connection's status that a match tests, which follow those of the

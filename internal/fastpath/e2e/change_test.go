@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/ti-mo/conntrack"
 	vnl "github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
@@ -323,5 +325,26 @@ func forgetConnections(t *testing.T, m lab.Machine) {
 		}
 		defer c.Close()
 		return c.Flush()
+	}))
+}
+
+// markConnections gives all connections of a machine a mark.
+func markConnections(t *testing.T, m lab.Machine, mark uint32) {
+	t.Helper()
+	testenv.Must(t, host.Do(m.Namespace, func() error {
+		c, err := conntrack.Dial(nil)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		all, err := c.Dump(nil)
+		for _, f := range all {
+			to := f.TupleOrig
+			changed := conntrack.NewFlow(to.Proto.Protocol, 0, to.IP.SourceAddress, to.IP.DestinationAddress, to.Proto.SourcePort, to.Proto.DestinationPort, 0, mark)
+			if failed := c.Update(changed); !errors.Is(failed, unix.ENOENT) {
+				err = errors.Join(err, failed)
+			}
+		}
+		return err
 	}))
 }

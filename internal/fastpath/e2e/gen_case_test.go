@@ -20,6 +20,7 @@ type production struct {
 	approximate bool
 	knocks      bool // the machine's pod also sends to another port
 	forgets     bool // the machine forgets its connections
+	remarks     bool // its connections get another mark
 	firewall    bool // packets pass a namespace between pod and wire
 }
 
@@ -126,7 +127,7 @@ func (c *generated) free(resource string) bool {
 
 // part is anything that a machine can have.
 func (g *grammar) part() production {
-	return g.pick([]weighted{{10, g.ruleset}, {3, g.set}, {3, g.route}, {2, g.policy}, {1, g.queue}, {1, g.mark}, {1, g.linkRules}, {3, g.neighbour}})
+	return g.pick([]weighted{{10, g.ruleset}, {3, g.set}, {3, g.route}, {2, g.policy}, {1, g.queue}, {1, g.mark}, {3, g.marks}, {1, g.linkRules}, {3, g.neighbour}})
 }
 
 // changes is what changes in the middle of a case.
@@ -138,7 +139,7 @@ func (g *grammar) changes(c generated) production {
 		was := choose(g, c.setup...)
 		return production{name: "no more " + was.name, path: was.path, do: was.undo}
 	}
-	return g.pick([]weighted{{6, g.part}, {4, g.deny}, {4, g.knock}, {1, g.forget}, {1, g.noProduction}, {2, g.setting}, {1, g.xdp}, {1, g.ipsec}, {1, g.linkRules}, {1, g.queue}})
+	return g.pick([]weighted{{6, g.part}, {4, g.deny}, {4, g.knock}, {1, g.forget}, {2, g.remark}, {1, g.noProduction}, {2, g.setting}, {1, g.xdp}, {1, g.ipsec}, {1, g.linkRules}, {1, g.queue}})
 }
 
 func (g *grammar) flows() []flow {

@@ -42,6 +42,21 @@ var knownCases = []generated{
 			table("", 1, onPostrouting, "", []string{"ip saddr {pod} meta priority set 1:1"}), slowClassOf("wire0", ""),
 		},
 	},
+	{
+		name: "a connection gets a mark that a rule drops", flows: knownFlows, change: production{remarks: true},
+		setup: []production{table("", 1, onForward, "", []string{"ip saddr {pod} ct mark 3 counter name hits drop"})},
+	},
+	{
+		name: "a packet gets the mark of its connection, which a rule drops later", flows: knownFlows, change: production{remarks: true},
+		setup: []production{
+			table("", 1, place{"ip", "prerouting", "-150"}, "", []string{"ip saddr {pod} meta mark set ct mark"}),
+			table("", 2, onForward, "", []string{"ip saddr {pod} meta mark 3 counter name hits drop"}),
+		},
+	},
+	{
+		name: "a rule for established flows changes the mark that another one drops", flows: knownFlows,
+		setup: []production{table("", 1, onForward, "", []string{"ip saddr {pod} ct mark 3 counter name hits drop", "ip saddr {pod} ct packets > 40 ct mark set 3"})},
+	},
 	{name: "a class of the wire by TOS", flows: knownFlows, setup: []production{slowClassOf("wire0", byPriority)}},
 }
 

@@ -11,13 +11,14 @@ var steadyMatch = []string{
 	"", "", "meta l4proto udp", "ct state established,related", "ct state new,established", "ct direction original", "ct state new",
 	"ip protocol udp", "meta mark 0", "udp sport 1024-65535", "udp dport {dport}", "fib daddr type unicast", "ip saddr 10.244.0.0/16",
 	"ip daddr != 192.0.2.0/24", "ct status confirmed", "ct protocol udp", "jhash ip protocol mod 4 seed 1 < 3", "tcp flags syn", "tcp dport 1-65535", "iifname != lo",
+	"ct mark 0", "ct mark != 5", "ct mark & 0xff == 3", "ct state new limit rate 10/second burst 40 packets", "ct state new ct count over 100", "meta mark & 0xff != 3",
 	"ct state invalid", "meta protocol ip", "ip version 4", "ip saddr . udp dport != { 192.0.2.1 . 53 }", "rt classid != 9",
 }
 
 // What rules match by that each packet has for itself. The flows of a case send in turn: how many
 // they are must not divide numgen's modulus, or the rule judges by flow, and by who came first.
 var packetMatch = []string{
-	"ip length < 200", "meta length < 120", "ip dscp cs1", "ip dscp 0x04", "ip ttl > 3", "ip id 0", "ct mark 0", "ct bytes > 9000",
+	"ip length < 200", "meta length < 120", "ip dscp cs1", "ip dscp 0x04", "ip ttl > 3", "ip id 0", "ct bytes > 9000",
 	"ct packets > 60", "numgen inc mod 7 == 0", "numgen random mod 4 == 0", "meta random < 1000000000", "@th,64,8 7", "udp length < 150",
 	"limit rate 10/second burst 40 packets", "limit rate over 10/second burst 40 packets", "quota 12 kbytes", "quota over 12 kbytes",
 	"meta priority 0:6", "ct expiration > 60", "ct count over 100", "ct avgpkt > 40",
@@ -73,7 +74,7 @@ func (g *grammar) rule(at place) string {
 	if g.chance(1, 15) {
 		return strings.Join(append(words, "meta priority set 1:1{n}"), " ")
 	}
-	words = append(words, choose(g, "counter", "counter name hits", "counter accept", "accept", "meta mark set 7", "ct mark set 3", "return", "jump more", "continue"))
+	words = append(words, choose(g, "counter", "counter name hits", "counter accept", "accept", "meta mark set 7", "meta mark set meta mark | 2", "ct mark set 3", "meta mark set ct mark", "ct mark set meta mark", "ct state new ct mark set 3", "return", "jump more", "continue"))
 	if at.hook == "prerouting" && at.priority == "-300" && g.chance(1, 2) {
 		words[len(words)-1] = "notrack"
 	}
@@ -87,6 +88,30 @@ func (g *grammar) judgement() []string {
 		return []string{scope + " " + match + " drop"}
 	}
 	return []string{scope + " " + match + " accept", scope + " meta l4proto udp drop"}
+}
+
+// marks are rules as they come together: packets get the mark of their connection, which some of them
+// set, and something depends on it.
+func (g *grammar) marks() production {
+	k, scope := g.next(), g.scope()
+	rules := []string{scope + " meta mark set ct mark"}
+	if g.chance(1, 2) {
+		rules = append(rules, scope+" meta mark != 0 accept")
+	}
+	set := choose(g, "ct state new ", "ct state new ", "", "ct direction reply ") + "meta mark set " + choose(g, "3", "7", "meta mark | 8")
+	rules = append(rules, scope+" "+set, scope+" "+choose(g, "ct state new ", "")+"ct mark set meta mark")
+	if g.chance(1, 3) {
+		rules = append(rules, scope+" meta l4proto udp "+choose(g, "ct mark 3", "meta mark 7", "ct mark & 8 == 8", "meta mark 0")+" drop")
+	}
+	return table("marks of connections", k, g.place(), "", rules)
+}
+
+// generatedMark is the mark that connections get from outside.
+const generatedMark = 3
+
+// remark gives the machine's connections another mark.
+func (g *grammar) remark() production {
+	return production{name: "connections get a mark", remarks: true}
 }
 
 // table is a table of one chain, of which each path has its own.

@@ -163,6 +163,9 @@ func (s *genSite) play(t *testing.T, c generated) (o played) {
 	if c.change.forgets {
 		forgetConnections(t, s.lab.Machines[c.machine])
 	}
+	if c.change.remarks {
+		markConnections(t, s.lab.Machines[c.machine], generatedMark)
+	}
 	if c.change.knocks {
 		s.knocks()
 	}

@@ -162,7 +162,7 @@ func netfilterSocket(n *netcfg.Namespace, room int) (fd int, err error) {
 	err = errors.Join(
 		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, room),
 		unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1),
-		unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}),
+		bindOwn(fd),
 	)
 	if err != nil {
 		return -1, errors.Join(err, unix.Close(fd))

@@ -200,25 +200,15 @@ func (c *cluster) flow(t *testing.T) (exchange func() error) { return c.flowTo(t
 // flowTo is the same, to an address that leads to the second pod.
 func (c *cluster) flowTo(t *testing.T, address string) (exchange func() error) {
 	t.Helper()
-	open := func(n *netcfg.Namespace, local, remote string) (conn *net.UDPConn) {
-		testenv.InNetns(t, n.Path(), func() (err error) {
-			at := func(text string) *net.UDPAddr {
-				addr, err := net.ResolveUDPAddr("udp4", text)
-				testenv.Must(t, err)
-				return addr
-			}
-			if remote == "" {
-				conn, err = net.ListenUDP("udp4", at(local))
-			} else {
-				conn, err = net.DialUDP("udp4", at(local), at(remote))
-			}
-			return err
-		})
-		t.Cleanup(func() { conn.Close() })
-		return conn
-	}
-	server := open(c.pods[1], "10.244.2.2:7777", "")
-	client := open(c.pods[0], "10.244.1.2:0", address)
+	c.answer(t)
+	send := c.exchanges(t, address)
+	return func() error { return send(testenv.Timeout) }
+}
+
+// answer has the second pod answer datagrams.
+func (c *cluster) answer(t *testing.T) {
+	t.Helper()
+	server := c.openUDP(t, c.pods[1], podPort, "")
 	go func() {
 		buf := make([]byte, 64)
 		for {
@@ -231,14 +221,40 @@ func (c *cluster) flowTo(t *testing.T, address string) (exchange func() error) {
 			}
 		}
 	}()
-	number := uint64(0)
-	return func() error {
-		number++
-		ping := binary.BigEndian.AppendUint64(nil, number)
-		if _, err := client.Write(ping); err != nil {
+}
+
+// openUDP opens a socket in a namespace, which is connected if there is a remote address.
+func (c *cluster) openUDP(t *testing.T, n *netcfg.Namespace, local, remote string) (conn *net.UDPConn) {
+	t.Helper()
+	testenv.InNetns(t, n.Path(), func() error {
+		from, err := net.ResolveUDPAddr("udp4", local)
+		testenv.Must(t, err)
+		if remote == "" {
+			conn, err = net.ListenUDP("udp4", from)
 			return err
 		}
-		if err := client.SetReadDeadline(time.Now().Add(testenv.Timeout)); err != nil {
+		to, err := net.ResolveUDPAddr("udp4", remote)
+		testenv.Must(t, err)
+		conn, err = net.DialUDP("udp4", from, to)
+		return err
+	})
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// exchanges opens a UDP flow from the first pod to an address. exchange sends a datagram, and waits for
+// the answer to it.
+func (c *cluster) exchanges(t *testing.T, address string) (exchange func(wait time.Duration) error) {
+	t.Helper()
+	client := c.openUDP(t, c.pods[0], "10.244.1.2:0", address)
+	number := uint64(0)
+	return func(wait time.Duration) error {
+		number++
+		ping := binary.BigEndian.AppendUint64(nil, number)
+		if err := client.SetReadDeadline(time.Now().Add(wait)); err != nil {
+			return err
+		}
+		if _, err := client.Write(ping); err != nil {
 			return err
 		}
 		for buf := make([]byte, 64); ; {

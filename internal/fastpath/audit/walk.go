@@ -1,0 +1,309 @@
+package audit
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/venturi-net/venturi/internal/nft"
+	"github.com/venturi-net/venturi/internal/nlmsg"
+	"golang.org/x/sys/unix"
+)
+
+type chainName struct {
+	family, table, chain string
+	outer                bool // tunnel packets meet it, not pods' packets
+	early                bool // packets meet it ahead of connection tracking
+}
+
+// chainWalker walks through chains as packets of established flows do. It follows what is known of
+// their marks.
+type chainWalker struct {
+	Overlay
+	sets      *setReader
+	chains    map[[3]string][][]byte // messages about rules, each read once
+	ipsets    map[uint16]ipset       // nil: not read yet
+	stateless bool                   // connections are not tracked
+	unreplied bool                   // audit packets before the first reply
+
+	// Of all walks:
+	untracked     bool     // a notrack rule was found
+	findings      []string // why packets are treated differently
+	markChain     string   // chain of a rule that sets marks
+	readsConnMark bool     // rules depend on marks of connections
+	asked         []string // ipsets that rules depend on
+
+	// Of one walk:
+	differences []string
+	walked      map[walkedChain]chainResult
+	visits      map[chainName]int
+	connUses    map[bool]*connUses // by whether the connection is that of a tunnel
+}
+
+func newWalker(of Overlay) *chainWalker {
+	return &chainWalker{Overlay: of, sets: newSetReader(), chains: map[[3]string][][]byte{}}
+}
+
+// walkedChain is a chain that packets with some marks enter.
+type walkedChain struct {
+	chainName
+	marks markState
+}
+
+// chainResult is what is known of the marks of packets behind a chain.
+type chainResult struct {
+	out      markState // of those that go on in the calling chain, or meet the policy
+	accepted markState
+}
+
+// connUses are the rules that read or write the marks of connections, with the bits.
+type connUses struct{ reads, writes []connUse }
+
+type connUse struct {
+	rule string
+	bits uint32
+}
+
+// maxMarkStates is with how many different marks a chain is walked. After that, nothing is taken as
+// known of the marks of packets that enter it.
+const maxMarkStates = 16
+
+// walkAll walks from chains at hooks, in the order in which packets meet them.
+//
+// Packets of pods come without a mark. But a packet keeps its mark when it enters or leaves a
+// tunnel, so it may come to any hook with what the rules at any other hook have given it.
+func (r *chainWalker) walkAll(begins []baseChain) error {
+	for entry := knownMark(0); ; {
+		r.differences, r.walked, r.visits = nil, map[walkedChain]chainResult{}, map[chainName]int{}
+		r.connUses = map[bool]*connUses{false: {}, true: {}}
+		left, err := r.walkFrom(entry, begins)
+		if err != nil {
+			return err
+		}
+		if left == entry {
+			break
+		}
+		entry = left
+	}
+	r.findConnMarks()
+	for _, what := range r.differences {
+		if !slices.Contains(r.findings, what) {
+			r.findings = append(r.findings, what)
+		}
+	}
+	return nil
+}
+
+// walkFrom walks from chains at hooks, as packets that come with a mark, and returns what is known
+// of the marks which packets come with or leave with.
+func (r *chainWalker) walkFrom(entry markValue, begins []baseChain) (markValue, error) {
+	// Of bridges' hooks it is not known when packets meet them.
+	ordered := !slices.ContainsFunc(begins, func(c baseChain) bool { return c.family == "bridge" })
+	first := markState{reached: true, packet: entry}
+	at := first
+	for _, c := range begins {
+		in := first
+		if ordered && !c.outer {
+			in = at
+		}
+		result, err := r.walk(c.chainName, in)
+		if err != nil {
+			return entry, err
+		}
+		out := result.out.join(result.accepted)
+		if !out.reached {
+			continue // no packet goes on, so none is carried either
+		}
+		entry = entry.join(out.packet)
+		if ordered && !c.outer {
+			at = out
+		}
+	}
+	return entry, nil
+}
+
+// walk goes through a chain and every chain that it jumps to.
+func (r *chainWalker) walk(c chainName, in markState) (result chainResult, err error) {
+	at := walkedChain{c, in}
+	if known, ok := r.walked[at]; ok {
+		return known, nil
+	}
+	if r.visits[c]++; r.visits[c] > maxMarkStates && in != (markState{reached: true}) {
+		return r.walk(c, markState{reached: true})
+	}
+	r.walked[at] = result // rules that change while they are read may seem to go in circles
+	rules, err := r.rules(c)
+	if err != nil {
+		return result, fmt.Errorf("dump nftables chain %s %s %s: %w", c.family, c.table, c.chain, err)
+	}
+	for _, message := range rules {
+		if !in.reached {
+			break
+		}
+		if in, err = r.step(c, in, message, &result); err != nil {
+			return result, fmt.Errorf("nftables rule of %s %s %s: %w", c.family, c.table, c.chain, err)
+		}
+	}
+	result.out = result.out.join(in)
+	r.walked[at] = result
+	return result, nil
+}
+
+// step goes through a rule, and returns the marks of packets that meet the next one.
+func (r *chainWalker) step(c chainName, in markState, message []byte, result *chainResult) (next markState, err error) {
+	rule, err := r.read(c, in, message)
+	if err != nil || rule.neverMatches {
+		return in, err
+	}
+	if err := r.note(c, rule, message); err != nil {
+		return in, err
+	}
+	var back markState // of packets that come back from the chains that it jumps to
+	for _, to := range rule.targets {
+		sub, err := r.walk(c.sibling(to), rule.marks)
+		if err != nil {
+			return in, err
+		}
+		result.accepted = result.accepted.join(sub.accepted)
+		back = back.join(sub.out)
+	}
+	if !rule.alwaysMatches {
+		next = in
+	}
+	switch {
+	case rule.verdict == "accept":
+		result.accepted = result.accepted.join(rule.marks)
+	case rule.verdict == "drop":
+	case rule.verdict == "return":
+		result.out = result.out.join(rule.marks)
+	case rule.verdict == "goto":
+		result.out = result.out.join(back)
+	case rule.verdict == "jump":
+		next = next.join(back)
+	case rule.verdictMap:
+		result.out, result.accepted = result.out.join(back).join(rule.marks), result.accepted.join(rule.marks)
+		next = next.join(back).join(rule.marks)
+	default:
+		next = next.join(rule.marks)
+	}
+	return next, nil
+}
+
+// sibling is another chain of the same table, as the same packets meet it.
+func (c chainName) sibling(name string) chainName {
+	c.chain = name
+	return c
+}
+
+// note records what a rule does that packets meet.
+func (r *chainWalker) note(c chainName, rule ruleEffect, message []byte) error {
+	if rule.verdict == "notrack" && !rule.tunnelOnly && !c.outer {
+		r.untracked = true
+	}
+	if rule.setsMark {
+		r.markChain = fmt.Sprintf("%s %s %s", c.family, c.table, c.chain)
+	}
+	uses := r.connUses[c.outer]
+	r.readsConnMark = r.readsConnMark || rule.connReads != 0
+	if rule.connReads != 0 {
+		uses.reads = append(uses.reads, connUse{ruleName(c, message), rule.connReads})
+	}
+	if rule.connWrites != 0 {
+		uses.writes = append(uses.writes, connUse{ruleName(c, message), rule.connWrites})
+	}
+	why := rule.unproven
+	if why == "" {
+		if why = cmp.Or(rule.perPacket, rule.replyDependent); why == "" && rule.asks == nil {
+			return nil
+		}
+		if inert, err := r.isInert(c, rule, 0); inert || err != nil {
+			return err
+		}
+		for _, name := range rule.asks {
+			if !slices.Contains(r.asked, name) {
+				r.asked = append(r.asked, name)
+			}
+		}
+		if why == "" {
+			return nil
+		}
+	}
+	r.differences = append(r.differences, ruleName(c, message)+": "+why)
+	return nil
+}
+
+// maxJumps is how many jumps the kernel follows: NFT_JUMP_STACK_SIZE.
+const maxJumps = 16
+
+// isInert reports whether it makes no difference which packets a rule matches: it only counts, logs,
+// or jumps to such rules.
+func (r *chainWalker) isInert(c chainName, rule ruleEffect, jumps int) (bool, error) {
+	if jumps > maxJumps || rule.acts || rule.unproven != "" || rule.verdictMap || rule.verdict != "" && rule.verdict != "jump" {
+		return false, nil
+	}
+	for _, to := range rule.targets {
+		messages, err := r.rules(c.sibling(to))
+		if err != nil {
+			return false, err
+		}
+		for _, m := range messages {
+			behind, err := r.read(c.sibling(to), markState{reached: true}, m)
+			if err != nil {
+				return false, err
+			}
+			if inert, err := r.isInert(c.sibling(to), behind, jumps+1); !inert || err != nil {
+				return false, err
+			}
+		}
+	}
+	return true, nil
+}
+
+// findConnMarks finds rules that depend on the mark of a connection which packets of the flow may
+// change.
+func (r *chainWalker) findConnMarks() {
+	for _, outer := range []bool{false, true} {
+		for _, read := range r.connUses[outer].reads {
+			for _, write := range r.connUses[outer].writes {
+				if read.bits&write.bits != 0 {
+					r.differences = append(r.differences, fmt.Sprintf("%s: ct mark, which %s writes", read.rule, write.rule))
+				}
+			}
+		}
+	}
+}
+
+// summary names the first finding, and says how many others there are.
+func (r *chainWalker) summary() string {
+	switch n := len(r.findings); n {
+	case 0:
+		return ""
+	case 1:
+		return r.findings[0]
+	default:
+		return fmt.Sprintf("%s; %d more", r.findings[0], n-1)
+	}
+}
+
+// rules reads the rules of a chain. A chain that is gone has none.
+func (r *chainWalker) rules(c chainName) (found [][]byte, err error) {
+	at := [3]string{c.family, c.table, c.chain}
+	found, known := r.chains[at]
+	if !known {
+		if found, err = dumpChain(c); err == nil {
+			r.chains[at] = found
+		}
+	}
+	return found, err
+}
+
+// ruleName names a rule as nft does.
+func ruleName(c chainName, message []byte) string {
+	name := fmt.Sprintf("%s %s %s", c.family, c.table, c.chain)
+	attrs, _, err := nft.FilterAttrs(message)
+	if handle := nlmsg.ByNumber(attrs)[unix.NFTA_RULE_HANDLE]; err == nil && len(handle) == 8 {
+		name += fmt.Sprintf(" handle %d", binary.BigEndian.Uint64(handle))
+	}
+	return name
+}
