@@ -95,12 +95,16 @@ func (l *line) SetDeadline(time.Time) error      { return nil }
 func (l *line) SetReadDeadline(time.Time) error  { return nil }
 func (l *line) SetWriteDeadline(time.Time) error { return nil }
 
-// passedDuring lists how long after from bytes passed, until to.
+// noteLag is how much later than a byte passed it may be noted, by a process that shares busy cores.
+const noteLag = 30 * time.Millisecond
+
+// passedDuring lists how long after from bytes passed, until to, but for those that may have
+// passed before.
 func (l *line) passedDuring(from, to time.Time) (after []time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, at := range l.passed {
-		if at.After(from) && at.Before(to) {
+		if at.After(from.Add(noteLag)) && at.Before(to) {
 			after = append(after, at.Sub(from))
 		}
 	}
