@@ -112,7 +112,6 @@ func TestUndoTakesCardFromRun(t *testing.T) {
 			return c.output()
 		},
 		func(p *machinePair) string {
-			p.machines[1].Install(t, testenv.Program(t)[0])
 			return p.machines[1].Output(t, "venturi", "undo")
 		},
 	} {

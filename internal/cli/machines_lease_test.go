@@ -22,11 +22,16 @@ type machinePair struct {
 	initial  []string // their settings
 }
 
+// newMachinePair makes two machines that have the program: to bring it anew for each command takes
+// seconds, and is tested where a machine is made that lacks it.
 func newMachinePair(t *testing.T) *machinePair {
 	p := &machinePair{t: t, machines: []*testenv.SSHMachine{testenv.NewSSHMachine(t, "alpha"), testenv.NewSSHMachine(t, "beta")}}
 	testenv.Join(t, p.machines[0], p.machines[1])
 	p.flags = []string{"--machines", "a=ssh://alpha,b=ssh://beta", "--ssh", strings.Join(testenv.SSHCommand(t, p.machines...), " ")}
+	program, err := os.Executable()
+	testenv.Must(t, err)
 	for _, m := range p.machines {
+		m.Install(t, program)
 		m.Do(t, "ethtool", "-K", "eth0", "tso", "off", "gso", "off", "gro", "off")
 		p.initial = append(p.initial, p.settings(m))
 	}

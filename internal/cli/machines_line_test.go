@@ -38,15 +38,12 @@ func (p *machinePair) run(codes []int, want []string, args ...string) {
 // and again, all commands on machines do what they do.
 func TestCommandsBehindSlowSSH(t *testing.T) {
 	testenv.Root(t)
-	program, err := os.Executable()
-	testenv.Must(t, err)
 	for name, line := range map[string]testenv.SSHLine{
 		"200 ms": {Delay: 100 * time.Millisecond}, "stalls": {Open: time.Second, Stall: 2 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newMachinePair(t)
 			for _, m := range p.machines {
-				m.Install(t, program) // what is behind such a line is not to be brought anew for each command
 				m.Route(t, line)
 			}
 			p.flags[len(p.flags)-1] = strings.Join(testenv.SSHCommand(t, p.machines...), " ")

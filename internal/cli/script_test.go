@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -48,7 +49,8 @@ func TestMain(m *testing.M) {
 //	nobody N PROGRAM... the same, as a user without privileges
 //	errors              the last standard error must be one three-part error
 //	sshmachines A B     two machines that are joined by a wire, 192.0.2.1 and 192.0.2.2, and
-//	                    reached by $SSH and by the command ssh
+//	                    reached by $SSH and by the command ssh; they have the program, unless
+//	                    a third word, bare, says that each command must bring it
 //
 // the conditions fast and long,
 // and in its folder await.sh, bzImage (the head of a kernel's file) and the runs good, cut (no end), bare (cut before its plan),
@@ -84,6 +86,12 @@ func sshMachines(ts *testscript.TestScript, _ bool, args []string) {
 	t := ts.Value(testKey{}).(*testing.T)
 	a, b := testenv.NewSSHMachine(t, args[0]), testenv.NewSSHMachine(t, args[1])
 	testenv.Join(t, a, b)
+	if !slices.Contains(args, "bare") {
+		program, err := os.Executable()
+		ts.Check(err)
+		a.Install(t, program)
+		b.Install(t, program)
+	}
 	command := strings.Join(testenv.SSHCommand(t, a, b), " ")
 	ts.Setenv("SSH", command)
 	program, err := exec.LookPath("ssh")

@@ -119,8 +119,7 @@ var givenUpAfter = host.ScaleTimeout(5*time.Second) + 3*time.Second
 func TestMachineFallsSilent(t *testing.T) {
 	for i, name := range []string{"client", "server"} {
 		t.Run(name, func(t *testing.T) {
-			m := []*testenv.SSHMachine{testenv.NewSSHMachine(t, "client"), testenv.NewSSHMachine(t, "server")}
-			testenv.Join(t, m[0], m[1])
+			m := joined(t)
 			var stopped time.Time
 			rec, err := startOnMachines(t, m[0], m[1], func() {
 				stopped = time.Now()
@@ -158,8 +157,7 @@ func noAgent(t *testing.T, m *testenv.SSHMachine) {
 func TestAgentKilled(t *testing.T) {
 	for i, name := range []string{"client", "server"} {
 		t.Run(name, func(t *testing.T) {
-			m := []*testenv.SSHMachine{testenv.NewSSHMachine(t, "client"), testenv.NewSSHMachine(t, "server")}
-			testenv.Join(t, m[0], m[1])
+			m := joined(t)
 			var killed time.Time
 			rec, err := startOnMachines(t, m[0], m[1], func() {
 				killed = time.Now()

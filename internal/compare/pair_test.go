@@ -96,7 +96,7 @@ func fourJoined(t *testing.T) (all [4]*testenv.SSHMachine, r Remote) {
 	}
 	r = fourMachines()
 	for i, m := range r.Machines {
-		all[i] = testenv.NewSSHMachine(t, m.Host)
+		all[i] = withProgram(t, m.Host)
 	}
 	testenv.Join(t, all[0], all[1])
 	testenv.Join(t, all[2], all[3])

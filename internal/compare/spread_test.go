@@ -21,11 +21,22 @@ import (
 	"github.com/venturi-net/venturi/result"
 )
 
-// joined are two machines that share nothing but the kernel, joined by a cable.
+// joined are two machines that share nothing but the kernel, joined by a cable. They have the
+// program: to bring it takes seconds of CPU time, and is tested by TestMachines.
 func joined(t *testing.T) [2]*testenv.SSHMachine {
 	t.Helper()
-	m := [2]*testenv.SSHMachine{testenv.NewSSHMachine(t, "client"), testenv.NewSSHMachine(t, "server")}
+	m := [2]*testenv.SSHMachine{withProgram(t, "client"), withProgram(t, "server")}
 	testenv.Join(t, m[0], m[1])
+	return m
+}
+
+// withProgram makes a machine that has the program.
+func withProgram(t *testing.T, name string) *testenv.SSHMachine {
+	t.Helper()
+	program, err := os.Executable()
+	testenv.Must(t, err)
+	m := testenv.NewSSHMachine(t, name)
+	m.Install(t, program)
 	return m
 }
 
@@ -123,7 +134,7 @@ func TestPathsOnThreeCards(t *testing.T) {
 	for _, take := range []bool{false, true} {
 		t.Run(fmt.Sprintf("take=%v", take), func(t *testing.T) {
 			m := joined(t)
-			third := testenv.NewSSHMachine(t, "third")
+			third := withProgram(t, "third")
 			all := []*testenv.SSHMachine{m[0], m[1], third}
 			testenv.JoinBySwitch(t, "eth1", all...)
 			q := onCards(t, m, "host", "host:b,c", "vxlan:a,c,tunnels=2", "bgp:c,b", "macvlan:c,a")
@@ -274,6 +285,9 @@ func TestSlowSSH(t *testing.T) {
 		"fast": {}, "200 ms": {slow, slow}, "both stall": {stalls, stalls}, "the client's stalls": {stalls, {}}, "the server's stalls": {{}, stalls}, "they stall in turn": {stalls, later},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if strings.Contains(name, "'s") || name == "both stall" {
+				testenv.NeedsLong(t)
+			}
 			m := joined(t)
 			var lines []*testenv.SSHLine
 			for i, m := range m {
