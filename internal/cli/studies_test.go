@@ -19,12 +19,12 @@ var shortForms = map[string]struct {
 	cut  *strings.Replacer
 	args []string
 }{
-	"calico-bgp-vs-ovs": {strings.NewReplacer("8:256K:*2", "8,4K,256K", "budget: 5m", "budget: 60s"), nil},
-	"cilium-tuning":     {strings.NewReplacer("budget: 4m", "budget: 30s"), nil},
-	"kube-ovn-tuning":   {strings.NewReplacer("budget: 5m", "budget: 120s", `"1,1K,4K"`, `"1,1K"`, `"1K,4K"`, "1K"), nil},
-	"ovs-vxlan-latency": {strings.NewReplacer("budget: 12m", "budget: 240s"), nil},
+	"calico-bgp-vs-ovs": {strings.NewReplacer("8:256K:*2", "8,4K,256K", "budget: 5m", "budget: 50s"), nil},
+	"cilium-tuning":     {strings.NewReplacer("budget: 4m", "budget: 15s"), nil},
+	"kube-ovn-tuning":   {strings.NewReplacer("budget: 5m", "budget: 50s", `"1,1K,4K"`, `"1,1K"`, `"1K,4K"`, "1K"), nil},
+	"ovs-vxlan-latency": {strings.NewReplacer("budget: 12m", "budget: 90s"), nil},
 	// Nothing but a kernel with modules has its paths.
-	"qinq": {strings.NewReplacer("budget: 10m", "budget: 6m", "640", "10", "20G", "100M", "1G", "50M"), []string{"--kernel", "6.12"}},
+	"qinq": {strings.NewReplacer("budget: 10m", "budget: 160s", "640", "10", "20G", "100M", "1G", "50M"), []string{"--kernel", "6.12"}},
 }
 
 // TestStudies runs every study that comes with Venturi to its tables, in a short form.
