@@ -19,7 +19,11 @@ func TestTraffic(t *testing.T) {
 		carryOver(t, []string{"", "tso=off,tunnel-tso=off,gro=on"}, 0, pick(t, first))
 		return
 	}
-	carryOver(t, traffic.Wires, 0, pick(t, func(v variant, nth int) int {
+	wires := traffic.Wires
+	if !testenv.Long() && !agenttest.InGuest() {
+		wires = traffic.FewWires
+	}
+	carryOver(t, wires, 0, pick(t, func(v variant, nth int) int {
 		switch {
 		case nth > 0:
 			return 0

@@ -30,7 +30,7 @@ func TestVirtualMachines(t *testing.T) {
 				continue
 			}
 			t.Run(v.spec, func(t *testing.T) {
-				if nth > 0 {
+				if nth > 0 || d.Name != "vm-vxlan" {
 					testenv.NeedsLong(t)
 				}
 				needKernel(t, v)

@@ -32,7 +32,7 @@ const (
 // must leave it as it was.
 func TestExactUndo(t *testing.T) {
 	testenv.Root(t)
-	sequences, first, players := 200, uint64(0), 6
+	sequences, first, players := 100, uint64(0), 6
 	if testenv.Long() {
 		sequences = 1000
 	}

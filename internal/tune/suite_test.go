@@ -1,6 +1,7 @@
 package tune
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/journal"
@@ -61,9 +62,14 @@ const (
 	onlySwitch = "it needs a switch that runs, which package knob starts in its tests"
 )
 
-// enough are so many values of one knob: of all of them on all targets, the
+// enough is how many values of one knob are set: of all of them on all targets, the
 // sequences of [TestExactUndo] take their share.
-const enough = 2
+func enough() int {
+	if testenv.Long() {
+		return 2
+	}
+	return 1
+}
 
 // Every knob of the table: what is set is what it shows, a second time nothing
 // needs to be written, and an undo brings every byte back, also when the process
@@ -91,7 +97,7 @@ func TestEveryKnob(t *testing.T) {
 			}
 			turned := 0
 			for _, d := range dishes[e.Name] {
-				if turned < enough {
+				if turned < enough() {
 					turned += p.everyValue(t, e, d)
 				}
 			}
@@ -112,7 +118,7 @@ func (p *runner) everyValue(t *testing.T, e knob.Entry, d knobCase) (turned int)
 		t.Fatal(err)
 	}
 	for _, value := range d.Values {
-		if value == now.Value || turned == enough || !p.setAndUndo(t, m, Assignment{Knob: e, Target: d.Target, Value: value}) {
+		if value == now.Value || turned == enough() || !p.setAndUndo(t, m, Assignment{Knob: e, Target: d.Target, Value: value}) {
 			continue
 		}
 		if turned++; turned > 1 {
@@ -123,14 +129,9 @@ func (p *runner) everyValue(t *testing.T, e knob.Entry, d knobCase) (turned int)
 			if _, killed, err := p.send(o); err != nil || !killed {
 				t.Errorf("%s of %s: it was not killed at %q: %v", value, d.Target, point, err)
 			}
-			a, _, err := p.send(childOrder{Undo: true})
-			if err != nil || len(a.Errors)+len(a.Conflicts) > 0 {
-				t.Errorf("%s of %s, killed at %q: %v %v %v", value, d.Target, point, a.Errors, a.Conflicts, err)
-			}
-			if diff := differences(p.initial, p.place.snapshot(t)); diff != "" {
-				t.Errorf("%s of %s, killed at %q: it is not as it was:\n%s", value, d.Target, point, diff)
-			}
-			p.end() // who holds the journal
+			j := p.open(t, m)
+			p.undo(t, j, fmt.Sprintf("%s of %s, killed at %q", value, d.Target, point))
+			j.Close()
 		}
 	}
 	return turned
@@ -140,10 +141,7 @@ func (p *runner) everyValue(t *testing.T, e knob.Entry, d knobCase) (turned int)
 // or the kernel refused the value, of which nothing may stay.
 func (p *runner) setAndUndo(t *testing.T, m knob.Machine, w Assignment) bool {
 	t.Helper()
-	j, err := journal.Open(journal.Options{Folder: p.place.Journal, Settings: m.Settings, User: "a test"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	j := p.open(t, m)
 	defer j.Close()
 	tx, err := j.Begin(0)
 	if err != nil {
@@ -169,17 +167,32 @@ func (p *runner) setAndUndo(t *testing.T, m knob.Machine, w Assignment) bool {
 			t.Errorf("%s of %s: %d writes changed nothing", w.Value, w.Target, len(entries))
 		}
 	}
+	p.undo(t, j, fmt.Sprintf("%s of %s", w.Value, w.Target))
+	return len(entries) > 0
+}
+
+func (p *runner) open(t *testing.T, m knob.Machine) *journal.Journal {
+	t.Helper()
+	j, err := journal.Open(journal.Options{Folder: p.place.Journal, Settings: m.Settings, User: "a test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+// undo undoes all that is open, and wants everything to be as it was.
+func (p *runner) undo(t *testing.T, j *journal.Journal, what string) {
+	t.Helper()
 	outcomes, err := j.Undo(nil, journal.UndoOptions{})
 	for _, o := range outcomes {
 		if o.Err != nil {
-			t.Errorf("%s of %s: undo %s: %v", w.Value, w.Target, o.Entry.Setting, o.Err)
+			t.Errorf("%s: undo %s: %v", what, o.Entry.Setting, o.Err)
 		}
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := differences(p.initial, p.place.snapshot(t)); diff != "" {
-		t.Errorf("%s of %s: it is not as it was:\n%s", w.Value, w.Target, diff)
+		t.Errorf("%s: it is not as it was:\n%s", what, diff)
 	}
-	return len(entries) > 0
 }

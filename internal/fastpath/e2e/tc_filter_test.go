@@ -113,6 +113,7 @@ func clsacts(t *testing.T, m lab.Machine) (devices []string) {
 // structure of a packet without a call: the fast path does without either.
 func TestFastPathOfOlderKernel(t *testing.T) {
 	testenv.Root(t)
+	testenv.NeedsLong(t)
 	agenttest.UnderKernels(t, "6.1", func(t *testing.T, k kernel.Kernel) {
 		said, code := agenttest.RunInGuest(t, vm.Config{Kernel: k, Memory: 3 << 10}, []string{"-test.v", "-test.run=^TestFastPathObeysNewRules$"})
 		if ran := strings.Contains(said, "--- PASS: TestFastPathObeysNewRules/vxlan+fast"); code != 0 || !ran {

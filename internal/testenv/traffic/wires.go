@@ -9,3 +9,6 @@ var Wires = []string{
 	"mtu=9000",
 	"mtu=576",
 }
+
+// FewWires are those of them on which least is left to the cards, and most, with small packets.
+var FewWires = []string{"", "tso=off,tunnel-tso=off,gro=on", "csum=off", "mtu=576"}
