@@ -61,35 +61,29 @@ func (d *daemon) closePoller() {
 // auditRetry is the delay after rules could not be read.
 const auditRetry = time.Second
 
-// maxAuditRest limits the pause between audits, so that a per-packet rule is found soon.
-const maxAuditRest = 50 * time.Millisecond
-
 // auditRules reads the rules, and finds out whether their verdict on a packet holds for the
-// next packet of its flow. Where rules are many this takes time: rest is how long to wait
-// before the next audit if they change all the time. If again is not nil, the rules could
-// not be read, and the next audit is due when it fires.
-func (d *daemon) auditRules() (again <-chan time.Time, rest time.Duration, err error) {
-	begin := time.Now()
+// next packet of its flow. If again is not nil, the rules could not be read, and the next audit is
+// due when it fires.
+func (d *daemon) auditRules() (again <-chan time.Time, err error) {
 	rules, reason, unread, err := readRules(audit.Overlay{Port: d.Port, Wire: d.Devices.Wire})
-	rest = min(10*time.Since(begin), maxAuditRest)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	if d.audit.perPacket = reason; unread {
-		return time.After(auditRetry), 0, d.updateGate()
+		return time.After(auditRetry), d.updateGate()
 	}
 	again, err = d.watchIPSets(rules.IPSets)
 	if again != nil || err != nil {
-		return again, 0, err
+		return again, err
 	}
 	if err := errors.Join(d.flows.followUpdates(rules.ReadsConnMark), d.setNeedsReply(rules.PerPacketUnreplied)); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	changed := !maps.Equal(rules.DeviceChains, d.audit.rules.DeviceChains) || rules.MarkChain != d.audit.rules.MarkChain
 	if d.audit.rules = rules; changed {
-		return nil, rest, d.resync() // which opens the gate afterwards
+		return nil, d.resync() // which opens the gate afterwards
 	}
-	return nil, rest, d.updateGate()
+	return nil, d.updateGate()
 }
 
 // watchIPSets watches the ipsets that rules depend on. If they cannot be read, the next audit is due

@@ -49,6 +49,11 @@ const (
 	lease = 4 * time.Second
 	// settle is the delay after an event in which further events are awaited.
 	settle = 5 * time.Millisecond
+	// maxRest limits the pause between reads of the network, or of the rules, so that what stops
+	// packets from being carried is found soon even if all of it changes all the time.
+	maxRest = 50 * time.Millisecond
+	// These say how long the pause is, as a multiple of what the read took.
+	resyncRestFactor, auditRestFactor = 2, 10
 	// pollInterval is how often state without notifications is polled.
 	pollInterval = 50 * time.Millisecond
 	// takeoverEvery is how often it is checked whether another daemon wants to take over.
@@ -245,7 +250,8 @@ func (d *daemon) follow(ctx context.Context) error {
 	heartbeats, polls := time.NewTicker(heartbeat), time.NewTicker(pollInterval)
 	defer heartbeats.Stop()
 	defer polls.Stop()
-	resync, auditDue, auditRest := time.After(0), time.After(0), time.Now()
+	resync, auditDue := time.After(0), time.After(0)
+	resyncRest, auditRest := time.Now(), time.Now()
 	for {
 		err := error(nil)
 		select {
@@ -258,14 +264,16 @@ func (d *daemon) follow(ctx context.Context) error {
 				auditDue = time.After(max(settle, time.Until(auditRest)))
 			}
 			if changed&topology.TopologyChanged != 0 && resync == nil {
-				resync = time.After(settle)
+				resync = time.After(max(settle, time.Until(resyncRest)))
 			}
 		case <-resync:
+			begin := time.Now()
 			resync, err = nil, d.resync()
+			resyncRest = restAfter(begin, resyncRestFactor)
 		case <-auditDue:
-			var rest time.Duration
-			auditDue, rest, err = d.auditRules()
-			auditRest = time.Now().Add(rest)
+			begin := time.Now()
+			auditDue, err = d.auditRules()
+			auditRest = restAfter(begin, auditRestFactor)
 		case <-heartbeats.C:
 			err = d.heartbeat()
 		case <-polls.C:
@@ -290,6 +298,13 @@ func (d *daemon) follow(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// restAfter is the earliest time to read again what was read since begin: where there is much of
+// it, and it changes all the time, the daemon must not read all the time.
+func restAfter(begin time.Time, factor time.Duration) time.Time {
+	now := time.Now()
+	return now.Add(min(factor*now.Sub(begin), maxRest))
 }
 
 // cancelAndWait cancels a worker and waits until its channel is closed.

@@ -16,19 +16,29 @@ type eventQueue struct {
 
 	mu      sync.Mutex
 	changed topology.Changes
-	topo    topology.Topology           // of what is carried
-	unused  map[topology.Neighbour]bool // neighbours that changed and are not in topo
+	topo    topology.Topology             // of what is carried
+	unused  map[topology.Neighbour]bool   // neighbours that changed and are not in topo
+	ends    map[podEndKey]topology.PodEnd // pods' ends as last announced, which topo knows to be so, or does not know
 	failed  error
 }
 
+// podEndKey identifies a pod's end of its link.
+type podEndKey struct{ nsid, index int }
+
+func keyOfPodEnd(e topology.PodEnd) podEndKey { return podEndKey{e.NSID, e.Index} }
+
 func newEventQueue(e *epoch) *eventQueue {
-	return &eventQueue{epoch: e, filled: make(chan struct{}, 1), unused: map[topology.Neighbour]bool{}}
+	return &eventQueue{epoch: e, filled: make(chan struct{}, 1), unused: map[topology.Neighbour]bool{}, ends: map[podEndKey]topology.PodEnd{}}
 }
 
 // push adds an event.
 func (i *eventQueue) push(n topology.Event) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	if n.PodEnd != (topology.PodEnd{}) && !contradicts(i.topo, n.PodEnd) {
+		i.ends[keyOfPodEnd(n.PodEnd)] = n.PodEnd
+		return
+	}
 	if n.Changes&topology.RulesChanged != 0 && !concerns(i.topo, n.Neighbour) {
 		n.Changes &^= topology.RulesChanged
 		i.unused[n.Neighbour] = true
@@ -37,7 +47,7 @@ func (i *eventQueue) push(n topology.Event) {
 }
 
 // setTopology sets the topology by which packets are carried from now on. One of its
-// neighbours may have changed since the topology was read.
+// neighbours or pods may have changed since the topology was read.
 func (i *eventQueue) setTopology(w topology.Topology) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -45,8 +55,14 @@ func (i *eventQueue) setTopology(w topology.Topology) {
 	for n := range i.unused {
 		if concerns(w, n) {
 			i.add(topology.RulesChanged)
-			return
+			break
 		}
+	}
+	if anyPodEnd(w, func(e topology.PodEnd) bool {
+		now, announced := i.ends[keyOfPodEnd(e)]
+		return announced && now != e
+	}) {
+		i.add(topology.TopologyChanged)
 	}
 }
 
@@ -68,7 +84,20 @@ func (i *eventQueue) drain() (changed topology.Changes, err error) {
 	defer i.mu.Unlock()
 	changed, i.changed = i.changed, 0
 	clear(i.unused)
+	clear(i.ends)
 	return changed, i.failed
+}
+
+// contradicts tells whether a pod's end is not as the topology has it. What the topology does not
+// have is read when a pod is found behind it.
+func contradicts(w topology.Topology, is topology.PodEnd) bool {
+	return anyPodEnd(w, func(e topology.PodEnd) bool { return keyOfPodEnd(e) == keyOfPodEnd(is) && e != is })
+}
+
+// anyPodEnd tells whether a pod's end that was looked at meets a condition.
+func anyPodEnd(w topology.Topology, meets func(topology.PodEnd) bool) bool {
+	of := func(p topology.LocalPod) bool { return p.PodEnd != (topology.PodEnd{}) && meets(p.PodEnd) }
+	return slices.ContainsFunc(w.Pods, of) || slices.ContainsFunc(w.PodsWithXDP, of)
 }
 
 // concerns tells whether an event of a neighbour may concern carried packets. The zero

@@ -35,7 +35,13 @@ func TestInbox(t *testing.T) {
 	const rules, ways = topology.RulesChanged, topology.TopologyChanged
 	hop := topology.Neighbour{Device: 7, Addr: netip.MustParseAddr("10.0.0.1")}
 	pod := topology.Neighbour{Device: 8, Addr: netip.MustParseAddr("10.0.0.2")}
-	known := topology.Topology{Pods: []topology.LocalPod{{NeighDevice: pod.Device, Addr: pod.Addr}}, NextHops: []topology.NextHop{{Device: 9, WireDevice: hop.Device, Addr: hop.Addr}}}
+	end := topology.PodEnd{NSID: 3, Index: 2, MTU: 1500}
+	smaller, elsewhere := end, end
+	smaller.MTU, elsewhere.NSID = 1400, 4
+	announce := func(e topology.PodEnd) func() {
+		return func() { box.Push(topology.Event{Changes: ways, PodEnd: e}) }
+	}
+	known := topology.Topology{Pods: []topology.LocalPod{{NeighDevice: pod.Device, Addr: pod.Addr, PodEnd: end}}, NextHops: []topology.NextHop{{Device: 9, WireDevice: hop.Device, Addr: hop.Addr}}}
 	put := func(c topology.Changes, n topology.Neighbour) func() {
 		return func() { box.Push(topology.Event{Changes: c, Neighbour: n}) }
 	}
@@ -63,6 +69,20 @@ func TestInbox(t *testing.T) {
 			put(rules|ways, pod)()
 			box.SetTopology(known)
 		}, 1, rules | ways},
+		{"a pod's end, as it is", announce(end), 0, 0},
+		{"a device with the same index in another namespace", announce(elsewhere), 0, 0},
+		{"a pod's end that has changed", announce(smaller), 0, ways},
+		{"a pod's end that has changed while the ways were read", func() {
+			box.SetTopology(topology.Topology{})
+			announce(smaller)()
+			box.SetTopology(known)
+		}, 0, ways},
+		{"a pod's end that has changed and changed back meanwhile", func() {
+			box.SetTopology(topology.Topology{})
+			announce(smaller)()
+			announce(end)()
+			box.SetTopology(known)
+		}, 0, 0},
 	} {
 		before := epochNow(t, fast)
 		step.do()
@@ -80,6 +100,12 @@ func TestInbox(t *testing.T) {
 func follow(t *testing.T, fast *bpf.Objects, n *netcfg.Namespace, read func() (topology.Topology, error)) (box *fastpath.EventQueue, off func() string, end func() error) {
 	t.Helper()
 	c := &fastpath.Config{Kind: fastpath.Routed, Port: 4789, Pins: t.TempDir(), State: filepath.Join(t.TempDir(), "state")}
+	return followBy(t, c, fast, n, read)
+}
+
+// followBy does so with a configuration.
+func followBy(t *testing.T, c *fastpath.Config, fast *bpf.Objects, n *netcfg.Namespace, read func() (topology.Topology, error)) (box *fastpath.EventQueue, off func() string, end func() error) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	given, done := make(chan *fastpath.EventQueue, 1), make(chan error, 1)
 	go func() {

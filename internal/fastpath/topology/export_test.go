@@ -1,11 +1,11 @@
 package topology
 
-import "github.com/mdlayher/netlink"
+import (
+	"fmt"
 
-// PodEnds judges announcements of the ends of pairs.
-type PodEnds = podEnds
-
-func (p podEnds) Event(m netlink.Message) Event { return p.event(m) }
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
 
 // Parsers are all that read a message of the kernel.
 var Parsers = map[string]func(message []byte){
@@ -21,7 +21,9 @@ var Parsers = map[string]func(message []byte){
 	"route":       func(m []byte) { _, _ = readRouteMessage(m) },
 	"next hop":    func(m []byte) { _, _ = readNexthop(m) },
 	"policy rule": func(m []byte) { _, _, _ = perPacketSelector(m) },
-	"pod end":     func(m []byte) { podEnds{}.event(netlink.Message{Data: m}) },
+	"pod end": func(m []byte) {
+		(&podEndReader{}).event(netlink.Message{Header: netlink.Header{Type: unix.RTM_NEWLINK}, Data: m})
+	},
 }
 
 // Parsers for tests with handmade messages, because not every kernel and tool supports all
@@ -42,7 +44,7 @@ func NexthopOf(message []byte) (why string, err error) {
 
 func NeighbourOf(message []byte) (why, name, value string, err error) {
 	e, err := readNeighbour(message)
-	return e.unknownAttr, neighbourKey(&e), neighbourFingerprint(&e), err
+	return e.unknownAttr, fmt.Sprint(keyOfNeighbour(&e)), neighbourFingerprint(&e), err
 }
 
 // OuterOf returns why the outer headers of a tunnel differ between packets.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
@@ -39,8 +40,8 @@ const (
 	portForwarding    = 3  // BR_STATE_FORWARDING
 )
 
-// auditLinks finds unproven attributes of devices and of bridge ports.
-func (r *reader) auditLinks() error {
+// readLinks reads the devices, and finds unproven attributes of them and of bridge ports.
+func (r *reader) readLinks() error {
 	found, err := nlmsg.Dump(func() ([][]byte, error) {
 		req := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
 		req.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
@@ -52,6 +53,11 @@ func (r *reader) auditLinks() error {
 	}
 	r.linkReasons = map[int]string{}
 	for _, m := range found {
+		l, err := netlink.LinkDeserialize(nil, m)
+		if err != nil {
+			return fmt.Errorf("parse device: %w", err)
+		}
+		r.byIndex[l.Attrs().Index], r.byName[l.Attrs().Name] = l, l
 		index, reason, err := auditLink(m)
 		if err != nil {
 			return fmt.Errorf("parse device: %w", err)

@@ -1,11 +1,9 @@
 package topology_test
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
-	"github.com/mdlayher/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
@@ -48,34 +46,4 @@ func TestMalformedMessages(t *testing.T) {
 		}
 	}
 	testenv.SurviveMessages(t, topology.Parsers, messages)
-}
-
-// Two ends of pairs in different namespaces may have their indexes in common: no change of either
-// is missed.
-func TestPodEndsAlike(t *testing.T) {
-	ends := topology.PodEnds{}
-	announce := func(mac byte, mtu uint32) topology.Changes {
-		message := make([]byte, unix.SizeofIfInfomsg)
-		message[4] = 2
-		for _, a := range []*nl.RtAttr{
-			nl.NewRtAttr(unix.IFLA_LINK, nl.Uint32Attr(57)), nl.NewRtAttr(unix.IFLA_LINK_NETNSID, nl.Uint32Attr(0)),
-			nl.NewRtAttr(unix.IFLA_ADDRESS, []byte{2, 0, 0, 0, 0, mac}), nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(mtu)),
-		} {
-			message = append(message, a.Serialize()...)
-		}
-		return ends.Event(netlink.Message{Header: netlink.Header{Type: unix.RTM_NEWLINK}, Data: message}).Changes
-	}
-	for i, c := range []struct {
-		mac  byte
-		mtu  uint32
-		want topology.Changes
-	}{
-		{1, 1500, ways}, {1, 1500, 0}, // said again
-		{2, 1400, ways}, {1, 1400, ways}, // the first has changed, to what the second has
-		{1, 1400, 0}, {1, 1300, ways},
-	} {
-		if got := announce(c.mac, c.mtu); got != c.want {
-			t.Errorf("%s: %b, want %b", fmt.Sprint("announcement ", i), got, c.want)
-		}
-	}
 }

@@ -91,7 +91,7 @@ func readNeighbour(message []byte) (e neighbourEntry, err error) {
 		return int(nlmsg.Number(a.Attr.Type)) - int(nlmsg.Number(b.Attr.Type))
 	})
 	e.unknownAttr = proven.FirstUnknown(attrs)
-	e.stableRest = fmt.Sprint(message[ndmFlags]&^ndmVolatileFlags, stableAttrs(attrs, volatileNeighbourAttrs))
+	e.stableRest = string(appendStable([]byte{message[ndmFlags] &^ ndmVolatileFlags}, attrs, volatileNeighbourAttrs))
 	return e, nil
 }
 

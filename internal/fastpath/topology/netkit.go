@@ -11,15 +11,15 @@ import (
 const kindNetkit = "netkit"
 
 // unsupportedReason says why the fast path must not bypass a pod's link; "" means that it may. The
-// caller passes what [ownEnd] returns for the peer device.
+// pod's end is zero if it is gone.
 //
 // A program on a netkit pair may decide anything. If the pair's policy drops packets that no program
 // accepts, a bypass would let them through. Marks that a pod sets must not reach rules either: they
 // belong to a packet, not to the flow.
-func unsupportedReason(l, own netlink.Link) string {
+func unsupportedReason(l netlink.Link, end PodEnd) string {
 	nk, ok := l.(*netlink.Netkit)
 	switch {
-	case !ok && hasXDP(own):
+	case !ok && end.HasXDP:
 		return "leads to a device with an XDP program"
 	case !ok:
 		return ""

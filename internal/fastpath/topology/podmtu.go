@@ -2,38 +2,35 @@ package topology
 
 import (
 	"github.com/venturi-net/venturi/internal/nlmsg"
-	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
 // PodEnd is the pod's end of a veth pair, in the namespace of the pod.
 type PodEnd struct {
-	NSID   int // nsid of the pod's namespace, as the host's namespace knows it
-	Index  int // ifindex in the pod's namespace
-	MTU    int // bytes
+	NSID  int // nsid of the pod's namespace, as the host's namespace knows it
+	Index int // ifindex in the pod's namespace
+	MTU   int // bytes
+	// HasXDP: it has an XDP program. That would see packets from the host's end, and the fast path
+	// bypasses it. A program at the host's end runs before everything else and is not affected.
 	HasXDP bool
 }
 
-// readPodEnd reads the other end of a veth, in another namespace. It returns nil if the device is
-// gone; a notification of that follows.
-func readPodEnd(by sockets, space, index int) netlink.Link {
-	message, err := readLink(by, index, nl.NewRtAttr(unix.IFLA_TARGET_NETNSID, nl.Uint32Attr(uint32(space))))
-	if err != nil {
-		return nil
-	}
-	own, err := netlink.LinkDeserialize(nil, message)
-	if err != nil {
-		return nil
-	}
-	return own
-}
-
-// hasXDP reports whether the pod's end of its link has an XDP program. That program would see
-// packets from the host's end, and the fast path bypasses it. A program at the host's end runs
-// before everything else and is not affected.
-func hasXDP(own netlink.Link) bool {
-	return own != nil && own.Attrs().Xdp != nil && own.Attrs().Xdp.Attached
+// newPodEnd parses the attributes of a device.
+func newPodEnd(space, index int, attrs []byte) PodEnd {
+	end := PodEnd{NSID: space, Index: index}
+	nlmsg.EachAttr(attrs, func(kind uint16, value []byte) {
+		switch kind {
+		case unix.IFLA_MTU:
+			end.MTU = int(nlmsg.NativeUint32(value))
+		case unix.IFLA_XDP:
+			nlmsg.EachAttr(value, func(kind uint16, value []byte) {
+				if kind == unix.IFLA_XDP_ATTACHED && len(value) > 0 {
+					end.HasXDP = value[0] != 0
+				}
+			})
+		}
+	})
+	return end
 }
 
 // podMTU returns the size of the largest IP packet that reaches a pod unfragmented. The host

@@ -95,8 +95,8 @@ func (s *Poller) PodsChanged(pods []LocalPod) bool {
 		if p.PodEnd == (PodEnd{}) {
 			return false
 		}
-		mtu, xdp, err := s.querier.device(p.PodEnd.NSID, p.PodEnd.Index)
-		return err == nil && (mtu != p.PodEnd.MTU || xdp != p.PodEnd.HasXDP) // a removed device sends a notification
+		now, err := s.querier.podEnd(p.PodEnd.NSID, p.PodEnd.Index)
+		return err == nil && now != p.PodEnd // a removed device sends a notification
 	})
 }
 
@@ -134,8 +134,8 @@ func (s *Poller) PathMTUsChanged(peers []NextHop) bool {
 			return false // the pods themselves handle the path MTU beyond the peer
 		}
 		from, _ := netip.AddrFromSlice(p.Encap.BoundAddr.To4())
-		mtu, err := s.querier.routeMTU(p.Encap.Remote, from, p.Encap.LowerDevice)
-		return err != nil || mtu != p.RouteMTU
+		route, err := s.querier.routeTo(p.Encap.Remote, from, p.Encap.LowerDevice)
+		return err != nil || route.mtu != p.RouteMTU
 	})
 }
 

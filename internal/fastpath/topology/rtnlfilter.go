@@ -1,9 +1,10 @@
 package topology
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
-	"fmt"
-	"strings"
+	"net/netip"
+	"slices"
 
 	"github.com/mdlayher/netlink"
 	"github.com/venturi-net/venturi/internal/nlmsg"
@@ -17,14 +18,14 @@ import (
 // neighbour is confirmed, or an address lease is renewed. So the filter keeps the last state of
 // each object.
 type rtnlFilter struct {
-	neighbours map[string]string
-	devices    map[string]string // attributes that rules and bridges match
+	neighbours map[neighbourKey]string
+	devices    map[deviceKey]deviceState
 	addresses  map[string]string
 	owns       ProgramOwner
 }
 
 func newRtnlFilter(owns ProgramOwner) *rtnlFilter {
-	return &rtnlFilter{map[string]string{}, map[string]string{}, map[string]string{}, owns}
+	return &rtnlFilter{map[neighbourKey]string{}, map[deviceKey]deviceState{}, map[string]string{}, owns}
 }
 
 // resync reloads the state from the kernel. Objects that cannot be read count as unknown.
@@ -35,7 +36,7 @@ func (n *rtnlFilter) resync() {
 	for _, family := range []int{unix.AF_INET, familyBridge} {
 		all, _ := dumpNeighbours(family)
 		for _, e := range all {
-			n.neighbours[neighbourKey(&e)] = neighbourFingerprint(&e)
+			n.neighbours[keyOfNeighbour(&e)] = neighbourFingerprint(&e)
 		}
 	}
 	for _, family := range []int{unix.AF_UNSPEC, familyBridge} {
@@ -43,7 +44,7 @@ func (n *rtnlFilter) resync() {
 		vlans := nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(bridgeVLANs))
 		for _, m := range dumpRoute(unix.RTM_GETLINK, nl.NewIfInfomsg(family), vlans) {
 			if d, ok := readDevice(m); ok {
-				n.devices[d.key] = d.fingerprint
+				n.devices[d.key] = d.deviceState
 			}
 		}
 	}
@@ -117,28 +118,44 @@ func isEmptyClsact(message []byte) bool {
 // neighbourKey identifies a neighbour or forwarding entry. A MAC is behind one bridge port or one
 // tunnel destination at a time, and no notification names the previous one. The all-zeros MAC is
 // the exception: it has many destinations.
-func neighbourKey(e *neighbourEntry) string {
+type neighbourKey struct {
+	family, vlan   int
+	bridge, device int // ifindex: one of them
+	mac            string
+	addr           netip.Addr
+}
+
+func keyOfNeighbour(e *neighbourEntry) neighbourKey {
+	k := neighbourKey{family: e.Family, vlan: e.Vlan, mac: string(e.HardwareAddr)}
 	switch {
 	case e.Family == familyBridge && e.MasterIndex != 0:
-		return fmt.Sprint(e.Family, "bridge", e.MasterIndex, e.Vlan, e.HardwareAddr)
-	case e.Family == familyBridge && e.HardwareAddr.String() == zeroMAC:
-		return fmt.Sprint(e.Family, e.LinkIndex, e.Vlan, e.HardwareAddr, e.IP)
+		k.bridge = e.MasterIndex
 	case e.Family == familyBridge:
-		return fmt.Sprint(e.Family, e.LinkIndex, e.Vlan, e.HardwareAddr)
+		k.device = e.LinkIndex
+		if e.HardwareAddr.String() == zeroMAC {
+			k.addr = nlmsg.ToAddr(e.IP)
+		}
+	default:
+		return neighbourKey{family: e.Family, device: e.LinkIndex, addr: nlmsg.ToAddr(e.IP)}
 	}
-	return fmt.Sprint(e.Family, e.LinkIndex, e.IP)
+	return k
 }
 
 // neighbourFingerprint returns the fingerprint of an entry. It is empty for a neighbour that the
 // kernel does not send to.
 func neighbourFingerprint(e *neighbourEntry) string {
+	var b []byte
 	switch {
 	case e.Family == familyBridge:
-		return fmt.Sprint(e.LinkIndex, e.IP, e.State&vnl.NUD_PERMANENT, e.stableRest)
+		b = binary.NativeEndian.AppendUint32(b, uint32(e.LinkIndex))
+		b = append(b, byte(e.State&vnl.NUD_PERMANENT), byte(len(e.IP)))
+		b = append(b, e.IP...)
 	case isUsableState(e.State):
-		return fmt.Sprint(e.HardwareAddr, e.stableRest)
+		b = append(append(b, byte(len(e.HardwareAddr))), e.HardwareAddr...)
+	default:
+		return ""
 	}
-	return ""
+	return string(b) + e.stableRest
 }
 
 // dedup stores the latest fingerprint of an object, or its removal, and returns the previous one.
@@ -161,12 +178,12 @@ func (n *rtnlFilter) neighbourEvent(m netlink.Message) Event {
 	if err != nil {
 		return Event{Changes: RulesChanged | TopologyChanged}
 	}
-	was, again := dedup(n.neighbours, neighbourKey(&e), neighbourFingerprint(&e), m.Header.Type == unix.RTM_DELNEIGH)
+	was, again := dedup(n.neighbours, keyOfNeighbour(&e), neighbourFingerprint(&e), m.Header.Type == unix.RTM_DELNEIGH)
 	if again {
 		return Event{}
 	}
 	if e.Family == unix.AF_INET && was != "" {
-		return Event{RulesChanged | TopologyChanged, Neighbour{e.LinkIndex, nlmsg.ToAddr(e.IP)}}
+		return Event{Changes: RulesChanged | TopologyChanged, Neighbour: Neighbour{e.LinkIndex, nlmsg.ToAddr(e.IP)}}
 	}
 	return Event{Changes: TopologyChanged}
 }
@@ -180,28 +197,41 @@ func (n *rtnlFilter) deviceChanges(m netlink.Message) Changes {
 		return RulesChanged | TopologyChanged
 	}
 	was, known := n.devices[d.key]
-	same := known && was == d.fingerprint
 	if m.Header.Type == unix.RTM_DELLINK {
 		delete(n.devices, d.key)
-		known, same = false, false
+		known = false
 	} else {
-		n.devices[d.key] = d.fingerprint
+		n.devices[d.key] = d.deviceState
 	}
 	switch {
-	case same && d.port: // the fingerprint has all that the message says
+	case known && was == d.deviceState && !d.event:
 		return 0
-	case known && !same || !known && d.bridged:
+	case known && was.forwarding != d.forwarding || !known && d.bridged:
 		return RulesChanged | TopologyChanged
 	}
 	return TopologyChanged
 }
 
-// deviceFingerprint is the fingerprint of a device.
-type deviceFingerprint struct {
-	key         string // bridge ports have a key of their own
-	fingerprint string
-	bridged     bool // is a bridge or a bridge port
-	port        bool // the message is of a bridge, about a port
+// deviceKey identifies a device; bridge ports have a key of their own.
+type deviceKey struct {
+	family byte
+	index  uint32
+}
+
+// deviceState holds the fingerprints of a device. A host may have thousands, so they are short.
+type deviceState struct {
+	forwarding fingerprint // of what rules and bridges go by
+	rest       fingerprint // of everything else that lasts
+}
+
+type fingerprint = [sha256.Size]byte
+
+// deviceMessage is what a message says about a device.
+type deviceMessage struct {
+	key deviceKey
+	deviceState
+	bridged bool // is a bridge or a bridge port
+	event   bool // of something that the attributes do not tell, such as features
 }
 
 // Volatile attributes of a bridge and of a port: timers, and counts of learned entries.
@@ -215,11 +245,18 @@ var (
 // separateAttrs are compared separately, and so are the device flags.
 var separateAttrs = map[uint16]bool{unix.IFLA_PROTINFO: true, unix.IFLA_OPERSTATE: true}
 
+// volatileDeviceAttrs say nothing that lasts: counters, and what the flags say as well. Addresses
+// and their settings, which are in IFLA_AF_SPEC, have notifications of their own; what decides about
+// packets in IFLA_LINKINFO is compared separately.
+var volatileDeviceAttrs = map[uint16]bool{unix.IFLA_STATS: true, unix.IFLA_STATS64: true, unix.IFLA_OPERSTATE: true, unix.IFLA_CARRIER: true,
+	unix.IFLA_CARRIER_CHANGES: true, unix.IFLA_CARRIER_UP_COUNT: true, unix.IFLA_CARRIER_DOWN_COUNT: true, unix.IFLA_PROMISCUITY: true,
+	unix.IFLA_ALLMULTI: true, unix.IFLA_AF_SPEC: true, unix.IFLA_EXT_MASK: true, unix.IFLA_LINKINFO: true}
+
 // listenerFlags are device flags that a packet capture sets; packets are not affected.
 const listenerFlags = unix.IFF_PROMISC | unix.IFF_ALLMULTI
 
 // readDevice parses a message about a device, or about a bridge port.
-func readDevice(message []byte) (d deviceFingerprint, ok bool) {
+func readDevice(message []byte) (d deviceMessage, ok bool) {
 	if len(message) < unix.SizeofIfInfomsg {
 		return d, false
 	}
@@ -229,48 +266,69 @@ func readDevice(message []byte) (d deviceFingerprint, ok bool) {
 	}
 	family, index := message[0], message[4:8]
 	flags := binary.NativeEndian.Uint32(message[8:]) &^ listenerFlags
-	d.key = fmt.Sprint(family, index)
+	d.key = deviceKey{family, binary.NativeEndian.Uint32(index)}
 	data := nlmsg.ByNumber(attrs)
+	d.event = data.Has(unix.IFLA_EVENT)
+	all := binary.NativeEndian.AppendUint32(nil, flags)
 	if family == familyBridge {
-		d.bridged, d.port = true, true
-		d.fingerprint = fmt.Sprint(flags, stableAttrs(attrs, separateAttrs), stableNestedAttrs(data[unix.IFLA_PROTINFO], volatilePortAttrs))
+		d.bridged = true
+		d.forwarding = sha256.Sum256(appendStableNested(appendStable(all, attrs, separateAttrs), data[unix.IFLA_PROTINFO], volatilePortAttrs))
 		return d, true
 	}
-	d.fingerprint = fmt.Sprint(data[unix.IFLA_IFNAME], data[unix.IFLA_GROUP], data[unix.IFLA_MASTER])
 	info, err := nl.ParseRouteAttr(data[unix.IFLA_LINKINFO])
 	if err != nil {
 		return d, false
 	}
 	kind := nlmsg.ByNumber(info)
-	if kind.Text(nl.IFLA_INFO_KIND) == "bridge" {
-		d.bridged, d.port = true, true
-		d.fingerprint += fmt.Sprint(flags, data[unix.IFLA_MTU], data[unix.IFLA_ADDRESS], stableNestedAttrs(kind[nl.IFLA_INFO_DATA], volatileBridgeAttrs))
+	isBridge, isPort := kind.Text(nl.IFLA_INFO_KIND) == "bridge", kind.Text(nl.IFLA_INFO_SLAVE_KIND) == "bridge"
+	d.bridged = isBridge || isPort
+	var forwarding []byte
+	for _, number := range []uint16{unix.IFLA_IFNAME, unix.IFLA_GROUP, unix.IFLA_MASTER} {
+		forwarding = appendAttr(forwarding, number, data[number])
 	}
-	if kind.Text(nl.IFLA_INFO_SLAVE_KIND) == "bridge" {
-		d.bridged, d.port = true, true
-		d.fingerprint += stableNestedAttrs(kind[nl.IFLA_INFO_SLAVE_DATA], volatilePortAttrs)
+	separate := map[uint16]bool{nl.IFLA_INFO_XSTATS: true}
+	if isBridge {
+		separate[nl.IFLA_INFO_DATA] = true
+		forwarding = binary.NativeEndian.AppendUint32(forwarding, flags)
+		for _, number := range []uint16{unix.IFLA_MTU, unix.IFLA_ADDRESS} {
+			forwarding = appendAttr(forwarding, number, data[number])
+		}
+		forwarding = appendStableNested(forwarding, kind[nl.IFLA_INFO_DATA], volatileBridgeAttrs)
 	}
+	if isPort {
+		separate[nl.IFLA_INFO_SLAVE_DATA] = true
+		forwarding = appendStableNested(forwarding, kind[nl.IFLA_INFO_SLAVE_DATA], volatilePortAttrs)
+	}
+	d.forwarding = sha256.Sum256(forwarding)
+	d.rest = sha256.Sum256(appendStable(appendStable(all, attrs, volatileDeviceAttrs), info, separate))
 	return d, true
 }
 
-// stableNestedAttrs returns a nested attribute without its volatile members. It returns the bytes
-// unchanged if they cannot be parsed.
-func stableNestedAttrs(value []byte, passes map[uint16]bool) string {
+// appendStableNested appends a nested attribute without its volatile members, or the bytes unchanged
+// if they cannot be parsed.
+func appendStableNested(b, value []byte, volatile map[uint16]bool) []byte {
 	attrs, err := nl.ParseRouteAttr(value)
 	if err != nil {
-		return fmt.Sprint(value)
+		return append(b, value...)
 	}
-	return stableAttrs(attrs, passes)
+	return appendStable(b, attrs, volatile)
 }
 
-func stableAttrs(attrs nlmsg.Attrs, passes map[uint16]bool) string {
-	var is strings.Builder
+// appendStable appends the attributes that are not volatile.
+func appendStable(b []byte, attrs nlmsg.Attrs, volatile map[uint16]bool) []byte {
 	for _, a := range attrs {
-		if number := nlmsg.Number(a.Attr.Type); !passes[number] {
-			fmt.Fprint(&is, number, a.Value)
+		if number := nlmsg.Number(a.Attr.Type); !volatile[number] {
+			b = appendAttr(b, number, a.Value)
 		}
 	}
-	return is.String()
+	return b
+}
+
+// appendAttr appends an attribute, such that no other ones read alike.
+func appendAttr(b []byte, number uint16, value []byte) []byte {
+	b = binary.NativeEndian.AppendUint16(b, number)
+	b = binary.NativeEndian.AppendUint32(b, uint32(len(value)))
+	return append(b, value...)
 }
 
 // addressChanges classifies a message about an address. A new lease time is no change.
@@ -297,7 +355,9 @@ func readAddress(message []byte) (name, is string, ok bool) {
 		return "", "", false
 	}
 	data := nlmsg.ByNumber(attrs)
-	family, bits, index := message[0], message[1], message[4:8]
-	name = fmt.Sprint(family, bits, index, data[unix.IFA_LOCAL], data[unix.IFA_ADDRESS])
-	return name, fmt.Sprint(message[2:4], stableAttrs(attrs, volatileAddressAttrs)), true
+	key := append([]byte{message[0], message[1]}, message[4:8]...) // family, bits and ifindex
+	for _, number := range []uint16{unix.IFA_LOCAL, unix.IFA_ADDRESS} {
+		key = appendAttr(key, number, data[number])
+	}
+	return string(key), string(appendStable(slices.Clone(message[2:4]), attrs, volatileAddressAttrs)), true
 }

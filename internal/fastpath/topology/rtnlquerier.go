@@ -30,30 +30,17 @@ func openRtnlQuerier() (*rtnlQuerier, error) {
 
 func (p *rtnlQuerier) close() { unix.Close(p.fd) }
 
-// device returns the MTU of a device in another namespace, by nsid, and whether it has an XDP
-// program.
-func (p *rtnlQuerier) device(space, index int) (mtu int, xdp bool, err error) {
+// podEnd reads a device in another namespace, by nsid.
+func (p *rtnlQuerier) podEnd(space, index int) (end PodEnd, err error) {
 	p.startRequest(unix.RTM_GETLINK, 0, nl.NewIfInfomsg(unix.AF_UNSPEC).Serialize())
 	binary.NativeEndian.PutUint32(p.request[unix.SizeofNlMsghdr+4:], uint32(index))
 	p.addUint32(unix.IFLA_TARGET_NETNSID, uint32(space))
 	p.addUint32(unix.IFLA_EXT_MASK, withoutCounters)
 	attrs, err := p.roundTrip(unix.SizeofIfInfomsg)
 	if err != nil {
-		return 0, false, err
+		return end, err
 	}
-	nlmsg.EachAttr(attrs, func(kind uint16, value []byte) {
-		switch {
-		case kind == unix.IFLA_MTU && len(value) == 4:
-			mtu = int(binary.NativeEndian.Uint32(value))
-		case kind == unix.IFLA_XDP:
-			nlmsg.EachAttr(value, func(kind uint16, value []byte) {
-				if kind == unix.IFLA_XDP_ATTACHED && len(value) > 0 {
-					xdp = value[0] != 0
-				}
-			})
-		}
-	})
-	return mtu, xdp, nil
+	return newPodEnd(space, index, attrs), nil
 }
 
 // xdpProgram returns the ID of the XDP program of a device of the querier's namespace; 0 means none.
@@ -81,9 +68,16 @@ func (p *rtnlQuerier) xdpProgram(index int) (program uint32, err error) {
 // withoutCounters is RTEXT_FILTER_SKIP_STATS.
 const withoutCounters = 1 << 3
 
-// routeMTU returns the MTU of the route to an address, configured or learned; 0 means none. The
-// source may be the zero address, and the device 0.
-func (p *rtnlQuerier) routeMTU(to, from netip.Addr, device int) (mtu int, err error) {
+// chosenRoute is the route that the kernel chooses for an address.
+type chosenRoute struct {
+	device  int        // ifindex
+	gateway netip.Addr // invalid: none
+	source  netip.Addr // the preferred one; invalid: as asked for
+	mtu     int        // configured or learned, bytes; 0: none
+}
+
+// routeTo returns the route to an address. The source may be the zero address, and the device 0.
+func (p *rtnlQuerier) routeTo(to, from netip.Addr, device int) (chosen chosenRoute, err error) {
 	m := nl.RtMsg{}
 	m.Family, m.Dst_len = unix.AF_INET, 32
 	if from.Is4() {
@@ -99,19 +93,25 @@ func (p *rtnlQuerier) routeMTU(to, from netip.Addr, device int) (mtu int, err er
 	}
 	attrs, err := p.roundTrip(unix.SizeofRtMsg)
 	if err != nil {
-		return 0, err
+		return chosen, err
 	}
 	nlmsg.EachAttr(attrs, func(kind uint16, value []byte) {
-		if kind != unix.RTA_METRICS {
-			return
+		switch kind {
+		case unix.RTA_OIF:
+			chosen.device = int(int32(nlmsg.NativeUint32(value)))
+		case unix.RTA_GATEWAY:
+			chosen.gateway, _ = netip.AddrFromSlice(value)
+		case unix.RTA_PREFSRC:
+			chosen.source, _ = netip.AddrFromSlice(value)
+		case unix.RTA_METRICS:
+			nlmsg.EachAttr(value, func(kind uint16, value []byte) {
+				if kind == unix.RTAX_MTU {
+					chosen.mtu = int(nlmsg.NativeUint32(value))
+				}
+			})
 		}
-		nlmsg.EachAttr(value, func(kind uint16, value []byte) {
-			if kind == unix.RTAX_MTU && len(value) == 4 {
-				mtu = int(binary.NativeEndian.Uint32(value))
-			}
-		})
 	})
-	return mtu, nil
+	return chosen, nil
 }
 
 // startRequest begins a request; add appends attributes of 32 bits.

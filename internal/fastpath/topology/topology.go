@@ -10,7 +10,6 @@ import (
 
 	"github.com/venturi-net/venturi/internal/nlmsg"
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -89,12 +88,12 @@ func Read(of DeviceNames, owns ProgramOwner) (Topology, error) {
 		return Topology{}, fmt.Errorf("open netlink: %w", err)
 	}
 	defer h.Close()
-	socket, err := nl.Subscribe(unix.NETLINK_ROUTE)
+	querier, err := openRtnlQuerier()
 	if err != nil {
-		return Topology{}, fmt.Errorf("open netlink: %w", err)
+		return Topology{}, err
 	}
-	defer socket.Close()
-	r := reader{h: h, sockets: sockets{unix.NETLINK_ROUTE: {Socket: socket}}, node: of.Node, owns: owns, byIndex: map[int]netlink.Link{}, byName: map[string]netlink.Link{}}
+	defer querier.close()
+	r := reader{h: h, querier: querier, node: of.Node, owns: owns, byIndex: map[int]netlink.Link{}, byName: map[string]netlink.Link{}}
 	if err := r.read(); err != nil {
 		return Topology{}, err
 	}
@@ -142,10 +141,11 @@ type reader struct {
 	owns             ProgramOwner
 	byIndex          map[int]netlink.Link
 	byName           map[string]netlink.Link
-	sockets          sockets
+	querier          *rtnlQuerier
 	arp              []neighbourEntry         // IPv4
 	arpOf            map[int][]neighbourEntry // by ifindex
 	arpByMAC         map[deviceMAC][]neighbourEntry
+	arpByAddr        map[Neighbour]neighbourEntry
 	fdb              []neighbourEntry
 	fdbOf            map[int][]neighbourEntry // by port of a bridge
 	hostRoutes       map[Neighbour]bool       // of the main table: to single addresses, without a gateway
@@ -162,14 +162,8 @@ func (r *reader) refuse(l netlink.Link, why string) {
 }
 
 func (r *reader) read() error {
-	links, err := nlmsg.Dump(r.h.LinkList)
+	err := r.readLinks()
 	if err != nil {
-		return fmt.Errorf("list devices: %w", err)
-	}
-	for _, l := range links {
-		r.byIndex[l.Attrs().Index], r.byName[l.Attrs().Name] = l, l
-	}
-	if err := r.auditLinks(); err != nil {
 		return err
 	}
 	if r.arp, err = dumpNeighbours(unix.AF_INET); err != nil {
@@ -184,10 +178,12 @@ func (r *reader) read() error {
 
 func (r *reader) indexNeighbours() {
 	r.arpOf, r.arpByMAC, r.fdbOf = map[int][]neighbourEntry{}, map[deviceMAC][]neighbourEntry{}, map[int][]neighbourEntry{}
+	r.arpByAddr = map[Neighbour]neighbourEntry{}
 	for _, n := range r.arp {
 		if len(n.HardwareAddr) == macLen && isUsableState(n.State) && nlmsg.ToAddr(n.IP).Is4() {
 			at := deviceMAC{n.LinkIndex, string(n.HardwareAddr)}
 			r.arpOf[n.LinkIndex], r.arpByMAC[at] = append(r.arpOf[n.LinkIndex], n), append(r.arpByMAC[at], n)
+			r.arpByAddr[Neighbour{n.LinkIndex, nlmsg.ToAddr(n.IP)}] = n
 		}
 	}
 	for _, n := range r.fdb {
@@ -207,13 +203,13 @@ func (r *reader) pod(name string) (LocalPod, bool) {
 		return LocalPod{}, false
 	}
 	a := l.Attrs()
-	var own netlink.Link
+	var end PodEnd
 	if l.Type() != kindNetkit {
-		own = readPodEnd(r.sockets, a.NetNsID, a.ParentIndex)
+		end, _ = r.querier.podEnd(a.NetNsID, a.ParentIndex) // if it is gone, a notification follows
 	}
-	if why := unsupportedReason(l, own); why != "" {
-		if r.refuse(l, why); own != nil {
-			r.withXDP = append(r.withXDP, LocalPod{PodEnd: PodEnd{a.NetNsID, a.ParentIndex, own.Attrs().MTU, true}})
+	if why := unsupportedReason(l, end); why != "" {
+		if r.refuse(l, why); end.HasXDP {
+			r.withXDP = append(r.withXDP, LocalPod{PodEnd: end})
 		}
 		return LocalPod{}, false
 	}
@@ -247,10 +243,7 @@ func (r *reader) pod(name string) (LocalPod, bool) {
 		r.refuse(l, "has no MAC address")
 		return LocalPod{}, false
 	}
-	pod, found := LocalPod{Device: a.Index, NeighDevice: on, Gateway: gateway}, 0
-	if own != nil {
-		pod.PodEnd = PodEnd{a.NetNsID, a.ParentIndex, own.Attrs().MTU, false}
-	}
+	pod, found := LocalPod{Device: a.Index, NeighDevice: on, Gateway: gateway, PodEnd: end}, 0
 	for _, n := range neighbours(a.Index) {
 		if why := cmp.Or(n.unknownAttr, r.unknownFDBAttr(n.HardwareAddr, a.Index)); why != "" {
 			r.refuse(l, "its pod has "+why)

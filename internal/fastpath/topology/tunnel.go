@@ -32,7 +32,7 @@ const vxlanDF = 29 // value 1 means always
 // readVXLANHeader reads how a vxlan device writes outer headers: whether it sets DF, and why the
 // headers differ between packets to one peer; "" means that they do not.
 func readVXLANHeader(device int) (dontFragment bool, fickle string, err error) {
-	message, err := readLink(nil, device)
+	message, err := readLink(device)
 	if err != nil {
 		return false, "", err
 	}

@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"strconv"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/nlmsg"
 	"github.com/vishvananda/netlink"
 )
 
@@ -17,42 +17,40 @@ func (r *reader) resolveUnderlay(p *NextHop, tunnel *netlink.Vxlan) bool {
 	if !p.Encap.Remote.Is4() {
 		return false
 	}
-	o := &netlink.RouteGetOptions{OifIndex: tunnel.VtepDevIndex, SrcAddr: tunnel.SrcAddr}
-	routes, err := r.h.RouteGetWithOptions(p.Encap.Remote.AsSlice(), o)
-	if err != nil || len(routes) != 1 {
+	from, _ := netip.AddrFromSlice(tunnel.SrcAddr.To4())
+	route, err := r.querier.routeTo(p.Encap.Remote, from, tunnel.VtepDevIndex)
+	if err != nil {
 		return false // there is no route at present
 	}
-	route := routes[0]
-	wire, ok := r.byIndex[route.LinkIndex]
+	wire, ok := r.byIndex[route.device]
 	if !ok || wire.Attrs().Flags&net.FlagUp == 0 {
 		return false
 	}
 	hop := p.Encap.Remote
-	if route.Gw != nil {
-		hop = nlmsg.ToAddr(route.Gw)
+	if route.gateway.IsValid() {
+		hop = route.gateway
 	}
 	if !p.Encap.Local.IsValid() {
-		p.Encap.Local = nlmsg.ToAddr(route.Src)
+		p.Encap.Local = route.source
 	}
-	if why := cmp.Or(r.unprovenWire(wire), r.uncertainDevices[route.LinkIndex]); why != "" {
+	if why := cmp.Or(r.unprovenWire(wire), r.uncertainDevices[route.device]); why != "" {
 		r.refuse(wire, why)
 		return false
 	}
-	p.WireDevice, p.SrcMAC, p.MTU = route.LinkIndex, wire.Attrs().HardwareAddr, wire.Attrs().MTU
-	if p.RouteMTU = route.MTU; p.RouteMTU > 0 {
+	p.WireDevice, p.SrcMAC, p.MTU = route.device, wire.Attrs().HardwareAddr, wire.Attrs().MTU
+	if p.RouteMTU = route.mtu; p.RouteMTU > 0 {
 		p.MTU = min(p.MTU, p.RouteMTU)
 	}
-	for _, n := range r.arpOf[p.WireDevice] {
-		if nlmsg.ToAddr(n.IP) == hop {
-			if n.unknownAttr != "" {
-				r.refuse(wire, fmt.Sprintf("its neighbour %v has %s", n.IP, n.unknownAttr))
-				return false
-			}
-			p.DstMAC, p.Addr = n.HardwareAddr, hop
-			return p.Encap.Local.Is4()
-		}
+	n, known := r.arpByAddr[Neighbour{p.WireDevice, hop}]
+	switch {
+	case !known:
+		return false
+	case n.unknownAttr != "":
+		r.refuse(wire, fmt.Sprintf("its neighbour %v has %s", n.IP, n.unknownAttr))
+		return false
 	}
-	return false
+	p.DstMAC, p.Addr = n.HardwareAddr, hop
+	return p.Encap.Local.Is4()
 }
 
 // defaultTTL returns the default TTL of this namespace.

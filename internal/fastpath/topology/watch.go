@@ -26,6 +26,9 @@ type Event struct {
 	// Neighbour is set if the change concerns only packets to this neighbour. Zero means that it
 	// concerns more.
 	Neighbour Neighbour
+	// PodEnd is set if the announcement is of a device in another namespace, of which it says
+	// this. It may be no news.
+	PodEnd PodEnd
 }
 
 // Watch reports changes in the calling thread's namespace, from its return until ctx ends. It calls
@@ -63,14 +66,14 @@ func Watch(ctx context.Context, owns ProgramOwner, tell func(Event)) (done <-cha
 	ended, events := make(chan error, 4), make(chan Event)
 	known := newRtnlFilter(owns)
 	known.resync()
-	go receive(ctx, route, known.event, known.resync, events, ended)
-	go receive(ctx, rules, nftEvent, func() {}, events, ended)
+	go receive(ctx, route, route.Receive, known.event, known.resync, events, ended)
+	go receive(ctx, rules, rules.Receive, nftEvent, func() {}, events, ended)
 	if ipsec != nil {
-		go receive(ctx, ipsec, func(netlink.Message) Event { return Event{Changes: RulesChanged} }, func() {}, events, ended)
+		go receive(ctx, ipsec, ipsec.Receive, func(netlink.Message) Event { return Event{Changes: RulesChanged} }, func() {}, events, ended)
 	}
 	if others != nil {
-		ends := podEnds{}
-		go receive(ctx, others, ends.event, func() { clear(ends) }, events, ended)
+		ends := &podEndReader{conn: others}
+		go receive(ctx, others, ends.receive, ends.event, func() {}, events, ended)
 	}
 	failed := make(chan error, 1)
 	go func() {
@@ -101,7 +104,7 @@ func Watch(ctx context.Context, owns ProgramOwner, tell func(Event)) (done <-cha
 // subscribeAllNamespaces subscribes to devices of all namespaces that this one has a number for. It
 // takes CAP_NET_BROADCAST.
 func subscribeAllNamespaces() (*netlink.Conn, error) {
-	c, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
+	c, err := subscribe(unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, err
 	}
@@ -112,30 +115,59 @@ func subscribeAllNamespaces() (*netlink.Conn, error) {
 	return c, nil
 }
 
-// podEnds are the MAC, the MTU and the XDP program of the ends of pairs, as last announced. The
-// namespace of an announcement is unknown, so an end is known by its index and that of its other
-// end. Two ends may have both in common, but not their MACs: then what follows an announcement of
-// the other counts as a change, and no change is missed.
-type podEnds map[[2]uint32]string
+// podEndReader reads announcements of devices in other namespaces.
+type podEndReader struct {
+	conn   *netlink.Conn
+	nsid   int // of the namespace that announces what was read last; -1: this one
+	buffer [1 << 15]byte
+}
 
-func (p podEnds) event(m netlink.Message) (n Event) {
-	if len(m.Data) < unix.SizeofIfInfomsg {
-		return n
-	}
-	attrs, err := nl.ParseRouteAttr(m.Data[unix.SizeofIfInfomsg:])
+// receive waits for announcements of one namespace. A message that does not fit counts as lost.
+func (r *podEndReader) receive() (messages []netlink.Message, err error) {
+	raw, err := r.conn.SyscallConn()
 	if err != nil {
+		return nil, err
+	}
+	var n, ancillary, flags int
+	control := make([]byte, unix.CmsgSpace(4))
+	err = errors.Join(raw.Read(func(fd uintptr) (done bool) {
+		n, ancillary, flags, _, err = unix.Recvmsg(int(fd), r.buffer[:], control, unix.MSG_DONTWAIT)
+		return !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR)
+	}), err)
+	if err == nil && flags&unix.MSG_TRUNC != 0 {
+		err = unix.ENOBUFS
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.nsid = namespaceOf(control[:ancillary])
+	nlmsg.EachMessage(r.buffer[:n], func(m nlmsg.Message) {
+		messages = append(messages, netlink.Message{Header: netlink.Header{Type: netlink.HeaderType(m.Kind)}, Data: m.Body})
+	})
+	return messages, nil
+}
+
+// namespaceOf returns the nsid in the ancillary data of a message; -1: it is of this namespace.
+func namespaceOf(control []byte) int {
+	all, err := unix.ParseSocketControlMessage(control)
+	if err != nil {
+		return -1
+	}
+	for _, c := range all {
+		if c.Header.Level == unix.SOL_NETLINK && c.Header.Type == unix.NETLINK_LISTEN_ALL_NSID && len(c.Data) >= 4 {
+			return int(int32(nlmsg.NativeUint32(c.Data)))
+		}
+	}
+	return -1
+}
+
+// event is what an announcement says about a device. One that goes takes its other end along, which
+// is announced.
+func (r *podEndReader) event(m netlink.Message) (n Event) {
+	if r.nsid < 0 || len(m.Data) < unix.SizeofIfInfomsg || m.Header.Type != unix.RTM_NEWLINK {
 		return n
 	}
-	data := nlmsg.ByNumber(attrs)
-	if data[unix.IFLA_LINK_NETNSID] == nil {
-		return n
-	}
-	end := [2]uint32{nlmsg.NativeUint32(m.Data[4:8]), nlmsg.NativeUint32(data[unix.IFLA_LINK])}
-	gone := m.Header.Type == unix.RTM_DELLINK // its other end goes with it, which is announced
-	if _, again := dedup(p, end, fmt.Sprint(data[unix.IFLA_ADDRESS], data[unix.IFLA_MTU], data[unix.IFLA_XDP]), gone); !again && !gone {
-		n.Changes = TopologyChanged
-	}
-	return n
+	return Event{Changes: TopologyChanged, PodEnd: newPodEnd(r.nsid, int(int32(nlmsg.NativeUint32(m.Data[4:]))), m.Data[unix.SizeofIfInfomsg:])}
 }
 
 // newsBuffer is the room for notifications that wait, bytes. Probing a thousand pods causes that
@@ -163,11 +195,11 @@ func subscribe(family int, groups ...uint32) (*netlink.Conn, error) {
 // receive forwards notifications that are changes. After an overrun, the kernel keeps dropping
 // notifications until its queue is drained, and reports that only once. Until then anything may
 // have changed, so the stored state is discarded.
-func receive(ctx context.Context, c *netlink.Conn, judge func(netlink.Message) Event, forget func(), events chan<- Event, ended chan<- error) {
+func receive(ctx context.Context, c *netlink.Conn, next func() ([]netlink.Message, error), judge func(netlink.Message) Event, forget func(), events chan<- Event, ended chan<- error) {
 	lost := false
 	for ctx.Err() == nil {
 		var what Changes
-		messages, err := c.Receive()
+		messages, err := next()
 		if errors.Is(err, unix.ENOBUFS) {
 			lost, err = true, nil
 		}
@@ -177,7 +209,7 @@ func receive(ctx context.Context, c *netlink.Conn, judge func(netlink.Message) E
 		}
 		var news []Event
 		for _, m := range messages {
-			if n := judge(m); n.Neighbour != (Neighbour{}) {
+			if n := judge(m); n.Neighbour != (Neighbour{}) || n.PodEnd != (PodEnd{}) {
 				news = append(news, n)
 			} else {
 				what |= n.Changes
