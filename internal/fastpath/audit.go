@@ -143,9 +143,16 @@ func (d *daemon) setNeedsReply(why string) error {
 
 // poll looks for changes that the kernel does not announce.
 func (d *daemon) poll() error {
-	var err error
 	d.pollIPSets()
+	resumed, err := d.activity.look(d.objs.Counts)
+	if err != nil {
+		return err
+	}
 	news := d.programs.objectIDs.Poll()
+	if resumed {
+		news = topology.BPFNews{Programs: true, XDPLinks: true}
+		d.neigh.learned = true
+	}
 	d.programs.note(news)
 	if d.audit.unwatched, err = d.findUnwatched(news.Programs); err != nil {
 		return err

@@ -56,6 +56,9 @@ const (
 	resyncRestFactor, auditRestFactor = 2, 10
 	// pollInterval is how often state without notifications is polled.
 	pollInterval = 50 * time.Millisecond
+	// idlePollInterval is how often that is while nothing is carried, after so many polls.
+	idlePollInterval = 250 * time.Millisecond
+	idleAfter        = 40 // polls
 	// takeoverEvery is how often it is checked whether another daemon wants to take over.
 	takeoverEvery = 4 // polls
 	// checkEvery is how often the daemon checks that its programs are still attached,
@@ -78,8 +81,6 @@ func Main(ctx context.Context, o Options) error {
 		return verr.Wrap(verr.Usage, "cannot start a fast path", err,
 			"give --config the file of a fast path; venturi itself writes it when it needs one")
 	}
-	// Do not spread over the cores on which traffic is measured.
-	runtime.GOMAXPROCS(1)
 	defer debug.SetGCPercent(debug.SetGCPercent(startGCPercent))
 	ctx, cancel := host.WithLifeline(ctx, o.Stdin)
 	defer cancel()
@@ -91,6 +92,15 @@ func Main(ctx context.Context, o Options) error {
 		return verr.Wrap(verr.Failed, "the fast path failed", err, "all packets take the slow path now; run the command again")
 	}
 	return nil
+}
+
+// saveResources is called when all pods are carried. What loads the programs and reads all of the
+// network takes the memory and the cores that it finds, so that nothing waits for it; then the
+// daemon must not spread over the cores on which traffic is measured.
+func saveResources() {
+	runtime.GOMAXPROCS(1)
+	debug.SetGCPercent(idleGCPercent)
+	debug.FreeOSMemory()
 }
 
 // adviceTaken says what to do if another daemon holds the pins.
@@ -115,15 +125,19 @@ type daemon struct {
 
 	topo         topology.Topology                                                            // what is carried: refused pods and next hops are left out
 	readTopology func(topology.DeviceNames, topology.ProgramOwner) (topology.Topology, error) // [topology.Read]; tests replace it
+	firstRead    *topologyRead                                                                // of before the programs were loaded; nil: it is used, or too old
+	watching     <-chan error                                                                 // of [topology.Watch]
 	bridgedPods  bool                                                                         // some pods are behind bridges
 	// podsAnnounced: changes of the pods' own devices are announced.
 	podsAnnounced bool
 	complete      bool // every pod that was there at the start has its programs
+	whenComplete  func()
 	synced        bool // the tables are complete, and every attached program is this daemon's
 
 	jiffy    time.Duration
 	tick     uint32
 	polls    int
+	activity activity
 	deadline uint64 // the last one written for the programs; 0: they carry nothing
 
 	attach    attachState
@@ -135,12 +149,18 @@ type daemon struct {
 	compared  func(shadow.Result)
 }
 
+// topologyRead is what a read of the topology gave.
+type topologyRead struct {
+	topo topology.Topology
+	err  error
+}
+
 // errReplaced ends a daemon from which another takes over.
 var errReplaced = errors.New("another daemon takes over")
 
 func serve(ctx context.Context, c *Config, o Options) (err error) {
 	d := newDaemon(c)
-	d.report, d.compared = o.Report, o.Compared
+	d.report, d.compared, d.whenComplete = o.Report, o.Compared, saveResources
 	open := netcfg.CurrentNetns
 	if c.Devices.Node {
 		open = netcfg.OpenNode
@@ -162,17 +182,14 @@ func serve(ctx context.Context, c *Config, o Options) (err error) {
 	if err := netcfg.RestoreRCU(); err != nil {
 		return err
 	}
-	if d.objs, err = d.load(); err != nil {
+	ctx, cancel := context.WithCancel(ctx)
+	defer d.close(cancel)
+	if err := d.prepare(ctx); err != nil {
 		return err
 	}
-	defer d.objs.Close()
 	if end, err := d.objs.RevokeOnExit(); err == nil { // otherwise the programs stop at the deadline
 		defer end.Close()
 	}
-	if err := d.openPoller(); err != nil {
-		return err
-	}
-	defer d.closePoller()
 	if err := d.start(); err != nil {
 		return err
 	}
@@ -190,56 +207,16 @@ func serve(ctx context.Context, c *Config, o Options) (err error) {
 func newDaemon(c *Config) *daemon {
 	c.TC = c.TC || !kernel.HasTCX()
 	return &daemon{
-		Config: c, readTopology: topology.Read,
+		Config: c, readTopology: topology.Read, events: newEventQueue(),
 		attach:   attachState{attached: map[string]bool{}},
 		programs: programTracker{cache: map[ebpf.ProgramID]seenProgram{}},
 	}
-}
-
-// load loads the programs, and adopts the tables that an earlier daemon has pinned.
-func (d *daemon) load() (*bpf.Objects, error) {
-	o := bpf.Options{Pins: d.Pins, Detach: d.detachPin, Stamp: d.Stamp, NoNAT: d.NoNAT, Shadow: d.Shadow}
-	if d.Kind == VXLAN {
-		return bpf.NewVXLAN(o, d.Port)
-	}
-	return bpf.NewRouted(o)
-}
-
-// start revokes the lease and bumps the epoch, so that nothing is carried before this
-// daemon has filled the tables, not even by programs of an earlier daemon, and nothing
-// that was learned before is valid afterwards.
-func (d *daemon) start() (err error) {
-	if d.epoch, err = newEpoch(d.objs); err != nil {
-		return err
-	}
-	d.events, d.flows = newEventQueue(d.epoch), newFlows(d.objs, d.netns, d.epoch)
-	if err := errors.Join(d.objs.Deadline.Set(uint64(0)), d.epoch.bump(), d.objs.Tick.Get(&d.tick)); err != nil {
-		return err
-	}
-	d.tables = newTables(d.objs, d.epoch.value)
-	d.audit.perPacket, d.audit.sysctls = notAuditedYet, d.poller.Sysctls()
-	if err := d.objs.SetUnreplied(false); err != nil {
-		return err
-	}
-	if err := d.programs.loadOwn(d.objs); err != nil {
-		return err
-	}
-	if err := d.poll(); err != nil {
-		return err
-	}
-	return d.writeState() // replaces the state of an earlier daemon
 }
 
 // follow is the main loop: it follows the network until ctx ends.
 func (d *daemon) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	watching, pods, err := topology.Watch(ctx, d.programs.owns, d.events.push)
-	if err != nil {
-		return err
-	}
-	d.podsAnnounced = pods
-	defer cancelAndWait(cancel, watching) // a daemon that takes over must be the only one that bumps the epoch
 	keeping, err := d.flows.start(ctx)
 	if err != nil {
 		return err
@@ -247,7 +224,7 @@ func (d *daemon) follow(ctx context.Context) error {
 	defer cancelAndWait(cancel, keeping) // releases the tables
 	comparing := d.startShadow(ctx)
 	defer cancelAndWait(cancel, comparing)
-	heartbeats, polls := time.NewTicker(heartbeat), time.NewTicker(pollInterval)
+	heartbeats, polls := time.NewTicker(heartbeat), time.NewTimer(pollInterval)
 	defer heartbeats.Stop()
 	defer polls.Stop()
 	resync, auditDue := time.After(0), time.After(0)
@@ -260,6 +237,7 @@ func (d *daemon) follow(ctx context.Context) error {
 		case <-d.events.filled:
 			var changed topology.Changes
 			changed, err = d.events.drain()
+			d.firstRead = nil
 			if changed&topology.RulesChanged != 0 && auditDue == nil {
 				auditDue = time.After(max(settle, time.Until(auditRest)))
 			}
@@ -277,15 +255,16 @@ func (d *daemon) follow(ctx context.Context) error {
 		case <-heartbeats.C:
 			err = d.heartbeat()
 		case <-polls.C:
-			if d.polls++; d.polls%takeoverEvery == 0 {
+			if d.polls++; d.pollDue(takeoverEvery) {
 				err = d.checkTakeover()
 			}
 			if err == nil {
 				err = d.poll()
 			}
+			polls.Reset(d.nextPoll())
 		case <-d.attachPending():
 			err = d.attachNext()
-		case err = <-watching:
+		case err = <-d.watching:
 		case err = <-keeping:
 		case err = <-comparing:
 		}
@@ -325,7 +304,13 @@ func (d *daemon) checkTakeover() error {
 
 // resync reads the topology, writes it to the tables, and plans which programs to attach.
 func (d *daemon) resync() error {
-	topo, err := d.readTopology(d.Devices, d.programs.owns)
+	topo, err := topology.Topology{}, error(nil)
+	if d.firstRead != nil {
+		topo, err = d.firstRead.topo, d.firstRead.err
+		d.firstRead = nil
+	} else {
+		topo, err = d.readTopology(d.Devices, d.programs.owns)
+	}
 	if err == nil {
 		d.topo, err = d.refuse(topo)
 	}

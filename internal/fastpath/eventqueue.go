@@ -11,10 +11,10 @@ import (
 // arrives: the daemon may be busy with the audit of ten thousand rules, and packets must not
 // be carried by the old rules meanwhile.
 type eventQueue struct {
-	epoch  *epoch
 	filled chan struct{} // signals that the queue is not empty
 
 	mu      sync.Mutex
+	epoch   *epoch // nil: of programs that are not loaded yet
 	changed topology.Changes
 	topo    topology.Topology             // of what is carried
 	unused  map[topology.Neighbour]bool   // neighbours that changed and are not in topo
@@ -27,8 +27,16 @@ type podEndKey struct{ nsid, index int }
 
 func keyOfPodEnd(e topology.PodEnd) podEndKey { return podEndKey{e.NSID, e.Index} }
 
-func newEventQueue(e *epoch) *eventQueue {
-	return &eventQueue{epoch: e, filled: make(chan struct{}, 1), unused: map[topology.Neighbour]bool{}, ends: map[podEndKey]topology.PodEnd{}}
+func newEventQueue() *eventQueue {
+	return &eventQueue{filled: make(chan struct{}, 1), unused: map[topology.Neighbour]bool{}, ends: map[podEndKey]topology.PodEnd{}}
+}
+
+// bumpBy bumps an epoch, and again with each event from now on.
+func (i *eventQueue) bumpBy(e *epoch) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.epoch = e
+	return e.bump()
 }
 
 // push adds an event.
@@ -67,7 +75,7 @@ func (i *eventQueue) setTopology(w topology.Topology) {
 }
 
 func (i *eventQueue) add(what topology.Changes) {
-	if what&topology.RulesChanged != 0 && i.failed == nil {
+	if what&topology.RulesChanged != 0 && i.failed == nil && i.epoch != nil {
 		i.failed = i.epoch.bump()
 	}
 	i.changed |= what

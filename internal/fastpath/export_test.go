@@ -99,7 +99,11 @@ type EventQueue = eventQueue
 
 func NewEventQueue(fast *bpf.Objects) (*EventQueue, error) {
 	p, err := newEpoch(fast)
-	return newEventQueue(p), err
+	if err != nil {
+		return nil, err
+	}
+	queue := newEventQueue()
+	return queue, queue.bumpBy(p)
 }
 
 func (i *eventQueue) Push(n topology.Event)            { i.push(n) }
@@ -113,7 +117,16 @@ func Follow(ctx context.Context, c *Config, n *netcfg.Namespace, fast *bpf.Objec
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer func() {
+		cancel()
+		for range d.watching {
+		}
+	}()
 	defer end()
+	if err := d.watch(ctx); err != nil {
+		return err
+	}
 	inbox <- d.events
 	return d.follow(ctx)
 }
@@ -154,6 +167,25 @@ func NewsBesideSysctl(c *Config, n *netcfg.Namespace, fast *bpf.Objects, load fu
 	load()
 	err = d.poll()
 	return d.programs.full, err
+}
+
+// IdleAfter is after how many polls without a carried packet they become rare.
+const IdleAfter = idleAfter
+
+// Poller polls as a daemon does that has attached all. It gives the time until the next poll, and
+// how many full polls are due.
+func Poller(c *Config, n *netcfg.Namespace, fast *bpf.Objects) (poll func() (next time.Duration, full int, err error), end func(), err error) {
+	d, end, err := newTestDaemon(c, n, fast, func() (topology.Topology, error) { return topology.Topology{}, nil })
+	if err != nil {
+		return nil, nil, err
+	}
+	d.complete = true
+	d.programs.full = 0
+	return func() (time.Duration, int, error) {
+		d.programs.nextFull = time.Now().Add(time.Hour)
+		err := d.poll()
+		return d.nextPoll(), d.programs.full, err
+	}, end, nil
 }
 
 func (f *netfilterLinks) Look(tunnels bool) (hook string, err error) { return f.look(tunnels) }

@@ -2,10 +2,13 @@ package fastpath_test
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/cilium/ebpf"
 
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
@@ -13,6 +16,38 @@ import (
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
+
+// While nothing is carried, what changes without notification is polled less often; all of it is
+// looked at when something is carried again.
+func TestIdlePolls(t *testing.T) {
+	fast, n := newFast(t), space(t)
+	c := &fastpath.Config{Kind: fastpath.Routed, Pins: t.TempDir(), State: filepath.Join(t.TempDir(), "state")}
+	carried := make([]bpf.Counter, ebpf.MustPossibleCPU())
+	testenv.InNetns(t, n.Path(), func() error {
+		poll, end, err := fastpath.Poller(c, n, fast)
+		if err != nil {
+			return err
+		}
+		defer end()
+		for round := range 2 {
+			carried[0].Packets++
+			must(t, fast.Counts.Put(uint32(bpf.CarriedIn), carried))
+			busy, full, err := poll()
+			must(t, err)
+			if round > 0 && full == 0 {
+				t.Error("nobody looks for programs that came while nothing was carried")
+			}
+			for i := range fastpath.IdleAfter {
+				next, _, err := poll()
+				must(t, err)
+				if idle := next > busy; idle != (i == fastpath.IdleAfter-1) {
+					t.Fatalf("after %d polls without a packet, the next one is in %v; with packets it was in %v", i+1, next, busy)
+				}
+			}
+		}
+		return nil
+	})
+}
 
 // What many devices announce, and what concerns no packet, has nobody read the network again.
 func TestIdleReads(t *testing.T) {

@@ -48,7 +48,7 @@ func (d *daemon) mtusChanged() bool {
 
 // pathMTUsLearned looks at all next hops when some may have learned a path MTU.
 func (d *daemon) pathMTUsLearned() bool {
-	if d.polls%mtusEvery == 0 && d.Kind == VXLAN {
+	if d.pollDue(mtusEvery) && d.Kind == VXLAN {
 		now, err := d.poller.Unreachables()
 		d.neigh.learned = d.neigh.learned || err != nil || now != d.neigh.unreachables
 		d.neigh.unreachables = now

@@ -4,12 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	vnl "github.com/vishvananda/netlink"
+
 	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // BenchmarkNode tells how long a daemon takes, from its start, until it carries a first pod's
@@ -24,6 +28,7 @@ func BenchmarkNode(b *testing.B) {
 
 func benchmarkNode(b *testing.B, kind string, pods int) {
 	n := newNode(b, kind, pods, pods)
+	n.awaitCarriers(b)
 	for b.Loop() {
 		b.StopTimer()
 		begin := time.Now()
@@ -44,6 +49,23 @@ func benchmarkNode(b *testing.B, kind string, pods int) {
 		b.StartTimer()
 	}
 	b.ReportMetric(0, "ns/op")
+}
+
+// awaitCarriers waits until the kernel has announced that all devices are up: 100 of them a second.
+func (n *node) awaitCarriers(t testing.TB) {
+	t.Helper()
+	limit := patience + time.Duration(len(n.Devices.Pods))*patience/100
+	for _, namespace := range []string{n.netns.Path(), n.pods.Name()} {
+		eventuallyWithin(t, limit, "all devices are up", func() bool {
+			time.Sleep(100 * time.Millisecond)
+			var all []vnl.Link
+			testenv.InNetns(t, namespace, func() (err error) {
+				all, err = vnl.LinkList()
+				return err
+			})
+			return !slices.ContainsFunc(all, func(l vnl.Link) bool { return l.Type() == "veth" && l.Attrs().OperState != vnl.OperUp })
+		})
+	}
 }
 
 // carrying waits until a node carries packets of its first pod, and of all.

@@ -38,11 +38,7 @@ type seenProgram struct {
 
 // owns is the [topology.ProgramOwner] of this daemon. The watch calls it, too.
 func (t *programTracker) owns(program uint32) bool {
-	id := ebpf.ProgramID(program)
-	if slices.Contains(t.ownIDs, id) {
-		return true
-	}
-	own, err := kernel.IsFastPath(id)
+	own, err := kernel.IsFastPath(ebpf.ProgramID(program))
 	return own && err == nil // what cannot be known is somebody else's
 }
 

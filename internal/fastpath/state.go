@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
-	"runtime/debug"
 
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/host"
@@ -62,9 +61,9 @@ func (d *daemon) writeState() error {
 	}
 	err := now.write(d.State)
 	if begun && !d.complete {
-		d.complete = true
-		debug.SetGCPercent(idleGCPercent)
-		debug.FreeOSMemory() // to load the programs and to read all of the network took much of it
+		if d.complete = true; d.whenComplete != nil {
+			d.whenComplete()
+		}
 	}
 	return err
 }

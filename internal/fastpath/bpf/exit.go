@@ -14,7 +14,7 @@ import (
 // the last that is loaded.
 func (f *Objects) RevokeOnExit() (io.Closer, error) {
 	l, err := f.revokeOnExit()
-	f.newCollection = withTypes() // frees what the last one keeps
+	f.types = nil
 	if err != nil {
 		return nil, fmt.Errorf("follow the exit of this process: %w", err)
 	}
@@ -32,7 +32,7 @@ func (f *Objects) revokeOnExit() (l link.Link, err error) {
 	if err := spec.Variables["deadline_at"].Set(f.deadlineAt); err != nil {
 		return nil, err
 	}
-	c, err := f.newCollection(spec, map[string]*ebpf.Map{shared: f.Data})
+	c, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: map[string]*ebpf.Map{shared: f.Data}, Cache: f.types()})
 	if err != nil {
 		return nil, err
 	}

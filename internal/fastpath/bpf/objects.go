@@ -3,11 +3,14 @@ package bpf
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sync/errgroup"
 )
 
 // Layouts that programs and daemon share, from src/state.h. Addresses and ports are in
@@ -62,7 +65,7 @@ type Objects struct {
 
 	deadlineAt uint32 // offset of the deadline in Data
 
-	newCollection newCollection
+	types func() *btf.Cache // of the kernel, until all is loaded: it holds some megabytes
 
 	groupsAt    int64 // offset in Data of the versions of groups of flows
 	localPodsAt int64 // offset in Data of the bitmap of pods' addresses
@@ -133,8 +136,8 @@ func load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 		return nil, err
 	}
 	defer closeAll(kept) // the programs hold them now
-	newCollection := withTypes()
-	c, err := newCollection(spec, kept)
+	types := btf.NewCache()
+	c, err := loadAtOnce(spec, kept, types)
 	if err != nil {
 		return nil, err
 	}
@@ -142,23 +145,45 @@ func load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 	if err := pinTables(c.Maps, kept, spec, o.Pins); err != nil {
 		return nil, err
 	}
-	f := &Objects{newCollection: newCollection, deadlineAt: spec.Variables["deadline"].Offset, groupsAt: int64(spec.Variables["ended"].Offset), localPodsAt: int64(spec.Variables["home"].Offset)}
+	f := &Objects{types: func() *btf.Cache { return types }, deadlineAt: spec.Variables["deadline"].Offset, groupsAt: int64(spec.Variables["ended"].Offset), localPodsAt: int64(spec.Variables["home"].Offset)}
 	if records := c.DetachMap(shadowRecords); records != nil {
 		f.extraTables = map[string]*ebpf.Map{shadowRecords: records}
 	}
 	return f, c.Assign(f)
 }
 
-// newCollection loads programs and tables, of which some are there.
-type newCollection func(spec *ebpf.CollectionSpec, tables map[string]*ebpf.Map) (*ebpf.Collection, error)
-
-// withTypes gives one that reads the kernel's types once, however often it is called: that takes as
-// long as to load a program. It keeps some megabytes.
-func withTypes() newCollection {
-	types := btf.NewCache()
-	return func(spec *ebpf.CollectionSpec, tables map[string]*ebpf.Map) (*ebpf.Collection, error) {
-		return ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: tables, Cache: types})
+// loadAtOnce makes the tables, of which some are there, while it reads the kernel's types, and then
+// loads the programs at the same time: the kernel takes some 30 ms to verify each.
+func loadAtOnce(spec *ebpf.CollectionSpec, there map[string]*ebpf.Map, types *btf.Cache) (c *ebpf.Collection, err error) {
+	go func() { _, _ = types.Kernel() }() // what fails here fails again below
+	tables := spec.Copy()
+	clear(tables.Programs)
+	if c, err = ebpf.NewCollectionWithOptions(tables, ebpf.CollectionOptions{MapReplacements: there, Cache: types}); err != nil {
+		return nil, err
 	}
+	var mu sync.Mutex
+	var loading errgroup.Group
+	for name := range spec.Programs {
+		one := spec.Copy()
+		clear(one.Variables)
+		maps.DeleteFunc(one.Programs, func(other string, _ *ebpf.ProgramSpec) bool { return other != name })
+		loading.Go(func() error {
+			loaded, err := ebpf.NewCollectionWithOptions(one, ebpf.CollectionOptions{MapReplacements: c.Maps, Cache: types})
+			if err != nil {
+				return err
+			}
+			defer loaded.Close()
+			mu.Lock()
+			defer mu.Unlock()
+			c.Programs[name] = loaded.DetachProgram(name)
+			return nil
+		})
+	}
+	if err := loading.Wait(); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
 }
 
 // SetUnreplied sets whether UDP may be carried for which connection tracking has seen no

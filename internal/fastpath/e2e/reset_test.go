@@ -1,0 +1,114 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ti-mo/conntrack"
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/fastpathtest"
+)
+
+// Connection tracking has seen few sequence numbers of a connection that was carried, and takes its
+// reset for one of another place in the stream. But it keeps it no longer than one that is closed, and
+// the fast path does not keep it alive: then rules see the next connection between the same ports as
+// a new one.
+func TestFastPathForgetsResetConnections(t *testing.T) {
+	requireFastPath(t)
+	requireTools(t)
+	l := testenv.Lab(t, lab.Options{Paths: basicFastPaths, Services: 30})
+	for _, m := range l.Machines {
+		testenv.InNetns(t, m.Namespace, func() error {
+			return os.WriteFile("/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_close", []byte("2"), 0)
+		})
+	}
+	for _, arm := range l.Arms {
+		t.Run(arm.Name, func(t *testing.T) {
+			to := serve(t, arm.Server())
+			conn := dial(t, arm.Client(), to)
+			carryTCP(t, arm, conn)
+			from := conn.LocalAddr().(*net.TCPAddr).AddrPort()
+			if all := established(t, l.Machines, from, to); !slices.Contains(all, true) {
+				t.Fatal("no machine tracks the connection")
+			}
+			testenv.Must(t, conn.(*net.TCPConn).SetLinger(0))
+			testenv.Must(t, conn.Close())
+			for end := time.Now().Add(testenv.Timeout); slices.Contains(established(t, l.Machines, from, to), true); time.Sleep(pace) {
+				if time.Now().After(end) {
+					t.Fatalf("after %v, a machine still tracks the connection that was reset", testenv.Timeout)
+				}
+			}
+			shell(t, l.Machines[0], nil, fmt.Sprintf(`nft 'table ip denied { chain c {
+				type filter hook forward priority 0; ct state new tcp dport %d drop; }; }'`, to.Port()))
+			testenv.Must(t, host.Do(arm.Client().Namespace, func() error {
+				d := net.Dialer{Timeout: time.Second, LocalAddr: net.TCPAddrFromAddrPort(from)}
+				again, err := d.Dial("tcp4", to.String())
+				if err == nil {
+					return errors.Join(errors.New("a new connection passed the rule that denies it"), again.Close())
+				}
+				if failed := net.Error(nil); errors.As(err, &failed) && failed.Timeout() {
+					return nil
+				}
+				return err
+			}))
+			shell(t, l.Machines[0], nil, "nft delete table ip denied")
+		})
+	}
+}
+
+// carryTCP sends over a connection until it is carried.
+func carryTCP(t *testing.T, arm lab.Arm, conn net.Conn) {
+	t.Helper()
+	stop, done := make(chan struct{}), make(chan error, 1)
+	var echoed atomic.Int64
+	go func() { done <- chunks(conn, stop, &echoed) }()
+	before := fastpathtest.CarriedPackets(t, arm)
+	for end := time.Now().Add(testenv.Timeout); ; time.Sleep(pace) {
+		now, all := fastpathtest.CarriedPackets(t, arm), true
+		for i := range now {
+			all = all && now[i] > before[i]
+		}
+		if all {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("after %v, the connection is not carried: %v, and %v before", testenv.Timeout, now, before)
+		}
+	}
+	close(stop)
+	testenv.Must(t, <-done)
+}
+
+// established tells of each machine whether it tracks a connection as established.
+func established(t *testing.T, machines []lab.Machine, from, to netip.AddrPort) (all []bool) {
+	t.Helper()
+	const tcpEstablished = 3 // TCP_CONNTRACK_ESTABLISHED
+	for _, m := range machines {
+		testenv.InNetns(t, m.Namespace, func() error {
+			c, err := conntrack.Dial(nil)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			flows, err := c.Dump(nil)
+			all = append(all, slices.ContainsFunc(flows, func(f conntrack.Flow) bool {
+				of := f.TupleOrig.Proto
+				return of.Protocol == unix.IPPROTO_TCP && of.SourcePort == from.Port() && of.DestinationPort == to.Port() &&
+					f.ProtoInfo.TCP != nil && f.ProtoInfo.TCP.State == tcpEstablished
+			}))
+			return err
+		})
+	}
+	return all
+}

@@ -1,0 +1,83 @@
+package fastpath
+
+import (
+	"context"
+	"errors"
+
+	"github.com/venturi-net/venturi/internal/fastpath/bpf"
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
+)
+
+// prepare loads the programs, and reads the network meanwhile.
+func (d *daemon) prepare(ctx context.Context) error {
+	loaded := make(chan error, 1)
+	go func() {
+		objs, err := d.load()
+		d.objs = objs
+		loaded <- err
+	}()
+	err := d.openPoller()
+	if err == nil {
+		err = d.watch(ctx)
+	}
+	if err == nil {
+		topo, failed := d.readTopology(d.Devices, d.programs.owns)
+		d.firstRead = &topologyRead{topo, failed}
+	}
+	return errors.Join(err, <-loaded)
+}
+
+// watch starts to listen to changes of the network.
+func (d *daemon) watch(ctx context.Context) (err error) {
+	d.watching, d.podsAnnounced, err = topology.Watch(ctx, d.programs.owns, d.events.push)
+	return err
+}
+
+// close ends what [daemon.prepare] has started. A daemon that takes over must be the only one that
+// bumps the epoch.
+func (d *daemon) close(cancel context.CancelFunc) {
+	if cancel(); d.watching != nil {
+		for range d.watching {
+		}
+	}
+	if d.poller != nil {
+		d.closePoller()
+	}
+	if d.objs != nil {
+		d.objs.Close()
+	}
+}
+
+// load loads the programs, and adopts the tables that an earlier daemon has pinned.
+func (d *daemon) load() (*bpf.Objects, error) {
+	o := bpf.Options{Pins: d.Pins, Detach: d.detachPin, Stamp: d.Stamp, NoNAT: d.NoNAT, Shadow: d.Shadow}
+	if d.Kind == VXLAN {
+		return bpf.NewVXLAN(o, d.Port)
+	}
+	return bpf.NewRouted(o)
+}
+
+// start revokes the lease and bumps the epoch, so that nothing is carried before this
+// daemon has filled the tables, not even by programs of an earlier daemon, and nothing
+// that was learned before is valid afterwards.
+func (d *daemon) start() (err error) {
+	if d.epoch, err = newEpoch(d.objs); err != nil {
+		return err
+	}
+	d.flows = newFlows(d.objs, d.netns, d.epoch)
+	if err := errors.Join(d.objs.Deadline.Set(uint64(0)), d.events.bumpBy(d.epoch), d.objs.Tick.Get(&d.tick)); err != nil {
+		return err
+	}
+	d.tables = newTables(d.objs, d.epoch.value)
+	d.audit.perPacket, d.audit.sysctls = notAuditedYet, d.poller.Sysctls()
+	if err := d.objs.SetUnreplied(false); err != nil {
+		return err
+	}
+	if err := d.programs.loadOwn(d.objs); err != nil {
+		return err
+	}
+	if err := d.poll(); err != nil {
+		return err
+	}
+	return d.writeState() // replaces the state of an earlier daemon
+}
