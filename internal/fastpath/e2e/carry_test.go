@@ -55,7 +55,7 @@ func TestFastPathCarries(t *testing.T) {
 	}
 }
 
-func requireFastPath(t *testing.T) {
+func requireFastPath(t testing.TB) {
 	t.Helper()
 	testenv.Root(t)
 	if answer, err := feature.Programs.Ask(); answer != feature.Yes {

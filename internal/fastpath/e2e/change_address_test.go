@@ -150,7 +150,7 @@ func (m move) newPod(t *testing.T, l *lab.Lab, w watched) host.Endpoint {
 }
 
 // listenAt opens a socket at an address and port of a pod.
-func listenAt(t *testing.T, at host.Endpoint, addr netip.AddrPort) (c *net.UDPConn) {
+func listenAt(t testing.TB, at host.Endpoint, addr netip.AddrPort) (c *net.UDPConn) {
 	t.Helper()
 	testenv.Must(t, host.Do(at.Namespace, func() (err error) {
 		c, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(addr))

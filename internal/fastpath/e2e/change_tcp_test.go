@@ -65,7 +65,7 @@ func TestFastPathConnectionsLiveOnThroughChanges(t *testing.T) {
 }
 
 // dial opens a connection from a pod.
-func dial(t *testing.T, from host.Endpoint, to netip.AddrPort) (conn net.Conn) {
+func dial(t testing.TB, from host.Endpoint, to netip.AddrPort) (conn net.Conn) {
 	t.Helper()
 	testenv.Must(t, host.Do(from.Namespace, func() (err error) {
 		d := net.Dialer{Timeout: testenv.Timeout, LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from.Addr, 0))}

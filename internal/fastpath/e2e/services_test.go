@@ -88,7 +88,7 @@ func serve(t *testing.T, at host.Endpoint) netip.AddrPort {
 
 // listenBoth listens at the same port over UDP and TCP. What is free over one may be
 // in use over the other.
-func listenBoth(t *testing.T, at host.Endpoint) (server *net.UDPConn, listener net.Listener) {
+func listenBoth(t testing.TB, at host.Endpoint) (server *net.UDPConn, listener net.Listener) {
 	t.Helper()
 	testenv.Must(t, host.Do(at.Namespace, func() (err error) {
 		for range 10 {

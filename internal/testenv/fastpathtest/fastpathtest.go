@@ -63,7 +63,7 @@ func WaitCarried(t *testing.T, arm lab.Arm, exchange func(wait time.Duration) er
 
 // CarriedPackets is how many packets were carried: out and in of the first machine, then of
 // the second.
-func CarriedPackets(t *testing.T, arm lab.Arm) (packets []uint64) {
+func CarriedPackets(t testing.TB, arm lab.Arm) (packets []uint64) {
 	t.Helper()
 	for _, pins := range arm.Pins {
 		stats, err := fastpath.ReadStats(pins)
