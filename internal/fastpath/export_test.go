@@ -195,9 +195,9 @@ func NewTables(fast *bpf.Objects) *tables { return newTables(fast, 1) }
 
 func (t *tables) Sync(w topology.Topology) error { return t.sync(w) }
 
-// Ask has the pods of a machine speak, those that are known and those that are not.
+// SendProbes has the pods of a machine speak, those that are known and those that are not.
 func SendProbes(m *netcfg.Namespace, ways topology.Topology) error {
-	d := &daemon{netns: m, topo: ways}
+	d := &daemon{Config: &Config{}, netns: m, topo: ways}
 	for range probeEvery {
 		if err := d.probeSomePods(); err != nil {
 			return err
@@ -209,7 +209,7 @@ func SendProbes(m *netcfg.Namespace, ways topology.Topology) error {
 
 // ProbeMissing probes neighbours without an FDB entry, in so many ticks.
 func ProbeMissing(m *netcfg.Namespace, ways topology.Topology, ticks int) (err error) {
-	d := &daemon{netns: m, topo: ways}
+	d := &daemon{Config: &Config{}, netns: m, topo: ways}
 	for range ticks {
 		d.tick++
 		err = errors.Join(err, d.probeMissingFDB())
