@@ -32,17 +32,15 @@ func WatchRemoval(ctx context.Context, namespace, device string) (<-chan struct{
 	removed := make(chan struct{}, 1)
 	go func() {
 		defer close(removed)
-		gone := err != nil // while the watch began
-		for change := range changes {
-			gone = gone || change.Header.Type == unix.RTM_DELLINK && int(change.Index) == index
-			if gone {
-				break
+		for gone := err != nil; !gone; { // it may have left while the watch began
+			change, open := <-changes
+			if !open {
+				return
 			}
+			gone = change.Header.Type == unix.RTM_DELLINK && int(change.Index) == index
 		}
-		if gone {
-			removed <- struct{}{}
-			for range changes { // until the watch ends
-			}
+		removed <- struct{}{}
+		for range changes { // until the watch ends
 		}
 	}()
 	return removed, nil
