@@ -19,7 +19,7 @@ import (
 func TestFuzzLearn(t *testing.T) {
 	testenv.Root(t)
 	onCore(t, 0)
-	seed, packets := fuzzed(t)
+	seed, packets := testenv.Generated(t, fuzzEnv, fewFuzzed)
 	t.Logf("%s=%d:%d", fuzzEnv, seed, packets)
 	for _, kind := range []string{"vxlan", "routed"} {
 		for _, program := range []string{"to_tunnel", "to_peer", "to_pod"} {

@@ -6,11 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/gopacket/gopacket/layers"
@@ -25,22 +21,6 @@ const fuzzEnv = "VENTURI_FUZZ_PACKETS"
 
 // fewFuzzed is how many they are without it, always the same ones.
 const fewFuzzed = 3000
-
-func fuzzed(t *testing.T) (seed uint64, packets int) {
-	text := os.Getenv(fuzzEnv)
-	if text == "" {
-		return 1, fewFuzzed
-	}
-	seed = uint64(time.Now().UnixNano())
-	if before, after, ok := strings.Cut(text, ":"); ok {
-		n, err := strconv.ParseUint(before, 10, 64)
-		check(t, err)
-		seed, text = n, after
-	}
-	packets, err := strconv.Atoi(text)
-	check(t, err)
-	return seed, packets
-}
 
 // fuzzFlows are the flows that the tables have: of both protocols, translated and not.
 var fuzzFlows = []struct {
@@ -136,7 +116,7 @@ func choose[T any](f *fuzzing, from ...T) T { return from[f.rng.IntN(len(from))]
 func TestFuzzCarry(t *testing.T) {
 	testenv.Root(t)
 	onCore(t, 0)
-	seed, packets := fuzzed(t)
+	seed, packets := testenv.Generated(t, fuzzEnv, fewFuzzed)
 	t.Logf("%s=%d:%d", fuzzEnv, seed, packets)
 	for _, kind := range []string{"vxlan", "routed"} {
 		t.Run(kind, func(t *testing.T) {

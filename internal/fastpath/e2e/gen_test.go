@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,8 +20,7 @@ const casesEnv = "VENTURI_CASES"
 
 // Without it they are the same few each time.
 const (
-	fewCases  = 30
-	firstSeed = 1
+	fewCases = 30
 	// carriedShare is in one of how many cases packets have to be carried: a generator of
 	// which all cases are refused tests nothing.
 	carriedShare = 4
@@ -37,19 +35,7 @@ func TestFastPathGenerated(t *testing.T) {
 	if agenttest.InGuest() {
 		t.Skip("its CPU takes its time")
 	}
-	seed, many := uint64(firstSeed), fewCases
-	if text := os.Getenv(casesEnv); text != "" {
-		seed = uint64(time.Now().UnixNano())
-		if before, after, ok := strings.Cut(text, ":"); ok {
-			var err error
-			seed, err = strconv.ParseUint(before, 10, 64)
-			testenv.Must(t, err)
-			text = after
-		}
-		var err error
-		many, err = strconv.Atoi(text)
-		testenv.Must(t, err)
-	}
+	seed, many := testenv.Generated(t, casesEnv, fewCases)
 	s := newGenSite(t)
 	for i, c := range knownCases {
 		c.machine = i % len(s.lab.Machines)

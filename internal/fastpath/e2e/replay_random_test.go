@@ -4,15 +4,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
-	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // replaysEnv is how many packets are changed at random and played, of a seed that
@@ -24,23 +18,6 @@ const (
 	fewRandom = 200
 	atATime   = 20 // in a case
 )
-
-// random says how many packets to change at random, and from which seed.
-func random(t *testing.T) (seed uint64, many int) {
-	text := os.Getenv(replaysEnv)
-	if text == "" {
-		return 1, fewRandom
-	}
-	seed = uint64(time.Now().UnixNano())
-	if before, after, ok := strings.Cut(text, ":"); ok {
-		n, err := strconv.ParseUint(before, 10, 64)
-		testenv.Must(t, err)
-		seed, text = n, after
-	}
-	many, err := strconv.Atoi(text)
-	testenv.Must(t, err)
-	return seed, many
-}
 
 // replayRandom plays packets that were changed at random, from the pod and on the
 // wire, on connections of their own: some of the changes end them.

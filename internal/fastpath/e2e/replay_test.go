@@ -124,7 +124,7 @@ func TestFastPathReplays(t *testing.T) {
 
 func replay(t *testing.T, l *lab.Lab) {
 	pin(t)
-	seed, many := random(t)
+	seed, many := testenv.Generated(t, replaysEnv, fewRandom)
 	for i := 0; i < len(l.Arms); i += 2 {
 		slow, fast := newScene(t, l, i), newScene(t, l, i+1)
 		for _, c := range slices.Concat(podReplays, wireReplays) {
