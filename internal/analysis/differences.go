@@ -105,7 +105,7 @@ func deviceChanges(before, after *result.Record) (out []Difference) {
 		}
 		add := func(what string, x, y any) {
 			if x != y {
-				out = append(out, Difference{What: what + " of " + name, Before: orNone(fmt.Sprint(x)), After: orNone(fmt.Sprint(y))})
+				out = append(out, Difference{What: what + " of " + name, Before: ValueText(x), After: ValueText(y)})
 			}
 		}
 		add("kind", a.Kind, b.Kind)
@@ -113,18 +113,26 @@ func deviceChanges(before, after *result.Record) (out []Difference) {
 		add("qdisc", a.Qdisc, b.Qdisc)
 		for _, feature := range slices.Sorted(maps.Keys(a.Features)) {
 			if now, ok := b.Features[feature]; ok {
-				add(feature, onOff(a.Features[feature]), onOff(now))
+				add(feature, a.Features[feature], now)
 			}
 		}
 	}
 	return out
 }
 
-func onOff(on bool) string {
-	if on {
-		return "on"
+// ValueText is what a property of a machine or device is called in reports: a switch is on or off,
+// and an empty string is none.
+func ValueText(value any) string {
+	switch v := value.(type) {
+	case bool:
+		if v {
+			return "on"
+		}
+		return "off"
+	case string:
+		return orNone(strings.Join(strings.Fields(v), " "))
 	}
-	return "off"
+	return fmt.Sprint(value)
 }
 
 // MachinesOf gives the numbers of the machines of a path's ends: the first two, if it names none.

@@ -59,7 +59,7 @@ func differences(rec *result.Record, pair [2]int) (out []string) {
 	a, b := rec.Facts[pair[0]], rec.Facts[pair[1]]
 	differ := func(what string, a, b any) {
 		if a != b {
-			out = append(out, sanitize.Text(fmt.Sprintf("%s %s and %s", what, orNone(a), orNone(b))))
+			out = append(out, sanitize.Text(fmt.Sprintf("%s %s and %s", what, analysis.ValueText(a), analysis.ValueText(b))))
 		}
 	}
 	differ("kernel", a.Kernel, b.Kernel)
@@ -103,7 +103,7 @@ func deviceDifferences(rec *result.Record, pair [2]int) (out []string) {
 		}
 		differ := func(what string, a, b any) {
 			if a != b {
-				out = append(out, sanitize.Text(fmt.Sprintf("%s's %s %s and %s", name, what, orNone(a), orNone(b))))
+				out = append(out, sanitize.Text(fmt.Sprintf("%s's %s %s and %s", name, what, analysis.ValueText(a), analysis.ValueText(b))))
 			}
 		}
 		differ("kind", a.Kind, b.Kind)
@@ -116,20 +116,4 @@ func deviceDifferences(rec *result.Record, pair [2]int) (out []string) {
 		}
 	}
 	return out
-}
-
-func orNone(value any) string {
-	switch v := value.(type) {
-	case bool:
-		if v {
-			return "on"
-		}
-		return "off"
-	case string:
-		if v == "" {
-			return "none"
-		}
-		return strings.Join(strings.Fields(v), " ")
-	}
-	return fmt.Sprint(value)
 }
