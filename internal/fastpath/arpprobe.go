@@ -23,13 +23,30 @@ type fdbProbe struct {
 	sent int
 }
 
+// sendProbes sends ARP probes. A shadow leaves pods and neighbours alone.
+func (d *daemon) sendProbes(all []topology.BridgeNeighbour) error {
+	if d.Shadow {
+		return nil
+	}
+	return kernel.SendARPProbes(d.netns, all)
+}
+
+// verifyNeighbour makes the kernel probe a neighbour, if it is still there.
+func (d *daemon) verifyNeighbour(n topology.Neighbour) error {
+	if d.Shadow {
+		return nil
+	}
+	err := kernel.RefreshNeighbour(d.netns, n)
+	if errors.Is(err, host.ErrGone) {
+		return nil
+	}
+	return err
+}
+
 // probeMissingFDB probes pods for which their bridge has no FDB entry, each at most once in a
 // tick. Where nobody answers, it has the kernel verify the neighbour, which is a dead pod's: the
 // kernel then drops it.
 func (d *daemon) probeMissingFDB() error {
-	if d.Shadow {
-		return nil
-	}
 	probed := map[topology.Neighbour]fdbProbe{}
 	var targets []topology.BridgeNeighbour
 	var failed error
@@ -41,24 +58,19 @@ func (d *daemon) probeMissingFDB() error {
 			targets = append(targets, n)
 			p.sent++
 		case p.sent == maxProbes:
-			if err := kernel.RefreshNeighbour(d.netns, n.Neighbour); !errors.Is(err, host.ErrGone) {
-				failed = errors.Join(failed, err)
-			}
+			failed = errors.Join(failed, d.verifyNeighbour(n.Neighbour))
 			p.sent++
 		}
 		p.tick = d.tick
 		probed[n.Neighbour] = p
 	}
 	d.neigh.probed = probed
-	return errors.Join(failed, kernel.SendARPProbes(d.netns, targets))
+	return errors.Join(failed, d.sendProbes(targets))
 }
 
 // probeNewPods probes pods that are new or have changed. Nothing is carried into a pod until
 // it has sent a frame from the MAC that the network knows.
 func (d *daemon) probeNewPods() error {
-	if d.Shadow {
-		return nil
-	}
 	var pods []topology.LocalPod
 	for device, p := range d.tables.unprobed {
 		if d.attach.attached[d.pin(d.attachmentFor("from_pod", device))] { // otherwise the answer is not seen
@@ -66,7 +78,7 @@ func (d *daemon) probeNewPods() error {
 			delete(d.tables.unprobed, device)
 		}
 	}
-	return kernel.SendARPProbes(d.netns, bridgeNeighbours(pods))
+	return d.sendProbes(bridgeNeighbours(pods))
 }
 
 // bridgeNeighbours gives pods as neighbours of their devices.
@@ -79,14 +91,11 @@ func bridgeNeighbours(pods []topology.LocalPod) (all []topology.BridgeNeighbour)
 
 // probeSomePods probes some of the pods behind bridges, and all of them in probeEvery ticks.
 func (d *daemon) probeSomePods() error {
-	if d.Shadow {
-		return nil
-	}
 	var pods []topology.LocalPod
 	for i, p := range d.topo.Pods {
 		if p.NeighDevice != p.Device && uint32(i)%probeEvery == d.tick%probeEvery {
 			pods = append(pods, p)
 		}
 	}
-	return kernel.SendARPProbes(d.netns, bridgeNeighbours(pods))
+	return d.sendProbes(bridgeNeighbours(pods))
 }

@@ -65,7 +65,7 @@ const auditRetry = time.Second
 // next packet of its flow. If again is not nil, the rules could not be read, and the next audit is
 // due when it fires.
 func (d *daemon) auditRules() (again <-chan time.Time, err error) {
-	rules, reason, unread, err := readRules(audit.Overlay{Port: d.Port, Wire: d.Devices.Wire})
+	rules, reason, unread, err := d.readRules()
 	if err != nil {
 		return nil, err
 	}
@@ -110,8 +110,8 @@ func (d *daemon) pollIPSets() {
 // readRules reads the rules of the namespace, and says why their verdict on a packet may not
 // hold for the next packet of its flow; "": it holds. If unread, they could not be read, which
 // is the reason: most likely they changed meanwhile.
-func readRules(of audit.Overlay) (rules audit.RulesetAudit, reason string, unread bool, err error) {
-	if rules, err = audit.Ruleset(of); err != nil {
+func (d *daemon) readRules() (rules audit.RulesetAudit, reason string, unread bool, err error) {
+	if rules, err = audit.Ruleset(audit.Overlay{Port: d.Port, Wire: d.Devices.Wire}); err != nil {
 		return rules, fmt.Sprintf("the packet filter cannot be read: %v", err), true, nil
 	}
 	ipsec, err := audit.IPsec()

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/nlmsg"
 )
@@ -41,7 +40,7 @@ func Inspect(c Config) (found Inspection, err error) {
 }
 
 func (d *daemon) inspect() (found Inspection, unread bool, err error) {
-	if d.audit.rules, d.audit.perPacket, unread, err = readRules(audit.Overlay{Port: d.Port, Wire: d.Devices.Wire}); err != nil {
+	if d.audit.rules, d.audit.perPacket, unread, err = d.readRules(); err != nil {
 		return found, unread, err
 	}
 	topo, err := d.readTopology(d.Devices, d.programs.owns)

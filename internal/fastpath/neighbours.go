@@ -6,9 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
-	"github.com/venturi-net/venturi/internal/host"
 )
 
 // neighbourState is what is probed and measured in turn.
@@ -72,9 +70,6 @@ func takeSome[T any](of *[]T, most int) (first []T) {
 // refreshNeighbours makes the kernel probe neighbours that are stale, because carried
 // packets do not. A pod's answer also keeps its FDB entry alive.
 func (d *daemon) refreshNeighbours() error {
-	if d.Shadow {
-		return nil
-	}
 	stale, err := d.poller.StaleNeighbours()
 	if err != nil {
 		return err
@@ -94,9 +89,5 @@ func (d *daemon) refreshNeighbour(stale map[topology.Neighbour]bool, device int,
 		return nil
 	}
 	delete(stale, n) // several next hops may share it
-	err := kernel.RefreshNeighbour(d.netns, n)
-	if errors.Is(err, host.ErrGone) {
-		return nil
-	}
-	return err
+	return d.verifyNeighbour(n)
 }

@@ -37,8 +37,7 @@ func (d *daemon) watch(ctx context.Context) (err error) {
 // bumps the epoch.
 func (d *daemon) close(cancel context.CancelFunc) {
 	if cancel(); d.watching != nil {
-		for range d.watching {
-		}
+		cancelAndWait(cancel, d.watching)
 	}
 	if d.poller != nil {
 		d.closePoller()

@@ -200,8 +200,8 @@ func readElement(message []byte) (e element, fickle string, err error) {
 	return e, fickle, nil
 }
 
-// readDynamicSets finds the sets that any rule updates, and whether any updates ipsets. The kernel sends no notification when a
-// packet adds, deletes or refreshes an element.
+// readDynamicSets finds the sets that any rule updates, and whether any updates ipsets. The kernel
+// sends no notification when a packet adds, deletes or refreshes an element.
 func (r *setReader) readDynamicSets() error {
 	if r.dynamic != nil {
 		return nil

@@ -227,7 +227,10 @@ func undo(j *journal.Journal) (was bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	txns := openTxns(j, s)
+	var txns []int
+	for _, t := range openTxns(j, s) {
+		txns = append(txns, t.ID)
+	}
 	switch {
 	case len(txns) > 0: // if there is none any more, the machine was started anew since
 		return v.Present, undoTxns(j, txns)
@@ -238,11 +241,11 @@ func undo(j *journal.Journal) (was bool, err error) {
 }
 
 // openTxns are the transactions that may have something of a setting to undo.
-func openTxns(j *journal.Journal, s setting.Setting) (txns []int) {
+func openTxns(j *journal.Journal, s setting.Setting) (txns []*journal.Txn) {
 	for _, t := range j.History().Txns {
 		for _, e := range t.Entries {
 			if e.State.Open() && e.Setting.ID() == s.ID() {
-				txns = append(txns, t.ID)
+				txns = append(txns, t)
 			}
 		}
 	}

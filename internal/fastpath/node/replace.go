@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
@@ -26,8 +25,7 @@ func (f files) takeOver(ctx context.Context, j *journal.Journal) (txn int, lock 
 	if len(txns) != 1 {
 		return 0, nil, verr.New(verr.Busy, what, "this journal does not have it", "give the journal that it was enabled with in VENTURI_JOURNAL; or end it with: venturi fastpath disable")
 	}
-	all := j.History().Txns
-	if t := all[slices.IndexFunc(all, func(t *journal.Txn) bool { return t.ID == txns[0] })]; t.Lease != nil {
+	if txns[0].Lease != nil {
 		return 0, nil, verr.New(verr.Busy, what, "it is on trial, and ends by itself", "wait until it has ended; or end it with: venturi fastpath disable")
 	}
 	if _, err := os.Stat(filepath.Join(f.pins, "table_flows")); err != nil {
@@ -42,7 +40,7 @@ func (f files) takeOver(ctx context.Context, j *journal.Journal) (txn int, lock 
 	for limit := time.Now().Add(stopTimeout); ; {
 		lock, err := kernel.LockFolder(ctx, f.folder)
 		if !errors.Is(err, kernel.ErrLocked) || time.Now().After(limit) {
-			return txns[0], lock, err
+			return txns[0].ID, lock, err
 		}
 	}
 }

@@ -51,7 +51,7 @@ type comparer struct {
 	bytes   int                    // of them
 	backlog []*packet              // read, and not looked at yet
 	newest  uint64                 // time of the newest record of the reads before
-	doubts  []doubt
+	pending []pendingMismatch
 	lost    time.Time // when records were last lost
 }
 
@@ -63,8 +63,8 @@ type expected struct {
 	cut  int  // bytes of its payload that the network has sent, if it cuts it
 }
 
-// doubt is a difference that a change may still explain.
-type doubt struct {
+// pendingMismatch is a difference that a change may still explain.
+type pendingMismatch struct {
 	Mismatch
 	state State
 	count *PacketCount
@@ -202,7 +202,7 @@ func (c *comparer) note(p *packet) {
 
 func (c *comparer) different(p *packet, d *Mismatch, now time.Time) {
 	c.note(p)
-	c.doubts = append(c.doubts, doubt{*d, State{p.Epoch, p.Version}, c.countOf(p), now.Add(settle)})
+	c.pending = append(c.pending, pendingMismatch{*d, State{p.Epoch, p.Version}, c.countOf(p), now.Add(settle)})
 }
 
 // giveUp no longer waits for packets that the network should have handed on: those that were read
@@ -228,11 +228,11 @@ func (c *comparer) giveUp(now time.Time, tooMany bool) {
 	c.waiting = left
 }
 
-// judge counts differences that no change explains. At the end it judges all.
-func (c *comparer) judge(now time.Time, state State, end bool) {
+// confirmMismatches counts differences that no change explains: at the end all of them.
+func (c *comparer) confirmMismatches(now time.Time, state State, end bool) {
 	c.giveUp(now, false)
-	left := c.doubts[:0]
-	for _, d := range c.doubts {
+	left := c.pending[:0]
+	for _, d := range c.pending {
 		switch {
 		case d.state != state:
 			d.count.Changed++
@@ -243,7 +243,7 @@ func (c *comparer) judge(now time.Time, state State, end bool) {
 			c.keep(d.Mismatch)
 		}
 	}
-	c.doubts = left
+	c.pending = left
 }
 
 // keep counts a difference, and keeps the first of its kind.

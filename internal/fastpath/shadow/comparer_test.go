@@ -34,7 +34,7 @@ func packetOf(at int, seq uint32, payload string) []byte {
 		outer := b[ethLen:]
 		outer[0], outer[8], outer[ipProtocol] = 0x45, 64, udp
 		binary.BigEndian.PutUint16(outer[ipTotal:], uint16(at-ethLen+ipLen+20+len(payload)))
-		binary.BigEndian.PutUint16(outer[ipCheck:], ^sum(0, outer[:ipLen]))
+		binary.BigEndian.PutUint16(outer[ipCheck:], ^sum(outer[:ipLen]))
 	}
 	return append(b, payload...)
 }
@@ -78,7 +78,7 @@ func (s *scene) record(r bpf.ShadowRecord, number uint16, frame []byte, change f
 // result is what is found when everything has settled.
 func (s *scene) result(state State) Result {
 	s.c.add(nil, false, s.now)
-	s.c.judge(s.now.Add(2*settle), state, true)
+	s.c.confirmMismatches(s.now.Add(2*settle), state, true)
 	return s.c.result
 }
 
@@ -166,7 +166,7 @@ func TestComparer(t *testing.T) {
 			p, complete := packetOf(ethLen, 1, "hello"), packetOf(ethLen, 1, "hello")
 			transport := p[ethLen+ipLen:]
 			binary.BigEndian.PutUint16(transport[tcpCheck:], 0x1234) // the sum of the addresses
-			binary.BigEndian.PutUint16(complete[ethLen+ipLen+tcpCheck:], ^sum(0, transport))
+			binary.BigEndian.PutUint16(complete[ethLen+ipLen+tcpCheck:], ^sum(transport))
 			s.expect(1, p, func(r *bpf.ShadowRecord) { r.Partial = 1 })
 			s.observe(1, complete, nil)
 		}, PacketCount{Equal: 1}, "", 0},

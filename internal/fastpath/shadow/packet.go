@@ -79,7 +79,7 @@ func (p *packet) parse(ip int) {
 		return
 	}
 	outer := p.bytes[ethLen : ethLen+ipLen]
-	p.outerWrong = sum(0, outer) != 0xffff
+	p.outerWrong = sum(outer) != 0xffff
 	clear(outer[ipID : ipID+2])
 	clear(outer[ipCheck : ipCheck+2])
 	if p.bytes[ip+ipTOS]&ecnMask == ecnCE {
@@ -147,9 +147,9 @@ func (f flowOf) String() string {
 	return fmt.Sprintf("%s %v > %v", name, end(0, 8), end(4, 10))
 }
 
-// sum adds words to a checksum that is not complemented.
-func sum(start uint32, b []byte) uint16 {
-	total := uint64(start)
+// sum is the checksum of words, not complemented.
+func sum(b []byte) uint16 {
+	var total uint64
 	for ; len(b) > 1; b = b[2:] {
 		total += uint64(binary.BigEndian.Uint16(b))
 	}
@@ -175,7 +175,7 @@ func (p *packet) complete() {
 		return
 	}
 	p.Partial = 0
-	check := ^sum(0, p.bytes[p.transport:]) // the field has the sum of the addresses
+	check := ^sum(p.bytes[p.transport:]) // the field has the sum of the addresses
 	if check == 0 && p.protocol() == udp {
 		check = 0xffff
 	}

@@ -52,7 +52,7 @@ func Run(ctx context.Context, records *ebpf.Map, state func() (State, error), re
 		if end {
 			c.add(nil, false, now)
 		}
-		c.judge(now, s, end)
+		c.confirmMismatches(now, s, end)
 		if end || !now.Before(next) {
 			next = now.Add(reportEvery)
 			r := c.result
