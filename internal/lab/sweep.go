@@ -226,7 +226,7 @@ func demolish(name string) error {
 	}
 	failed := []error{unrestored}
 	for _, n := range slices.Backward(list) { // a pod's name sorts after its machine's
-		failed = append(failed, w.Delete(n))
+		failed = append(failed, w.DeleteCards(n), w.Delete(n))
 	}
 	failed = append(failed, kernel.UnmountPins(folder(name)), os.RemoveAll(folder(name)))
 	if err := errors.Join(failed...); err != nil {

@@ -1,6 +1,7 @@
 package netcfg
 
 import (
+	"errors"
 	"fmt"
 	"net"
 
@@ -9,8 +10,8 @@ import (
 )
 
 // Card is a device that shares a network card of this host with it: a macvlan, or an
-// ipvlan in mode l2 where the network allows only one MAC address per card. It is deleted with its
-// namespace, and with it what it asked of the card.
+// ipvlan in mode l2 where the network allows only one MAC address per card. It asks things of the
+// card, such as promiscuous mode, until it is deleted: see [Writer.DeleteCards].
 type Card struct {
 	Name   string
 	IPVLAN bool
@@ -66,4 +67,31 @@ func (n *Namespace) AddCard(in *Namespace, device string, c Card) error {
 		return n.Wrap(what+": name the senders", err)
 	}
 	return n.Up(c.Name)
+}
+
+// DeleteCards deletes the devices in a namespace that share cards of another, so that the cards are
+// as they were when it returns. With its namespace such a device goes too, but only once the kernel
+// gets to it, which takes many seconds on a busy machine. A namespace that cannot be entered is left
+// to that.
+func (w *Writer) DeleteCards(name string) error {
+	n, err := w.Open(name)
+	if err != nil {
+		return w.owns(name)
+	}
+	defer n.Close()
+	links, err := n.h.LinkList()
+	if err != nil {
+		return n.Wrap("list devices", err)
+	}
+	var failed []error
+	for _, link := range links {
+		shares := link.Type() == "macvlan" || link.Type() == "ipvlan"
+		if !shares || link.Attrs().NetNsID < 0 { // -1: the card is here as well
+			continue
+		}
+		if err := n.h.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {
+			failed = append(failed, n.Wrap("delete "+link.Attrs().Name, err))
+		}
+	}
+	return errors.Join(failed...)
 }

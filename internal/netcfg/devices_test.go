@@ -2,6 +2,7 @@ package netcfg_test
 
 import (
 	"errors"
+	"net"
 	"net/netip"
 	"strings"
 	"testing"
@@ -101,4 +102,36 @@ func isUp(t *testing.T, n *netcfg.Namespace, device string, mtu int) {
 		t.Errorf("%s is not there", device)
 		return err
 	})
+}
+
+// A card that was shared is as it was at once, also while its namespace stays: something holds it
+// open, or the kernel has not got to it.
+func TestDeleteCards(t *testing.T) {
+	w, n := testenv.Namespace(t)
+	testenv.Must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: "card"}, netcfg.VethEnd{In: n, Name: "other"}, 1500))
+	promiscuity := func() int {
+		card, err := n.Handle().LinkByName("card")
+		testenv.Must(t, err)
+		return card.Attrs().Promisc
+	}
+	user, err := w.Create(w.Name("user"))
+	testenv.Must(t, err)
+	defer user.Close()
+	testenv.Must(t, user.AddCard(n, "card", netcfg.Card{Name: "wire0", MAC: net.HardwareAddr{2, 0, 0, 0, 0, 9}, MTU: 1500}))
+	if promiscuity() == 0 {
+		t.Fatal("the shared card is not promiscuous: the test shows nothing")
+	}
+	testenv.Must(t, w.DeleteCards(user.Name()))
+	if got := promiscuity(); got != 0 {
+		t.Errorf("the card's promiscuity is %d, want 0 as before", got)
+	}
+	if err := user.Up("wire0"); err == nil {
+		t.Error("the device on the card is still there")
+	}
+	if err := w.DeleteCards(w.Name("none")); err != nil {
+		t.Errorf("a namespace that is not there: %v", err)
+	}
+	if err := w.DeleteCards("others"); !errors.Is(err, netcfg.ErrNotOwned) {
+		t.Errorf("a namespace of somebody else: %v, want %v", err, netcfg.ErrNotOwned)
+	}
 }
