@@ -31,10 +31,11 @@ type flows struct {
 	tenants atomic.Pointer[[]uint32] // VNIs of flows
 	flush   chan struct{}            // signals that all flows are to be deleted
 	updates *kernel.UpdateEvents     // changes of connections, by which rules may decide
+	resets  chan kernel.Connection   // those that were reset
 }
 
 func newFlows(objs *bpf.Objects, netns *netcfg.Namespace, e *epoch) *flows {
-	f := &flows{objs: objs, netns: netns, epoch: e, flush: make(chan struct{}, 1)}
+	f := &flows{objs: objs, netns: netns, epoch: e, flush: make(chan struct{}, 1), resets: make(chan kernel.Connection, maxResets)}
 	f.setTenants([]uint32{0})
 	return f
 }
@@ -67,6 +68,7 @@ func (f *flows) start(ctx context.Context) (<-chan error, error) {
 	})
 	work.Go(func() error { return f.withConntrack(ctx, f.serveRequests) })
 	work.Go(func() error { return f.withConntrack(ctx, f.sweepLoop) })
+	work.Go(func() error { return f.withConntrack(ctx, f.closeResets) })
 	go func() {
 		defer close(done)
 		if err := work.Wait(); err != nil {
@@ -120,7 +122,11 @@ func (f *flows) serveRequests(ctx context.Context, track *kernel.Conntrack) erro
 		if _, err := binary.Decode(record.RawSample, binary.NativeEndian, &r); err != nil {
 			continue // not one of ours
 		}
-		requests = append(requests, r)
+		if r.Entry == bpf.Reset {
+			f.noteReset(r.Key)
+		} else {
+			requests = append(requests, r)
+		}
 		if len(requests) < requestBatch && ring.AvailableBytes() > 0 {
 			continue
 		}

@@ -32,9 +32,13 @@ type (
 	Hop = vxlanHop
 	// Counter counts the packets with one outcome on one core.
 	Counter = vxlanCounter
-	// CtRequest asks the daemon to prepare the conntrack entry of a flow.
+	// CtRequest asks the daemon to prepare the conntrack entry of a flow, or says that the flow's
+	// connection was reset: then Entry is [Reset].
 	CtRequest = vxlanCtRequest
 )
+
+// Reset is no conntrack entry.
+const Reset = 0
 
 // Objects are the programs of a fast path, not yet attached, and its tables.
 type Objects struct {

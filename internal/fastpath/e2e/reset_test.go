@@ -21,16 +21,16 @@ import (
 )
 
 // Connection tracking has seen few sequence numbers of a connection that was carried, and takes its
-// reset for one of another place in the stream. But it keeps it no longer than one that is closed, and
-// the fast path does not keep it alive: then rules see the next connection between the same ports as
-// a new one.
+// reset for one of another place in the stream, which leaves it established for as long as one that
+// is closed: here for minutes. The daemon closes it, so that rules see the next connection between
+// the same ports as a new one. A reset that its end does not accept closes nothing.
 func TestFastPathForgetsResetConnections(t *testing.T) {
 	requireFastPath(t)
 	requireTools(t)
 	l := testenv.Lab(t, lab.Options{Paths: basicFastPaths, Services: 30})
 	for _, m := range l.Machines {
 		testenv.InNetns(t, m.Namespace, func() error {
-			return os.WriteFile("/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_close", []byte("2"), 0)
+			return os.WriteFile("/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_close", []byte("200"), 0)
 		})
 	}
 	for _, arm := range l.Arms {
@@ -39,9 +39,16 @@ func TestFastPathForgetsResetConnections(t *testing.T) {
 			conn := dial(t, arm.Client(), to)
 			carryTCP(t, arm, conn)
 			from := conn.LocalAddr().(*net.TCPAddr).AddrPort()
-			if all := established(t, l.Machines, from, to); !slices.Contains(all, true) {
+			tracked := established(t, l.Machines, from, to)
+			if !slices.Contains(tracked, true) {
 				t.Fatal("no machine tracks the connection")
 			}
+			sendReset(t, arm, from, to, nextSequence(t, conn)+1000)
+			time.Sleep(4 * resetGrace)
+			if all := established(t, l.Machines, from, to); !slices.Equal(all, tracked) {
+				t.Errorf("after a reset that was not accepted, the machines track the connection: %v, want %v", all, tracked)
+			}
+			carryTCP(t, arm, conn)
 			testenv.Must(t, conn.(*net.TCPConn).SetLinger(0))
 			testenv.Must(t, conn.Close())
 			for end := time.Now().Add(testenv.Timeout); slices.Contains(established(t, l.Machines, from, to), true); time.Sleep(pace) {
@@ -65,6 +72,39 @@ func TestFastPathForgetsResetConnections(t *testing.T) {
 			shell(t, l.Machines[0], nil, "nft delete table ip denied")
 		})
 	}
+}
+
+// resetGrace is how long the daemon waits for the answer to a reset.
+const resetGrace = 300 * time.Millisecond
+
+// nextSequence is the sequence number of what a connection sends next.
+func nextSequence(t *testing.T, conn net.Conn) (seq uint32) {
+	t.Helper()
+	const sendQueue, off = 2, -1 // TCP_SEND_QUEUE, TCP_REPAIR_OFF_NO_WP
+	raw, err := conn.(*net.TCPConn).SyscallConn()
+	testenv.Must(t, err)
+	testenv.Must(t, raw.Control(func(fd uintptr) {
+		s := int(fd)
+		err = errors.Join(unix.SetsockoptInt(s, unix.IPPROTO_TCP, unix.TCP_REPAIR, 1), unix.SetsockoptInt(s, unix.IPPROTO_TCP, unix.TCP_REPAIR_QUEUE, sendQueue))
+		got, failed := unix.GetsockoptInt(s, unix.IPPROTO_TCP, unix.TCP_QUEUE_SEQ)
+		seq, err = uint32(got), errors.Join(err, failed, unix.SetsockoptInt(s, unix.IPPROTO_TCP, unix.TCP_REPAIR, off))
+	}))
+	testenv.Must(t, err)
+	return seq
+}
+
+// sendReset sends a reset with a sequence number, which is not of the client's connection.
+func sendReset(t *testing.T, arm lab.Arm, from, to netip.AddrPort, seq uint32) {
+	t.Helper()
+	packet := tcp4{from: from.Port(), to: to.Port(), seq: seq, flags: rst}.packetIn(ip4{ttl: 64, src: from.Addr(), dst: to.Addr()}).bytes()
+	testenv.InNetns(t, arm.Client().Namespace, func() error {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		return unix.Sendto(fd, packet, 0, &unix.SockaddrInet4{Addr: to.Addr().As4()})
+	})
 }
 
 // carryTCP sends over a connection until it is carried.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/netcfg"
@@ -40,6 +41,8 @@ type Update struct {
 	Timeout time.Duration
 	// Unreplied leaves a UDP connection without a reply as it is.
 	Unreplied bool
+	// Closed closes a TCP connection, as a reset does.
+	Closed bool
 }
 
 // ConnState is the state of a connection at its update.
@@ -103,6 +106,31 @@ func (c *Conntrack) update(some []Update, tell func(i int, is ConnState)) error 
 			}
 			is = ConnNoEvents
 		})
+}
+
+// CloseReset closes those of the TCP connections that are established, and expire within a time: that
+// is how conntrack leaves a connection after a reset whose sequence number is not the one that it
+// expects, until it sees another packet of it.
+func (c *Conntrack) CloseReset(all []Connection, within time.Duration) error {
+	for some := range slices.Chunk(all, batchSize) {
+		var reset []Update
+		is, left := ConnNoEvents, time.Duration(0)
+		err := c.roundTrip(len(some), func(b []byte, i int, sequence uint32) []byte { return Update{Conn: some[i]}.append(b, sequence) },
+			func(m message) { is, left = m.state(), m.timeout() },
+			func(i int, result unix.Errno) {
+				if i >= 0 && result == 0 && is == ConnEstablished && left <= within {
+					reset = append(reset, Update{Conn: some[i], Closed: true})
+				}
+				is = ConnNoEvents
+			})
+		if err == nil {
+			err = c.Update(reset, func(int, ConnState) {})
+		}
+		if err != nil {
+			return c.n.Wrap("close connections that were reset", err)
+		}
+	}
+	return nil
 }
 
 // roundTrip sends requests in one call, in which the kernel serves them all, and then reads

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"encoding/binary"
+	"math"
 	"net/netip"
 	"time"
 
@@ -31,7 +32,7 @@ const (
 	// confirmed.
 	assuredStatus = 1<<1 | 1<<2 | 1<<3
 
-	tcpEstablished = 3 // enum tcp_conntrack
+	tcpEstablished, tcpClose = 3, 7 // enum tcp_conntrack
 
 	nfgenmsgLen = 4 // struct nfgenmsg
 )
@@ -77,17 +78,23 @@ func putAssured(b []byte) []byte {
 	return putAttr(b, ctaStatus, binary.BigEndian.AppendUint32(nil, assuredStatus))
 }
 
+// putTCP appends what is TCP's own of a connection.
+func putTCP(b []byte, inside func([]byte) []byte) []byte {
+	return putNested(b, ctaProtoInfo, func(b []byte) []byte { return putNested(b, ctaTCP, inside) })
+}
+
 // append appends the request of an update.
 func (u Update) append(b []byte, sequence uint32) []byte {
 	return request(b, ctNew, unix.NLM_F_ECHO, sequence, u.Conn, func(b []byte) []byte {
 		if u.Liberal {
-			b = putNested(b, ctaProtoInfo, func(b []byte) []byte {
-				return putNested(b, ctaTCP, func(b []byte) []byte {
-					// Not the state, which may have changed since it was read.
-					flags := binary.BigEndian.AppendUint16(nil, liberalFlags)
-					return putAttr(putAttr(b, ctaTCPFlagsOrig, flags), ctaTCPFlagsReply, flags)
-				})
+			b = putTCP(b, func(b []byte) []byte {
+				// Not the state, which may have changed since it was read.
+				flags := binary.BigEndian.AppendUint16(nil, liberalFlags)
+				return putAttr(putAttr(b, ctaTCPFlagsOrig, flags), ctaTCPFlagsReply, flags)
 			})
+		}
+		if u.Closed {
+			b = putTCP(b, func(b []byte) []byte { return putAttr(b, ctaTCPState, []byte{tcpClose}) })
 		}
 		if u.Timeout > 0 {
 			b = putTimeout(b, u.Timeout)
@@ -143,6 +150,14 @@ func (m message) state() ConnState {
 		return ConnClosing
 	}
 	return ConnEstablished
+}
+
+// timeout is the time until the connection of a message expires.
+func (m message) timeout() time.Duration {
+	if seconds := findAttr(m.attributes(), ctaTimeout); len(seconds) == 4 {
+		return time.Duration(binary.BigEndian.Uint32(seconds)) * time.Second
+	}
+	return math.MaxInt64
 }
 
 // ended is the connection of a message; false: it is not TCP or UDP over IPv4.

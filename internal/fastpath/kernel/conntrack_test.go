@@ -92,6 +92,19 @@ func update(t *testing.T, c *kernel.Conntrack, all ...kernel.Update) (is []kerne
 	return is
 }
 
+// trackTCP opens a connection in a namespace, and conntrack, which announces the connection's end.
+func trackTCP(t *testing.T, n *netcfg.Namespace) (*kernel.Conntrack, kernel.Connection) {
+	t.Helper()
+	ends, err := kernel.OpenDestroyEvents(n)
+	testenv.Must(t, err)
+	t.Cleanup(func() { ends.Close() })
+	client, _ := dialTCP(t, n)
+	c, err := kernel.OpenConntrack(n)
+	testenv.Must(t, err)
+	t.Cleanup(func() { c.Close() })
+	return c, connectionOf(6, client)
+}
+
 // events says for which connections that begin from now on events are told.
 func events(t *testing.T, n *netcfg.Namespace, value string) {
 	t.Helper()
@@ -142,14 +155,7 @@ func TestConntrackUpdate(t *testing.T) {
 func TestConntrackLiberal(t *testing.T) {
 	const unacknowledged, liberal = 0x10, 0x08 // IP_CT_TCP_FLAG_
 	n := tracked(t)
-	ends, err := kernel.OpenDestroyEvents(n)
-	testenv.Must(t, err)
-	defer ends.Close()
-	client, _ := dialTCP(t, n)
-	of := connectionOf(6, client)
-	c, err := kernel.OpenConntrack(n)
-	testenv.Must(t, err)
-	defer c.Close()
+	c, of := trackTCP(t, n)
 	var peer *conntrack.Conn
 	testenv.InNetns(t, n.Path(), func() (err error) {
 		peer, err = conntrack.Dial(nil)
@@ -176,6 +182,23 @@ func TestConntrackLiberal(t *testing.T) {
 	for _, f := range flags() {
 		if f&unacknowledged != 0 || f&liberal == 0 {
 			t.Errorf("its flags are %#x", f)
+		}
+	}
+}
+
+// A connection that was reset is told by how soon it expires.
+func TestConntrackCloseReset(t *testing.T) {
+	c, of := trackTCP(t, tracked(t))
+	none := of
+	none.A = netip.AddrPortFrom(loopback, 1)
+	for _, step := range []struct {
+		lives time.Duration
+		want  kernel.ConnState
+	}{{time.Hour, kernel.ConnEstablished}, {9 * time.Second, kernel.ConnClosing}} {
+		update(t, c, kernel.Update{Conn: of, Timeout: step.lives})
+		testenv.Must(t, c.CloseReset([]kernel.Connection{none, of}, 10*time.Second))
+		if is := update(t, c, kernel.Update{Conn: of}); is[0] != step.want {
+			t.Errorf("with %v to live, its state is %v afterwards, want %v", step.lives, is[0], step.want)
 		}
 	}
 }

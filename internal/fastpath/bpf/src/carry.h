@@ -9,13 +9,19 @@ struct carried {
 	struct translation *nat; /* of its addresses and ports; 0: none */
 };
 
-/* Deletes the entry of a flow, and the other one that it has if it is translated. */
-static __always_inline void drop_entries(const struct flow_key *k, const struct flow *f)
+/* Deletes the entry of a flow, and the other one that it has if it is translated. Connection
+ * tracking has not seen how far a carried connection had come, so it cannot tell whether a reset
+ * ends it: the daemon looks. */
+static __always_inline void drop_entries(const struct flow_key *k, const struct flow *f, int reset)
 {
 	int translated = f->translated;
 	union flow_words other;
 
 	other_key(&other, k->tenant_proto ^ WIRE_VIEW, &f->other);
+#ifndef SHADOW
+	if (reset && (translated || f->ct_entry))
+		send_request(k->tenant_proto & WIRE_VIEW ? &other.key : k, RESET);
+#endif
 	delete_entry(k);
 	if (carry_translated && translated)
 		delete_entry(&other.key);
@@ -32,11 +38,11 @@ static __always_inline int drop_flow(const struct parsed *p, enum direction dir)
 	if (c)
 		c->packets = 0; /* the last packets of a connection do not count for the next */
 	if (f && (dir == OUT || !f->translated))
-		drop_entries(&p->key, f);
+		drop_entries(&p->key, f, p->flags & TCP_RST);
 	if (carry_translated && dir == IN) {
 		f = bpf_map_lookup_elem(&flows, &wire.key);
 		if (f)
-			drop_entries(&wire.key, f);
+			drop_entries(&wire.key, f, p->flags & TCP_RST);
 	}
 	return SLOW_FLAGS;
 }

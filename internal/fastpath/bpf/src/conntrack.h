@@ -71,11 +71,14 @@ struct nf_conn {
 
 #define TCP_ESTABLISHED_STATE 3 /* enum tcp_conntrack */
 
-/* A request: the daemon is to prepare the conntrack entry of a flow, so that it can be carried. */
+/* A request: the daemon is to prepare the conntrack entry of a flow, so that it can be carried,
+ * or the flow's connection was reset. */
 struct ct_request {
 	struct flow_key key;
-	__u32 entry;
+	__u32 entry; /* RESET, or the one to prepare */
 };
+
+#define RESET 0
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -84,21 +87,27 @@ struct {
 
 const struct ct_request *ct_request_layout __attribute__((unused)); /* puts it into BTF */
 
-/* Sends a request, at most once in a tick: what failed would fail again a moment later. */
-static __always_inline void request_conntrack(const struct flow_key *k, struct flow *f, __u32 entry)
+/* Sends a request, and says whether there was room for it. */
+static __always_inline int send_request(const struct flow_key *k, __u32 entry)
 {
-	__u32 now = tick;
-	struct ct_request *r;
+	struct ct_request *r = bpf_ringbuf_reserve(&ct_requests, sizeof(*r), 0);
 
-	if (f->requested == now)
-		return;
-	r = bpf_ringbuf_reserve(&ct_requests, sizeof(*r), 0);
 	if (!r)
-		return; /* the next packet sends it again */
+		return 0;
 	r->key = *k;
 	r->entry = entry;
 	bpf_ringbuf_submit(r, 0);
-	f->requested = now;
+	return 1;
+}
+
+/* Requests an entry, at most once in a tick: what failed would fail again a moment later. Without
+ * room, the next packet requests it again. */
+static __always_inline void request_conntrack(const struct flow_key *k, struct flow *f, __u32 entry)
+{
+	__u32 now = tick;
+
+	if (f->requested != now && send_request(k, entry))
+		f->requested = now;
 }
 
 /* The entry has an extension, by its number. */
