@@ -8,7 +8,7 @@ import (
 // mostSlices is how many slices a record holds in memory after it was read. In a longer
 // one, rounds that follow each other are merged: two, four, eight and so on, the same ones
 // of all arms, so that they can still be compared.
-const mostSlices = 1 << 16
+const mostSlices = 3 << 14
 
 // Merged says what was merged to read a long record.
 type Merged struct {

@@ -39,7 +39,7 @@ type Record struct {
 	Warnings []Warning
 	End      *End // nil: truncated, or still running
 
-	// Merged says which of the slices stand for several: a long record, of more than 65,536
+	// Merged says which of the slices stand for several: a long record, of more than 49,152
 	// slices, would not fit in memory as it is.
 	Merged Merged
 }
