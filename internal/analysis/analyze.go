@@ -18,6 +18,8 @@ type Options struct {
 	// Live leaves out what only a finished report needs and what takes time:
 	// percentiles with their intervals.
 	Live bool
+	// Lateness reads, of a Live report too, how late requests on a schedule left.
+	Lateness bool
 	// Resamples of the bootstrap; 0 means 300.
 	Resamples int
 	// Baseline names the arm that the others are compared with; empty: the

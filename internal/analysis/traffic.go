@@ -70,6 +70,17 @@ func (a *analyzer) latency(r *Row, d *armData) {
 	var out Latency
 	var sum, elapsed float64
 	rtts, lateness := newHistograms(len(d.slices)), newHistograms(len(d.slices))
+	read := func(into *histograms, enc []byte) {
+		if len(enc) == 0 {
+			return
+		}
+		h, err := histogram(enc)
+		if err != nil {
+			r.Unreadable++
+			return
+		}
+		into.add(h)
+	}
 	found := false
 	for _, s := range d.slices {
 		l := s.Latency
@@ -84,23 +95,12 @@ func (a *analyzer) latency(r *Row, d *armData) {
 		out.Missed += l.Missed
 		sum += float64(l.RTTSum)
 		elapsed += float64(s.Elapsed)
-		if a.opt.Live || len(l.RTT) == 0 {
-			continue
+		if !a.opt.Live {
+			read(&rtts, l.RTT)
 		}
-		h, err := histogram(l.RTT)
-		if err != nil {
-			r.Unreadable++
-			continue
+		if !a.opt.Live || a.opt.Lateness {
+			read(&lateness, l.Lateness)
 		}
-		rtts.add(h)
-		if len(l.Lateness) == 0 {
-			continue
-		}
-		if h, err = histogram(l.Lateness); err != nil {
-			r.Unreadable++
-			continue
-		}
-		lateness.add(h)
 	}
 	if !found {
 		return

@@ -42,6 +42,8 @@ type entry struct {
 	Verdict     stats.Verdict          `json:"verdict,omitempty"`
 	Reason      stats.Reason           `json:"reason,omitempty"`
 	NoFigure    int                    `json:"no_figure,omitempty"` // slices that Value is without
+	Missing     string                 `json:"missing,omitempty"`   // why there is no figure
+	NotHeld     bool                   `json:"not_held,omitempty"`  // that is because the rate was not
 	Emulated    string                 `json:"emulated,omitempty"`  // as that of the row that it is from
 
 	inTable  bool // the table has this combination

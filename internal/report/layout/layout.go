@@ -167,7 +167,7 @@ type source struct {
 
 func newSource(r Wired, l Layout) (*source, error) {
 	rec := r.Record
-	sum, err := analysis.Analyze(rec, analysis.Options{Live: true})
+	sum, err := analysis.Analyze(rec, analysis.Options{Live: true, Lateness: true})
 	if err != nil {
 		return nil, err
 	}
@@ -230,8 +230,12 @@ func (all sources) fill(t Table) grid {
 	for i := range g.cells {
 		for j := range g.cells[i] {
 			e := &g.cells[i][j]
-			if s := all.find(e.Wire); e.inTable && s != nil {
+			switch s := all.find(e.Wire); {
+			case !e.inTable:
+			case s != nil:
 				s.entry(e)
+			case e.Baseline == "":
+				e.Missing = "no record of this wire"
 			}
 		}
 	}
@@ -241,8 +245,26 @@ func (all sources) fill(t Table) grid {
 func (s *source) entry(e *entry) {
 	if e.Runs != nil {
 		s.runs(e)
+	} else {
+		s.figure(e)
+	}
+	if e.measured || e.Baseline != "" {
 		return
 	}
+	switch _, r := s.row(s.host, e.Path, e); {
+	case r == nil:
+		e.Missing = "not measured"
+	case view.WhyMissing(r) != "":
+		e.Missing, e.NotHeld = view.WhyMissing(r), view.NotHeld(r)
+	case e.Runs != nil:
+		e.Missing = fmt.Sprintf("fewer than %d series", runs)
+	default:
+		e.Missing = "not metered"
+	}
+}
+
+// figure looks up a figure or a ratio.
+func (s *source) figure(e *entry) {
 	if e.Baseline != "" {
 		_, r := s.row(e.Baseline, e.Path, e)
 		if r == nil || r.Ratio == nil {

@@ -122,6 +122,8 @@ func (e entry) text() string {
 	switch {
 	case !e.inTable:
 		return ""
+	case e.NotHeld:
+		return "not held"
 	case !e.measured:
 		return unit.NoFigure
 	case e.Runs != nil:
@@ -138,41 +140,27 @@ func (e entry) text() string {
 	return unit.Sig3(e.Ratio.Value) + " " + mark
 }
 
-// limits says what held an entry's figure back where a stream ran beside it: which cores
-// were full, and whether the stream held its rate.
-func (s *source) limits(e *entry) []string {
-	c, r := s.row(s.host, e.Path, e)
-	if r == nil || e.Background == nil || e.Baseline != "" {
-		return nil
-	}
-	return view.BackgroundNotes(r, c)
-}
-
 // legend explains what stands in the tables, and what limits it.
 func legend(all sources, grids []grid) []string {
 	var ratios []entry
-	var paths []string // with places that hold no figure
-	missing, again, cpu, average, full := map[string]int{}, false, false, false, false
+	again, cpu, average, full := false, false, false, false
 	var partly []*partialData
-	var unused, limits []string
+	var entries []entry
+	var unused []string
 	for _, g := range grids {
-		for _, e := range slices.Concat(g.cells...) {
-			full = full || e.Full != nil && e.measured
-			again, cpu, average = again || e.Retransmits, cpu || e.CPU && e.measured, average || e.Runs != nil
-			if s := all.find(e.Wire); s != nil {
-				unused = view.Union(unused, s.unused(e))
-				limits = view.Union(limits, s.limits(&e))
-			}
-			switch {
-			case e.Baseline == "" && e.inTable && !e.measured:
-				if missing[e.Path]++; missing[e.Path] == 1 {
-					paths = append(paths, e.Path)
-				}
-			case e.Baseline != "" && e.measured && e.Runs == nil:
-				ratios = append(ratios, e)
-			case e.NoFigure > 0:
-				partly = countPartial(partly, e)
-			}
+		entries = append(entries, slices.Concat(g.cells...)...)
+	}
+	for _, e := range entries {
+		full = full || e.Full != nil && e.measured
+		again, cpu, average = again || e.Retransmits, cpu || e.CPU && e.measured, average || e.Runs != nil
+		if s := all.find(e.Wire); s != nil {
+			unused = view.Union(unused, s.unused(e))
+		}
+		switch {
+		case e.Baseline != "" && e.measured && e.Runs == nil:
+			ratios = append(ratios, e)
+		case e.NoFigure > 0:
+			partly = countPartial(partly, e)
 		}
 	}
 	var out []string
@@ -204,13 +192,10 @@ func legend(all sources, grids []grid) []string {
 	if average {
 		say("Of %d runs stand the figures and their average, as write-ups give them, and of two paths the quotient of averages. Each run is one series; what is proven, the ratio beside it says.", runs)
 	}
-	for i, p := range paths {
-		paths[i] = fmt.Sprintf("%s in %s", sanitize.Text(p), view.Plural(missing[p], "place", "places"))
+	if text := missingText(entries); text != "" {
+		say("%s: the record has no figure there (%s).", unit.NoFigure, text)
 	}
-	if len(paths) > 0 {
-		say("%s: the record has no figure there (%s).", unit.NoFigure, strings.Join(paths, ", "))
-	}
-	for _, text := range append(unused, limits...) {
+	for _, text := range append(unused, all.limitTexts(entries)...) {
 		say("%s.", text)
 	}
 	for _, p := range partly {

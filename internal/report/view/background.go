@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/internal/report/unit"
@@ -39,29 +38,6 @@ func backgroundRate(b *result.BackgroundLoad, r *analysis.Row) string {
 		return unit.Bits(r.Background.Rate)
 	}
 	return unit.Rate(r.Background.Rate, "msg")
-}
-
-// BackgroundNotes say what of a stream beside a load limits the figures, and which cores were
-// full.
-func BackgroundNotes(r *analysis.Row, c *analysis.Cell) []string {
-	if c.Cell.Background == nil || r.Background == nil {
-		return nil
-	}
-	var out []string
-	name := sanitize.Text(r.Arm.Name)
-	if o := r.Background.Offered; o != nil && !o.Reached {
-		out = append(out, fmt.Sprintf("%s, %s: the background stream did not hold its rate: %s was sent and %s arrived, so this latency is under a lighter load than requested",
-			CellName(c.Cell), name, unit.Percent(o.Sent), unit.Percent(o.Received)))
-	}
-	full := fullCores(r)
-	switch len(full) {
-	case 0:
-	case 1:
-		out = append(out, fmt.Sprintf("%s, %s: core %s was full: what waited for it is in the latency", CellName(c.Cell), name, full[0]))
-	default:
-		out = append(out, fmt.Sprintf("%s, %s: cores %s were full: what waited for them is in the latency", CellName(c.Cell), name, strings.Join(full, ", ")))
-	}
-	return out
 }
 
 // fullCores are the cores that had no time left.

@@ -227,7 +227,7 @@ func ByLoad(s *analysis.Summary) [][]*analysis.Cell {
 
 func plainVerdict(r *analysis.Row) string {
 	switch {
-	case notHeld(r):
+	case NotHeld(r):
 		return rateNotHeld
 	case r.Value == 0:
 		return "failed"

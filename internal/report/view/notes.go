@@ -55,9 +55,7 @@ func judgedNotes(r *analysis.Row, c *analysis.Cell, rec *result.Record, s *analy
 	note := func(f string, args ...any) { out = append(out, fmt.Sprintf(f, args...)) }
 	name := sanitize.Text(r.Arm.Name)
 	switch {
-	case notHeld(r):
-		note("%s, %s: the rate was not held: of %s/s requested, %s was sent and %s arrived. CPU time at a lower rate is not comparable, so there is no figure",
-			CellName(c.Cell), name, unit.ExactCount(c.Cell.Rate), unit.Percent(r.Offered.Sent), unit.Percent(r.Offered.Received))
+	case NotHeld(r): // is among its limits
 	case r.Value == 0 && r.Failed != "":
 		note("%s failed: %s", name, sanitize.Text(r.Failed))
 	case r.Value == 0:
@@ -124,19 +122,11 @@ func trafficNotes(r *analysis.Row, c *analysis.Cell, rec *result.Record) []strin
 	if text := Idle(r.Arm, c.Cell.Flows); text != "" {
 		note("%s", text)
 	}
-	if l := r.Latency; l != nil && l.Lost > 0 {
-		note("%s, %s: %d of %s requests had no reply in time (%d came late); they are in no figure",
-			CellName(c.Cell), name, l.Lost, unit.Count(l.Requests), l.Late)
-	}
+	out = append(out, limitNotes(r, c)...)
 	if r.Ratio != nil && r.Ratio.Cross != nil && r.Ratio.Cross.Disagree {
 		note("%s, %s: an exact rank test does not agree with this interval, so some series are odd; look at them before you rely on it",
 			CellName(c.Cell), name)
 	}
-	if l := r.Latency; l != nil && !l.ScheduleKept() {
-		note("%s, %s: the schedule was not kept within %s: at the 99th percentile a request left %s late, %d of %s missed their slot. The client's machine was busy, and the round trips include the delay",
-			CellName(c.Cell), name, unit.Duration(analysis.LatenessKept), unit.Duration(l.LatenessP99), l.Missed, unit.Count(l.Requests))
-	}
-	out = append(append(out, BackgroundNotes(r, c)...), threadNotes(r, c)...)
 	if r.Unreadable > 0 {
 		note("%s, %s: %d histograms cannot be read, percentiles are without them", CellName(c.Cell), name, r.Unreadable)
 	}
@@ -209,7 +199,7 @@ func failedArms(s *analysis.Summary) []string {
 	var out []string
 	for _, c := range s.Cells {
 		for _, r := range c.Rows {
-			if name := sanitize.Text(r.Arm.Name); r.Value == 0 && !notHeld(&r) && !slices.Contains(out, name) {
+			if name := sanitize.Text(r.Arm.Name); r.Value == 0 && !NotHeld(&r) && !slices.Contains(out, name) {
 				out = append(out, name)
 			}
 		}

@@ -1,7 +1,6 @@
 package view
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -36,22 +35,4 @@ func threadFields(c *analysis.Cell) []field {
 		return nil
 	}
 	return []field{{Column{"threads busy", true, RankMarkdownOnly}, ThreadText}}
-}
-
-// threadNotes name the threads that had no time left. That an end of a load has none is told
-// only beside a stream: without one it is what limits a load as fast as it goes.
-func threadNotes(r *analysis.Row, c *analysis.Cell) []string {
-	var full []string
-	for _, t := range r.Threads {
-		if t.Full() && (!t.Load || c.Cell.Background != nil) {
-			full = append(full, fmt.Sprintf("%s (%s of a core)", ThreadName(t), unit.Percent(t.Share)))
-		}
-	}
-	switch len(full) {
-	case 0:
-		return nil
-	case 1:
-		return []string{fmt.Sprintf("%s, %s: thread %s was full, and may limit this path", CellName(c.Cell), sanitize.Text(r.Arm.Name), full[0])}
-	}
-	return []string{fmt.Sprintf("%s, %s: threads %s were full, and may limit this path", CellName(c.Cell), sanitize.Text(r.Arm.Name), strings.Join(full, ", "))}
 }

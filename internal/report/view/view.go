@@ -238,15 +238,15 @@ func DifferenceWord(v stats.Verdict, cpu bool) string {
 	return costlier
 }
 
-// notHeld tells of a rate that the path, or the sender, did not hold.
-func notHeld(r *analysis.Row) bool {
+// NotHeld tells of a rate that the path, or the sender, did not hold.
+func NotHeld(r *analysis.Row) bool {
 	return r.Offered != nil && !r.Offered.Reached && r.Failed == "" && r.Slices > 0
 }
 
 // Verdict is the answer of a row in words.
 func Verdict(r *analysis.Row) string {
 	switch {
-	case notHeld(r):
+	case NotHeld(r):
 		return "NOT HELD"
 	case r.Value == 0:
 		return "FAILED"
