@@ -24,6 +24,11 @@ func TestPages(t *testing.T) {
 				t.Errorf("%s.md does not have %q", name, part)
 			}
 		}
+		_, tables, _ := strings.Cut(string(page), "<!-- tables: make studies writes them -->\n")
+		tables, _, _ = strings.Cut(tables, "<!-- end of the tables -->\n")
+		if strings.Contains("\n"+tables, "\n## ") {
+			t.Errorf("%s.md has headings among its tables that are not below \"What came out\"", name)
+		}
 		_, verdicts, _ := strings.Cut(string(page), "## What came out\n")
 		if !strings.Contains(verdicts, "| claim | here |") && !strings.Contains(string(page), "| it holds here if | here |") {
 			t.Errorf("%s.md does not say which claims hold here", name)
