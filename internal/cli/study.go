@@ -12,6 +12,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/compare"
 	"github.com/venturi-net/venturi/internal/display"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/report/layout"
 	"github.com/venturi-net/venturi/internal/report/view"
 	"github.com/venturi-net/venturi/internal/sanitize"
@@ -164,14 +165,17 @@ killed run left behind.`,
 			if err != nil {
 				return err
 			}
-			if cmd.Flags().Changed("budget") {
-				s.Budget = q.Budget
-			}
 			if q.Remote, err = far.remote(); err != nil {
 				return err
 			}
-			if far.machines != "" {
+			switch {
+			case far.machines != "":
 				s = s.OnMachines()
+			case host.Emulated():
+				s = s.OnEmulatedCPU()
+			}
+			if cmd.Flags().Changed("budget") {
+				s.Budget = q.Budget
 			}
 			if json {
 				opt.Format = "json"

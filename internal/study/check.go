@@ -356,6 +356,11 @@ func (c *checker) time() (err error) {
 			return wrong(f.Budget.line, "the budget is %q, not a time such as 90s or 5m", f.Budget.s)
 		}
 	}
+	if f.Emulated.s != "" {
+		if s.EmulatedBudget, err = time.ParseDuration(f.Emulated.s); err != nil || s.EmulatedBudget < s.Budget || s.Budget == 0 {
+			return wrong(f.Emulated.line, "the emulated-budget is %q, not a time of at least the budget", f.Emulated.s)
+		}
+	}
 	if _, err := s.Requests()[0].Plan(); err != nil {
 		return because(max(f.Budget.line, 1), err)
 	}

@@ -45,6 +45,13 @@ func (s *Study) budget() string {
 	return short(s.Budget)
 }
 
+func (s *Study) emulatedBudget() string {
+	if s.EmulatedBudget == 0 {
+		return ""
+	}
+	return "; " + short(s.EmulatedBudget) + " on an emulated CPU"
+}
+
 // short prints a time without the zeros at its end: 5m, not 5m0s.
 func short(d time.Duration) string {
 	text := d.Round(time.Second).String()
@@ -107,7 +114,7 @@ func (s *Study) Explain(w io.Writer) error {
 	if s.ToolTime > 0 {
 		line("  tools\teach runs for %s at a time", short(s.ToolTime))
 	}
-	line("  time\tabout %s of measuring (budget %s), and some seconds to raise and take down the lab", short(took), s.budget())
+	line("  time\tabout %s of measuring (budget %s%s), and some seconds to raise and take down the lab", short(took), s.budget(), s.emulatedBudget())
 	line("\nThis machine")
 	var remedies []string
 	for _, a := range arms {

@@ -25,6 +25,7 @@ type file struct {
 	Paths    []filePath   `yaml:"paths"`
 	Loads    []fileLoad   `yaml:"loads"`
 	Budget   text         `yaml:"budget"`
+	Emulated text         `yaml:"emulated-budget"`
 	ToolTime text         `yaml:"tool-time"`
 	Margin   text         `yaml:"margin"`
 	Tables   []fileTable  `yaml:"tables"`

@@ -22,3 +22,10 @@ func (s *Study) OnMachines() *Study {
 	}
 	return &real
 }
+
+// OnEmulatedCPU gives the study with the time that it takes there.
+func (s *Study) OnEmulatedCPU() *Study {
+	slow := *s
+	slow.Budget = max(s.Budget, s.EmulatedBudget)
+	return &slow
+}

@@ -1,6 +1,10 @@
 package study
 
-import "testing"
+import (
+	"strings"
+	"testing"
+	"time"
+)
 
 // The cores of a lab's machines are none of real ones.
 func TestCoresOnMachines(t *testing.T) {
@@ -30,5 +34,24 @@ func TestOnMachines(t *testing.T) {
 				t.Errorf("%s: table %s goes by wires %v", name, table.Title, table.Wires)
 			}
 		}
+	}
+}
+
+// On an emulated CPU a study has the time that it needs there, if it says it.
+func TestEmulatedBudget(t *testing.T) {
+	s, err := Parse("good.yaml", []byte(good))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.OnEmulatedCPU(); got.Budget != 40*time.Minute || s.Budget != 10*time.Minute {
+		t.Errorf("a budget of %v, and of %v elsewhere", got.Budget, s.Budget)
+	}
+	var out strings.Builder
+	if err := s.Explain(&out); err != nil || !strings.Contains(out.String(), "budget 10m; 40m on an emulated CPU") {
+		t.Errorf("%v: %s", err, &out)
+	}
+	s.EmulatedBudget = 0
+	if got := s.OnEmulatedCPU(); got.Budget != 10*time.Minute {
+		t.Errorf("without a time for it, a budget of %v", got.Budget)
 	}
 }

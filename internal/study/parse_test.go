@@ -32,6 +32,7 @@ loads:
   - {load: tcp_bw, sizes: 8:256K:*2, flows: [1, 8]}
   - {load: tcp_rr, response: 16K}
 budget: 10m
+emulated-budget: 40m
 margin: 5%
 tables:
   - title: By message size
@@ -157,6 +158,8 @@ func TestRefused(t *testing.T) {
 		{"sizes", "sizes: 8:256K:*2", "sizes: 8:256K:*1", "never ends"},
 		{"flows", "flows: [1, 8]", "flows: [1, x]", `flows is "x"`},
 		{"many flows", "flows: [1, 8]", "flows: [1, 9999]", "9999"},
+		{"emulated-budget", "emulated-budget: 40m", "emulated-budget: late", `the emulated-budget is "late"`},
+		{"small emulated-budget", "emulated-budget: 40m", "emulated-budget: 9m", `the emulated-budget is "9m"`},
 		{"budget", "budget: 10m", "budget: soon", `the budget is "soon"`},
 		{"small budget", "budget: 10m", "budget: 10s", "fewer tell nothing"},
 		{"margin", "margin: 5%", "margin: much", `"much" is not a share`},

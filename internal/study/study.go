@@ -41,7 +41,9 @@ type Study struct {
 	WiresOf map[string][]string
 	Loads   []compare.CellSpec
 	Budget  time.Duration // over all wires; 0: as long as a comparison takes by default
-	Margin  float64       // 0: the default
+	// EmulatedBudget is in place of Budget where the CPU is emulated; 0: Budget is.
+	EmulatedBudget time.Duration
+	Margin         float64 // 0: the default
 	// ToolTime is how long a real tool runs at a time; 0: the default.
 	ToolTime time.Duration
 	Tables   []layout.Table

@@ -12,24 +12,25 @@ import (
 
 // Summary is what a study does and takes, for programs. Times are in seconds.
 type Summary struct {
-	Name     string        `json:"name"`
-	Title    string        `json:"title"`
-	Question string        `json:"question,omitempty"`
-	Source   string        `json:"source,omitempty"`
-	Machines int           `json:"machines"`
-	Services int           `json:"services"`
-	Cores    string        `json:"cores,omitempty"` // of the machines; absent: they share all
-	Wires    []SummaryWire `json:"wires"`
-	Paths    []SummaryPath `json:"paths"`
-	Loads    []SummaryLoad `json:"loads"`
-	Tables   []string      `json:"tables"` // titles
-	Arms     int           `json:"arms"`   // with the copy of the host network
-	Cells    int           `json:"cells"`
-	Series   int           `json:"series"`
-	Rounds   int           `json:"rounds"`                // a series
-	Budget   float64       `json:"budget_s,omitempty"`    // over all wires; absent: none
-	ToolTime float64       `json:"tool_time_s,omitempty"` // for which a real tool runs at a time; absent: the default
-	Measures float64       `json:"measures_s"`            // how long measuring takes, over all wires
+	Name           string        `json:"name"`
+	Title          string        `json:"title"`
+	Question       string        `json:"question,omitempty"`
+	Source         string        `json:"source,omitempty"`
+	Machines       int           `json:"machines"`
+	Services       int           `json:"services"`
+	Cores          string        `json:"cores,omitempty"` // of the machines; absent: they share all
+	Wires          []SummaryWire `json:"wires"`
+	Paths          []SummaryPath `json:"paths"`
+	Loads          []SummaryLoad `json:"loads"`
+	Tables         []string      `json:"tables"` // titles
+	Arms           int           `json:"arms"`   // with the copy of the host network
+	Cells          int           `json:"cells"`
+	Series         int           `json:"series"`
+	Rounds         int           `json:"rounds"`                      // a series
+	Budget         float64       `json:"budget_s,omitempty"`          // over all wires; absent: none
+	EmulatedBudget float64       `json:"emulated_budget_s,omitempty"` // in place of budget_s on an emulated CPU; absent: budget_s is
+	ToolTime       float64       `json:"tool_time_s,omitempty"`       // for which a real tool runs at a time; absent: the default
+	Measures       float64       `json:"measures_s"`                  // how long measuring takes, over all wires
 }
 
 // SummaryWire is one wire, with all of its options.
@@ -94,7 +95,7 @@ func (s *Study) Summary() (Summary, error) {
 		Name: s.Name, Title: s.Title, Question: s.Question, Source: s.Source,
 		Machines: max(s.Hosts, lab.DefaultHosts), Services: s.Services, Cores: s.Cores,
 		Arms: len(plan.Arms), Cells: len(plan.Cells), Series: plan.Series, Rounds: plan.Rounds,
-		Budget: s.Budget.Seconds(), Measures: took.Seconds(), ToolTime: s.ToolTime.Seconds(),
+		Budget: s.Budget.Seconds(), EmulatedBudget: s.EmulatedBudget.Seconds(), Measures: took.Seconds(), ToolTime: s.ToolTime.Seconds(),
 	}
 	for _, w := range s.Wires {
 		full, err := lab.ParseWire(w.Options)
