@@ -34,6 +34,7 @@ var figureSamples = []sample{
 	{"cpu.svg", reporttest.UsualRecord, view.Options{Format: "svg", Figure: "cpu"}},
 	{"threads.svg", fullThread, view.Options{Format: "svg", Figure: "threads"}},
 	{"load-latency.svg", loadCurve, view.Options{Format: "svg", Figure: "load-latency/ping/56 beside udp_bw/1/p99"}},
+	{"load-latency-p99.9.svg", longLoadCurve, view.Options{Format: "svg", Figure: "load-latency/ping/56 beside udp_bw/1/p99.9"}},
 	{"time.svg", noisy, view.Options{Format: "svg", Figure: "time"}},
 }
 
@@ -194,6 +195,21 @@ func wellFormed(t *testing.T, svg string) {
 		if err != nil {
 			t.Fatalf("not well-formed: %v", err)
 		}
+	}
+}
+
+// longLoadCurve has enough round trips at each load for one in a thousand to be told.
+func longLoadCurve() *result.Record {
+	t := reporttest.Small(recordtest.Curve(0, 0.5, 0.9)...)
+	t.Series, t.Rounds = 5, 20
+	return recordtest.Make(t)
+}
+
+// A percentile for which no load has enough round trips has no figure.
+func TestLoadLatencyOfShortRun(t *testing.T) {
+	opt := view.Options{Format: "svg", Figure: "load-latency/ping/56 beside udp_bw/1/p99.9"}
+	if err := Write(io.Discard, loadCurve(), opt); !errors.Is(err, figure.ErrNoFigure) {
+		t.Errorf("drawn of %d round trips: %v", 1200, err)
 	}
 }
 

@@ -14,7 +14,8 @@ import (
 )
 
 // loadLatencyFigures draw round trips by how much of its own maximum each path carries
-// beside them: the median, and the percentile that users notice.
+// beside them: the median, and the percentiles that users notice. The furthest is drawn where a
+// point of the curve has enough samples for it.
 func loadLatencyFigures(_ *result.Record, s *analysis.Summary) []Drawing {
 	var out []Drawing
 	for _, name := range curveNames(s) {
@@ -22,6 +23,9 @@ func loadLatencyFigures(_ *result.Record, s *analysis.Summary) []Drawing {
 		out = append(out,
 			loadLatency(points, name, "p50", "median round trip", 0.5),
 			loadLatency(points, name, "p99", "99th percentile of round trips", 0.99))
+		if hasPercentile(points, 0.999) {
+			out = append(out, loadLatency(points, name, "p99.9", "99.9th percentile of round trips", 0.999))
+		}
 	}
 	return out
 }
@@ -91,6 +95,13 @@ func loadLatency(points []*analysis.Cell, curve, short, what string, q float64) 
 		table.Rows = append(table.Rows, line)
 	}
 	return Drawing{name: "load-latency/" + sanitize.Text(curve) + "/" + short, Texts: c.Texts, Chart: c, Table: table}
+}
+
+// hasPercentile tells whether a point of a curve has enough samples for a percentile.
+func hasPercentile(points []*analysis.Cell, q float64) bool {
+	return slices.ContainsFunc(points, func(c *analysis.Cell) bool {
+		return slices.ContainsFunc(c.Rows, func(r analysis.Row) bool { return percentileOf(&r, q) > 0 })
+	})
 }
 
 // percentileOf is a percentile of a row's round trips, ns; 0: there is none.
