@@ -208,16 +208,12 @@ func (b *clusterTestbed) connect(ctx context.Context) error {
 // pinNodes chooses the cores of two nodes. Nodes of one machine, as those of a test cluster
 // are, get different ones.
 func (s *Session) pinNodes(ctx context.Context) error {
-	boots := [2]string{}
-	for i, m := range s.machines {
-		facts, _, err := m.agent.Facts(ctx, nil)
-		if err != nil {
-			return err
-		}
-		boots[i] = facts.BootID
+	read, err := s.readFacts(ctx)
+	if err != nil {
+		return err
 	}
 	client, server := s.machines[0].agent.CPUs(), s.machines[1].agent.CPUs()
-	if s.sharedCores = boots[0] != "" && boots[0] == boots[1]; s.sharedCores {
+	if s.sharedCores = read[0].BootID != "" && read[0].BootID == read[1].BootID; s.sharedCores {
 		client, server = dealCores(client)
 	} else {
 		client, server = ownCores(client), ownCores(server)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/venturi-net/venturi/internal/agent"
 	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/internal/experiment"
@@ -225,6 +227,25 @@ func (s *Session) plan(r *Resolved) (*result.Plan, []experiment.Ends, error) {
 	return p, ends, nil
 }
 
+// machineFacts are those of one machine, and what of them could not be read.
+type machineFacts struct {
+	result.Facts
+	unread []string
+}
+
+// readFacts asks all machines at the same time: each may take a second.
+func (s *Session) readFacts(ctx context.Context) ([]machineFacts, error) {
+	read := make([]machineFacts, len(s.machines))
+	g, ctx := errgroup.WithContext(ctx)
+	for i, m := range s.machines {
+		g.Go(func() (err error) {
+			read[i].Facts, read[i].unread, err = m.agent.Facts(ctx, m.namespaces)
+			return err
+		})
+	}
+	return read, g.Wait()
+}
+
 // preamble writes header, plan and the facts of both machines, with warnings: of what of
 // them could not be read, and others.
 func (s *Session) preamble(ctx context.Context, r *Resolved, plan *result.Plan, warnings []result.Warning, add func(result.Line) error) error {
@@ -237,12 +258,13 @@ func (s *Session) preamble(ctx context.Context, r *Resolved, plan *result.Plan, 
 		return recordError(err)
 	}
 	var missing missingFacts
-	for _, m := range s.machines {
-		facts, unread, err := m.agent.Facts(ctx, m.namespaces)
-		if err != nil {
-			return err
-		}
-		missing.add(m.name, unread)
+	read, err := s.readFacts(ctx)
+	if err != nil {
+		return err
+	}
+	for i, m := range s.machines {
+		facts := read[i].Facts
+		missing.add(m.name, read[i].unread)
 		facts.Machine = m.name
 		if s.lab == nil {
 			facts.ClockAhead = m.agent.ClockOffset().Nanoseconds()

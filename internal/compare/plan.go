@@ -1,6 +1,8 @@
 package compare
 
 import (
+	"time"
+
 	"github.com/venturi-net/venturi/internal/experiment"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/path"
@@ -31,12 +33,29 @@ func (q Request) withRoles(paths []path.Arm) (arms []result.Arm, of []int) {
 	return arms, of
 }
 
+// A comparison in a cluster is to give its verdict in less than 90 seconds, unless it is told for how
+// long to measure, or measures much. On two cores, 9 seconds go to start and remove its pods, or 12
+// where much else runs.
+const (
+	clusterTime  = 70 * time.Second // that it measures, as foretold
+	clusterLimit = 75 * time.Second // within which it ends, where all is slower than foretold
+)
+
 // plan lays the run out, but for what the testbed tells. of says of which path
 // each arm is.
 func (q Request) plan(paths []path.Arm) (p result.Plan, of []int, err error) {
 	p, of, err = q.planAsAsked(paths)
-	if err != nil || !q.StopWhenDecided || q.hasFixedPlan() {
+	if err != nil || q.hasFixedPlan() {
 		return p, of, err
+	}
+	if q.Cluster != nil && q.Budget == 0 {
+		experiment.Shorten(&p, clusterTime, Slow())
+		if p.Budget = clusterLimit; experiment.Duration(&p, Slow()) > clusterTime {
+			p.Budget = experiment.Duration(&p, Slow()) * 5 / 4
+		}
+	}
+	if !q.StopWhenDecided {
+		return p, of, nil
 	}
 	sooner := q
 	sooner.UntilDecided = true

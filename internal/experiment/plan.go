@@ -129,6 +129,14 @@ func Fit(p *result.Plan, slow int, fixedSeries, fixedRounds bool) error {
 	return errBudget(p, slow)
 }
 
+// Shorten takes rounds and series off a plan that takes longer than a time, but leaves as many as
+// make a useful interval. slow is as for [Duration].
+func Shorten(p *result.Plan, most time.Duration, slow int) {
+	fits := func() bool { return Duration(p, slow) <= most }
+	shrink(&p.Rounds, true, fewRounds, fits)
+	shrink(&p.Series, true, fewSeries, fits)
+}
+
 // fitUntilDecided sets the rounds, and as many series as the budget could hold if
 // all but one cell were decided at once.
 func fitUntilDecided(p *result.Plan, slow int) error {
