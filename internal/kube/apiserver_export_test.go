@@ -62,6 +62,30 @@ func (s *apiServer) RunAgents(run func(node string, command []string, in io.Read
 	s.agent = run
 }
 
+// StartSlowly has so many pods run as soon as they are made; each further one waits for [RunPending].
+func (s *apiServer) StartSlowly(most int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	made := 0
+	s.spoil = func(p *corev1.Pod) {
+		if made++; made > most {
+			p.Status.Phase = corev1.PodPending
+		}
+	}
+}
+
+// RunPending has one more pod run, if there is one that waits.
+func (s *apiServer) RunPending() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.pods {
+		if p.Status.Phase == corev1.PodPending {
+			p.Status.Phase = corev1.PodRunning
+			return
+		}
+	}
+}
+
 // Remaining lists what there is of ours, but for namespaces of others.
 func (s *apiServer) Remaining() []string {
 	left := slices.DeleteFunc(s.leftovers(), func(name string) bool { return name == "namespace kube-system" })

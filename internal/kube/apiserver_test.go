@@ -228,6 +228,11 @@ func (s *apiServer) run(p *corev1.Pod) {
 	if a := p.Spec.Affinity; a != nil && a.NodeAffinity != nil {
 		node = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields[0].Values[0]
 	}
+	for _, n := range s.nodes {
+		if n.Name == node && len(n.Status.Addresses) > 0 {
+			host = n.Status.Addresses[0].Address
+		}
+	}
 	p.Spec.NodeName, p.Status.HostIP, p.Status.Phase = node, host, corev1.PodRunning
 	if p.Status.PodIP = fmt.Sprintf("10.244.0.%d", s.next); p.Spec.HostNetwork {
 		p.Status.PodIP = host

@@ -29,29 +29,14 @@ type lanNode struct {
 // lan makes so many of them.
 func lan(t *testing.T, count int) (nodes []*lanNode) {
 	t.Helper()
-	testenv.Root(t)
-	w, err := netcfg.Owned(testenv.Claim(t))
-	testenv.Must(t, err)
-	create := func(name string) *netcfg.Namespace {
-		n, err := w.Create(w.Name(name))
-		testenv.Must(t, err)
-		t.Cleanup(n.Close)
-		return n
-	}
-	wire := create("wire")
-	script := "ip link add br0 type bridge\nip link set br0 up\n"
-	for i := range count {
-		n := &lanNode{Namespace: create(fmt.Sprint("m", i+1)), addr: netip.AddrFrom4([4]byte{198, 18, 0, byte(i + 1)})}
-		script += fmt.Sprintf("ip link add p%d type veth peer name eth0 netns %s\nip link set p%d master br0 up\n", i, n.Name(), i)
-		nodes = append(nodes, n)
-	}
-	testenv.Shell(t, wire.Path(), script)
 	program := testenv.Program(t)
-	for i, n := range nodes {
-		testenv.Shell(t, n.Path(), fmt.Sprintf("ip link set lo up\nip addr add %s/24 dev eth0\nip link set eth0 up", n.addr))
+	for i, in := range testenv.LAN(t, "198.18.0", count) {
+		n := &lanNode{Namespace: in, addr: netip.AddrFrom4([4]byte{198, 18, 0, byte(i + 1)})}
+		var err error
 		n.agent, err = remote.OpenHere(t.Context(), fmt.Sprint("n", i), program, testenv.Timeout)
 		testenv.Must(t, err)
 		t.Cleanup(func() { _ = n.agent.Close() })
+		nodes = append(nodes, n)
 	}
 	return nodes
 }
@@ -147,30 +132,32 @@ func TestAgentsMissing(t *testing.T) {
 	}
 }
 
-// Fifty agents: every pair is measured, as many at a time as two cores can play.
+// Fifty agents: every pair is measured, and the node that is slow is named.
+//
+// Two cores play all of them, and an agent that does not answer within three seconds is lost. So few
+// pairs run at a time, and messages rather than streams, which keep a core busy each. A message takes
+// four milliseconds or more to leave the slow node, which none takes between the others, however busy
+// the machine is.
 func TestFiftyAgents(t *testing.T) {
-	if !fullSize() {
-		t.Skip("takes minutes: `make test-long` runs it")
-	}
-	const count, slow, parallel = 50, 17, 8
+	testenv.NeedsLong(t)
+	const count, slow, parallel, passes = 50, 17, 8, 3
 	nodes := lan(t, count)
-	testenv.Shell(t, nodes[slow].Path(), "tc qdisc add dev eth0 root tbf rate 60mbit burst 32kb latency 50ms")
-	o := shortOptions(t, "tcp_bw")
-	o.Passes, o.Parallel, o.Budget = 3, parallel, time.Hour // more at a time, and two cores are too slow for the agents to answer in time
+	testenv.Shell(t, nodes[slow].Path(), "tc qdisc add dev eth0 root tbf rate 128kbit burst 1600 limit 64kb")
+	o := options(t, "tcp_lat")
+	o.Passes, o.Parallel, o.Margin, o.Budget = passes, parallel, 1, 25*time.Minute
 	r, err := measureEnds(t.Context(), ends(nodes), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d passes in %d rounds took %v", r.Passes, r.Rounds, time.Duration(r.TookNs))
-	if each := (count/2 + parallel - 1) / parallel; r.Rounds != 3*(count-1)*each || len(r.Lost)+len(r.Broken) > 0 {
+	t.Logf("%d passes in %d rounds took %v", r.Passes, r.Rounds, time.Duration(r.TookNs).Round(time.Second))
+	if each := (count/2 + parallel - 1) / parallel; r.Rounds != passes*(count-1)*each || len(r.Lost)+len(r.Broken) > 0 {
 		t.Errorf("%d rounds, lost %+v, broken %+v", r.Rounds, r.Lost, r.Broken)
 	}
-	for _, l := range r.Loads {
-		if len(l.Pairs) != count*(count-1)/2 {
-			t.Errorf("%s: %d pairs", l.Load, len(l.Pairs))
-		}
+	l := r.Loads[0]
+	if len(l.Pairs) != count*(count-1)/2 {
+		t.Errorf("%d pairs", len(l.Pairs))
 	}
-	if n := r.Loads[0].SlowNodes(); len(n) != 1 || n[0].Node != slow {
-		t.Errorf("slow nodes: %+v", n)
+	if n := l.SlowNodes(); len(n) != 1 || n[0].Node != slow {
+		t.Errorf("slow nodes: %+v; of all: %+v", n, l.Nodes)
 	}
 }

@@ -201,9 +201,6 @@ func TestMeasureFirewall(t *testing.T) {
 	})
 }
 
-// fullSize is for the line of scripts/test for meshes.
-func fullSize() bool { return testenv.Long() }
-
 // Time and calls of a pass grow as the number of nodes, and a hundred of them take ten minutes.
 func TestMeasureGrowth(t *testing.T) {
 	pass := func(nodes, passes int, loads ...string) (took time.Duration, callsPerRound float64, done int) {
@@ -226,7 +223,7 @@ func TestMeasureGrowth(t *testing.T) {
 		t.Errorf("100 nodes took %v for %d passes", took, done)
 	}
 	more := 300
-	if fullSize() {
+	if testenv.Long() {
 		more = 1000
 	}
 	few, fewCalls, _ := pass(100, 1, "tcp_lat")
