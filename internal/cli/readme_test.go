@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -52,6 +53,33 @@ func TestReadmeCommands(t *testing.T) {
 		if len(lines) < 5 {
 			t.Errorf("%s shows %d commands: does the test still know their shape?", page, len(lines))
 		}
+	}
+}
+
+// Every command of kubectl venturi that its page shows exists, with its flags. Tests in
+// internal/kube/e2e run those that lead from nothing to a table.
+func TestKubernetesCommands(t *testing.T) {
+	text, err := os.ReadFile("../../docs/kubernetes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := 0
+	for _, line := range shellLines(string(text)) {
+		command, ok := strings.CutPrefix(line, "kubectl venturi ")
+		if !ok {
+			continue
+		}
+		shown++
+		command, _, _ = strings.Cut(command, " > ")
+		var out, errs bytes.Buffer
+		env := &Env{Args: append(strings.Fields(command), "--help"), Stdin: &bytes.Buffer{}, Stdout: &out, Stderr: &errs,
+			Getenv: func(string) string { return "" }, Exit: func(int) {}}
+		if code := RunAs(t.Context(), kubectlName, env); code != 0 || out.Len() == 0 {
+			t.Errorf("%q: exit code %d\n%s%s", line, code, &out, &errs)
+		}
+	}
+	if shown < 10 {
+		t.Errorf("the page shows %d commands: does the test still know their shape?", shown)
 	}
 }
 
