@@ -35,16 +35,20 @@ func (h *helm) run(args ...string) (string, error) {
 	return string(out), err
 }
 
+// newHelm gives Helm for a namespace of its own, with a standard of PodSecurity.
+func newHelm(t *testing.T, p *plugin, standard string) *helm {
+	t.Helper()
+	program, err := cluster.Helm(t.Context(), t.TempDir(), func(text string) { t.Log(text) })
+	testenv.Must(t, err)
+	return &helm{p, program, p.namespace(t, standard)}
+}
+
 // The chart lints, renders with every file of values, asks for the rights that are printed,
 // and what it starts measures; when it is uninstalled, nothing is left.
 func TestClusterChart(t *testing.T) {
-	p := newPlugin(t)
-	h := &helm{plugin: p, namespace: p.namespace(t, "restricted")}
-	var err error
-	h.program, err = cluster.Helm(t.Context(), t.TempDir(), func(text string) { t.Log(text) })
-	testenv.Must(t, err)
+	h := newHelm(t, newPlugin(t), "restricted")
 	files, err := filepath.Glob(filepath.Join(chart, "ci", "*-values.yaml"))
-	if err != nil || len(files) < 2 {
+	if err != nil || len(files) < 3 {
 		t.Fatalf("files of values: %v, %v", files, err)
 	}
 	for _, file := range files {
@@ -85,28 +89,44 @@ func (h *helm) checkRendered(t *testing.T, values string) {
 		t.Errorf("lint: %v: %s", err, out)
 	}
 	got := h.rendered(t, "--values", values)
-	_, roles := h.plugin.run("rbac", "-n", h.namespace)
-	if want := objects(t, roles)["Role"]["rules"]; !reflect.DeepEqual(got["Role"]["rules"], want) {
-		t.Errorf("the chart's rights are %v, and rbac prints %v", got["Role"]["rules"], want)
+	text, err := os.ReadFile(values)
+	testenv.Must(t, err)
+	measures := !strings.Contains(string(text), "watch: {enabled: false}")
+	for kind, want := range map[string]bool{"Deployment": measures, "Role": measures, "Service": measures,
+		"ServiceMonitor": strings.Contains(string(text), "serviceMonitor"), "DaemonSet": strings.Contains(string(text), "fastPath")} {
+		if _, has := got[kind]; has != want {
+			t.Errorf("a %s is there: %v", kind, has)
+		}
 	}
-	// The program takes every flag: what it refuses is the interval.
-	pod := got["Deployment"]["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)
+	// The program takes every flag: what it refuses is the last one.
+	if measures {
+		_, roles := h.plugin.run("rbac", "-n", h.namespace)
+		if want := objects(t, roles)["Role"]["rules"]; !reflect.DeepEqual(got["Role"]["rules"], want) {
+			t.Errorf("the chart's rights are %v, and rbac prints %v", got["Role"]["rules"], want)
+		}
+		h.checkArgs(t, got["Deployment"], "--interval=1s", "cannot measure every 1s")
+	}
+	if daemons := got["DaemonSet"]; daemons != nil {
+		h.checkArgs(t, daemons, "--shadow=-1", "cannot compare packets of -1 flows")
+	}
+}
+
+// checkArgs wants venturi to take the arguments of the container of an object, and to refuse but one
+// more.
+func (h *helm) checkArgs(t *testing.T, object map[string]any, refused, says string) {
+	t.Helper()
+	pod := object["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)
 	venturi := filepath.Join(t.TempDir(), "venturi")
 	testenv.Must(t, os.Symlink(h.file, venturi))
 	var args []string
 	for _, arg := range pod["containers"].([]any)[0].(map[string]any)["args"].([]any) {
 		args = append(args, arg.(string))
 	}
-	cmd := exec.Command(venturi, append(args, "--interval=1s")...)
+	cmd := exec.Command(venturi, append(args, refused)...)
 	cmd.Dir = t.TempDir()
 	out, _ := cmd.CombinedOutput()
-	if cmd.ProcessState.ExitCode() != verr.Usage || !strings.Contains(string(out), "cannot measure every 1s") {
+	if cmd.ProcessState.ExitCode() != verr.Usage || !strings.Contains(string(out), says) {
 		t.Errorf("venturi %q: exit code %d: %s", args, cmd.ProcessState.ExitCode(), out)
-	}
-	text, err := os.ReadFile(values)
-	testenv.Must(t, err)
-	if _, has := got["ServiceMonitor"]; has != strings.Contains(string(text), "serviceMonitor") {
-		t.Errorf("a ServiceMonitor is there: %v", has)
 	}
 }
 
@@ -119,6 +139,7 @@ func (h *helm) checkRefused(t *testing.T) {
 		{"image.name=x,nodes={a}", "nodes"},
 		{"image.name=x,tolerations={a b}", "tolerations"},
 		{"image.name=x,nodeAgent=true", "nodeAgent"},
+		{"image.name=x,fastPath.metricsPort=70000", "metricsPort"},
 	} {
 		args := []string{"template", "net", chart}
 		if c.set != "" {
@@ -147,6 +168,12 @@ func (h *helm) checkInstalled(t *testing.T) {
 			text = err.Error()
 		}
 	}
+	h.uninstall(t, before)
+}
+
+// uninstall wants nothing to be left but what there was before.
+func (h *helm) uninstall(t *testing.T, before []string) {
+	t.Helper()
 	if out, err := h.run("uninstall", "net"); err != nil {
 		t.Fatalf("uninstall: %v: %s", err, out)
 	}
@@ -167,7 +194,7 @@ func (h *helm) names(t *testing.T) (names []string) {
 	t.Helper()
 	for _, group := range []struct{ path, kinds string }{
 		{"/api/v1", "pods,services,secrets,configmaps,serviceaccounts,persistentvolumeclaims"},
-		{"/apis/apps/v1", "deployments,replicasets"}, {"/apis/batch/v1", "jobs"},
+		{"/apis/apps/v1", "deployments,replicasets,daemonsets,controllerrevisions"}, {"/apis/batch/v1", "jobs"},
 		{"/apis/rbac.authorization.k8s.io/v1", "roles,rolebindings"},
 	} {
 		for kind := range strings.SplitSeq(group.kinds, ",") {

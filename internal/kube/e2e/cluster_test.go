@@ -3,7 +3,6 @@ package e2e_test
 
 import (
 	"bytes"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -87,18 +86,7 @@ func TestClusterHostGateway(t *testing.T) {
 func TestClusterNamedPods(t *testing.T) {
 	p := newPlugin(t)
 	in := p.namespace(t, "restricted")
-	for i, name := range []string{"cart", "db"} {
-		testenv.Must(t, p.Request(t.Context(), http.MethodPost, "/api/v1/namespaces/"+in+"/pods", map[string]any{"metadata": map[string]any{"name": name},
-			"spec": map[string]any{"nodeName": p.Nodes[i].Name, "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": false,
-				"securityContext": map[string]any{"runAsNonRoot": true, "seccompProfile": map[string]any{"type": "RuntimeDefault"}},
-				"containers": []any{map[string]any{"name": "c", "image": cluster.ToolImage, "imagePullPolicy": "Never",
-					"securityContext": map[string]any{"allowPrivilegeEscalation": false, "capabilities": map[string]any{"drop": []string{"ALL"}}}}}}}, nil))
-	}
-	await(t, "both pods run", func() bool {
-		var list struct{ Items []any }
-		testenv.Must(t, p.Request(t.Context(), http.MethodGet, "/api/v1/namespaces/"+in+"/pods?fieldSelector=status.phase%3DRunning", nil, &list))
-		return len(list.Items) == 2
-	})
+	p.toolPods(t, in, "cart", "db")
 	rec := p.compare(t, "--node-agents", "--from", in+"/cart", "--to", in+"/db")
 	arms(t, rec, "host", "host.copy", "pod")
 	if pod := rec.Plan.Arms[2]; pod.Options != "from="+in+"/cart,to="+in+"/db" {

@@ -209,6 +209,23 @@ func (p *plugin) namespace(t *testing.T, standard string) string {
 	return name
 }
 
+// toolPods makes a pod on each node, whose images have nothing of ours, and waits until they run.
+func (p *plugin) toolPods(t *testing.T, namespace string, names ...string) {
+	t.Helper()
+	for i, name := range names {
+		testenv.Must(t, p.Request(t.Context(), http.MethodPost, "/api/v1/namespaces/"+namespace+"/pods", map[string]any{"metadata": map[string]any{"name": name},
+			"spec": map[string]any{"nodeName": p.Nodes[i].Name, "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": false,
+				"securityContext": map[string]any{"runAsNonRoot": true, "seccompProfile": map[string]any{"type": "RuntimeDefault"}},
+				"containers": []any{map[string]any{"name": "c", "image": cluster.ToolImage, "imagePullPolicy": "Never",
+					"securityContext": map[string]any{"allowPrivilegeEscalation": false, "capabilities": map[string]any{"drop": []string{"ALL"}}}}}}}, nil))
+	}
+	await(t, "the pods run", func() bool {
+		var list struct{ Items []any }
+		testenv.Must(t, p.Request(t.Context(), http.MethodGet, "/api/v1/namespaces/"+namespace+"/pods?fieldSelector=status.phase%3DRunning", nil, &list))
+		return len(list.Items) == len(names)
+	})
+}
+
 // asUser gives a kubeconfig of somebody who may do what the text of a Role says, and nothing else.
 func (p *plugin) asUser(t *testing.T, user, roles string) string {
 	t.Helper()

@@ -108,7 +108,7 @@ func (s *tunables) asBefore(t *testing.T) {
 }
 
 // openOn counts the open transactions in the journal of a node.
-func (s *tunables) openOn(t *testing.T, pid int) (open int) {
+func (*plugin) openOn(t *testing.T, pid int) (open int) {
 	t.Helper()
 	h, err := journal.ReadHistory(fmt.Sprintf("/proc/%d/root%s", pid, journal.Folder))
 	testenv.Must(t, err)
