@@ -10,11 +10,9 @@ import (
 
 	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/internal/compare"
-	"github.com/venturi-net/venturi/internal/experiment"
 	"github.com/venturi-net/venturi/internal/load/thread"
 	"github.com/venturi-net/venturi/internal/verify"
 	"github.com/venturi-net/venturi/internal/verr"
-	"github.com/venturi-net/venturi/result"
 )
 
 // RatesBench checks what offers traffic at a rate: schedules, streams, and latency beside a stream
@@ -158,60 +156,4 @@ func (c RatesBench) pacedStreams(ctx context.Context, w io.Writer, h compare.Hos
 		}
 	}
 	return bars, nil
-}
-
-// crowdedCore plants what a card does that hashes no ports: one core carries a whole tunnel.
-func (c RatesBench) crowdedCore(ctx context.Context, w io.Writer, h compare.Host) ([]verify.Requirement, error) {
-	beside := &result.BackgroundLoad{Load: "udp_bw", Size: 1, Flows: 1, Cores: experiment.SameCores}
-	medians, full := map[string]float64{}, map[string][]string{}
-	fmt.Fprintf(w, "%-8s %-8s %12s  %s\n", "wire", "path", "ping, p50", "full")
-	for _, wire := range []string{"rss=l3", "rss=l4"} {
-		q := c.request("vxlan")
-		q.Wire, q.Loads, q.Background = wire, []string{"ping"}, beside
-		s, err := measure(ctx, q, h)
-		if err != nil {
-			return nil, err
-		}
-		for _, row := range s.Cells[0].Rows {
-			names := fullNames(&row)
-			if row.Arm.Name == "vxlan" {
-				medians[wire], full[wire] = row.Value, names
-			}
-			fmt.Fprintf(w, "%-8s %-8s %9.1f us  %s\n", wire, row.Arm.Name, row.Value/1000, listed(names))
-		}
-	}
-	ratio := medians["rss=l3"] / medians["rss=l4"]
-	crowded := slices.DeleteFunc(full["rss=l3"], func(name string) bool { return slices.Contains(full["rss=l4"], name) })
-	return []verify.Requirement{
-		{Text: fmt.Sprintf("ping through vxlan: one core / all cores is above 1.2 (%.2f)", ratio), Holds: ratio > 1.2},
-		{Text: "one core: a full thread or core is named that all cores do not have (" + listed(crowded) + ")", Holds: len(crowded) > 0},
-	}, nil
-}
-
-// listed is names as a report prints them.
-func listed(names []string) string {
-	if len(names) == 0 {
-		return "none"
-	}
-	return fmt.Sprint(names)
-}
-
-// fullNames are the threads and cores of a row that had no time left. A load that goes as
-// fast as it can has none on any wire, so its own threads are left out.
-func fullNames(row *analysis.Row) []string {
-	var names []string
-	for _, t := range row.Threads {
-		if t.Full() && !t.Load {
-			names = append(names, t.Name)
-		}
-	}
-	if row.CPU != nil {
-		for core, share := range row.CPU.ByCore {
-			if share >= analysis.FullCore {
-				names = append(names, core)
-			}
-		}
-	}
-	slices.Sort(names)
-	return names
 }
