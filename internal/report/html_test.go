@@ -123,6 +123,20 @@ func TestPage(t *testing.T) {
 	}
 }
 
+// The machines, and in what they differ, are above the figures of a page, and not below them again.
+func TestPageOfMachines(t *testing.T) {
+	var out bytes.Buffer
+	if err := Write(&out, twoMachines(), view.Options{Format: "html"}); err != nil {
+		t.Fatal(err)
+	}
+	above, below, _ := strings.Cut(out.String(), "<svg")
+	for _, label := range []string{"<dt>machine</dt>", "<dt>differ</dt>"} {
+		if !strings.Contains(above, label) || strings.Contains(below, label) {
+			t.Errorf("%s is above the figures: %v, below: %v", label, strings.Contains(above, label), strings.Contains(below, label))
+		}
+	}
+}
+
 // drawings are the kinds of the figures of a record, and the title of each figure.
 func drawings(t *testing.T, rec *result.Record) (kinds, titles []string) {
 	t.Helper()

@@ -42,6 +42,7 @@ type page struct {
 	Style    template.CSS
 	Answers  []string
 	Banners  []string
+	Machines [][2]string
 	Facts    [][2]string
 	Command  string
 	Figures  []pageFigure
@@ -89,7 +90,7 @@ func Write(w io.Writer, rec *result.Record, s *analysis.Summary, opt view.Option
 // WriteView is Write for the text of any report: its answers, its figures, and the command that
 // repeats it.
 func WriteView(w io.Writer, v *view.Content, answers []string, drawings []figure.Drawing, command []string) error {
-	p := page{Title: v.Title, Answers: answers, Style: chart.Style() + template.CSS(pageStyle), Banners: v.Banners, Facts: v.Facts,
+	p := page{Title: v.Title, Answers: answers, Style: chart.Style() + template.CSS(pageStyle), Banners: v.Banners, Machines: v.Machines, Facts: v.Facts,
 		Command: sanitize.Command(command...), Notes: v.Notes, Comments: v.Remarks}
 	for _, d := range drawings {
 		f := pageFigure{Title: d.Texts.Title, Desc: d.Texts.Desc, Table: newPageTable(d.Table), Stacked: tableWidth(d.Table) > besideWidth}

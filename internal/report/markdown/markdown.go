@@ -4,6 +4,7 @@ package markdown
 import (
 	"bufio"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/analysis"
@@ -29,7 +30,7 @@ func WriteView(w io.Writer, v *view.Content) error {
 	if len(v.Answers) > 0 {
 		sanitize.Fprintln(out)
 	}
-	for _, f := range v.Facts {
+	for _, f := range slices.Concat(v.Machines, v.Facts) {
 		sanitize.Fprintf(out, "- **%s**: %s\n", escape(f[0]), escape(f[1]))
 	}
 	for _, b := range v.Banners {

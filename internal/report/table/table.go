@@ -22,8 +22,8 @@ const (
 	gap    = "  "
 )
 
-// Write prints for a terminal of opt.Width columns: first the answers, then
-// the figures, then on what and how they were measured.
+// Write prints for a terminal of opt.Width columns: first the answers, then in what the
+// machines differ, then the figures, then on what and how they were measured.
 func Write(w io.Writer, rec *result.Record, s *analysis.Summary, opt view.Options) error {
 	v, out := view.New(rec, s, opt), bufio.NewWriter(w)
 	if !opt.Verbose {
@@ -42,9 +42,13 @@ func Write(w io.Writer, rec *result.Record, s *analysis.Summary, opt view.Option
 	for _, a := range v.Answers {
 		writeHanging(out, opt.Width, a.Path, a.Text)
 	}
+	if len(v.Machines) > 0 {
+		sanitize.Fprintln(out)
+	}
+	writeFacts(out, v.Machines, opt.Width)
 	writeBlocks(out, v, opt.Width)
 	sanitize.Fprintln(out)
-	writeFacts(out, v, opt.Width)
+	writeFacts(out, v.Facts, opt.Width)
 	writeNotes(out, v, opt.Width)
 	return out.Flush()
 }
@@ -53,15 +57,15 @@ func Write(w io.Writer, rec *result.Record, s *analysis.Summary, opt view.Option
 func WriteLayout(w io.Writer, v *view.Content, width int) error {
 	out := bufio.NewWriter(w)
 	sanitize.Fprintln(out, v.Title)
-	writeFacts(out, v, width)
+	writeFacts(out, v.Facts, width)
 	writeBanners(out, v, width)
 	writeBlocks(out, v, width)
 	writeNotes(out, v, width)
 	return out.Flush()
 }
 
-func writeFacts(out io.Writer, v *view.Content, width int) {
-	for _, f := range v.Facts {
+func writeFacts(out io.Writer, facts [][2]string, width int) {
+	for _, f := range facts {
 		writeHanging(out, width, indent+view.Pad(f[0], 10, true), f[1])
 	}
 }
@@ -222,7 +226,7 @@ func WriteChange(w io.Writer, v *view.Content, opt view.Options, apart bool) err
 	writeBanners(out, v, width)
 	writeBlocks(out, v, width)
 	sanitize.Fprintln(out)
-	writeFacts(out, v, width)
+	writeFacts(out, v.Facts, width)
 	writeNotes(out, v, width)
 	return out.Flush()
 }

@@ -29,10 +29,14 @@ func title(rec *result.Record) string {
 	return "Venturi: " + strings.Join(arms, ", ") + " against " + base
 }
 
-// Facts head the report: on what and how it was measured.
+// Facts say on what and how it was measured.
 func Facts(rec *result.Record, s *analysis.Summary) [][2]string {
+	return append(machineRows(rec), conditions(rec, s)...)
+}
+
+// conditions say how it was measured: all facts but the machines.
+func conditions(rec *result.Record, s *analysis.Summary) (out [][2]string) {
 	p := &rec.Plan
-	out := machineRows(rec)
 	congestion := unit.NoFigure
 	if len(rec.Facts) > 0 {
 		congestion = sanitize.Text(rec.Facts[0].Congestion)

@@ -16,10 +16,13 @@ import (
 // takes its own.
 const clocksApart = 100 * time.Millisecond
 
+// machinesApart tells whether the ends were on machines of their own.
+func machinesApart(rec *result.Record) bool { return !rec.Plan.OneHost() && len(rec.Facts) >= 2 }
+
 // machineRows say on what was measured: on one machine, or on several, and in what the two of
 // each path differ.
 func machineRows(rec *result.Record) (rows [][2]string) {
-	apart := !rec.Plan.OneHost() && len(rec.Facts) >= 2
+	apart := machinesApart(rec)
 	for i, f := range rec.Facts {
 		switch {
 		case apart:

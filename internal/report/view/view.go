@@ -16,13 +16,14 @@ import (
 
 // Content is a report as text in its parts; the table and Markdown lay it out.
 type Content struct {
-	Title   string
-	Facts   [][2]string // label and text
-	Banners []string    // what a reader must know before any figure
-	Blocks  []Block
-	Answers []answer // one line a path, before the figures
-	Notes   notes    // numbered, referred to from cells
-	Remarks []string // on the whole report
+	Title    string
+	Banners  []string    // what a reader must know before any figure
+	Answers  []answer    // one line a path, before the figures
+	Machines [][2]string // label and text: the machines and what they differ in, if there are several; before the figures
+	Blocks   []Block
+	Facts    [][2]string // label and text: on what and how it was measured, but for Machines
+	Notes    notes       // numbered, referred to from cells
+	Remarks  []string    // on the whole report
 }
 
 // Block is one table: a cell of the plan.
@@ -59,6 +60,9 @@ const RankMarkdownOnly = 100
 
 func New(rec *result.Record, s *analysis.Summary, opt Options) *Content {
 	v := &Content{Title: title(rec), Facts: Facts(rec, s), Banners: Banners(rec, s)}
+	if machinesApart(rec) { // a figure is of both, and means little without them
+		v.Machines, v.Facts = machineRows(rec), conditions(rec, s)
+	}
 	v.Blocks = blocks(rec, s, &v.Notes)
 	if b, ok := agreementBlock(s); ok {
 		v.Blocks = append(v.Blocks, b)
