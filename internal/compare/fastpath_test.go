@@ -50,8 +50,8 @@ func TestFastPathIsRecorded(t *testing.T) {
 	}
 }
 
-// TestFastPathsOff wants the reasons of a daemon that carries nothing, and no word of
-// one that does, or that has left no state.
+// TestFastPathsOff wants the reasons of a daemon that carries nothing, or that somebody else has
+// ended, and no word of one that does, or that has left no state.
 func TestFastPathsOff(t *testing.T) {
 	l := &lab.Lab{Machines: []lab.Machine{{Name: "m1"}, {Name: "m2"}}}
 	for _, name := range []string{"on", "off", "gone"} {
@@ -75,7 +75,9 @@ func TestFastPathsOff(t *testing.T) {
 		{Code: "fast-path-off", Arm: "off", Text: "its fast path carried nothing when the run ended: on m2 of a reason"},
 		{Code: "fast-path-refused", Arm: "off", Text: "its fast path did not carry all when the run ended: on m2 by eth0: it is odd"},
 	}
-	if got := fastPathWarnings(l); !slices.Equal(got, want) {
+	ended := fastPathEnd{"pods", "a", func() (*fastpath.State, error) { return attachedState("", lab.FastPathState) }}
+	want = append(want, result.Warning{Code: "fast-path-off", Arm: "pods", Text: "its fast path carried nothing when the run ended: on a its daemon has ended"})
+	if got := fastPathWarnings(append(labFastPaths(l), ended)); !slices.Equal(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/venturi-net/venturi/internal/agent"
+	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/path"
@@ -124,17 +125,18 @@ func (q Request) specsAndNames() (specs, names []string, err error) {
 // remoteTestbed is machines that ssh reaches, with what was raised on the network cards of
 // the first two.
 type remoteTestbed struct {
-	agents  agents
-	streams []*remote.Process
-	live    *agent.Liveness // nil: the agents are processes of this host
-	unlock  func()          // nil: the agents hold the lock on measuring
-	parts   []*lab.Lab      // what was raised on each; nil: nothing
+	agents    agents
+	streams   []*remote.Process
+	live      *agent.Liveness // nil: the agents are processes of this host
+	unlock    func()          // nil: the agents hold the lock on measuring
+	parts     []*lab.Lab      // what was raised on each; nil: nothing
+	fastPaths []fastPathEnd
 }
 
 // daemonExit is of [testbed].
 func (b *remoteTestbed) daemonExit(path string) error { return b.partExit(path) }
 
-func (*remoteTestbed) warnings() []result.Warning { return nil }
+func (b *remoteTestbed) warnings() []result.Warning { return fastPathWarnings(b.fastPaths) }
 
 func (b *remoteTestbed) close() error {
 	down := b.takeDown()
@@ -193,7 +195,13 @@ func (b *remoteTestbed) addPaths(ctx context.Context, r *Resolved, s *Session) e
 	built := 0
 	for i, arm := range r.arms {
 		if r.spread != nil && r.spread.builds(arm) {
-			s.paths = append(s.paths, b.builtPath(r.spread, built, r.pairs[i]))
+			p := b.builtPath(r.spread, built, r.pairs[i])
+			for k, pins := range []string{p.ends.ClientPins, p.ends.ServerPins} {
+				if m := &s.machines[r.pairs[i][k]]; pins != "" {
+					b.fastPaths = append(b.fastPaths, fastPathEnd{arm.Name, m.name, func() (*fastpath.State, error) { return m.remoteState(pins) }})
+				}
+			}
+			s.paths = append(s.paths, p)
 			built++
 			continue
 		}
@@ -210,11 +218,15 @@ func (b *remoteTestbed) addPaths(ctx context.Context, r *Resolved, s *Session) e
 		s.paths = append(s.paths, newTestPath(found, ends))
 		p := &s.paths[len(s.paths)-1]
 		for k, pins := range []*string{&p.ends.ClientPins, &p.ends.ServerPins} {
-			if err := b.agents[pair[k]].Call(ctx, lab.CallPins, ends[k][0].Namespace, pins); err != nil {
+			m, namespace := &s.machines[pair[k]], ends[k][0].Namespace
+			if err := m.agent.Call(ctx, lab.CallPins, namespace, pins); err != nil {
 				return err
 			}
-			if m, where := &s.machines[pair[k]], r.locations[i][k]; where.Namespace != host.OwnNetwork {
-				m.namespaces = append(m.namespaces, host.Named{Name: m.name + "/" + arm.Name, Path: ends[k][0].Namespace})
+			if *pins != "" {
+				b.fastPaths = append(b.fastPaths, fastPathEnd{arm.Name, m.name, func() (*fastpath.State, error) { return m.remoteAttachedState(namespace) }})
+			}
+			if r.locations[i][k].Namespace != host.OwnNetwork {
+				m.namespaces = append(m.namespaces, host.Named{Name: m.name + "/" + arm.Name, Path: namespace})
 			}
 		}
 	}

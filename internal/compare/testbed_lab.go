@@ -12,14 +12,17 @@ import (
 
 // labTestbed is a lab, with the lock on measuring.
 type labTestbed struct {
-	lab    *lab.Lab
-	agents agents
-	unlock func()
+	lab      *lab.Lab
+	agents   agents
+	attached []fastPathEnd // fast paths of others that carry what attached ends send
+	unlock   func()
 }
 
 func (b *labTestbed) daemonExit(path string) error { return b.lab.DaemonExit(path) }
 
-func (b *labTestbed) warnings() []result.Warning { return fastPathWarnings(b.lab) }
+func (b *labTestbed) warnings() []result.Warning {
+	return fastPathWarnings(append(labFastPaths(b.lab), b.attached...))
+}
 
 func (b *labTestbed) close() error {
 	err := b.agents.close()
@@ -71,8 +74,13 @@ func openLab(ctx context.Context, r *Resolved, h Host) (s *Session, err error) {
 		if len(a.Pins) > 1 {
 			p.ends.ClientPins, p.ends.ServerPins = a.Pins[0], a.Pins[1]
 		}
-		if a.Path == "attach" { // the ends may be of a lab's path
-			p.ends.ClientPins, p.ends.ServerPins = lab.PinsOf(a.Client().Namespace), lab.PinsOf(a.Server().Namespace)
+		if a.Path == "attach" { // the ends may be of a lab's path, or a node's pods
+			for i, pins := range []*string{&p.ends.ClientPins, &p.ends.ServerPins} {
+				namespace := a.Ends[i][0].Namespace
+				if *pins = lab.PinsOf(namespace); *pins != "" {
+					b.attached = append(b.attached, attachedFastPath(a.Name, s.machines[i].name, namespace))
+				}
+			}
 		}
 		s.paths = append(s.paths, p)
 	}

@@ -251,6 +251,21 @@ func Numbers(wanted map[int]bool, files []string) map[int]string {
 	return found
 }
 
+// IsPaired tells whether a pair of devices, veths or netkits, joins the calling thread's
+// namespace and another one, whose file is given. One device does not count.
+func IsPaired(namespace, but string) (bool, error) {
+	h, links, err := openLinks() // first: the kernel numbers namespaces as it lists what leads there
+	if err != nil {
+		return false, err
+	}
+	defer h.Close()
+	there := number(h, namespace)
+	return there >= 0 && slices.ContainsFunc(links, func(l netlink.Link) bool {
+		a := l.Attrs()
+		return (l.Type() == "veth" || l.Type() == "netkit") && a.NetNsID == there && a.Name != but
+	}), nil
+}
+
 // number gives the number of a namespace; -1: it has none here.
 func number(h *netlink.Handle, path string) int {
 	file, err := os.Open(path)

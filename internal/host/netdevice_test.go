@@ -53,6 +53,14 @@ func TestNetDevices(t *testing.T) {
 		if files := host.Numbers(wanted, []string{n.Path(), pod.Path()}); cali.LowerSpace < 0 || files[cali.LowerSpace] != pod.Path() {
 			t.Errorf("the other end of the pod's device is in number %d, which is %v", cali.LowerSpace, files)
 		}
+		for but, want := range map[string]bool{"wire": true, "cali0": false} {
+			if is, err := host.IsPaired(pod.Path(), but); is != want || err != nil {
+				t.Errorf("a pair joins the pod's namespace, not counting %s: %v, %v", but, is, err)
+			}
+		}
+		if is, err := host.IsPaired(n.Path(), ""); is || err != nil {
+			t.Errorf("a pair of the namespace's own joins it to another: %v, %v", is, err)
+		}
 		if wire.LowerSpace != -1 || wire.Lower != find("far").Index || wire.Gateways != 1 || wire.Qdisc != "noqueue" {
 			t.Errorf("the wire is read as %+v", wire)
 		}

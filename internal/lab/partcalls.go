@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/agent"
+	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -18,12 +19,13 @@ import (
 // Names of the calls by which a controller elsewhere has this host's part of a lab raised.
 // Bodies are JSON.
 const (
-	CallInspectCard = "lab.card"   // InspectCard -> CardState
-	CallCheck       = "lab.check"  // Part -> nothing: refuses what cannot be raised
-	CallRaise       = "lab.raise"  // Part -> Lab
-	CallDaemonExit  = "lab.daemon" // string, an arm -> string, which daemon has exited; empty: none
-	CallPins        = "lab.pins"   // string, a namespace's file -> string; see PinsOf
-	CallTakeDown    = "lab.down"   // nothing -> nothing
+	CallInspectCard   = "lab.card"     // InspectCard -> CardState
+	CallCheck         = "lab.check"    // Part -> nothing: refuses what cannot be raised
+	CallRaise         = "lab.raise"    // Part -> Lab
+	CallDaemonExit    = "lab.daemon"   // string, an arm -> string, which daemon has exited; empty: none
+	CallPins          = "lab.pins"     // string, a namespace's file -> string; see PinsOf
+	CallFastPathState = "lab.fastpath" // string, a folder of pins -> fastpath.State or null; see FastPathState
+	CallTakeDown      = "lab.down"     // nothing -> nothing
 )
 
 // InspectCard asks for the state of a card.
@@ -48,12 +50,13 @@ type Parts struct {
 // Calls are those that a controller can make, by their names.
 func (p *Parts) Calls() map[string]func(context.Context, []byte) ([]byte, error) {
 	return map[string]func(context.Context, []byte) ([]byte, error){
-		CallInspectCard: agent.JSONCall(func(_ context.Context, c InspectCard) (CardState, error) { return c.Card.Inspect(c.Net) }),
-		CallCheck:       agent.JSONCall(func(_ context.Context, p Part) (struct{}, error) { _, err := p.check(); return struct{}{}, err }),
-		CallRaise:       agent.JSONCall(p.raise),
-		CallDaemonExit:  agent.JSONCall(p.daemonExit),
-		CallPins:        agent.JSONCall(func(_ context.Context, namespace string) (string, error) { return PinsOf(namespace), nil }),
-		CallTakeDown:    agent.JSONCall(func(context.Context, struct{}) (struct{}, error) { return struct{}{}, p.Close() }),
+		CallInspectCard:   agent.JSONCall(func(_ context.Context, c InspectCard) (CardState, error) { return c.Card.Inspect(c.Net) }),
+		CallCheck:         agent.JSONCall(func(_ context.Context, p Part) (struct{}, error) { _, err := p.check(); return struct{}{}, err }),
+		CallRaise:         agent.JSONCall(p.raise),
+		CallDaemonExit:    agent.JSONCall(p.daemonExit),
+		CallPins:          agent.JSONCall(func(_ context.Context, namespace string) (string, error) { return PinsOf(namespace), nil }),
+		CallFastPathState: agent.JSONCall(func(_ context.Context, pins string) (*fastpath.State, error) { return FastPathState(pins) }),
+		CallTakeDown:      agent.JSONCall(func(context.Context, struct{}) (struct{}, error) { return struct{}{}, p.Close() }),
 	}
 }
 

@@ -1,9 +1,17 @@
 package lab
 
-import "github.com/venturi-net/venturi/internal/host"
+import (
+	"errors"
+	"io/fs"
+
+	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/fastpath/node"
+	"github.com/venturi-net/venturi/internal/host"
+)
 
 // PinsOf gives the folder where the fast path keeps its tables that carries what a network
-// namespace sends, given by its file: that of a path of any lab here; empty: there is none.
+// namespace sends, given by its file: that of a path of any lab here, or of the node whose pod it
+// is; empty: there is none.
 func PinsOf(namespace string) string {
 	id, err := host.ID(namespace)
 	if err != nil {
@@ -25,5 +33,15 @@ func PinsOf(namespace string) string {
 			}
 		}
 	}
-	return ""
+	return node.PinsOf(namespace)
+}
+
+// FastPathState reads the state of the fast path whose tables are in a folder; nil: it has left
+// none.
+func FastPathState(pins string) (*fastpath.State, error) {
+	state, err := fastpath.ReadState(fastpath.StateFile(pins))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return state, err
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/node"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/testenv"
@@ -71,6 +72,43 @@ func TestEnableEnds(t *testing.T) {
 	wait(t, c.enable(t, 1, "2s"))
 	c.check(t, 1, before[1])
 	testenv.Must(t, exchange())
+}
+
+// The tables of a node's fast path are found by its pods, also where its daemon has mounts of its
+// own; and by no other namespace, nor when the daemon has ended.
+func TestPinsOf(t *testing.T) {
+	c := newCluster(t, wirings[1].node, wirings[1].pod)
+	testenv.Must(t, c.flow(t)())
+	other := testenv.Containers(t, 1500)[0].In.Path()
+	find := func(want int) {
+		t.Helper()
+		for i, pod := range []string{c.pods[0].Path(), c.pods[1].Path(), c.nodes[1].Path(), other} {
+			pins := node.PinsOf(pod)
+			if (pins != "") != (i == want) {
+				t.Errorf("namespace %d is in the hands of a fast path: %q", i, pins)
+			}
+			if pins == "" {
+				continue
+			}
+			if _, err := fastpath.ReadStats(pins); err != nil {
+				t.Error(err)
+			}
+			if _, err := fastpath.ReadState(fastpath.StateFile(pins)); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	const none = -1
+	find(none)
+	for _, start := range []func() *exec.Cmd{func() *exec.Cmd { return c.enable(t, 0, "0") }, func() *exec.Cmd { return c.enableFilters(t, 0) }} {
+		daemon := start()
+		c.untilRunning(t, 0, true)
+		find(0)
+		testenv.Must(t, daemon.Process.Kill())
+		_ = daemon.Wait()
+		find(none)
+		testenv.Must(t, c.disable(t, 0))
+	}
 }
 
 // A process that is stopped cannot end by itself: it is killed, and everything is removed.

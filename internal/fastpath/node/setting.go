@@ -38,12 +38,16 @@ func ownFiles() (files, error) {
 	if err != nil {
 		return files{}, err
 	}
-	folder := filepath.Join(Root, strconv.FormatUint(id.Ino, 10))
+	return filesIn(filepath.Join(Root, strconv.FormatUint(id.Ino, 10))), nil
+}
+
+// filesIn are those in the folder of a namespace.
+func filesIn(folder string) files {
 	pins := filepath.Join(folder, "bpf")
 	return files{
 		folder, pins, fastpath.StateFile(pins), filepath.Join(folder, "config.json"),
 		filepath.Join(folder, "process"), filepath.Join(folder, "stop"),
-	}, nil
+	}
 }
 
 const (
@@ -224,5 +228,10 @@ func (f files) visiblePins() string {
 		return f.pins
 	}
 	defer func() { _ = p.Release() }()
+	return f.pinsSeenBy(p)
+}
+
+// pinsSeenBy are the pins as a process sees them.
+func (f files) pinsSeenBy(p *os.Process) string {
 	return filepath.Join("/proc", strconv.Itoa(p.Pid), "root", f.pins)
 }
