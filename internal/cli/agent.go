@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"maps"
 	"time"
 
@@ -18,8 +17,8 @@ import (
 // people have no use for it.
 func newAgent(env *Env) *cobra.Command {
 	o := agent.Options{Version: Version()}
-	var stdio, unlocked, hostFiles bool
-	var folder, watch string
+	var stdio, unlocked, hostFiles, watch bool
+	var folder string
 	var linger time.Duration
 	cmd := &cobra.Command{
 		Use:    "agent --machine NAME --socket PATH",
@@ -33,20 +32,17 @@ func newAgent(env *Env) *cobra.Command {
 					return verr.Wrap(verr.Permission, "cannot reach the node's own files", err, "the pod must be privileged, with hostPID")
 				}
 			}
-			if watch != "" {
-				return lab.WatchPart(env.Stdin, watch)
+			if watch {
+				return lab.Watch(env.Stdin)
 			}
 			if linger > 0 {
 				return agent.Linger(cmd.Context(), linger)
 			}
 			if stdio && o.Machine != "" {
-				o.Lock = func(ctx context.Context, wait bool, command string) (func(), error) {
-					return lab.LockMeasure(ctx, wait, command, nil)
-				}
 				o.Run = runForAgent(env)
 				failure := make(chan error, 1)
 				parts := &lab.Parts{Program: netcfg.OwnProgram(), Version: Version(), Failure: failure}
-				o.Calls, o.Close, o.Failure = parts.Calls(), parts.Close, failure
+				o.Lock, o.Calls, o.Close, o.Failure = parts.Lock, parts.Calls(), parts.Close, failure
 				maps.Copy(o.Calls, new(reach.Listeners).Calls())
 				if unlocked {
 					o.Lock, o.Calls, o.Close, o.Failure = nil, nil, nil, nil
@@ -69,7 +65,7 @@ func newAgent(env *Env) *cobra.Command {
 	cmd.Flags().IntSliceVar(&o.Cores, "cores", nil, "cores to which the machine is confined")
 	cmd.Flags().BoolVar(&o.Detach, "detach", false, "keep running when standard input ends")
 	cmd.Flags().BoolVar(&stdio, "stdio", false, "serve on standard input and output, until either ends")
-	cmd.Flags().StringVar(&watch, "watch", "", "when standard input ends, remove what is left of this lab")
+	cmd.Flags().BoolVar(&watch, "watch", false, "when standard input ends, remove what is left of the labs that it named, and of the measuring lock")
 	cmd.Flags().BoolVar(&unlocked, "unlocked", false, "take no lock, and make no lab: the caller ensures that nobody else measures")
 	cmd.Flags().BoolVar(&hostFiles, "host-files", false, "in a container: run with the files of the node's first process")
 	cmd.Flags().DurationVar(&linger, "linger", 0, "run as the first process of a container, and exit when no other process has run in it for this long")

@@ -43,11 +43,12 @@ func TestCompareOnMachinesIsCut(t *testing.T) {
 		cut   func(p *machinePair, c *controller)
 		code  int // of the controller; -1: it is killed
 	}{
-		"controller killed":     {built, func(_ *machinePair, c *controller) { _ = c.Process.Kill() }, -1},
-		"interrupted":           {built, func(_ *machinePair, c *controller) { _ = c.Process.Signal(os.Interrupt) }, 130},
-		"client's agent killed": {built, func(p *machinePair, _ *controller) { kill(p.machines[0], "agent --stdio") }, 7},
-		"server's agent killed": {built, func(p *machinePair, _ *controller) { kill(p.machines[1], "agent --stdio") }, 7},
-		"ssh cut":               {built, func(p *machinePair, _ *controller) { kill(p.machines[0], "sshd") }, 7},
+		"controller killed":           {built, func(_ *machinePair, c *controller) { _ = c.Process.Kill() }, -1},
+		"interrupted":                 {built, func(_ *machinePair, c *controller) { _ = c.Process.Signal(os.Interrupt) }, 130},
+		"agent killed, nothing built": {[]string{"host"}, func(p *machinePair, _ *controller) { kill(p.machines[0], "agent --stdio") }, 7},
+		"client's agent killed":       {built, func(p *machinePair, _ *controller) { kill(p.machines[0], "agent --stdio") }, 7},
+		"server's agent killed":       {built, func(p *machinePair, _ *controller) { kill(p.machines[1], "agent --stdio") }, 7},
+		"ssh cut":                     {built, func(p *machinePair, _ *controller) { kill(p.machines[0], "sshd") }, 7},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newMachinePair(t)

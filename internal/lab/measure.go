@@ -12,8 +12,7 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// measureLock is held by the run that measures. The file stays: who removed it
-// could let two hold it.
+// measureLock is held by the run that measures, which removes its file.
 const measureLock = "measure.lock"
 
 // Holder is who holds the measuring lock.
@@ -65,6 +64,29 @@ func LockMeasure(ctx context.Context, wait bool, who string, tell func(Holder)) 
 		return nil, err
 	}
 	return sync.OnceFunc(func() { unlockInFolder(f) }), nil // a second call must not remove the file of the next run
+}
+
+// freeTries is how often the lock of a process that is about to end is tried to be taken.
+const freeTries = 20
+
+// removeFreeLock removes the file of the measuring lock that a killed run left. If somebody else
+// takes the lock first, the file is theirs.
+func removeFreeLock() error {
+	for range freeTries {
+		if _, err := os.Stat(filepath.Join(Folder, measureLock)); err != nil {
+			return nil // there is none
+		}
+		f, taken, err := lockInFolder(context.Background(), measureLock, true)
+		if err != nil {
+			return err
+		}
+		if taken {
+			unlockInFolder(f)
+			return nil
+		}
+		time.Sleep(lockPoll)
+	}
+	return nil
 }
 
 func readHolder(file string) Holder {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,8 +35,8 @@ type InspectCard struct {
 	Net  netip.Prefix `json:"net"`
 }
 
-// Parts raises parts of labs for a controller that is elsewhere, one at a time. A process
-// that watches this one takes down what it leaves when it is killed.
+// Parts raises parts of labs for a controller that is elsewhere, one at a time, and takes the
+// lock on measuring. A process that watches this one removes what it leaves when it is killed.
 type Parts struct {
 	Program []string     // starts this very program
 	Version string       // of it
@@ -43,6 +44,7 @@ type Parts struct {
 
 	mu      sync.Mutex
 	lab     *Lab
+	locked  bool // or about to be
 	watcher *netcfg.Child
 	unwatch func() // ends the watch over the device on the wire
 }
@@ -70,9 +72,12 @@ func (p *Parts) raise(ctx context.Context, part Part) (*Lab, error) {
 		return nil, fmt.Errorf("raise machine %d of %d", part.Self, len(part.Machines))
 	}
 	part.Program, part.Version = p.Program, p.Version
-	var err error
-	if p.watcher, err = netcfg.StartWatcher(append(slices.Clone(p.Program), "agent", "--watch", part.Name)); err != nil {
+	err := p.startWatcher()
+	if err != nil {
 		return nil, err
+	}
+	if err := p.watcher.WriteLine(part.Name); err != nil {
+		return nil, fmt.Errorf("tell the watcher of lab %s: %w", part.Name, err)
 	}
 	if p.lab, err = UpPart(ctx, part); err == nil {
 		if err = p.watchWire(part); err != nil {
@@ -118,6 +123,39 @@ func (c SharedCard) removed() error {
 	return verr.New(verr.Partial, "cannot go on measuring", what, "what was measured until then is reported; run the command again")
 }
 
+// Lock is [LockMeasure] for an agent.
+func (p *Parts) Lock(ctx context.Context, wait bool, command string) (unlock func(), err error) {
+	p.mu.Lock()
+	err = p.startWatcher()
+	p.locked = err == nil
+	p.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	free, err := LockMeasure(ctx, wait, command, nil)
+	if err != nil {
+		p.unlocked()
+		return nil, err
+	}
+	return func() { free(); p.unlocked() }, nil
+}
+
+func (p *Parts) unlocked() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.locked = false; p.lab == nil {
+		p.releaseWatcher(nil)
+	}
+}
+
+// startWatcher starts the watcher, unless it runs.
+func (p *Parts) startWatcher() (err error) {
+	if p.watcher == nil {
+		p.watcher, err = netcfg.StartWatcher(append(slices.Clone(p.Program), "agent", "--watch"))
+	}
+	return err
+}
+
 func (p *Parts) daemonExit(_ context.Context, arm string) (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -144,27 +182,39 @@ func (p *Parts) Close() error {
 	return err
 }
 
-// releaseWatcher ends the watcher of a part that was taken down, or failed to be: then the watcher
-// tries again, for as long as that takes.
+// releaseWatcher ends the watcher when there is nothing left to watch over. If a part failed to be
+// taken down, the watcher tries again, for as long as that takes.
 func (p *Parts) releaseWatcher(failed error) {
 	switch {
 	case p.watcher == nil:
+		return
 	case failed != nil:
 		p.watcher.CloseLifeline()
+	case p.locked:
+		return
 	default:
 		p.watcher.Stop(agentStop)
 	}
 	p.watcher = nil
 }
 
-// watchTries is how often the part of a host whose agent has died is tried to be removed.
-const watchTries = 20
+// removeTries is how often the watcher tries to remove the part of an agent that has died.
+const removeTries = 20
 
-// WatchPart waits until the process on the other side of in has ended, and removes the lab
-// that it left, if it left one.
-func WatchPart(in io.Reader, name string) (err error) {
-	_, _ = io.Copy(io.Discard, in)
-	for range watchTries {
+// Watch waits until the process on the other side of in has ended, and removes what it left: the
+// labs that it has named, a line each, and the lock on measuring.
+func Watch(in io.Reader) error {
+	named, _ := io.ReadAll(in) // an error is an end, too
+	var failed []error
+	for name := range strings.FieldsSeq(string(named)) {
+		failed = append(failed, removeDead(name))
+	}
+	return errors.Join(append(failed, removeFreeLock())...)
+}
+
+// removeDead removes a lab whose owner is about to end.
+func removeDead(name string) (err error) {
+	for range removeTries {
 		err = withTable(context.Background(), func() error {
 			info, err := inspect(name)
 			if err != nil {

@@ -34,5 +34,11 @@ func StartWatcher(args []string) (*Child, error) {
 	return child, nil
 }
 
+// WriteLine tells a watcher something, a line that it reads from its standard input.
+func (c *Child) WriteLine(line string) error {
+	_, err := fmt.Fprintln(c.lifeline, line)
+	return err
+}
+
 // OwnProgram starts this very program, also when its file was removed after it began.
 func OwnProgram() []string { return []string{"/proc/self/exe"} }

@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,13 +16,10 @@ func (m *SSHMachine) Leftovers(t testing.TB, but ...string) (left []string) {
 	for _, command := range m.Processes() {
 		left = append(left, "process "+command)
 	}
-	for _, folder := range []string{"/run/netns", "/run/venturi"} {
-		entries, _ := os.ReadDir(m.Root() + folder)
-		for _, e := range entries {
-			if e.IsDir() || strings.HasPrefix(e.Name(), "venturi.") {
-				left = append(left, folder+"/"+e.Name())
-			}
-		}
+	names, _ := filepath.Glob(m.Root() + "/run/netns/venturi.*")
+	left = append(left, names...)
+	if entries, err := os.ReadDir(m.Root() + "/run/venturi"); err == nil {
+		left = append(left, fmt.Sprintf("/run/venturi with %v", entries))
 	}
 	for _, folder := range []string{"/run", "/tmp", "/var/tmp", "/dev/shm", "/root"} {
 		copies, _ := filepath.Glob(m.Root() + folder + "/venturi-*")

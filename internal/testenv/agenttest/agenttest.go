@@ -21,8 +21,8 @@ func RunAgent(args []string) int { return RunAgentWith(agent.Engine{}, args) }
 
 // RunAgentWith is RunAgent with another engine.
 func RunAgentWith(engine agent.Engine, args []string) int {
-	if name := valueOf(args, "--watch"); name != "" {
-		if err := lab.WatchPart(os.Stdin, name); err != nil {
+	if slices.Contains(args, "--watch") {
+		if err := lab.Watch(os.Stdin); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
