@@ -93,7 +93,12 @@ func (ff *fleetFlags) run(cmd *cobra.Command, env *Env, words []string, do func(
 		r.Close()
 	}
 	show.Done()
-	// What was done in spite of an interruption was done, and what went wrong beside it is told.
+	return withInterruption(ctx, err)
+}
+
+// withInterruption is the error of a command that may have been interrupted: what was done in spite
+// of that was done, and what went wrong beside it is told.
+func withInterruption(ctx context.Context, err error) error {
 	switch cause := context.Cause(ctx); {
 	case cause == nil || err == nil:
 		return err

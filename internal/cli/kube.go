@@ -144,8 +144,8 @@ The exit code is 0 if there are only notes, and 8 if there are warnings or error
 func newKubeTune(env *Env) *cobra.Command {
 	var t kubeTuning
 	cmd := &cobra.Command{
-		Use:   "tune --profile PROFILE [--plan|--apply]",
-		Short: "Plan and apply a list of tunings to a cluster and its nodes",
+		Use:   "tune --profile PROFILE [--plan|--prove|--apply]",
+		Short: "Plan, prove and apply a list of tunings to a cluster and its nodes",
 		Long: `Go through a list of tunings, and show what each would change, or why it does not apply.
 Only what you name is changed: --cluster is the settings of the network plugin in the
 API (Cilium, Calico, Kube-OVN), once; --host is each node as a whole, and --dev a network
@@ -160,6 +160,12 @@ transaction. ConfigMap ` + kube.LedgerName + ` in ` + kube.LedgerNamespace + ` h
 written; the journal of a node lies on the node. Pods are not restarted: the commands for
 that are printed, and what would restart pods by itself is left to you.
 
+--prove finds the smallest set of changes to nodes that helps, by measuring between two nodes:
+--nodes A,B, or two that the scheduler chooses. Every few seconds it turns changes on and off
+on both, in random order; the other nodes stay as they are, and everything is undone at the
+end. --path host is the nodes' own network, --path pod that of their pods. Settings of the
+network plugin are not proven: they take effect when its pods restart.
+
 To change nodes, one privileged pod runs on each, and is removed at the end. "kubectl
 venturi rbac tune" prints the rights that all of this needs.
 
@@ -168,9 +174,15 @@ Profiles:
 		Example: `  kubectl venturi tune --profile cilium --cluster
   kubectl venturi tune --profile balanced --cluster --host --dev eth0 --image IMAGE --apply
   kubectl venturi tune --profile cilium --config config --image IMAGE --apply
-  kubectl venturi tune --profile latency --host --nodes a,b --image IMAGE`,
+  kubectl venturi tune --profile latency --host --nodes a,b --image IMAGE
+  kubectl venturi tune --profile balanced --host --dev eth0 --nodes a,b --image IMAGE --prove`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return t.run(cmd.Context(), env) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := t.prove.checkAlone(cmd.Flags()); err != nil {
+				return err
+			}
+			return t.run(cmd.Context(), env)
+		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&t.profile, "profile", "", "list of tunings, one of those above")
@@ -181,15 +193,14 @@ Profiles:
 	f.BoolVar(&t.plan, "plan", false, "change nothing; print what would be written (the default)")
 	f.BoolVar(&t.apply, "apply", false, "make the changes")
 	f.BoolVar(&t.all, "all", false, "list each step of a node that does not apply, with the reason, not only their number")
-	f.BoolVar(&t.prove, "prove", false, "")
+	t.prove.nodeFlags(f)
 	f.StringVar(&t.trial, "trial", "", "")
-	for _, name := range []string{"prove", "trial"} { // only to refuse them with a reason
-		_ = f.MarkHidden(name)
-	}
-	t.nodeFlags(f, "tune only these nodes, A,B,... (default: all that take new pods)")
+	_ = f.MarkHidden("trial") // only to refuse it with a reason
+	t.nodeFlags(f, "tune only these nodes, A,B,... (default: all that take new pods; with --prove, two that the\nscheduler chooses)")
 	f.BoolVar(&t.wait, "wait", false, "wait for another run in the cluster to end")
 	f.BoolVar(&t.asJSON, "json", false, "print it as JSON")
-	cmd.MarkFlagsMutuallyExclusive("plan", "apply")
+	cmd.MarkFlagsMutuallyExclusive("plan", "apply", "prove")
+	cmd.MarkFlagsMutuallyExclusive("prove", "trial")
 	cmd.MarkFlagsMutuallyExclusive("all", "apply")
 	return cmd
 }

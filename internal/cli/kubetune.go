@@ -30,7 +30,7 @@ type kubeTuning struct {
 	devices          []string
 	plan, apply, all bool
 	asJSON, wait     bool
-	prove            bool
+	prove            proving
 	trial            string
 }
 
@@ -44,11 +44,8 @@ func (k *kubeFlags) nodeFlags(f *pflag.FlagSet, usage string) {
 // request is what the flags ask for.
 func (t *kubeTuning) request(env *Env) (q cluster.TuningRequest, err error) {
 	const what = "cannot tune the cluster"
-	for flag, given := range map[string]bool{"--prove": t.prove, "--trial": t.trial != ""} {
-		if given {
-			return q, verr.New(verr.Usage, what+" with "+flag, "a cluster's settings take restarts of pods to come into effect, which are left to you",
-				"prove a profile on two machines with: venturi tune "+flag+" --machines; or apply it, compare, and undo it")
-		}
+	if t.trial != "" {
+		return q, verr.New(verr.Usage, what+" with --trial", "nobody in the cluster could undo it when its time ends", "apply it, compare, and undo it; or try it on machines with: venturi tune --trial --machines")
 	}
 	if q.Profile, err = findProfile(t.profile); err != nil {
 		return q, err
@@ -93,6 +90,9 @@ func (t *kubeTuning) run(ctx context.Context, env *Env) (err error) {
 	q, err := t.request(env)
 	if err != nil {
 		return err
+	}
+	if t.prove.on {
+		return t.proveOnNodes(ctx, env, q)
 	}
 	show := progress.New(env.Stderr)
 	defer show.Done()

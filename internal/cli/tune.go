@@ -101,9 +101,6 @@ func (t *tuning) onMachines(ctx context.Context, r *fleetRun) error {
 	return runEach(ctx, r)
 }
 
-// proofOnly are the flags that mean nothing without --prove.
-var proofOnly = []string{"path", "wire", "budget", "effect", "seed"}
-
 func profileHelp() string {
 	var b strings.Builder
 	for _, p := range tune.Profiles() {
@@ -118,10 +115,8 @@ func (t *tuning) run(cmd *cobra.Command, env *Env) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range proofOnly {
-		if f := cmd.Flags().Lookup(name); f.Changed && !t.prove.on {
-			return verr.New(verr.Usage, what+" with --"+name, "it only affects measurements, and nothing is measured without --prove", "give --prove too, or leave --"+name+" out")
-		}
+	if err := t.prove.checkAlone(cmd.Flags()); err != nil {
+		return err
 	}
 	if t.config != "" {
 		if err := t.targets.heed(t.config, env.Stderr); err != nil {

@@ -48,6 +48,28 @@ func (p *proving) onMachines(ctx context.Context, r *fleetRun, name string) erro
 	q := prooflab.Request(spec, p.wire)
 	q.Seed, q.Command = p.seed, ownCommand(r.env)
 	q.Remote = compare.Remote{Machines: r.machines, Options: r.reach}
+	return remoteProof{proving: p, env: r.env, profile: profile, request: q, asJSON: r.asJSON, suggest: r.suggest,
+		begin: func(*fleet.Fleet, []string) ([]string, func(), error) {
+			return r.trimFlags("--prove", "--path", "--wire", "--budget", "--effect", "--seed"), func() {}, nil
+		}}.run(ctx)
+}
+
+// remoteProof is a proof between two machines, or nodes, by agents on them.
+type remoteProof struct {
+	*proving
+	env     *Env
+	profile tune.Profile
+	request compare.Request
+	asJSON  bool
+	suggest func(command string, machines ...string) string
+	// begin gives the arguments of the command that tunes a machine, and what to do when all that
+	// it has changed is undone.
+	begin func(machines *fleet.Fleet, names []string) (args []string, end func(), err error)
+}
+
+// run proves the profile. Errors are for people.
+func (p remoteProof) run(ctx context.Context) error {
+	q := p.request
 	pair, err := prooflab.PairTime(q)
 	if err != nil {
 		return err
@@ -55,45 +77,50 @@ func (p *proving) onMachines(ctx context.Context, r *fleetRun, name string) erro
 	if least := time.Duration(search.Least(1)) * pair; p.budget < least {
 		return verr.New(verr.Usage, "cannot run a proof with --budget "+p.budget.String(), "a single change takes "+least.Round(time.Second).String(), tune.LeastBudget(least))
 	}
-	show := progress.New(r.env.Stderr)
+	show := progress.New(p.env.Stderr)
 	defer show.Done()
 	s, err := prooflab.Open(ctx, q, compare.Host{Version: Version(), Watch: show})
 	if err != nil {
 		return err
 	}
-	lease := tune.ProofLease(p.budget, nil).Lease
-	args := withFlags(r.trimFlags("--prove", "--path", "--wire", "--budget", "--effect", "--seed"), "--toggle", lease.String())
-	toggles := fleet.Attach(r.machines, s.Agents()).Toggles(args)
-	proof := tune.Proof{Gauge: s.Gauge, Metrics: tune.Metrics(profile.Name), Toggles: toggles, Options: p.searchOptions(s, show)}
+	names := s.MachineNames()
+	machines := fleet.Attach(names, s.Agents())
+	args, end, err := p.begin(machines, names)
+	if err != nil {
+		return errors.Join(err, s.Close())
+	}
+	toggles := machines.Toggles(withFlags(args, "--toggle", tune.ProofLease(p.budget, nil).Lease.String()))
+	proof := tune.Proof{Gauge: s.Gauge, Metrics: tune.Metrics(p.profile.Name), Toggles: toggles, Options: p.searchOptions(s, show)}
 	proved, err := proof.Do(ctx)
+	end()
 	err = errors.Join(err, s.Close())
 	show.Done()
 	if proved != nil && len(proved.Noise)+len(proved.Rows) > 0 {
 		var commands []string
 		for _, c := range proved.Keep {
-			commands = append(commands, r.commandsOf(toggles.Commands(c.Name))...)
+			commands = append(commands, sharedCommands(names, toggles.Commands(c.Name), p.suggest)...)
 		}
-		if perr := printProved(r.env.Stdout, profile, spec, proved, commands, nil, r.asJSON, false); err == nil {
+		if perr := printProved(p.env.Stdout, p.profile, q.Paths[0], proved, commands, nil, p.asJSON, false); err == nil {
 			err = perr
 		}
 	}
 	return err
 }
 
-// commandsOf are commands for machines by their names: one for all where they are the same.
-func (r *fleetRun) commandsOf(by map[string][]string) (all []string) {
+// sharedCommands are commands for machines by their names: one for all where they are the same.
+func sharedCommands(names []string, by map[string][]string, suggest func(command string, machines ...string) string) (all []string) {
 	machines := map[string][]string{}
 	var commands []string
-	for _, m := range r.machines {
-		for _, c := range by[m.Name] {
+	for _, name := range names {
+		for _, c := range by[name] {
 			if machines[c] == nil {
 				commands = append(commands, c)
 			}
-			machines[c] = append(machines[c], m.Name)
+			machines[c] = append(machines[c], name)
 		}
 	}
 	for _, c := range commands {
-		all = append(all, r.suggest(c, machines[c]...))
+		all = append(all, suggest(c, machines[c]...))
 	}
 	return all
 }

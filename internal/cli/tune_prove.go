@@ -33,12 +33,36 @@ type proving struct {
 }
 
 func (p *proving) flags(f *pflag.FlagSet) {
-	f.BoolVar(&p.on, "prove", false, "find the smallest set of changes that helps, by measuring; undo everything at the end")
 	f.StringVar(&p.path, "path", "vxlan", "with --prove, the path to measure: one of a lab, or attach:from=NS,to=NS")
 	f.StringVar(&p.wire, "wire", "", "with --prove, the offloads of the lab's network cards; see \"venturi compare --help\"")
+	p.searchFlags(f)
+}
+
+// nodeFlags are those of a proof between two nodes of a cluster.
+func (p *proving) nodeFlags(f *pflag.FlagSet) {
+	f.StringVar(&p.path, "path", "host", "with --prove, the path to measure: host, between the nodes, or pod, between two pods on them")
+	p.searchFlags(f)
+}
+
+// searchFlags are those of every proof.
+func (p *proving) searchFlags(f *pflag.FlagSet) {
+	f.BoolVar(&p.on, "prove", false, "find the smallest set of changes that helps, by measuring; undo everything at the end")
 	f.DurationVar(&p.budget, "budget", 6*time.Minute, "with --prove, time to measure")
 	f.Var(effect{(*share)(&p.effect)}, "effect", "with --prove, refuse to run if an effect this small could not be shown (default 10%)")
 	f.Uint64Var(&p.seed, "seed", 0, "with --prove, seed of the random order (default: a new one each time)")
+}
+
+// proofOnly are the flags that mean nothing without --prove.
+var proofOnly = []string{"path", "wire", "budget", "effect", "seed"}
+
+// checkAlone refuses flags that mean nothing without --prove.
+func (p *proving) checkAlone(flags *pflag.FlagSet) error {
+	for _, name := range proofOnly {
+		if flags.Changed(name) && !p.on {
+			return verr.New(verr.Usage, "cannot tune with --"+name, "it only affects measurements, and nothing is measured without --prove", "give --prove too, or leave --"+name+" out")
+		}
+	}
+	return nil
 }
 
 // run proves a profile. More may be named to be touched than the path is made of.

@@ -25,6 +25,8 @@ import (
 type Cluster struct {
 	Access  kube.Access
 	Options kube.Options
+	Tune    bool          // the agents on the two nodes change them, too
+	Extra   time.Duration // for which it is measured again and again, beyond the plan
 }
 
 // clusterArms reads the paths of a cluster; the baseline comes first.
@@ -134,7 +136,7 @@ func openCluster(ctx context.Context, r *Resolved, h Host) (s *Session, err erro
 	if err != nil {
 		return nil, err
 	}
-	b.placement, err = client.Place(ctx, kube.RunRequest{Options: r.cluster.Options, Paths: r.Paths, Ports: ports, Deadline: r.deadline(),
+	b.placement, err = client.Place(ctx, kube.RunRequest{Options: r.cluster.Options, Paths: r.Paths, Ports: ports, Tune: r.cluster.Tune, Deadline: r.deadline() + r.cluster.Extra,
 		Command: strings.Join(r.Command, " "), Wait: r.Wait, Say: h.Watch.Say})
 	if err != nil {
 		return nil, err

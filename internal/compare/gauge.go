@@ -42,6 +42,9 @@ func (s *Session) Gauge(r *Resolved) (*Gauge, error) {
 	}}, nil
 }
 
+// MachineNames are those of the client's and of the server's machine.
+func (s *Session) MachineNames() []string { return []string{s.machines[0].name, s.machines[1].name} }
+
 // Agents are those of the client's and of the server's machine.
 func (s *Session) Agents() []*agent.Client {
 	return []*agent.Client{s.machines[0].agent, s.machines[1].agent}

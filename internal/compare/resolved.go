@@ -45,9 +45,12 @@ type Resolved struct {
 // the comparison out, [Resolved.Check] tells.
 func (q Request) Resolve() (*Resolved, error) {
 	if q.Cluster != nil {
-		var err error
-		if q.Paths, err = q.Cluster.Options.Paths(q.Paths); err != nil {
+		paths, err := q.Cluster.Options.Paths(q.Paths)
+		if err != nil {
 			return nil, err
+		}
+		if !q.NoHost {
+			q.Paths = paths
 		}
 	}
 	q = q.withDefaults()

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/agent"
-	"github.com/venturi-net/venturi/internal/remote"
 	"github.com/venturi-net/venturi/internal/testenv/agenttest"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -23,14 +22,14 @@ type fakeMachine func(ctx context.Context, i agent.Invocation) int
 // newFakeFleet gives a fleet of machines a, b and so on, and what it has said.
 func newFakeFleet(t *testing.T, machines ...fakeMachine) (f *Fleet, said func() string) {
 	t.Helper()
-	var named []remote.Machine
+	var names []string
 	var agents []*agent.Client
 	for i, run := range machines {
 		name := string(rune('a' + i))
 		c := agenttest.Start(t, agent.Options{Machine: name, Run: run})
-		named, agents = append(named, remote.Machine{Name: name}), append(agents, c)
+		names, agents = append(names, name), append(agents, c)
 	}
-	f = Attach(named, agents)
+	f = Attach(names, agents)
 	var mu sync.Mutex
 	var all strings.Builder
 	f.say = func(format string, args ...any) {

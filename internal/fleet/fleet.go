@@ -50,10 +50,7 @@ func Open(ctx context.Context, machines []remote.Machine, o remote.Options, say 
 // FromStreams is a fleet of those machines whose agents answer, over streams that it takes over.
 // failed says of each machine why it is not in the fleet; nil: it is.
 func FromStreams(ctx context.Context, names []string, streams []net.Conn) (f *Fleet, failed []error) {
-	machines := make([]remote.Machine, len(names))
-	for i, name := range names {
-		machines[i].Name = name
-	}
+	machines := machinesCalled(names)
 	all, failed := reachEach(ctx, machines, func(i int) (net.Conn, error) { return streams[i], nil })
 	f = &Fleet{say: discardProgress}
 	for i, err := range failed {
@@ -65,6 +62,15 @@ func FromStreams(ctx context.Context, names []string, streams []net.Conn) (f *Fl
 		f.agents, f.live = append(f.agents, all.agents[i]), append(f.live, all.live[i])
 	}
 	return f, failed
+}
+
+// machinesCalled are machines of which no more than their names is known.
+func machinesCalled(names []string) []remote.Machine {
+	machines := make([]remote.Machine, len(names))
+	for i, name := range names {
+		machines[i].Name = name
+	}
+	return machines
 }
 
 // reachEach speaks to all machines at once, each over the stream that reach gives. The loss of one

@@ -15,8 +15,8 @@ import (
 )
 
 // Attach makes a fleet of machines whose agents somebody else has opened, and closes.
-func Attach(machines []remote.Machine, agents []*agent.Client) *Fleet {
-	return &Fleet{machines: machines, agents: agents, streams: make([]net.Conn, len(machines)), say: discardProgress}
+func Attach(names []string, agents []*agent.Client) *Fleet {
+	return &Fleet{machines: machinesCalled(names), agents: agents, streams: make([]net.Conn, len(names)), say: discardProgress}
 }
 
 // MachineToggles turn candidates on and off on all machines at once. Each machine has its own

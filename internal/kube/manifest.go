@@ -109,7 +109,7 @@ func seconds(d time.Duration) *int64 { return new(int64(d.Seconds())) }
 
 // pod is that of a role.
 func (r *run) pod(role string) *corev1.Pod {
-	privileged := role == clientNodeRole || role == serverNodeRole || strings.HasPrefix(role, nodeRolePrefix) && r.Level == Node
+	privileged := r.seesNode(role)
 	security := restrictedContainer()
 	if privileged {
 		security = nodeContainer()
@@ -184,10 +184,15 @@ func tuningContainer() *corev1.SecurityContext {
 	return &corev1.SecurityContext{RunAsUser: new(int64(0)), Privileged: new(true), ReadOnlyRootFilesystem: new(true)}
 }
 
-// agentFlags are those of the agents on nodes. One that changes a node does so with the node's
-// own file system, where the journal of these changes is, and outlives the pod.
-func (r *run) agentFlags() []string {
-	if r.changesNodes {
+// seesNode tells whether the pod of a role sees its node as processes of the node do.
+func (r *run) seesNode(role string) bool {
+	return role == clientNodeRole || role == serverNodeRole || strings.HasPrefix(role, nodeRolePrefix) && r.Level == Node
+}
+
+// agentFlags are those of the agent in the pod of a role. One that changes a node does so with the
+// node's own file system, where the journal of these changes is, and outlives the pod.
+func (r *run) agentFlags(role string) []string {
+	if r.changesNodes && r.seesNode(role) {
 		return []string{"--host-files"}
 	}
 	return nil

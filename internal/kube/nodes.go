@@ -220,7 +220,7 @@ func (a *NodeAgents) startEach(ctx context.Context, nodes []ClusterNode, traffic
 				failed[i] = noAddr
 				return
 			}
-			streams[i], failed[i] = a.client.agent(ctx, a.run.namespace, pod.Name, n.Name, a.run.agentFlags()...)
+			streams[i], failed[i] = a.client.agent(ctx, a.run.namespace, pod.Name, n.Name, a.run.agentFlags(nodeRole(i))...)
 		})
 	}
 	starting.Wait()

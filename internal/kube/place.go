@@ -22,6 +22,7 @@ type RunRequest struct {
 	Options
 	Paths    []string // as [Options.Paths] gives them
 	Ports    int      // at the server's end of each path
+	Tune     bool     // the agents on nodes change them, too; no path leads by a Service
 	Deadline time.Duration
 	Command  string // what to tell others of the run
 	Wait     bool   // for another run
@@ -66,9 +67,13 @@ type Placement struct {
 // Place creates the pods that a run needs, waits for them and starts an agent in each. With an
 // error nothing is left. Errors are for people.
 func (c *Client) Place(ctx context.Context, q RunRequest) (p *Placement, err error) {
-	r := &run{Options: q.Options, id: fmt.Sprintf("%05x", rand.N(1<<20)), command: q.Command, deadline: q.Deadline, ports: q.Ports}
+	r := &run{Options: q.Options, id: fmt.Sprintf("%05x", rand.N(1<<20)), command: q.Command, deadline: q.Deadline, ports: q.Ports, changesNodes: q.Tune}
 	r.namespace = cmp.Or(q.Namespace, claimName)
-	if err := c.checkRights(ctx, q.needs()); err != nil {
+	needs := q.needs()
+	if q.Tune {
+		needs = append(q.nodeNeeds(), tuneNeeds(nil)...)
+	}
+	if err := c.checkRights(ctx, needs); err != nil {
 		return nil, err
 	}
 	named, err := c.namedPods(ctx, &r.Options)
@@ -187,7 +192,7 @@ func (p *Placement) start(ctx context.Context, roles []string) (map[string]Traff
 			if ends[i], err = podEnd(*pod); err != nil {
 				return verr.Wrap(verr.Missing, "cannot measure with pod "+ends[i].Name, err, "use a pod network with IPv4")
 			}
-			streams[i], err = p.client.agent(ctx, p.run.namespace, pod.Name, ends[i].node)
+			streams[i], err = p.client.agent(ctx, p.run.namespace, pod.Name, ends[i].node, p.run.agentFlags(role)...)
 			return err
 		})
 	}

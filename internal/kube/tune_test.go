@@ -265,20 +265,26 @@ func TestTuneDaemonSet(t *testing.T) {
 func TestTuneRefused(t *testing.T) {
 	c := newTuned(t, 0)
 	for args, said := range map[string]string{
-		"--cluster --prove":        "restarts of pods",
-		"--cluster --trial 60s":    "restarts of pods",
-		"":                         "no target is given",
-		"--cluster --nodes n1":     "no node is touched",
-		"--host --nodes n1,n1":     "twice",
-		"--cluster --plan --apply": "plan",
-		"--cluster --apply --all":  "all",
+		"--cluster --prove":             "when its pods restart",
+		"--cluster --host --prove":      "when its pods restart",
+		"--host --prove --path vxlan":   "the paths between two nodes are host and pod",
+		"--host --prove --nodes n1":     "two nodes",
+		"--host --prove --budget 1s":    "give at least --budget",
+		"--host --prove --apply":        "prove",
+		"--host --budget 5m":            "nothing is measured without --prove",
+		"--cluster --apply --trial 60s": "when its time ends",
+		"":                              "no target is given",
+		"--cluster --nodes n1":          "no node is touched",
+		"--host --nodes n1,n1":          "twice",
+		"--cluster --plan --apply":      "plan",
+		"--cluster --apply --all":       "all",
 	} {
 		want(t, c.run(verr.Usage, append([]string{"tune", "--profile", "cilium"}, strings.Fields(args)...)...), said)
 	}
 	if calls := c.Calls(); len(calls) > 0 {
 		t.Errorf("calls: %v", calls)
 	}
-	if help := c.run(verr.OK, "tune", "--help"); strings.Contains(help, "--prove") || strings.Contains(help, "--trial") {
+	if help := c.run(verr.OK, "tune", "--help"); strings.Contains(help, "--trial") {
 		t.Errorf("help:\n%s", help)
 	}
 }

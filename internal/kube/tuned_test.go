@@ -48,8 +48,8 @@ func newTuned(t *testing.T, nodes int) *tuned {
 		m.Install(t, program)
 		c.machines = append(c.machines, m)
 	}
-	if nodes == 2 {
-		testenv.Join(t, c.machines[0], c.machines[1])
+	for i := 0; i+1 < nodes; i += 2 {
+		testenv.Join(t, c.machines[i], c.machines[i+1])
 	}
 	for _, m := range c.machines {
 		m.Do(t, "ethtool", "-K", "eth0", "tso", "off", "gso", "off", "gro", "off")

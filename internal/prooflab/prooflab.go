@@ -62,6 +62,9 @@ func Open(ctx context.Context, q compare.Request, h compare.Host) (*ProofLab, er
 // Close takes the lab down.
 func (p *ProofLab) Close() error { return p.session.Close() }
 
+// MachineNames are those of the two machines.
+func (p *ProofLab) MachineNames() []string { return p.session.MachineNames() }
+
 // Agents are those of the two machines.
 func (p *ProofLab) Agents() []*agent.Client { return p.session.Agents() }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 
@@ -190,6 +191,39 @@ func TestClusterTuneKilled(t *testing.T) {
 	p.nothingLeft(t, removal, "pods", "jobs")
 	if code, undone := p.run("undo"); code != 0 {
 		t.Errorf("exit code %d:\n%s\nafter:\n%s", code, undone, said)
+	}
+	s.asBefore(t)
+}
+
+// With the printed rights, a proof between pods tries changes on both nodes; interrupted, it has
+// undone them.
+func TestClusterProve(t *testing.T) {
+	p := newPlugin(t)
+	s := newTunables(t, p)
+	_, roles := p.run("rbac", "tune", "--user", "pia")
+	cmd, _ := p.command("tune", "--profile", "throughput", "--dev", "eth0", "--prove", "--path", "pod", "--budget", "30m", "--kubeconfig", p.asUser(t, "pia", roles))
+	out := &testenv.Output{}
+	cmd.Stdout, cmd.Stderr = out, out
+	testenv.Must(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		if t.Failed() {
+			t.Log(out)
+		}
+	})
+	await(t, "it measures", func() bool { return strings.Contains(out.String(), "measuring the path against itself") })
+	for _, n := range p.Nodes {
+		h, err := journal.ReadHistory(fmt.Sprintf("/proc/%d/root%s", n.PID, journal.Folder))
+		testenv.Must(t, err)
+		if len(h.Txns) == 0 || !h.Txns[len(h.Txns)-1].OfProof() || len(h.Txns[len(h.Txns)-1].Entries) == 0 {
+			t.Errorf("%s has tried nothing: %+v", n.Name, h.Txns)
+		}
+	}
+	testenv.Must(t, p.Request(t.Context(), http.MethodGet, ledger, nil, nil))
+	testenv.Must(t, cmd.Process.Signal(os.Interrupt))
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != verr.Interrupted {
+		t.Errorf("exit code %d", code)
 	}
 	s.asBefore(t)
 }

@@ -179,10 +179,15 @@ type Result struct {
 	Restarts []string      // that bring the changes into effect, and that are for a person to make
 }
 
+// newTxn is an entry of the cluster's journal that names nothing yet.
+func (q TuningRequest) newTxn() *ClusterTxn {
+	return &ClusterTxn{Time: time.Now().UTC().Truncate(time.Second), User: q.User, Command: q.Command, Version: q.Version, Token: fmt.Sprintf("%08x", rand.Uint32())}
+}
+
 // Apply makes the changes: on all nodes and in the API, or nowhere. Errors are for people.
 func (s *Tuning) Apply(ctx context.Context) (*Result, error) {
 	changes, q := s.changes(), s.request
-	t := &ClusterTxn{Time: time.Now().UTC().Truncate(time.Second), User: q.User, Command: q.Command, Version: q.Version, Token: fmt.Sprintf("%08x", rand.Uint32())}
+	t := q.newTxn()
 	if err := t.record(changes); err != nil {
 		return nil, err
 	}
