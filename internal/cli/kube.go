@@ -88,7 +88,7 @@ are compared with the path pod. With --node-agents, one agent on each of the two
 the network namespace of every end, and paths are compared with the host network. The rights
 that it needs are printed first.
 
-By default it measures for at most 75 s, and the result is there in less than 90 s. More loads
+By default it measures for about 70 s, and the result is there in less than 90 s. More loads
 or sizes take longer; --budget, or --series and --rounds, say for how long it measures.
 
 Control streams go through the API server (pods/exec). Only the data ports of the run are
