@@ -135,10 +135,13 @@ type studyTable struct {
 	Title         string
 	Rows, Columns [][]string
 	Cells         [][]struct {
-		Path, Against, Missing string
-		Value                  *float64
-		Full                   *struct{ Names []string }
-		Runs                   *struct{ Each []float64 }
+		Path, Missing string
+		Baseline      string `json:"against"`
+		Value         *float64
+		Full          *struct{ Names []string }
+		Runs          *struct {
+			Values []float64 `json:"each"`
+		}
 	}
 }
 
@@ -173,11 +176,11 @@ func (table studyTable) check(t *testing.T, lost map[string]string, shown map[st
 	}
 	for i, row := range table.Cells {
 		for j, e := range row {
-			if e.Path == "" || e.Against != "" {
+			if e.Path == "" || e.Baseline != "" {
 				continue
 			}
 			at, column := fmt.Sprintf("%s: %q, %q", table.Title, table.Rows[i], table.Columns[j]), strings.Join(table.Columns[j], ", ")
-			figure := e.Value != nil || e.Full != nil && e.Missing == "" || e.Runs != nil && len(e.Runs.Each) == 3
+			figure := e.Value != nil || e.Full != nil && e.Missing == "" || e.Runs != nil && len(e.Runs.Values) == 3
 			shown[column] = shown[column] || figure
 			switch {
 			case figure == (e.Missing != ""):
