@@ -188,9 +188,11 @@ func shrink(n *int, free bool, least int, fits func() bool) {
 type portAllocator struct{ next int }
 
 const (
-	clientPorts = 10000 // first of portSpan ports, outside of the kernel's ephemeral range
+	// clientPorts is the first of portSpan ports, outside of the kernel's ephemeral range. Below are
+	// those at which Kubernetes' programs listen on a node, 10248 to 10259.
+	clientPorts = 10300
 	serverPorts = 20000
-	portSpan    = 10000
+	portSpan    = 9700
 )
 
 // take gives the offset of a block of n ports in both ranges.

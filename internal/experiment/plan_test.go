@@ -159,4 +159,10 @@ func TestPorts(t *testing.T) {
 		}
 		used[at] = true
 	}
+	for range 3 * portSpan / 30 { // round and round
+		at := p.take(30)
+		if first, last := clientPorts+at, clientPorts+at+29; first <= 10259 && last >= 10248 || last >= serverPorts {
+			t.Fatalf("clients have the ports %d to %d: kubelet and kube-proxy listen at some of them, or servers", first, last)
+		}
+	}
 }

@@ -210,9 +210,9 @@ func measure(ctx context.Context, client, server Peer, series load.Plan, metric 
 // Ports of a mesh are those of all loads. Each round has others, so that it never meets the
 // closed connections of an earlier one.
 const (
-	clientPorts = 10000
+	clientPorts = 10300 // below are those at which Kubernetes' programs listen on a node, 10248 to 10259
 	serverPorts = 20000
-	portSpan    = 10000
+	portSpan    = 9700
 )
 
 // series is what a pair does in a round.

@@ -237,6 +237,19 @@ func TestMeasureGrowth(t *testing.T) {
 	}
 }
 
+// However many rounds there are, no end of traffic has a port at which kubelet or kube-proxy listens
+// on its node.
+func TestPorts(t *testing.T) {
+	o := options(t, "tcp_lat")
+	r := &run{Samples: &Samples{Nodes: newWorld(2).mesh()}, rng: rand.New(rand.NewPCG(1, 1))}
+	for r.rounds = range 2 * portSpan {
+		arm := r.series(o.Loads[0], nodePair{0, 1}).Arms[0]
+		if client, server := arm.ClientPort, arm.ServerPort; client >= 10248 && client <= 10259 || client >= 20000 || server < 20000 || server >= 30000 {
+			t.Fatalf("in round %d the ports are %d and %d", r.rounds, client, server)
+		}
+	}
+}
+
 // What was measured until an interruption is there.
 func TestMeasureInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
