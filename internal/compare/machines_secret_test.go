@@ -19,6 +19,7 @@ import (
 	"github.com/venturi-net/venturi/internal/experiment"
 	"github.com/venturi-net/venturi/internal/load"
 	"github.com/venturi-net/venturi/internal/load/engine"
+	"github.com/venturi-net/venturi/internal/reach"
 	"github.com/venturi-net/venturi/internal/remote"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/testenv/agenttest"
@@ -61,7 +62,7 @@ func TestSecretsDoNotShow(t *testing.T) {
 	a, b := testenv.NewSSHMachine(t, "client"), testenv.NewSSHMachine(t, "server")
 	testenv.Join(t, a, b)
 	for _, m := range []*testenv.SSHMachine{a, b} {
-		testenv.Must(t, os.WriteFile(m.Root()+nonceFile, nil, 0o600))
+		testenv.Must(t, os.WriteFile(m.Root()+secretsFile, nil, 0o600))
 	}
 	out := t.TempDir()
 	q := Request{
@@ -90,32 +91,42 @@ func TestSecretsDoNotShow(t *testing.T) {
 	if seen := watch.text.String(); !strings.Contains(seen, "agent\x00--stdio") || !strings.Contains(seen, "tcp_lat") {
 		t.Fatal("neither the agents' command lines nor the record were seen")
 	}
-	nonces, err := os.ReadFile(a.Root() + nonceFile)
+	secrets, err := os.ReadFile(a.Root() + secretsFile)
 	testenv.Must(t, err)
-	if len(nonces) < 3*32 || len(nonces)%32 != 0 {
-		t.Fatalf("the client's agent had nonces of %d bytes", len(nonces))
+	if len(secrets) < (1+3)*32 || len(secrets)%32 != 0 {
+		t.Fatalf("the client's agent had secrets of %d bytes, want those of the trial and of three series", len(secrets))
 	}
-	for ; len(nonces) > 0; nonces = nonces[32:] {
-		nonce := nonces[:32]
+	for ; len(secrets) > 0; secrets = secrets[32:] {
+		secret := secrets[:32]
 		for form, text := range map[string]string{
-			"bytes": string(nonce), "hex": hex.EncodeToString(nonce), "base64": base64.StdEncoding.EncodeToString(nonce),
-			"numbers": strings.Trim(fmt.Sprint(nonce), "[]"), "JSON": strings.ReplaceAll(strings.Trim(fmt.Sprint(nonce), "[]"), " ", ","),
+			"bytes": string(secret), "hex": hex.EncodeToString(secret), "base64": base64.StdEncoding.EncodeToString(secret),
+			"numbers": strings.Trim(fmt.Sprint(secret), "[]"), "JSON": strings.ReplaceAll(strings.Trim(fmt.Sprint(secret), "[]"), " ", ","),
 		} {
 			if bytes.Contains(watch.text.Bytes(), []byte(text)) {
-				t.Errorf("a nonce shows, as %s", form)
+				t.Errorf("a secret shows, as %s", form)
 			}
 		}
 	}
 }
 
-// nonceFile gets the nonces of an agent's series, if it is there.
-const nonceFile = "/run/ssh/nonces"
+// secretsFile gets the secrets of an agent's trials, and the nonces of its series, if it is there.
+const secretsFile = "/run/ssh/nonces"
 
 // runAgent is the role of an agent, which writes them there.
 func runAgent(args []string) int {
-	file, err := os.OpenFile(nonceFile, os.O_WRONLY|os.O_APPEND, 0)
+	file, err := os.OpenFile(secretsFile, os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
 		return agenttest.RunAgent(args)
+	}
+	calls := new(reach.Listeners).Calls()
+	for name, call := range calls {
+		calls[name] = func(ctx context.Context, body []byte) ([]byte, error) {
+			var trials reach.Trials
+			if err := json.Unmarshal(body, &trials); err == nil && len(trials.Trials) > 0 {
+				_, _ = file.Write(trials.Secret[:])
+			}
+			return call(ctx, body)
+		}
 	}
 	return agenttest.RunAgentWith(agent.Engine{
 		Serve: func(p load.Plan, o engine.SliceObserver, guests engine.GuestDialer) (engine.GuestServer, error) {
@@ -126,5 +137,5 @@ func runAgent(args []string) int {
 			_, _ = file.Write(p.Nonce[:])
 			return engine.Run(ctx, p, o, guests)
 		},
-	}, args)
+	}, calls, args)
 }

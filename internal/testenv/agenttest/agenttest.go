@@ -17,10 +17,10 @@ import (
 
 // RunAgent is the role of an agent for testenv.Main: args are those that a lab
 // starts one with. It returns the exit code.
-func RunAgent(args []string) int { return RunAgentWith(agent.Engine{}, args) }
+func RunAgent(args []string) int { return RunAgentWith(agent.Engine{}, nil, args) }
 
-// RunAgentWith is RunAgent with another engine.
-func RunAgentWith(engine agent.Engine, args []string) int {
+// RunAgentWith is RunAgent with another engine, and with calls in place of the agent's own.
+func RunAgentWith(engine agent.Engine, calls map[string]func(context.Context, []byte) ([]byte, error), args []string) int {
 	if slices.Contains(args, "--watch") {
 		if err := lab.Watch(os.Stdin); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -35,6 +35,7 @@ func RunAgentWith(engine agent.Engine, args []string) int {
 		parts := &lab.Parts{Program: netcfg.OwnProgram(), Failure: failure}
 		o.Calls, o.Close, o.Failure = parts.Calls(), parts.Close, failure
 		maps.Copy(o.Calls, new(reach.Listeners).Calls())
+		maps.Copy(o.Calls, calls)
 		start = func() error {
 			return agent.Stdio(context.Background(), os.Stdin, os.Stdout, valueOf(args, "--remove"), o)
 		}
