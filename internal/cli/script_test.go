@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -76,7 +77,37 @@ func params(dir string) testscript.Params {
 			"nobody":      runAsNobody,
 			"sshmachines": sshMachines,
 			"errors":      threeParts,
+			"json":        positiveNumbers,
 		},
+	}
+}
+
+// positiveNumbers wants the last command's output to be JSON with a number above 0 at each path, such
+// as end.streams.0.bytes.
+func positiveNumbers(ts *testscript.TestScript, _ bool, args []string) {
+	text := ts.ReadFile("stdout")
+	var whole any
+	if err := json.Unmarshal([]byte(text), &whole); err != nil {
+		ts.Fatalf("the output is no JSON: %v\n%s", err, text)
+	}
+	for _, path := range args {
+		at := whole
+		for _, key := range strings.Split(path, ".") {
+			switch v := at.(type) {
+			case map[string]any:
+				at = v[key]
+			case []any:
+				n, err := strconv.Atoi(key)
+				if at = nil; err == nil && n < len(v) {
+					at = v[n]
+				}
+			default:
+				at = nil
+			}
+		}
+		if n, ok := at.(float64); !ok || n <= 0 {
+			ts.Fatalf("%s is %v, not a number above 0:\n%s", path, at, text)
+		}
 	}
 }
 

@@ -316,13 +316,19 @@ func FuzzMessages(f *testing.F) {
 	})
 }
 
+// Whatever a client says, with or without the streams that it is to open, its test ends and the
+// next client's goes well.
 func FuzzServer(f *testing.F) {
 	for _, seed := range []string{
 		frame(`{"tcp":true,"time":1,"parallel":1,"len":1000}`) + "\x04" + frame(`{"streams":[{"id":1}]}`),
+		frame(`{"tcp":true,"time":1,"parallel":3,"len":1000,"reverse":true}`) + "\x04" + frame(`{"streams":[{"id":1},{"id":3},{"id":4}]}`) + "\x10",
 		frame(`{"udp":true,"time":1,"parallel":1,"len":1000,"udp_counters_64bit":1}`) + "\x0c",
+		frame(`{"udp":true,"time":1,"parallel":2,"len":1000}`) + "\x04" + frame(`{"streams":[]}`),
 		frame(`{"tcp":true,"bidirectional":true}`), "\xff\xff\xff\xff", "",
 	} {
-		f.Add([]byte(seed))
+		for _, streams := range []byte{0, 1, 3} {
+			f.Add([]byte(seed), streams)
+		}
 	}
 	ln, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
@@ -330,25 +336,70 @@ func FuzzServer(f *testing.F) {
 	}
 	s := &Responder{Timeout: 20 * time.Millisecond}
 	go s.Serve(f.Context(), ln, false)
-	f.Fuzz(func(t *testing.T, text []byte) {
-		conn, err := net.Dial("tcp", ln.Addr().String())
+	f.Fuzz(func(t *testing.T, text []byte, streams byte) {
+		converse(t, ln.Addr().String(), string(text), int(streams%5), false)
+		whole := frame(`{"tcp":true,"time":1,"parallel":1,"len":1000}`) + "\x04" + frame(`{"streams":[{"id":1,"bytes":1000,"end_time":1}]}`) + "\x10"
+		converse(t, ln.Addr().String(), whole, 1, true)
+	})
+}
+
+// converse is a client that says all that it has to say at once, and opens streams when it is told
+// to. It wants the server to end its test in time, and, if it is an honest one, with results. While
+// the server is busy with a client before, it tries again.
+func converse(t *testing.T, server, text string, streams int, honest bool) {
+	t.Helper()
+	end := time.Now().Add(host.ScaleTimeout(30 * time.Second))
+	for {
+		states, served := conversation(t, server, text, streams, end)
+		switch {
+		case served && (!honest || strings.Contains(states, string([]byte{byte(displayResults)}))):
+			return
+		case !honest && !served:
+			return // it came while another was served, and was told so
+		case time.Now().After(end):
+			t.Fatalf("the next client is not served: %q", states)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// conversation is one test of a client. It gives what the server said, and whether it was served.
+func conversation(t *testing.T, server, text string, streams int, end time.Time) (said string, served bool) {
+	t.Helper()
+	dial := func(network string, first []byte) net.Conn {
+		conn, err := net.Dial(network, server)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer conn.Close()
-		cookie := newCookie()
-		_, _ = conn.Write(append(cookie[:], text...))
-		_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second))
-		buf := make([]byte, 1<<16)
-		for {
-			if _, err := conn.Read(buf); err != nil {
-				if nerr := net.Error(nil); errors.As(err, &nerr) && nerr.Timeout() {
-					t.Fatal("the server still serves")
-				}
-				return
-			}
+		_ = conn.SetDeadline(end)
+		_, _ = conn.Write(first)
+		return conn
+	}
+	cookie := newCookie()
+	control := dial("tcp", append(cookie[:], text...))
+	defer control.Close()
+	buf := make([]byte, 1<<16)
+	for opened := false; ; {
+		n, err := control.Read(buf)
+		if nerr := net.Error(nil); errors.As(err, &nerr) && nerr.Timeout() {
+			t.Fatal("the server still serves")
 		}
-	})
+		said += string(buf[:n])
+		if err != nil {
+			return said, said != "" && said[0] == byte(paramExchange)
+		}
+		if opened || !strings.Contains(said, string([]byte{byte(createStreams)})) {
+			continue
+		}
+		opened = true
+		for range streams {
+			data := dial("tcp", cookie[:])
+			defer data.Close()
+			_, _ = data.Write(buf)
+			datagram := dial("udp", udpHello)
+			defer datagram.Close()
+		}
+	}
 }
 
 func FuzzDatagram(f *testing.F) {
