@@ -173,6 +173,22 @@ func TestArmDies(t *testing.T) {
 	h := testHost(t, b)
 	b.lab = h.LabName
 	q := short(t, "udp_lat")
+	armDies(t, q, h)
+}
+
+// TestArmDiesBeside does so where the path carries a stream beside its load.
+func TestArmDiesBeside(t *testing.T) {
+	b := &breaker{t: t}
+	h := testHost(t, b)
+	b.lab = h.LabName
+	q := short(t, "probe")
+	q.Background = &result.BackgroundLoad{Load: "tcp_bw", Size: 1 << 14, Flows: 1, Rate: 1e8, Cores: experiment.SameCores}
+	armDies(t, q, h)
+}
+
+// armDies measures while vxlan breaks after the first series.
+func armDies(t *testing.T, q Request, h Host) {
+	t.Helper()
 	rec, _, err := Do(t.Context(), resolve(t, q), h)
 	if err != nil {
 		t.Fatal(err)

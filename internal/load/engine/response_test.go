@@ -2,9 +2,14 @@ package engine
 
 import (
 	"fmt"
+	"net"
+	"net/netip"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/load"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -62,4 +67,49 @@ func TestQUIC(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// Datagrams that were sent in a call are received in one, and counted each: without UDP_GRO the
+// kernel would cut them apart before the socket.
+func TestMergedDatagrams(t *testing.T) {
+	p := loopback(t, "quic", 1, 1, 1200, 27950)
+	a, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	file, err := a.(*net.UDPConn).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	to := socket{fd: int(file.Fd())}
+	receiver := &passive{conn: to, clock: newClock(), counts: newSinkCounts(p.Size, 0)}
+	in := newMerged()
+	if err := to.mergeReceived(); err != nil {
+		t.Fatal(err)
+	}
+	from, err := dialIn("", "udp", "", netip.MustParseAddrPort("127.0.0.1:0"), a.LocalAddr().(*net.UDPAddr).AddrPort())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.close()
+	out, err := newSegmenter(from, p.Size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const sent = 20
+	if n, err := out.sendSome(from, sent); n != sent || err != nil {
+		t.Fatalf("%d datagrams went: %v", n, err)
+	}
+	if err := to.setTimeout(unix.SO_RCVTIMEO, host.ScaleTimeout(10*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	b, size, err := in.recv(to, 0)
+	if err != nil || size != p.Size || len(b) != sent*p.Size {
+		t.Fatalf("%d bytes came at once, in datagrams of %d, want %d of %d: %v", len(b), size, sent, p.Size, err)
+	}
+	if err := receiver.countMerged(&to, b, size); err != nil || receiver.counts.messages != sent {
+		t.Errorf("%d datagrams are counted: %v", receiver.counts.messages, err)
+	}
 }
