@@ -49,7 +49,7 @@ func (c *Client) ChangeLedger(ctx context.Context, change func(entries map[strin
 		if err == nil || try == ledgerTries || !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 			return err
 		}
-		if err := Pause(ctx, pollEvery); err != nil {
+		if err := pause(ctx, pollEvery); err != nil {
 			return err
 		}
 	}

@@ -83,7 +83,7 @@ func (c *Client) sweep(ctx context.Context, namespace string, wait bool, say fun
 			said = kind
 			say("waiting for %s", text)
 		}
-		if err := Pause(ctx, 500*time.Millisecond); err != nil {
+		if err := pause(ctx, 500*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -159,7 +159,7 @@ func (c *Client) waitGone(ctx context.Context, namespace, selector string) error
 		if err != nil {
 			return err
 		}
-		if err := Pause(ctx, 300*time.Millisecond); err != nil {
+		if err := pause(ctx, 300*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -180,8 +180,8 @@ func (c *Client) count(ctx context.Context, namespace, selector string) (int, er
 	return len(podList.Items) + len(list.Items), err
 }
 
-// Pause waits, unless ctx ends.
-func Pause(ctx context.Context, d time.Duration) error {
+// pause waits, unless ctx ends.
+func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/kube"
@@ -58,31 +56,7 @@ func newTuned(t *testing.T, nodes int) *tuned {
 		c.links = append(c.links, m.Output(t, "ethtool", "-k", "eth0"))
 	}
 	c.RunAgents(c.agent)
-	c.OnPod(c.runLease)
 	return c
-}
-
-// runLease runs the program of a pod that has a service account. At its end the Job that it belongs
-// to is removed.
-func (c *tuned) runLease(pod *corev1.Pod) {
-	if pod.Spec.ServiceAccountName == "" {
-		return
-	}
-	cmd, out := c.command("venturi", pod.Spec.Containers[0].Command[1:]...)
-	if err := cmd.Start(); err != nil {
-		c.t.Error(err)
-		return
-	}
-	c.t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		if c.t.Failed() {
-			c.t.Logf("the pod of the trial: %s", out)
-		}
-	})
-	go func() {
-		_ = cmd.Wait()
-		c.FinishJob(kube.TrialName, kube.TrialName)
-	}()
 }
 
 // agent is what the container of an agent does: it has the node's processes and network, and
@@ -108,15 +82,10 @@ func (c *tuned) agent(node string, command []string, in io.Reader, out io.Writer
 
 // plugin is one command line of the plugin.
 func (c *tuned) plugin(args ...string) (*exec.Cmd, *testenv.Output) {
-	return c.command("kubectl-venturi", args...)
-}
-
-// command is one command line of the program that is called so.
-func (c *tuned) command(name string, args ...string) (*exec.Cmd, *testenv.Output) {
 	program, err := os.Executable()
 	testenv.Must(c.t, err)
 	out := &testenv.Output{}
-	cmd := &exec.Cmd{Path: program, Args: append([]string{name}, append(args, "--kubeconfig", c.kubeconfig)...), Stdout: out, Stderr: out,
+	cmd := &exec.Cmd{Path: program, Args: append([]string{"kubectl-venturi"}, append(args, "--kubeconfig", c.kubeconfig)...), Stdout: out, Stderr: out,
 		Env: append(os.Environ(), "VENTURI_IMAGE=x"), SysProcAttr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}}
 	return cmd, out
 }

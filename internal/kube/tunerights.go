@@ -2,9 +2,7 @@ package kube
 
 import (
 	"bytes"
-	"cmp"
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/venturi-net/venturi/internal/kube/cni"
@@ -73,23 +71,13 @@ func (c *Client) CheckTuning(ctx context.Context, objects []TunedObject) error {
 	return c.checkRights(ctx, tuneNeeds(objects))
 }
 
-// TuneRBAC prints what tuning needs: of a cluster's objects, and of its nodes. For a trial, the
-// service account that undoes it needs the same.
-func (o Options) TuneRBAC(user string, objects []TunedObject, trial bool) string {
+// TuneRBAC prints what tuning needs: of a cluster's objects, and of its nodes.
+func (o Options) TuneRBAC(user string, objects []TunedObject) string {
 	var b bytes.Buffer
 	o.Level = Node
 	o.writeTuneHead(&b)
-	subjects := userSubject(user)
-	if trial {
-		in := cmp.Or(o.Namespace, TrialName)
-		subjects += fmt.Sprintf(", {kind: ServiceAccount, name: %s, namespace: %s}", TrialName, in)
-		if o.Namespace == "" {
-			fmt.Fprintf(&b, "apiVersion: v1\nkind: Namespace\nmetadata: {name: %s, labels: {%s: %s}}\n---\n", in, securityLabel, o.Level.PodSecurity())
-		}
-		fmt.Fprintf(&b, "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: %s, namespace: %s}\n---\n", TrialName, in)
-	}
 	scopes := append(o.nodeNeeds(), tuneNeeds(objects)...)
-	writeRoles(&b, tuneRoleName, joinScopes(scopes), subjects)
+	writeRoles(&b, tuneRoleName, joinScopes(scopes), user)
 	return b.String()
 }
 

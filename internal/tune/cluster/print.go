@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/venturi-net/venturi/internal/fleet"
 	"github.com/venturi-net/venturi/internal/sanitize"
@@ -115,11 +114,7 @@ func (r *Result) Print(w io.Writer) error {
 	if r.Txn == 0 {
 		b.WriteString("nothing had to be changed\n")
 	} else {
-		b.WriteString("\n")
-		if r.Lease != nil {
-			fmt.Fprintf(&b, "on trial for %s, until %s; keep it with: kubectl venturi confirm %d\n", r.Lease.Length, r.Lease.Until.Local().Format(time.TimeOnly), r.Txn)
-		}
-		fmt.Fprintf(&b, "undo with: kubectl venturi undo %d\n", r.Txn)
+		fmt.Fprintf(&b, "\nundo with: kubectl venturi undo %d\n", r.Txn)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -27,7 +27,6 @@ type ClusterTxn struct {
 	Objects []RecordedObject `json:"objects,omitempty"`
 	Nodes   []string         `json:"nodes,omitempty"` // that it changes: their own journals have the values
 	Token   string           `json:"token"`           // by which those journals know it
-	Lease   *Lease           `json:"lease,omitempty"` // nil: it is on no trial
 	doubt   bool             // a write may come yet
 }
 
