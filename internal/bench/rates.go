@@ -36,7 +36,7 @@ type RatesSection struct {
 var RatesSections = []RatesSection{
 	{"schedule", "probe and ping at 1 to 10,000 requests a second: each is sent within 20 us of when it is due, at the 99th percentile", RatesBench.schedules},
 	{"held", "streams from 10,000 packets a second to 80 % of the maximum: what is sent and arrives is within 1 % of what was asked for", RatesBench.pacedStreams},
-	{"core", "ping beside a stream through a tunnel, all packets on one core and then spread by ports: its latency comes down, and the full thread or core is named", RatesBench.crowdedCore},
+	{"core", "ping, idle and beside streams, through a tunnel, all packets on one core and then spread by ports: streams make it slower on one core, and the full thread or core is named", RatesBench.crowdedCore},
 }
 
 // Check measures, prints the figures on w, and holds them against the bars.

@@ -24,7 +24,7 @@ type fastPathEnd struct {
 func fastPathWarnings(ends []fastPathEnd) (out []result.Warning) {
 	for _, e := range ends {
 		warn := func(code, what, why string) {
-			why = "on " + e.machine + " " + why
+			why = e.machine + ": " + why
 			at := slices.IndexFunc(out, func(w result.Warning) bool { return w.Code == code && w.Arm == e.path })
 			if at >= 0 {
 				out[at].Text += "; " + why

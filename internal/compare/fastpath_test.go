@@ -72,11 +72,11 @@ func TestFastPathsOff(t *testing.T) {
 		l.Arms = append(l.Arms, arm)
 	}
 	want := []result.Warning{
-		{Code: "fast-path-off", Arm: "off", Text: "its fast path carried nothing when the run ended: on m2 of a reason"},
-		{Code: "fast-path-refused", Arm: "off", Text: "its fast path did not carry all when the run ended: on m2 by eth0: it is odd"},
+		{Code: "fast-path-off", Arm: "off", Text: "its fast path carried nothing when the run ended: m2: of a reason"},
+		{Code: "fast-path-refused", Arm: "off", Text: "its fast path did not carry all when the run ended: m2: by eth0: it is odd"},
 	}
 	ended := fastPathEnd{"pods", "a", func() (*fastpath.State, error) { return attachedState("", lab.FastPathState) }}
-	want = append(want, result.Warning{Code: "fast-path-off", Arm: "pods", Text: "its fast path carried nothing when the run ended: on a its daemon has ended"})
+	want = append(want, result.Warning{Code: "fast-path-off", Arm: "pods", Text: "its fast path carried nothing when the run ended: a: its daemon has ended"})
 	if got := fastPathWarnings(append(labFastPaths(l), ended)); !slices.Equal(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

@@ -37,11 +37,10 @@ type Child struct {
 	err      error
 }
 
-// Start runs a command inside the namespace. Unless it is detached, its
-// standard input is a pipe that nothing is ever written to and whose other end
-// only the parent holds: however the parent ends, the child reads the end of
-// file. It leads a process group of its own, so a Ctrl-C at the terminal
-// reaches only the parent.
+// Start runs a command inside the namespace. Unless it is detached, its standard input is a pipe
+// whose other end only the parent holds: however the parent ends, the child reads the end of file.
+// Until then it reads only what [Child.WriteLine] sends. It leads a process group of its own, so a
+// Ctrl-C at the terminal reaches only the parent.
 func (n *Namespace) Start(c Command) (*Child, error) {
 	cmd := exec.Command(c.Args[0], c.Args[1:]...)
 	cmd.Env = c.Env

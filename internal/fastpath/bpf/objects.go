@@ -37,7 +37,7 @@ type (
 	CtRequest = vxlanCtRequest
 )
 
-// Reset is no conntrack entry.
+// Reset is the Entry of a [CtRequest] that reports a reset. No conntrack entry has this number.
 const Reset = 0
 
 // Objects are the programs of a fast path, not yet attached, and its tables.

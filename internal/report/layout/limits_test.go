@@ -80,7 +80,7 @@ func TestLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	legend := strings.Join(d.Legend, "\n")
-	if want := "all-cores: ping 56 B, 1k/s: requests missed their slot of the schedule: they left only when the next was due: host (1 of "; !strings.Contains(legend, want) {
+	if want := "all-cores: ping 56 B, 1k/s: requests missed their slot in the schedule and left only when the next was due: host (1 of "; !strings.Contains(legend, want) {
 		t.Errorf("%q is missing in:\n%s", want, legend)
 	}
 	for _, want := range []string{

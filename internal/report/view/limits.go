@@ -55,7 +55,7 @@ func latencyLimits(r *analysis.Row) (out []Limitation) {
 	missed := fmt.Sprintf("%d of %s", l.Missed, unit.Count(l.Requests))
 	switch late := unit.Duration(l.LatenessP99); {
 	case l.ScheduleKept() && l.Missed > 0:
-		out = append(out, Limitation{Effect: "requests missed their slot of the schedule: they left only when the next was due", Amount: missed})
+		out = append(out, Limitation{Effect: "requests missed their slot in the schedule and left only when the next was due", Amount: missed})
 	case !l.ScheduleKept():
 		out = append(out, Limitation{
 			Note: fmt.Sprintf("the schedule was not kept within %s: at the 99th percentile a request left %s late, %s missed their slot. The client's machine was busy, and the round trips include the delay",
