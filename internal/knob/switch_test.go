@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -80,6 +81,16 @@ func TestThreadsWithoutEffect(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.turns("ovs.threads", on, "handlers=3", "handlers=3,revalidators=default")
+	// The daemon replaces its threads when their number changes. Without any it would count as idle.
+	for end := time.Now().Add(testenv.Timeout); ; time.Sleep(10 * time.Millisecond) {
+		handlers, revalidators, err := ovs.Threads(on.Switch)
+		if err == nil && handlers > 0 && revalidators > 0 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("after %v the daemon has %d handlers and %d revalidators: %v", testenv.Timeout, handlers, revalidators, err)
+		}
+	}
 	daemon := (*children)[1].Pid
 	if err := unix.Kill(daemon, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
