@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"runtime"
 	"runtime/debug"
 	"sync/atomic"
 	"testing"
@@ -18,8 +19,10 @@ import (
 )
 
 // TestMain runs the tests as agents run series: without garbage collection,
-// which would wait for threads that wait for each other.
+// which would wait for threads that wait for each other. The process's first thread never ends:
+// a worker on it would be counted, by its name, for ever.
 func TestMain(m *testing.M) {
+	runtime.LockOSThread()
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(4 << 30)
 	goleak.VerifyTestMain(m)
