@@ -100,6 +100,7 @@ func WatchEach(ctx context.Context, agents ...*Client) (*Liveness, error) {
 			cancel()
 			return nil, fromStatus(c.machine, err)
 		}
+		c.beatsEnded = make(chan struct{})
 		l.ends = append(l.ends, &agentBeats{client: c, stream: stream, last: time.Now(), answer: make(chan struct{}, 1)})
 	}
 	for _, b := range l.ends {
@@ -216,6 +217,7 @@ func (l *Liveness) endIfLost() {
 
 // listen hears an agent until its channel ends.
 func (l *Liveness) listen(b *agentBeats) {
+	defer close(b.client.beatsEnded)
 	for {
 		beat, err := b.stream.Recv()
 		if err != nil {

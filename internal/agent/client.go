@@ -46,6 +46,7 @@ type Client struct {
 	cpus        []int
 	liveness    *Liveness                  // of the client's machine; nil: a dead agent shows at once
 	lost        atomic.Pointer[verr.Error] // why nothing more is to be had of it; nil: it is there
+	beatsEnded  chan struct{}              // closed when the agent is heard no more; nil: it is not watched
 	kill        func()                     // ends what carries the channel at once
 	clockOffset time.Duration              // by which its clock is ahead of ours
 	serves      atomic.Int64               // how many ends the last series that it serves has
@@ -146,10 +147,29 @@ func (c *Client) Close() error {
 // callError is the error of a call: why the agent is lost, where it is, which the channel that
 // was hung up on does not say.
 func (c *Client) callError(err error) error {
-	if why := c.lost.Load(); err != nil && why != nil {
+	if err == nil {
+		return nil
+	}
+	told := fromStatus(c.machine, err)
+	if IsGone(told) {
+		c.awaitReason()
+	}
+	if why := c.lost.Load(); why != nil {
 		return why
 	}
-	return fromStatus(c.machine, err)
+	return told
+}
+
+// awaitReason waits for the end of the agent's beats, which says why it ended. It is under way
+// when a call shows that the agent has ended, and may be read after that call's reply.
+func (c *Client) awaitReason() {
+	if c.beatsEnded == nil {
+		return
+	}
+	select {
+	case <-c.beatsEnded:
+	case <-time.After(c.patience * answerBy):
+	}
 }
 
 // Facts reads the machine, with the devices of some namespaces beside its own. missing says
@@ -232,19 +252,20 @@ func (c *Client) Run(ctx context.Context, plan load.Plan, meters []string) ([]lo
 	defer c.liveness.begin(plan)()
 	reply, err := c.api.Run(call, &agentpb.SeriesRequest{Plan: p, Meters: meters})
 	if err != nil {
-		if why := c.lost.Load(); why != nil {
-			return nil, nil, why
+		err = c.callError(err)
+		if ctx.Err() != nil && !IsGone(err) {
+			err = ctx.Err()
 		}
-		if ctx.Err() != nil && !IsGone(fromStatus(c.machine, err)) {
-			return nil, nil, ctx.Err()
-		}
-		return nil, nil, fromStatus(c.machine, err)
+		return nil, nil, err
 	}
 	slices, sums := convert(reply.GetSlices(), sliceFromPB), convert(reply.GetMeters(), meterFromPB)
 	if c.liveness != nil { // the agent's clock is not ours
 		for i := range slices {
 			slices[i].Start = slices[i].Start.Add(-c.clockOffset)
 		}
+	}
+	if reply.GetStopped() && ctx.Err() == nil { // nobody here asked for it
+		c.awaitReason()
 	}
 	lost := c.lost.Load()
 	switch {

@@ -145,7 +145,7 @@ func (s *server) beginCommand(ctx context.Context) (_ context.Context, end func(
 		return nil, nil, verr.New(verr.Failed, "cannot run a command on "+s.machine, "its agent runs none", "run the command on that machine itself")
 	}
 	if s.closing {
-		return nil, nil, verr.New(verr.Failed, "cannot run a command on "+s.machine, "its agent is ending", "run the command again")
+		return nil, nil, errEnding
 	}
 	ctx, interrupt := context.WithCancel(ctx)
 	s.commandCount++

@@ -120,7 +120,7 @@ func (s *server) Serve(ctx context.Context, req *agentpb.SeriesRequest) (*agentp
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
-		return nil, s.ending()
+		return nil, errEnding
 	}
 	if s.passive != nil {
 		return nil, s.busy("serve", s.passive.token)
@@ -279,7 +279,7 @@ func (s *server) begin(a *active) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
-		return s.ending()
+		return errEnding
 	}
 	if s.active != nil {
 		return s.busy("run", s.active.token)
@@ -303,10 +303,6 @@ func (s *server) wasStopped(a *active) bool {
 func (s *server) busy(what string, token uint64) error {
 	return verr.New(verr.Busy, fmt.Sprintf("cannot %s a series on %s", what, s.machine),
 		fmt.Sprintf("its agent still has series %#x", token), "wait for it to end, or end the run that started it")
-}
-
-func (s *server) ending() error {
-	return verr.New(verr.Failed, "cannot start a series on "+s.machine, "its agent is ending", "run the command again")
 }
 
 // stopAll ends what runs at its next slice boundary, and lets nothing begin.

@@ -28,8 +28,8 @@ func streamWithDetails(srv any, stream grpc.ServerStream, _ *grpc.StreamServerIn
 }
 
 func detailed(err error) error {
-	if err == nil {
-		return nil
+	if err == nil || errors.Is(err, errEnding) {
+		return err
 	}
 	st, detailErr := status.New(codes.Unknown, err.Error()).WithDetails(failureToPB(err))
 	if detailErr != nil {
@@ -55,6 +55,8 @@ func fromStatus(machine string, err error) error {
 		return context.Canceled
 	case codes.DeadlineExceeded:
 		return context.DeadlineExceeded
+	case codes.Aborted:
+		return lostError(machine, st.Message())
 	case codes.Unavailable:
 		return lostError(machine, "its process ended or does not answer ("+st.Message()+")")
 	case codes.Unimplemented:
@@ -72,6 +74,10 @@ func lostError(machine, why string) *verr.Error {
 		Err: errGone,
 	}
 }
+
+// errEnding is the error of a call that an agent gets while it ends. It has no details: to the
+// caller, the agent is gone.
+var errEnding = status.Error(codes.Aborted, "it is ending")
 
 // errGone is under every error that means that the agent's process is gone.
 var errGone = errors.New("agent is gone")
