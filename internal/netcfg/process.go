@@ -1,6 +1,7 @@
 package netcfg
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -133,6 +134,9 @@ func (c *Child) lastOutput() string {
 	}
 	if len(text) > logTail {
 		text = text[len(text)-logTail:]
+		if _, whole, found := bytes.Cut(text, []byte("\n")); found {
+			text = whole
+		}
 	}
 	var lines []string
 	for line := range strings.Lines(string(text)) {

@@ -13,7 +13,6 @@ import (
 const (
 	consoleTail = 16 << 10 // bytes of the console that are kept
 	tailLines   = 12       // of them, lines that an error shows
-	faultLines  = 40       // of them, lines that the error of a panic shows, from its fault on
 	tailWidth   = 160      // bytes of a line
 )
 
@@ -111,20 +110,25 @@ func saidLast(why string, lines []string) string {
 	return why + "; its console ends with:\n    " + strings.Join(lines, "\n    ")
 }
 
-// faults begin what a kernel prints of a fault of its own; the line after names the
-// instruction.
+// faults begin what a kernel prints of a fault of its own.
 var faults = []string{"BUG:", "Oops:", "general protection fault", "invalid opcode", "stack segment", "double fault"}
 
-// saidSince puts the end of the console behind a reason, from the first fault that it
-// tells of, if it tells of one.
-func saidSince(why string, lines []string) string {
-	first := slices.IndexFunc(lines, func(l string) bool {
-		return slices.ContainsFunc(faults, func(f string) bool { return strings.Contains(l, f) })
-	})
-	if first < 0 || first >= len(lines)-tailLines {
-		return saidLast(why, lines)
+// saidOfFault puts behind the reason of a panic the first fault that the console tells of and
+// the instruction at fault, or else the console's end. The registers and the calls behind them
+// are for the kernel's maker, who asks for the whole console.
+func saidOfFault(why string, lines []string) string {
+	for i, l := range lines {
+		at := slices.IndexFunc(faults, func(f string) bool { return strings.Contains(l, f) })
+		if at < 0 {
+			continue
+		}
+		why += "; its console says: " + l[strings.Index(l, faults[at]):]
+		for _, l := range lines[i:] {
+			if instruction := strings.Index(l, "RIP:"); instruction >= 0 {
+				return why + "; " + l[instruction:]
+			}
+		}
+		return why
 	}
-	lines = lines[first:]
-	lines = lines[:min(len(lines), faultLines)]
-	return why + "; its console says:\n    " + strings.Join(lines, "\n    ")
+	return saidLast(why, lines)
 }

@@ -28,3 +28,25 @@ func TestEndedWithoutModules(t *testing.T) {
 		t.Errorf("without modules it ended with %v", err)
 	}
 }
+
+// The end of a machine whose kernel panicked is told in a line: the fault and where it is, and
+// not the registers and calls that a kernel prints.
+func TestEndedByPanic(t *testing.T) {
+	console := []string{
+		"[  183.1] Loading something",
+		"[  183.2] BUG: kernel NULL pointer dereference, address: 08",
+		"[  183.3] #PF: supervisor read access in kernel mode",
+		"[  183.4] RIP: 0010:napi_gro_complete+0x1/0x2",
+		"[  183.5] R10: e0d0 R11: ffff",
+		"[  183.6]  virtnet_poll+0x712/0xeaa [virtio_net]",
+		"[  183.7] RIP: 0010:pv_native_safe_halt+0xf/0x20",
+		"[  183.8] Kernel panic - not syncing: Fatal exception in interrupt",
+	}
+	const want = "panicked; its console says: BUG: kernel NULL pointer dereference, address: 08; RIP: 0010:napi_gro_complete+0x1/0x2"
+	if got := saidOfFault("panicked", console); got != want {
+		t.Errorf("it says %q", got)
+	}
+	if got := saidOfFault("panicked", console[:1]); !strings.Contains(got, "console ends with") || !strings.Contains(got, "Loading something") {
+		t.Errorf("without a fault it says %q", got)
+	}
+}

@@ -70,7 +70,7 @@ func (g *Guest) post() error {
 		why = "its channel broke"
 	case panicked(lines) != "":
 		why = "its kernel panicked: " + panicked(lines)
-		return verr.Wrap(verr.Failed, g.config.describe()+" ended", fmt.Errorf("%s%w", saidSince(why, lines), errPanicked),
+		return verr.Wrap(verr.Failed, g.config.describe()+" ended", fmt.Errorf("%s%w", saidOfFault(why, lines), errPanicked),
 			"try another kernel, or report it to its maker")
 	case mute(g.config, lines):
 		return noModules(g.config)
