@@ -21,7 +21,7 @@ const (
 	MaxBatch = 1024
 	// MaxSegments is how many datagrams all kernels take in a call, to cut them apart.
 	MaxSegments = 64
-	// MaxBurst is how many messages a sender with a rate sends without a look at the clock.
+	// MaxBurst is how many packets a sender with a rate sends at once.
 	MaxBurst = 32
 	// ScheduleTimeout is after what time a request on a schedule counts as lost. It is longer
 	// than that of a ping-pong because nothing waits for it but the end of the slice.

@@ -54,7 +54,8 @@ type active struct {
 	base    uint64 // of the slice's first request, on a schedule
 	open    int    // requests that have no answer yet, on a schedule
 	since   int64  // ns, when it was sent, where flows share a thread; 0: it is answered
-	partial int    // bytes of a message that have gone, of a stream that shares a thread
+	partial int    // bytes of a message that have gone, of a stream in parts
+	segment int    // bytes of a part, of a stream with a rate
 	timeout time.Duration
 	// answerTimeout is how long the other end may take to answer a control frame. Where
 	// hundreds of flows have filled their buffers, all of that comes before it.

@@ -14,6 +14,7 @@ import (
 type flowGroup struct {
 	flows []*active
 	ready *epollGroup // of a ping-pong: what can be read; of a stream: what can be written
+	turn  int         // the flow that sends next, of a stream with a rate
 }
 
 // groupFlows deals the flows of an arm out to groups.
@@ -32,7 +33,7 @@ func groupFlows(l load.Load, plan *load.Plan, flows []*active) (groups []*flowGr
 		if err != nil {
 			return groups, err
 		}
-		groups = append(groups, &flowGroup{of, ready})
+		groups = append(groups, &flowGroup{flows: of, ready: ready})
 		for i, a := range of {
 			if err := ready.addFor(events, a.conn, i); err != nil {
 				return groups, err

@@ -2,13 +2,10 @@ package engine
 
 import (
 	"errors"
-	"fmt"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/venturi-net/venturi/internal/load"
 )
 
 // The engine of streams that share a thread, as one process of iperf3 has many. No flow
@@ -34,7 +31,7 @@ func (g *flowGroup) stream(d time.Duration) (err error) {
 	start := first.clock.now()
 	switch {
 	case first.messageRate() > 0:
-		err = g.pace(start, d)
+		err = g.pace(d)
 	case first.tcp:
 		err = g.fill(start + d.Nanoseconds())
 	default:
@@ -58,7 +55,8 @@ func (g *flowGroup) fill(end int64) error {
 			return err
 		}
 		for _, e := range ready {
-			if _, err := g.flows[e.Fd].push(); err != nil {
+			a := g.flows[e.Fd]
+			if _, err := a.push(a.plan.Size-a.partial, false); err != nil {
 				return err
 			}
 		}
@@ -80,51 +78,45 @@ func (g *flowGroup) rotate(end int64) error {
 	return nil
 }
 
-// pace sends the messages of d when they are due, of each flow in its turn; see [active.pace].
-// A flow that takes no more keeps its messages until it does.
-func (g *flowGroup) pace(start int64, d time.Duration) error {
-	n, clock := len(g.flows), g.flows[0].clock
-	rate := g.flows[0].messageRate() * float64(n)
-	t := newTimetable(rate, 0, d)
-	t.start = start
+// pace sends the messages of d when they are due, of each flow in its turn. A flow that takes no
+// more keeps its messages until it does.
+func (g *flowGroup) pace(d time.Duration) error {
+	n, first := len(g.flows), g.flows[0]
+	p := first.newPacer(first.messageRate()*float64(n), d)
+	for _, a := range g.flows {
+		a.segment = first.segment
+	}
+	err := p.Run(g)
 	for i, a := range g.flows {
-		a.sent.asked = int64(turns(t.total, i, n))
+		a.sent.asked = int64(turns(p.Asked(), i, n))
 	}
-	burst := max(1, min(wakeBurst, int(rate*paceInterval.Seconds())))
-	end, sent := start+int64(float64(d)*(1+paceGrace)), 0
-	for now := start; sent < t.total && now < end; now = clock.now() {
-		due := t.dueBy(now)
-		went, err := g.sendDue(due, sent%n)
-		if err != nil {
-			return err
-		}
-		switch sent += went; {
-		case went > 0:
-		case sent < due: // flows that take no more
-			g.flows[0].sleepUntil(now + paceInterval.Nanoseconds())
-		default:
-			g.flows[0].sleepUntil(t.due(min(sent+burst, t.total) - 1))
-		}
-	}
-	return nil
+	return err
 }
 
-// sendDue sends what is due of each flow, beginning with one of them, and mostBurst messages at
-// most. It tells how many went.
-func (g *flowGroup) sendDue(due, first int) (went int, err error) {
-	n := len(g.flows)
-	for turn := range n {
-		i := (first + turn) % n
+// Now, SleepUntil, Stopped and SendParts are of [pace.Sender].
+func (g *flowGroup) Now() int64 { return g.flows[0].Now() }
+
+// SleepUntil is the thread's.
+func (g *flowGroup) SleepUntil(at int64) { g.flows[0].SleepUntil(at) }
+
+// Stopped is the first flow's: all have one end.
+func (g *flowGroup) Stopped() bool { return g.flows[0].Stopped() }
+
+// SendParts sends what is due of each flow, beginning with the one whose turn it is.
+func (g *flowGroup) SendParts(due, n int) (went int, err error) {
+	flows, parts := len(g.flows), g.flows[0].partsOf(g.flows[0].plan.Size)
+	messages := (due + parts - 1) / parts
+	for turn := range flows {
+		i := (g.turn + turn) % flows
 		a := g.flows[i]
-		for owed := turns(due, i, n) - int(a.sent.messages); owed > 0 && went < load.MaxBurst; {
-			sent, err := a.sendSome(min(owed, load.MaxBurst-went))
-			if err != nil {
-				return went, err
-			}
-			if sent == 0 {
-				break
-			}
-			owed, went = owed-sent, went+sent
+		owed := (turns(messages, i, flows)-int(a.sent.messages))*parts - a.partial/a.segment
+		sent, err := a.sendSome(min(owed, n-went), false)
+		if err != nil {
+			return went, err
+		}
+		if went += sent; went == n {
+			g.turn = i
+			break
 		}
 	}
 	return went, nil
@@ -133,40 +125,25 @@ func (g *flowGroup) sendDue(due, first int) (went int, err error) {
 // turns is how many of the first messages are those of one flow among some, which take turns.
 func turns(messages, flow, flows int) int { return (messages + flows - 1 - flow) / flows }
 
-// sendSome sends up to n messages without waiting for the other end, and tells how many went.
-func (a *active) sendSome(n int) (int, error) {
-	if a.tcp {
-		whole, err := a.push()
-		if whole {
-			return 1, err
-		}
-		return 0, err
+// push sends so many bytes, from where the last message was left, and tells how many went: all of
+// them if it is to wait, or what the connection takes at once.
+func (a *active) push(bytes int, wait bool) (n int, err error) {
+	next := a.buf[:bytes] // all bytes of all messages are the same
+	if wait {
+		n, err = bytes, a.conn.sendAll(next)
+	} else {
+		n, err = a.conn.sendNow(next)
 	}
-	sent, err := a.emitSome(a.buf[:a.plan.Size], n)
-	if err != nil && !lossy(err) {
-		return sent, a.sendError(err)
-	}
-	a.sent.messages += int64(sent)
-	return sent, nil
-}
-
-// push sends of a message, or of the rest of one, what the connection takes at once, and tells
-// whether all of it has gone.
-func (a *active) push() (whole bool, err error) {
-	rest := a.buf[a.partial:a.plan.Size]
-	n, err := a.conn.sendNow(rest)
 	switch {
-	case errors.Is(err, unix.EAGAIN):
-		return false, nil
+	case errors.Is(err, unix.EAGAIN) && !wait:
+		return 0, nil
 	case err != nil:
-		return false, fmt.Errorf("send: %w", err)
-	case n < len(rest):
-		a.partial += n
-		return false, nil
+		return 0, a.sendError(err)
 	}
-	a.partial = 0
-	a.sent.messages++
-	return true, nil
+	a.partial += n
+	a.sent.messages += int64(a.partial / a.plan.Size)
+	a.partial %= a.plan.Size
+	return n, nil
 }
 
 // finishMessage sends the rest of a message, and what Nagle's rule holds back; see
@@ -176,11 +153,9 @@ func (a *active) finishMessage() error {
 		return nil
 	}
 	if a.partial > 0 {
-		if err := a.conn.sendAll(a.buf[a.partial:a.plan.Size]); err != nil {
-			return a.sendError(err)
+		if _, err := a.push(a.plan.Size-a.partial, true); err != nil {
+			return err
 		}
-		a.partial = 0
-		a.sent.messages++
 	}
 	return a.conn.nagle(false)
 }

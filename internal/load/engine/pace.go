@@ -8,66 +8,77 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/load/pace"
 )
 
-// A stream with a rate sends each message when it is due. Its figure is CPU time, so the
-// sender never spins: it sleeps, and sends what has become due meanwhile.
-
-const (
-	// paceInterval is for how long a sender sleeps if its rate allows: waking it for every
-	// message would cost more than the messages.
-	paceInterval = 100 * time.Microsecond
-	// wakeBurst is how many messages a sender waits for at most. A timer wakes it some ten
-	// microseconds late, and mostBurst must not be due by then.
-	wakeBurst = 16
-	// paceGrace is the part of a slice for which a sender that was held up may go on after
-	// its end.
-	paceGrace = 0.01
-)
-
-// pace sends the messages of d when they are due. What cannot be sent by then is not.
+// pace sends the messages of d when they are due.
 func (a *active) pace(d time.Duration) error {
-	rate := a.messageRate()
-	t := newTimetable(rate, 0, d)
-	a.sent.asked = int64(t.total)
-	burst := max(1, min(wakeBurst, int(rate*paceInterval.Seconds())))
 	if a.tcp {
 		if err := a.conn.noDelay(); err != nil {
 			return err
 		}
 	}
-	message := a.buf[:a.plan.Size]
-	t.start = a.clock.now()
-	end := t.start + int64(float64(d)*(1+paceGrace))
-	now := t.start
-	for next := 0; next < t.total && now < end; now = a.clock.now() {
-		if a.quit.Load() {
-			a.sent.asked = int64(t.dueBy(now))
-			break
-		}
-		due := min(t.dueBy(now)-next, load.MaxBurst)
-		if due <= 0 {
-			a.sleepUntil(t.due(min(next+burst, t.total) - 1))
-			continue
-		}
-		sent, err := a.emitSome(message, due)
-		if err != nil && !lossy(err) {
-			return a.sendError(err)
-		}
-		next += sent
-		a.sent.messages += int64(sent)
+	p := a.newPacer(a.messageRate(), d)
+	err := p.Run(a)
+	a.sent.asked, a.sent.ns = int64(p.Asked()), p.Elapsed()
+	if err != nil {
+		return err
 	}
-	a.sent.ns = now - t.start
-	return nil
+	return a.finishMessage()
 }
 
-// dueBy is how many messages are due at a time.
-func (t *timetable) dueBy(now int64) int {
-	n := int(float64(now-t.start) / t.interval)
-	for n < t.total && t.due(n) <= now {
-		n++
+// newPacer is a pacer for messages as this flow sends them.
+func (a *active) newPacer(rate float64, d time.Duration) *pace.Pacer {
+	if a.segment = a.plan.Size; !a.tcp {
+		return pace.New(rate, d, 1, a.conn.fragments(a.plan.Size))
 	}
-	return min(n, t.total)
+	if most := a.conn.segmentSize(); most > 0 {
+		a.segment = min(most, a.plan.Size)
+	}
+	return pace.New(rate, d, a.partsOf(a.plan.Size), 1)
+}
+
+// partsOf is how many parts so many bytes of a message have, the last one whole or not.
+func (a *active) partsOf(bytes int) int { return (bytes + a.segment - 1) / a.segment }
+
+// Now, SleepUntil, Stopped and SendParts are of [pace.Sender].
+func (a *active) Now() int64 { return a.clock.now() }
+
+// Stopped tells whether another load, beside which this stream runs, has ended its slice.
+func (a *active) Stopped() bool { return a.quit.Load() }
+
+// SendParts waits for what the connection does not take at once.
+func (a *active) SendParts(_, n int) (int, error) { return a.sendSome(n, true) }
+
+// sendSome sends up to n parts, and tells how many went. With wait it waits until the connection
+// takes them.
+func (a *active) sendSome(n int, wait bool) (went int, err error) {
+	if !a.tcp {
+		sent, err := a.emitSome(a.buf[:a.plan.Size], n)
+		if err != nil && !lossy(err) {
+			return sent, a.sendError(err)
+		}
+		a.sent.messages += int64(sent)
+		return sent, nil
+	}
+	size, parts := a.plan.Size, a.partsOf(a.plan.Size)
+	for went < n {
+		first, messages := a.partial/a.segment, a.sent.messages
+		until := first + n - went // parts, from where the message began
+		if parts <= load.MaxBurst {
+			until = min(until, parts)
+		}
+		want := min(until/parts*size+min(until%parts*a.segment, size)-a.partial, len(a.buf))
+		sent, err := a.push(want, wait)
+		if err != nil {
+			return went, err
+		}
+		went += int(a.sent.messages-messages)*parts + a.partial/a.segment - first
+		if sent < want {
+			break // it takes no more
+		}
+	}
+	return went, nil
 }
 
 // emitSome sends up to n messages, and tells how many went.
@@ -82,8 +93,8 @@ func (a *active) emitSome(message []byte, n int) (sent int, err error) {
 	return sent, err
 }
 
-// sleepUntil sleeps until a time by the flow's clock, or for hotTimeout: see socket.
-func (a *active) sleepUntil(at int64) {
+// SleepUntil sleeps until a time by the flow's clock, or for hotTimeout: see socket.
+func (a *active) SleepUntil(at int64) {
 	left := min(time.Duration(at-a.clock.now()), hotTimeout)
 	if left <= 0 {
 		return

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/venturi-net/venturi/internal/load"
 )
 
@@ -52,12 +54,62 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// The rate holds on a sender that sleeps too long: it sends what became due.
-func TestPaceCatchesUp(t *testing.T) {
-	table := newTimetable(1000, 0, time.Second)
-	for now, want := range map[int64]int{0: 1, 999_999: 1, 1_000_000: 2, 500_500_000: 501, 2_000_000_000: 1000} {
-		if got := table.dueBy(now); got != want {
-			t.Errorf("%d messages due after %d ns, want %d", got, now, want)
+// A message of TCP goes in parts of a segment, the last one shorter.
+func TestParts(t *testing.T) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, peer := socket{fd: pair[0]}, socket{fd: pair[1]}
+	defer s.close()
+	defer peer.close()
+	a := &active{tcp: true, conn: s, plan: &load.Plan{Size: 450}, segment: 100, buf: make([]byte, 450)}
+	buf := make([]byte, 2000)
+	for i, c := range []struct {
+		n              int
+		wait           bool
+		bytes, partial int
+		messages       int64
+	}{{3, true, 300, 300, 0}, {1, false, 100, 400, 0}, {2, false, 150, 100, 1}, {9, true, 800, 0, 3}, {0, true, 0, 0, 3}} {
+		went, err := a.sendSome(c.n, c.wait)
+		if err != nil || went != c.n || a.partial != c.partial || a.sent.messages != c.messages {
+			t.Errorf("call %d: %d parts of %d went (%v); %d bytes of a message, %d messages", i, went, c.n, err, a.partial, a.sent.messages)
+		}
+		if got, _ := peer.recvNow(buf); got != c.bytes {
+			t.Errorf("call %d: %d bytes came, want %d", i, got, c.bytes)
+		}
+	}
+	// Without waiting, what a full connection does not take is not counted.
+	full, release := deafPeer(t)
+	defer release()
+	a.conn = full
+	if went, err := a.sendSome(5, false); went != 0 || err != nil || a.sent.messages != 3 {
+		t.Errorf("%d parts went into a full connection: %v", went, err)
+	}
+}
+
+// A burst of a message that is larger than one goes in one call, and so does one over its end.
+func TestLargeMessageCalls(t *testing.T) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0) // it keeps calls apart
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, peer := socket{fd: pair[0]}, socket{fd: pair[1]}
+	defer s.close()
+	defer peer.close()
+	const size = 3950 // 40 parts, the last one of 50 bytes
+	a := &active{tcp: true, conn: s, plan: &load.Plan{Size: size}, segment: 100, buf: make([]byte, size)}
+	buf := make([]byte, 2*size)
+	for i, c := range []struct {
+		n, bytes, partial int
+		messages          int64
+	}{{32, 3200, 3200, 0}, {32, 3150, 2400, 1}, {16, 1550, 0, 2}, {32, 3200, 3200, 2}} {
+		went, err := a.sendSome(c.n, true)
+		if err != nil || went != c.n || a.partial != c.partial || a.sent.messages != c.messages {
+			t.Errorf("call %d: %d parts of %d went (%v); %d bytes of a message, %d messages", i, went, c.n, err, a.partial, a.sent.messages)
+		}
+		if got, _ := peer.recvNow(buf); got != c.bytes {
+			t.Errorf("call %d: %d bytes came at once, want %d", i, got, c.bytes)
 		}
 	}
 }

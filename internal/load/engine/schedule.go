@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/venturi-net/venturi/internal/load/pace"
 	"github.com/venturi-net/venturi/internal/load/thread"
 )
 
@@ -17,34 +18,14 @@ import (
 // due: a path that stops for 100 ms shows all of those 100 ms, and so does a client that
 // was not let run.
 
-// timetable says when each request of a slice is due. A request that is due in the head is
-// sent and not counted.
+// timetable says when each request of a slice is due, and which have an answer.
 type timetable struct {
-	start    int64 // ns
-	interval float64
-	head     int // requests
-	total    int
+	pace.Timetable
 	answered []uint64 // bits; see trackAnswers
 }
 
-func newTimetable(rate float64, head, timed time.Duration) timetable {
-	t := timetable{interval: 1e9 / rate}
-	count := func(d time.Duration) int { // of those that are due before d
-		n := int(float64(d) / t.interval)
-		for t.due(n) < d.Nanoseconds() {
-			n++
-		}
-		return n
-	}
-	t.head, t.total = count(head), count(head+timed)
-	return t
-}
-
 // trackAnswers makes room to note which requests have an answer.
-func (t *timetable) trackAnswers() { t.answered = make([]uint64, (t.total+63)/64) }
-
-// due is when the nth request is to be sent, by the client's clock.
-func (t *timetable) due(n int) int64 { return t.start + int64(float64(n)*t.interval) }
+func (t *timetable) trackAnswers() { t.answered = make([]uint64, (t.Total+63)/64) }
 
 // takeAnswer notes the first answer to a request; false: it has one.
 func (t *timetable) takeAnswer(n int) bool {
@@ -69,15 +50,15 @@ type prober interface {
 // runSchedule sends the requests of a slice when each is due, and takes the answers until
 // all are there or the last is lost.
 func (a *active) runSchedule(head, timed time.Duration) error {
-	t := newTimetable(a.messageRate(), head, timed)
+	t := timetable{Timetable: pace.NewTimetable(a.messageRate(), head, timed)}
 	t.trackAnswers()
 	a.ping, a.sent = pingCounts{elapsed: timed.Nanoseconds()}, sendCounts{}
 	a.rtt.Reset()
 	a.lateness.Reset()
 	a.base = a.number + 1
-	a.number += uint64(t.total)
+	a.number += uint64(t.Total)
 	a.open = 0
-	t.start = a.clock.now()
+	t.Start = a.clock.now()
 	for next := 0; ; {
 		var err error
 		if next, err = a.sendDue(&t, next); err != nil {
@@ -86,9 +67,9 @@ func (a *active) runSchedule(head, timed time.Duration) error {
 		if a.aborted.Load() {
 			return errPeerGone
 		}
-		until := t.due(next)
-		if next == t.total {
-			until = t.due(next-1) + a.timeout.Nanoseconds()
+		until := t.Due(next)
+		if next == t.Total {
+			until = t.Due(next-1) + a.timeout.Nanoseconds()
 			if a.open == 0 || a.clock.now() >= until {
 				break
 			}
@@ -104,8 +85,8 @@ func (a *active) runSchedule(head, timed time.Duration) error {
 // sendDue sends what is due, and tells which request is the next. Late ones are sent at
 // once: their answers are timed from when they were due.
 func (a *active) sendDue(t *timetable, next int) (int, error) {
-	for ; next < t.total; next++ {
-		now, due := a.clock.now(), t.due(next)
+	for ; next < t.Total; next++ {
+		now, due := a.clock.now(), t.Due(next)
 		if now < due {
 			break
 		}
@@ -120,11 +101,11 @@ func (a *active) sendDue(t *timetable, next int) (int, error) {
 		default:
 			a.open++
 		}
-		if next < t.head {
+		if next < t.Head {
 			continue
 		}
 		a.ping.requests++
-		if now >= t.due(next+1) {
+		if now >= t.Due(next+1) {
 			a.ping.missed++
 		}
 		_ = a.lateness.RecordValue(now - due)
@@ -138,7 +119,7 @@ func (a *active) sendDue(t *timetable, next int) (int, error) {
 // takeAnswers takes the answers that come until a time; it may return sooner.
 func (a *active) takeAnswers(t *timetable, until int64) error {
 	left := time.Duration(until - a.clock.now())
-	spin := min(thread.EarlyWake, time.Duration(t.interval/2))
+	spin := min(thread.EarlyWake, time.Duration(t.Interval/2))
 	if left > spin {
 		return a.pollAnswers(t, left-spin)
 	}
@@ -176,7 +157,7 @@ func (a *active) takeReady(t *timetable) error {
 		case !ok:
 		case number < a.base:
 			a.ping.late++ // of a slice before
-		case number-a.base < uint64(t.total):
+		case number-a.base < uint64(t.Total):
 			a.takeAnswer(t, int(number-a.base), at)
 		}
 	}
@@ -187,13 +168,13 @@ func (a *active) takeAnswer(t *timetable, n int, at int64) {
 		return // a duplicate
 	}
 	a.open--
-	took := at - t.due(n)
+	took := at - t.Due(n)
 	switch {
 	case took > a.timeout.Nanoseconds():
-		if n >= t.head {
+		if n >= t.Head {
 			a.ping.late++
 		}
-	case n < t.head:
+	case n < t.Head:
 		a.ping.headReplies++
 	default:
 		a.ping.replies++

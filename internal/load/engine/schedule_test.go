@@ -1,13 +1,13 @@
 package engine
 
 import (
-	"math"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/load/pace"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -161,35 +161,11 @@ func TestScheduleAnswers(t *testing.T) {
 	}
 	// The answer to a request of the slice before is late, too.
 	late := a.ping.late
-	table := newTimetable(1000, 0, time.Millisecond)
+	table := timetable{Timetable: pace.NewTimetable(1000, 0, time.Millisecond)}
 	table.trackAnswers()
 	a.prober.(*fakeProber).answers = []fakeAnswer{{a.base - 1, 0}}
 	if err := a.takeReady(&table); err != nil || a.ping.late != late+1 {
 		t.Errorf("%d late, %d before: %v", a.ping.late, late, err)
-	}
-}
-
-func TestTimetable(t *testing.T) {
-	for _, c := range []struct {
-		rate        float64
-		head, timed time.Duration
-		first, all  int
-	}{
-		{1000, 2 * time.Millisecond, 100 * time.Millisecond, 2, 102},
-		{1000, 0, 5 * time.Millisecond, 0, 5},
-		{1, 2 * time.Millisecond, 5 * time.Second, 1, 6},
-		{3, 0, time.Second, 0, 3},
-		{10000, 2 * time.Millisecond, time.Minute, 20, 600020},
-		{7, 0, time.Millisecond, 0, 1},
-	} {
-		table := newTimetable(c.rate, c.head, c.timed)
-		if table.head != c.first || table.total != c.all {
-			t.Errorf("%v a second, %v and %v: %d and %d requests, want %d and %d", c.rate, c.head, c.timed, table.head, table.total, c.first, c.all)
-		}
-		last := table.due(table.total - 1)
-		if want := float64(c.all-1) / c.rate * 1e9; math.Abs(float64(last)-want) > 1 {
-			t.Errorf("%v a second: the last is due at %d, want %v", c.rate, last, want)
-		}
 	}
 }
 

@@ -346,6 +346,27 @@ func (s socket) segments() (sent, again int64) {
 	return int64(info.Data_segs_out), int64(info.Total_retrans)
 }
 
+// segmentSize is how many bytes of a TCP stream a packet carries; 0: not known.
+func (s socket) segmentSize() int {
+	n, err := unix.GetsockoptInt(s.fd, unix.IPPROTO_TCP, unix.TCP_MAXSEG)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+const udpHeader = 8 // bytes
+
+// fragments is in how many packets a datagram goes, by the MTU that the kernel knows.
+func (s socket) fragments(size int) int {
+	mtu, err := unix.GetsockoptInt(s.fd, unix.IPPROTO_IP, unix.IP_MTU)
+	if err != nil || mtu <= ipHeader {
+		return 1
+	}
+	payload := mtu - ipHeader
+	return (udpHeader + size + payload - 1) / payload
+}
+
 // clock is the monotonic clock: time.Since of a time that has a monotonic
 // reading makes one vDSO call where time.Now makes two.
 type clock struct{ base time.Time }

@@ -25,7 +25,7 @@ func (a *active) stream(d time.Duration) error {
 	if a.plan.Size < 1024 && a.out == nil {
 		every = 16
 	}
-	a.sent = sendCounts{}
+	a.sent, a.partial = sendCounts{}, 0
 	if a.tcp {
 		if err := a.conn.nagle(true); err != nil {
 			return err

@@ -127,11 +127,10 @@ func TestThreadsBlocked(t *testing.T) {
 		done := make(chan error, 1)
 		h.arms[0][0].start(func(*active) error {
 			g := h.groups[0][0]
-			start := g.flows[0].clock.now()
 			if rate > 0 {
-				done <- g.pace(start, p.Slice)
+				done <- g.pace(p.Slice)
 			} else {
-				done <- g.fill(start + p.Slice.Nanoseconds())
+				done <- g.fill(g.Now() + p.Slice.Nanoseconds())
 			}
 			return nil
 		})
