@@ -20,6 +20,8 @@ type Client struct {
 	Rate    float64       // bit/s of all streams together; 0: as fast as it goes
 	Time    time.Duration // whole seconds
 	Timeout time.Duration // for a step of the server; 0: ten seconds
+
+	dial func(ctx context.Context, network, address string) (net.Conn, error) // nil: over the network
 }
 
 // TestResult is what a test came to.
@@ -100,8 +102,10 @@ func (c Client) Run(ctx context.Context) (TestResult, error) {
 	if err := t.streams.params.check(); err != nil {
 		return TestResult{}, err
 	}
-	dialer := net.Dialer{Timeout: c.timeout()}
-	conn, err := dialer.DialContext(ctx, "tcp", c.Server)
+	if t.dial == nil {
+		t.dial = (&net.Dialer{Timeout: c.timeout()}).DialContext
+	}
+	conn, err := t.dial(ctx, "tcp", c.Server)
 	if err != nil {
 		return TestResult{}, err
 	}
@@ -204,9 +208,8 @@ func (t *clientTest) open(ctx context.Context) error {
 	if t.UDP {
 		network = "udp"
 	}
-	dialer := net.Dialer{Timeout: t.timeout()}
 	for range int(t.streams.params.Parallel) {
-		conn, err := dialer.DialContext(ctx, network, t.control.RemoteAddr().String())
+		conn, err := t.dial(ctx, network, t.control.RemoteAddr().String())
 		if err != nil {
 			return fmt.Errorf("open a stream: %w", err)
 		}

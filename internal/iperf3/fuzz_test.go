@@ -5,14 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
-
-	"github.com/venturi-net/venturi/internal/host"
 )
 
 // No server makes a client wait for longer than its timeouts, or gives it a result that no test has.
@@ -25,47 +22,45 @@ func FuzzClient(f *testing.F) {
 		"\x09\x0a\x0a", "\x02", "\xfe\x00\x00\x00\x0d\x00\x00\x00\x00", "\x0d\xff\xff\xff\xff", "\xff", "",
 	} {
 		for flags := range byte(8) {
-			f.Add([]byte(seed), flags)
+			f.Add([]byte(seed), flags, byte(atOnce))
 		}
+		f.Add([]byte(seed), byte(0), byte(slowly))
+		f.Add([]byte(seed), byte(0), byte(andGoes))
 	}
-	f.Fuzz(func(t *testing.T, text []byte, flags byte) {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer ln.Close()
-		go func() {
-			for first := true; ; first = false {
-				conn, err := ln.Accept()
-				if err != nil {
-					return
+	f.Fuzz(func(t *testing.T, text []byte, flags, manner byte) {
+		synctest.Test(t, func(t *testing.T) {
+			n := newPipeNet()
+			defer n.close()
+			control := true
+			dial := func(_ context.Context, network, _ string) (net.Conn, error) {
+				client, server := n.connect()
+				how := byte(atOnce)
+				if control {
+					how, control = manner, false
 				}
-				defer conn.Close()
-				if first {
-					_, _ = conn.Write(text)
-				}
-				if first && flags&1 != 0 {
-					_ = conn.(*net.TCPConn).CloseWrite()
-				}
-				go func() { _, _ = io.Copy(io.Discard, conn) }()
+				n.peers.Go(func() { take(server) })
+				n.peers.Go(func() {
+					if network == "udp" {
+						_, _ = server.Write(udpReply)
+					}
+					say(server, text, how)
+				})
+				return client, nil
 			}
-		}()
-		done := make(chan error, 1)
-		go func() {
-			r, err := Client{Server: ln.Addr().String(), UDP: flags&2 != 0, Reverse: flags&4 != 0, Timeout: 20 * time.Millisecond}.Run(context.Background())
+			start := time.Now()
+			r, err := Client{Server: "a server", UDP: flags&2 != 0, Reverse: flags&4 != 0, Streams: 1 + int(flags>>3)%4, Time: 2 * time.Second, dial: dial}.Run(t.Context())
+			if took := time.Since(start); took > 15*time.Minute {
+				t.Errorf("the client waited for %v", took)
+			}
 			if err == nil {
-				_, err = json.Marshal(r) // refuses what is no number
-			} else {
-				err = nil
+				if _, err := json.Marshal(r); err != nil { // it refuses what is no number
+					t.Error(err)
+				}
 			}
 			if r.Sent < 0 || r.Received < 0 || r.Seconds < 0 || r.Packets < 0 || r.Lost < 0 || r.Jitter < 0 {
-				err = errors.Join(err, fmt.Errorf("result %+v", r))
+				t.Errorf("result %+v", r)
 			}
-			done <- err
-		}()
-		if err := endOf(t, done); err != nil {
-			t.Error(err)
-		}
+		})
 	})
 }
 
@@ -103,79 +98,43 @@ func FuzzServer(f *testing.F) {
 		frame(`{"tcp":true,"bidirectional":true}`), "\xff\xff\xff\xff", "",
 	} {
 		for _, streams := range []byte{0, 1, 3} {
-			f.Add([]byte(seed), streams)
+			f.Add([]byte(seed), streams, byte(atOnce))
 		}
+		f.Add([]byte(seed), byte(1), byte(slowly))
+		f.Add([]byte(seed), byte(1), byte(andGoes))
 	}
-	ln, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		f.Fatal(err)
-	}
-	s := &Responder{Timeout: 20 * time.Millisecond}
-	go s.Serve(f.Context(), ln, false)
-	f.Fuzz(func(t *testing.T, text []byte, streams byte) {
-		converse(t, ln.Addr().String(), string(text), int(streams%5), false)
-		whole := frame(`{"tcp":true,"time":1,"parallel":1,"len":1000}`) + "\x04" + frame(`{"streams":[{"id":1,"bytes":1000,"end_time":1}]}`) + "\x10"
-		converse(t, ln.Addr().String(), whole, 1, true)
+	f.Fuzz(func(t *testing.T, text []byte, streams, manner byte) {
+		synctest.Test(t, func(t *testing.T) {
+			n := newPipeNet()
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- (&Responder{udp: n}).Serve(ctx, n, false) }()
+			defer func() {
+				cancel()
+				n.close()
+				if err := <-done; !errors.Is(err, context.Canceled) {
+					t.Errorf("the server ended: %v", err)
+				}
+			}()
+			start := time.Now()
+			n.converse(text, int(streams%5), manner)
+			if took := time.Since(start); took > 25*time.Hour { // the longest test takes a day
+				t.Errorf("a client was served for %v", took)
+			}
+			whole := frame(`{"tcp":true,"time":1,"parallel":1,"len":1000}`) + "\x04" + frame(`{"streams":[{"id":1,"bytes":1000,"end_time":1}]}`) + "\x10"
+			// A stream that came after the end of its test may be served now.
+			for tries := 0; ; tries++ {
+				said := n.converse([]byte(whole), 1, atOnce)
+				if strings.HasSuffix(said, string([]byte{byte(displayResults)})) {
+					break
+				}
+				if tries == 100 {
+					t.Fatalf("the next client is not served: %q", said)
+				}
+				time.Sleep(time.Second)
+			}
+		})
 	})
-}
-
-// converse is a client that says all that it has to say at once, and opens streams when it is told
-// to. It wants the server to end its test in time, and, if it is an honest one, with results. While
-// the server is busy with a client before, it tries again.
-func converse(t *testing.T, server, text string, streams int, honest bool) {
-	t.Helper()
-	end := time.Now().Add(host.ScaleTimeout(30 * time.Second))
-	for {
-		states, served := conversation(t, server, text, streams, end)
-		switch {
-		case served && (!honest || strings.Contains(states, string([]byte{byte(displayResults)}))):
-			return
-		case !honest && !served:
-			return // it came while another was served, and was told so
-		case time.Now().After(end):
-			t.Fatalf("the next client is not served: %q", states)
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
-// conversation is one test of a client. It gives what the server said, and whether it was served.
-func conversation(t *testing.T, server, text string, streams int, end time.Time) (said string, served bool) {
-	t.Helper()
-	dial := func(network string, first []byte) net.Conn {
-		conn, err := net.Dial(network, server)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = conn.SetDeadline(end)
-		_, _ = conn.Write(first)
-		return conn
-	}
-	cookie := newCookie()
-	control := dial("tcp", append(cookie[:], text...))
-	defer control.Close()
-	buf := make([]byte, 1<<16)
-	for opened := false; ; {
-		n, err := control.Read(buf)
-		if nerr := net.Error(nil); errors.As(err, &nerr) && nerr.Timeout() {
-			t.Fatal("the server still serves")
-		}
-		said += string(buf[:n])
-		if err != nil {
-			return said, said != "" && said[0] == byte(paramExchange)
-		}
-		if opened || !strings.Contains(said, string([]byte{byte(createStreams)})) {
-			continue
-		}
-		opened = true
-		for range streams {
-			data := dial("tcp", cookie[:])
-			defer data.Close()
-			_, _ = data.Write(buf)
-			datagram := dial("udp", udpHello)
-			defer datagram.Close()
-		}
-	}
 }
 
 func FuzzDatagram(f *testing.F) {

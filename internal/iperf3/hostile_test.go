@@ -210,6 +210,15 @@ func TestIdleLimit(t *testing.T) {
 	}
 }
 
+// A rate that is next to nothing is one, and no missing limit.
+func TestSlowestRate(t *testing.T) {
+	for rate, want := range map[float64]time.Duration{0: 0, 1e-300: mostPause, 2: mostPause, 8e6: time.Millisecond} {
+		if got := newPacer(rate, 1000).interval; got != want {
+			t.Errorf("blocks at a rate of %v are %v apart, want %v", rate, got, want)
+		}
+	}
+}
+
 // greeted is a connection to a server that has said of which test it is.
 func greeted(t *testing.T, port int, cookie [cookieSize]byte) net.Conn {
 	t.Helper()

@@ -9,10 +9,7 @@ import (
 	"net"
 	"os"
 	"sync"
-	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Responder runs the tests of iperf3 clients, one at a time, as iperf3 itself does. A further
@@ -22,6 +19,8 @@ type Responder struct {
 	Timeout time.Duration
 	// Event is told of each test that has ended; nil: nobody is.
 	Event func(Test)
+
+	udp udpSockets // nil: the kernel's
 
 	mutex sync.Mutex
 	test  *session // that runs; nil: none
@@ -42,7 +41,7 @@ var errOneTest = errors.New("one test was run")
 
 // Serve runs tests until ctx ends, or one if oneOff. It closes the listener. A client that
 // misbehaves ends its own test, and nothing else.
-func (s *Responder) Serve(ctx context.Context, ln *net.TCPListener, oneOff bool) error {
+func (s *Responder) Serve(ctx context.Context, ln net.Listener, oneOff bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	context.AfterFunc(ctx, func() { ln.Close() })
@@ -50,7 +49,7 @@ func (s *Responder) Serve(ctx context.Context, ln *net.TCPListener, oneOff bool)
 	var wait sync.WaitGroup
 	defer wait.Wait()
 	for {
-		conn, err := ln.AcceptTCP()
+		conn, err := ln.Accept()
 		if err != nil {
 			switch {
 			case errors.Is(context.Cause(ctx), errOneTest):
@@ -88,7 +87,7 @@ func (s *Responder) timeout() time.Duration {
 }
 
 // greet reads what a connection is: the next stream of the test that runs, or a new client.
-func (s *Responder) greet(ctx context.Context, conn *net.TCPConn, greeted func()) (ran bool) {
+func (s *Responder) greet(ctx context.Context, conn net.Conn, greeted func()) (ran bool) {
 	var cookie [cookieSize]byte
 	_ = conn.SetDeadline(time.Now().Add(s.timeout()))
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Now()) })
@@ -102,7 +101,7 @@ func (s *Responder) greet(ctx context.Context, conn *net.TCPConn, greeted func()
 	s.mutex.Lock()
 	t := s.test
 	if t == nil {
-		s.test = &session{server: s, control: conn, cookie: cookie, conns: make(chan *net.TCPConn)}
+		s.test = &session{server: s, control: conn, cookie: cookie, conns: make(chan net.Conn)}
 	}
 	mine := s.test
 	s.mutex.Unlock()
@@ -130,14 +129,14 @@ func (s *Responder) greet(ctx context.Context, conn *net.TCPConn, greeted func()
 // session is one test of a client.
 type session struct {
 	server  *Responder
-	control *net.TCPConn
+	control net.Conn
 	cookie  [cookieSize]byte
-	conns   chan *net.TCPConn // streams of TCP, as they come
+	conns   chan net.Conn // streams of TCP, as they come
 	streams streams
 }
 
 // offer hands a stream over, if the test waits for one.
-func (t *session) offer(ctx context.Context, conn *net.TCPConn, patience time.Duration) {
+func (t *session) offer(ctx context.Context, conn net.Conn, patience time.Duration) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
@@ -188,7 +187,7 @@ func (t *session) steps(ctx context.Context) (own, peer results, err error) {
 	if err := p.check(); err != nil {
 		return own, peer, err
 	}
-	_ = t.control.SetNoDelay(true)
+	setNoDelay(t.control, true)
 	open := t.acceptTCP
 	if p.UDP {
 		open = t.acceptUDP
@@ -291,7 +290,7 @@ func (t *session) acceptTCP(ctx context.Context) error {
 		select {
 		case conn := <-t.conns:
 			_ = conn.SetDeadline(time.Time{})
-			_ = conn.SetNoDelay(t.streams.params.NoDelay)
+			setNoDelay(conn, t.streams.params.NoDelay)
 			t.streams.add(conn, t.streams.params.Reverse)
 		case <-patience.C:
 			return fmt.Errorf("%d of %d came", len(t.streams.all), int(t.streams.params.Parallel))
@@ -316,8 +315,11 @@ var (
 func (t *session) acceptUDP(ctx context.Context) error {
 	local, peer := t.control.LocalAddr().(*net.TCPAddr), t.control.RemoteAddr().(*net.TCPAddr)
 	at := &net.UDPAddr{IP: local.IP, Port: local.Port, Zone: local.Zone}
-	config := net.ListenConfig{Control: reuse}
-	ln, err := config.ListenPacket(ctx, "udp", at.String())
+	sockets := t.server.udp
+	if sockets == nil {
+		sockets = kernelUDP{}
+	}
+	ln, err := sockets.listen(ctx, at)
 	if err != nil {
 		return err
 	}
@@ -337,8 +339,7 @@ func (t *session) acceptUDP(ctx context.Context) error {
 		if a, ok := from.(*net.UDPAddr); !ok || !a.IP.Equal(peer.IP) || t.hasPeer(from) {
 			continue
 		}
-		dialer := net.Dialer{LocalAddr: at, Control: reuse}
-		conn, err := dialer.DialContext(ctx, "udp", from.String())
+		conn, err := sockets.dial(ctx, at, from)
 		if err != nil {
 			return err
 		}
@@ -360,11 +361,9 @@ func (t *session) hasPeer(from net.Addr) bool {
 	return false
 }
 
-// reuse lets several sockets have one port.
-func reuse(_, _ string, c syscall.RawConn) (err error) {
-	cerr := c.Control(func(fd uintptr) {
-		err = errors.Join(unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1),
-			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1))
-	})
-	return errors.Join(cerr, err)
+// setNoDelay switches Nagle's rule off or on.
+func setNoDelay(conn net.Conn, off bool) {
+	if c, ok := conn.(*net.TCPConn); ok {
+		_ = c.SetNoDelay(off)
+	}
 }

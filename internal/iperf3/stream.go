@@ -284,7 +284,7 @@ func newPacer(bits float64, size int) *pacer {
 	if bits <= 0 {
 		return &pacer{}
 	}
-	return &pacer{interval: time.Duration(8 * float64(size) / bits * 1e9), due: time.Now()}
+	return &pacer{interval: time.Duration(min(8*float64(size)/bits, mostPause.Seconds()) * 1e9), due: time.Now()}
 }
 
 // wait returns when the next message is due; false: the test has ended.
