@@ -100,7 +100,10 @@ func (g grid) block(terminal bool) view.Block {
 		}
 		for j, e := range g.cells[i] {
 			text := e.text()
-			if e.Baseline == "" {
+			switch {
+			case e.foreignFigure():
+				text += " " + foreignMark
+			case e.Baseline == "":
 				text += g.room(j, terminal)
 			}
 			row = append(row, text)
@@ -110,9 +113,9 @@ func (g grid) block(terminal bool) view.Block {
 	return b
 }
 
-// room is what a figure leaves free for the marks of the ratios in its column.
+// room is what a figure leaves free for the marks in its column.
 func (g grid) room(column int, terminal bool) string {
-	if terminal && slices.ContainsFunc(g.cells, func(row []entry) bool { return row[column].Baseline != "" }) {
+	if terminal && slices.ContainsFunc(g.cells, func(row []entry) bool { return row[column].Baseline != "" || row[column].foreignFigure() }) {
 		return "  "
 	}
 	return ""
@@ -175,6 +178,9 @@ func legend(all sources, grids []grid) []string {
 		if judged := judgeable(ratios); len(judged) > 0 {
 			say("%s", widths(judged))
 		}
+	}
+	if slices.ContainsFunc(entries, entry.foreignFigure) {
+		say("Figures marked %s are of paths through machines whose CPUs are emulated.", foreignMark)
 	}
 	if text := floors(all); text != "" {
 		say("%s", text)
@@ -340,10 +346,16 @@ func floors(all sources) string {
 	return fmt.Sprintf(floor, unit.Percent(stats.Median(sizes))+" (median over loads and sizes), by ±"+unit.Percent(slices.Max(sizes))+" at most")
 }
 
-// foreignMark stands behind a ratio of a table for want of a verdict.
+// foreignMark stands behind what is of a path through an emulated machine: a figure, or a ratio,
+// for want of a verdict.
 const foreignMark = "#"
 
 func (e entry) foreign() bool { return e.Reason == stats.Emulated }
+
+// foreignFigure tells such a figure.
+func (e entry) foreignFigure() bool {
+	return e.Baseline == "" && e.measured && e.Emulated == analysis.EmulatedPath
+}
 
 // judgeable leaves out the ratios that are not judged because of emulation.
 func judgeable(ratios []entry) []entry {
