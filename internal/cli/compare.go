@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -97,6 +98,8 @@ network namespaces, and removes those that a killed run left behind.`,
 			if *inCluster {
 				q.Cluster = k.cluster(env)
 				sayRights(env, q.Cluster)
+			} else if err := refuseServer(q.Tool, k.o.To); err != nil {
+				return err
 			} else if err := k.refuseAlone(); err != nil {
 				return err
 			}
@@ -169,6 +172,16 @@ network namespaces, and removes those that a killed run left behind.`,
 	accelStatsFlag(f, &opt)
 	f.BoolVar(&json, "json", false, "print the report as JSON")
 	return cmd
+}
+
+// refuseServer names the command for a server that somebody else runs.
+func refuseServer(tools []string, server string) error {
+	if server == "" || !slices.Contains(tools, "iperf3") {
+		return nil
+	}
+	return verr.New(verr.Usage, "cannot compare paths to the iperf3 server "+server,
+		"a comparison sets up both ends of each path itself, with their servers",
+		"measure against an existing server with: venturi iperf3 "+server)
 }
 
 // runCompare carries a comparison out and prints what was measured.
