@@ -166,8 +166,8 @@ func (c *commitFlags) flags(f *pflag.FlagSet) {
 
 // check refuses what makes no sense, or may not be, before anything is read.
 func (c *commitFlags) check(f *pflag.FlagSet, wishes []tune.Assignment) error {
-	if f.Changed("trial") && c.trial < time.Second {
-		return verr.New(verr.Usage, "cannot make a trial of "+c.trial.String(), "it is shorter than a second", "give a time such as 120s or 5m")
+	if err := checkTrial(f, c.trial); err != nil {
+		return err
 	}
 	for _, w := range wishes {
 		if w.Knob.Scope != knob.ScopeManifest && os.Geteuid() != 0 {
@@ -175,6 +175,14 @@ func (c *commitFlags) check(f *pflag.FlagSet, wishes []tune.Assignment) error {
 		}
 	}
 	return nil
+}
+
+// checkTrial refuses a trial that would be over before anybody has seen it.
+func checkTrial(f *pflag.FlagSet, trial time.Duration) error {
+	if !f.Changed("trial") || trial >= time.Second {
+		return nil
+	}
+	return verr.New(verr.Usage, "cannot make a trial of "+trial.String(), "it is shorter than a second", "give a time such as 120s or 5m")
 }
 
 // commit carries wishes out in one transaction, and prints what was changed.

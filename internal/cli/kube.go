@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/kube"
 	"github.com/venturi-net/venturi/internal/mesh"
+	"github.com/venturi-net/venturi/internal/progress"
 	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/tune/cluster"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -34,7 +36,7 @@ It creates pods, controls them through the API server only, and removes them.`,
   kubectl venturi tune --profile cilium --cluster          what a list of tunings would change
   kubectl venturi rbac --node-agents                       the rights that it needs
   kubectl venturi cleanup                                  remove what killed runs left behind`,
-		Commands: append([]func(*Env) *cobra.Command{newKubeCompare, newKubeDoctor, newKubeMesh, newKubeTune, newKubeUndo, newRBAC, newCleanup, newReport, newVersion, newExitCodes}, startedCommands()...),
+		Commands: append([]func(*Env) *cobra.Command{newKubeCompare, newKubeDoctor, newKubeMesh, newKubeTune, newKubeConfirm, newKubeUndo, newRBAC, newCleanup, newReport, newVersion, newExitCodes}, startedCommands()...),
 	}
 }
 
@@ -56,7 +58,7 @@ func newKube(env *Env) *cobra.Command {
 		Short: "Measure the network of a Kubernetes cluster",
 		Long: `Measure a Kubernetes cluster. The program is also a plugin of kubectl: called
 kubectl-venturi, it has these commands as "kubectl venturi compare", "doctor", "mesh", "tune",
-"undo", "rbac" and "cleanup".`,
+"confirm", "undo", "rbac" and "cleanup".`,
 		Example: `  venturi kube compare --image IMAGE
   venturi kube doctor --image IMAGE
   venturi kube mesh --image IMAGE
@@ -64,7 +66,7 @@ kubectl-venturi, it has these commands as "kubectl venturi compare", "doctor", "
   venturi kube rbac --node-agents
   venturi kube cleanup`,
 	}
-	for _, construct := range []func(*Env) *cobra.Command{newKubeCompare, newKubeDoctor, newKubeMesh, newKubeTune, newKubeUndo, newRBAC, newCleanup} {
+	for _, construct := range []func(*Env) *cobra.Command{newKubeCompare, newKubeDoctor, newKubeMesh, newKubeTune, newKubeConfirm, newKubeUndo, newRBAC, newCleanup, newKubeLease} {
 		cmd.AddCommand(construct(env))
 	}
 	return cmd
@@ -153,7 +155,9 @@ device, on all nodes that take new pods or on those of --nodes.
 
 --plan is the default: it changes nothing, and prints what would be written as a diff.
 --apply makes these changes on all nodes and in the API, or nowhere. "kubectl venturi
-undo" restores every value.
+undo" restores every value. With --trial that happens by itself unless "kubectl venturi
+confirm" comes first: on each node by a process there, and in the API by a pod with the
+rights of a service account, which "kubectl venturi rbac tune --trial" prints.
 
 In the API, fields are set by server-side apply, with a field manager for each
 transaction. ConfigMap ` + kube.LedgerName + ` in ` + kube.LedgerNamespace + ` has the old objects before anything is
@@ -174,11 +178,12 @@ Profiles:
 		Example: `  kubectl venturi tune --profile cilium --cluster
   kubectl venturi tune --profile balanced --cluster --host --dev eth0 --image IMAGE --apply
   kubectl venturi tune --profile cilium --config config --image IMAGE --apply
+  kubectl venturi tune --profile cilium --cluster --image IMAGE --apply --trial 10m
   kubectl venturi tune --profile latency --host --nodes a,b --image IMAGE
   kubectl venturi tune --profile balanced --host --dev eth0 --nodes a,b --image IMAGE --prove`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := t.prove.checkAlone(cmd.Flags()); err != nil {
+			if err := errors.Join(t.prove.checkAlone(cmd.Flags()), checkTrial(cmd.Flags(), t.trial)); err != nil {
 				return err
 			}
 			return t.run(cmd.Context(), env)
@@ -194,8 +199,7 @@ Profiles:
 	f.BoolVar(&t.apply, "apply", false, "make the changes")
 	f.BoolVar(&t.all, "all", false, "list each step of a node that does not apply, with the reason, not only their number")
 	t.prove.nodeFlags(f)
-	f.StringVar(&t.trial, "trial", "", "")
-	_ = f.MarkHidden("trial") // only to refuse it with a reason
+	f.DurationVar(&t.trial, "trial", 0, "with --apply, undo it after this time, such as 10m, unless \"kubectl venturi confirm\" comes first")
 	t.nodeFlags(f, "tune only these nodes, A,B,... (default: all that take new pods; with --prove, two that the\nscheduler chooses)")
 	f.BoolVar(&t.wait, "wait", false, "wait for another run in the cluster to end")
 	f.BoolVar(&t.asJSON, "json", false, "print it as JSON")
@@ -226,14 +230,54 @@ reached. Pods that have read a setting keep it until they restart.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return u.run(cmd.Context(), env, args) },
 	}
 	f := cmd.Flags()
-	u.accessFlags(f)
-	u.podFlags(f)
+	u.flags(f)
 	f.BoolVar(&u.q.All, "all", false, "undo all open transactions")
 	f.BoolVar(&u.q.Force, "force", false, "overwrite what somebody else has changed since")
 	f.BoolVar(&u.q.Leave, "leave", false, "keep what somebody else has changed since, give up nodes that cannot be reached, and\nclose the change")
-	f.BoolVar(&u.wait, "wait", false, "wait for another run in the cluster to end")
 	f.BoolVar(&u.asJSON, "json", false, "print the outcome for each value as JSON")
 	cmd.MarkFlagsMutuallyExclusive("force", "leave")
+	return cmd
+}
+
+// newKubeConfirm keeps what is on trial there.
+func newKubeConfirm(env *Env) *cobra.Command {
+	var u kubeUndo
+	cmd := &cobra.Command{
+		Use:   "confirm [TXN]",
+		Short: "Keep changes that are on trial in a cluster",
+		Long: `Keep changes made with "kubectl venturi tune --trial", on every node and in the API: they are
+not undone when the time of the trial ends. "kubectl venturi undo" can still undo them.
+Without a number it confirms the only transaction on trial. If it cannot be confirmed
+everywhere, all of it is undone when its time ends.`,
+		Example: `  kubectl venturi confirm --image IMAGE
+  kubectl venturi confirm 3 --image IMAGE`,
+		Args: atMost(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return u.confirm(cmd.Context(), env, args) },
+	}
+	f := cmd.Flags()
+	u.flags(f)
+	f.BoolVar(&u.asJSON, "json", false, "print the number of the transaction as JSON")
+	return cmd
+}
+
+// newKubeLease is the pod that undoes a trial when its time ends. It is hidden: people have no use
+// for it.
+func newKubeLease(env *Env) *cobra.Command {
+	var u kubeUndo
+	var token string
+	cmd := &cobra.Command{
+		Use:    "lease --token TOKEN",
+		Short:  "Undo a trial in a cluster when its time ends",
+		Long:   "Wait until the time of a trial in a cluster ends, and undo it unless it has been confirmed.",
+		Hidden: true,
+		Args:   noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return cluster.HoldLease(cmd.Context(), u.request(env, "kubectl venturi lease", progress.New(env.Stderr)), token)
+		},
+	}
+	f := cmd.Flags()
+	u.flags(f)
+	f.StringVar(&token, "token", "", "what the cluster's journal knows the transaction by")
 	return cmd
 }
 
@@ -281,6 +325,7 @@ more rounds: ten racks of ten nodes take about 1,200.
 
 func newRBAC(env *Env) *cobra.Command {
 	var k kubeFlags
+	var trial bool
 	user := "NAME"
 	cmd := &cobra.Command{
 		Use:   "rbac [compare|doctor|mesh|tune]",
@@ -290,11 +335,14 @@ Unprivileged pods and agents on nodes (--node-agents) need the same API rights; 
 what the namespace's PodSecurity must allow. Reading Secrets is never needed.
 
 Without -n each run creates its own namespace, which needs a ClusterRole. So do
-doctor, to list nodes and to read the settings of network plugins; mesh, to list nodes; and tune.`,
+doctor, to list nodes and to read the settings of network plugins; mesh, to list nodes; and tune.
+
+A trial (tune --trial) is undone by a pod: --trial prints its service account with the same
+rights, and without -n the namespace for it.`,
 		Example: `  kubectl venturi rbac -n lab --user jane | kubectl apply -f -
   kubectl venturi rbac --node-agents --user jane | kubectl apply -f -
   kubectl venturi rbac doctor --user jane | kubectl apply -f -
-  kubectl venturi rbac tune --user jane | kubectl apply -f -`,
+  kubectl venturi rbac tune --trial --user jane | kubectl apply -f -`,
 		ValidArgs: []string{"compare", "doctor", "mesh", "tune"},
 		RunE: func(_ *cobra.Command, args []string) error {
 			switch {
@@ -305,7 +353,7 @@ doctor, to list nodes and to read the settings of network plugins; mesh, to list
 			case slices.Equal(args, []string{"mesh"}):
 				printLines(env.Stdout, k.options().MeshRBAC(user))
 			case slices.Equal(args, []string{"tune"}):
-				printLines(env.Stdout, k.options().TuneRBAC(user, cluster.Objects()))
+				printLines(env.Stdout, k.options().TuneRBAC(user, cluster.Objects(), trial))
 			default:
 				return verr.New(verr.Usage, "cannot print the rights of "+strings.Join(args, " "), "only compare, doctor, mesh and tune need rights in a cluster", "name one of these")
 			}
@@ -315,6 +363,7 @@ doctor, to list nodes and to read the settings of network plugins; mesh, to list
 	k.accessFlags(cmd.Flags())
 	k.levelFlags(cmd.Flags())
 	cmd.Flags().StringVar(&user, "user", user, "user to whom the role is bound")
+	cmd.Flags().BoolVar(&trial, "trial", false, "with tune, also for the service account whose pod undoes a trial")
 	return cmd
 }
 

@@ -8,11 +8,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/venturi-net/venturi/internal/display"
-	"github.com/venturi-net/venturi/internal/fleet"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/kube"
 	"github.com/venturi-net/venturi/internal/progress"
@@ -31,7 +31,7 @@ type kubeTuning struct {
 	plan, apply, all bool
 	asJSON, wait     bool
 	prove            proving
-	trial            string
+	trial            time.Duration
 }
 
 // nodeFlags are those of commands that go to the nodes of a cluster.
@@ -44,8 +44,8 @@ func (k *kubeFlags) nodeFlags(f *pflag.FlagSet, usage string) {
 // request is what the flags ask for.
 func (t *kubeTuning) request(env *Env) (q cluster.TuningRequest, err error) {
 	const what = "cannot tune the cluster"
-	if t.trial != "" {
-		return q, verr.New(verr.Usage, what+" with --trial", "nobody in the cluster could undo it when its time ends", "apply it, compare, and undo it; or try it on machines with: venturi tune --trial --machines")
+	if t.trial != 0 && !t.apply {
+		return q, verr.New(verr.Usage, what+" on trial", "nothing is changed without --apply", "give --apply too, or leave --trial out")
 	}
 	if q.Profile, err = findProfile(t.profile); err != nil {
 		return q, err
@@ -80,7 +80,7 @@ func (t *kubeTuning) request(env *Env) (q cluster.TuningRequest, err error) {
 	case len(t.o.Nodes) > 0 && len(q.NodeArgs) == 0:
 		return q, verr.New(verr.Usage, what+" with --nodes", "without --host and --dev no node is touched", "give --host or --dev too, or leave --nodes out")
 	}
-	q.Apply, q.Access, q.User, q.Version = t.apply, t.access, journal.User(env.Getenv), Version()
+	q.Apply, q.Trial, q.Access, q.User, q.Version = t.apply, t.trial, t.access, journal.User(env.Getenv), Version()
 	q.Command = sanitize.Command(append([]string{"kubectl", "venturi"}, env.Args...)...)
 	q.Nodes = kube.NodesRequest{Options: t.withImage(env), Command: "kubectl venturi tune", Wait: t.wait}
 	return q, nil
@@ -112,9 +112,14 @@ func (t *kubeTuning) run(ctx context.Context, env *Env) (err error) {
 	if !t.apply {
 		show.Done()
 		if t.asJSON {
-			return printClusterJSON(env, s.Plan, 0, s.Replies, nil)
+			return printClusterJSON(env, s.Plan, &cluster.Result{Replies: s.Replies})
 		}
 		return s.Print(env.Stdout)
+	}
+	if s.Plan != nil {
+		for _, u := range s.Unread {
+			sanitize.Fprintf(env.Stderr, "venturi: %s was not read, and is left alone: %s\n", u.Object, u.Reason)
+		}
 	}
 	done, failed := s.Apply(ctx)
 	show.Done()
@@ -123,7 +128,7 @@ func (t *kubeTuning) run(ctx context.Context, env *Env) (err error) {
 		return failed
 	}
 	if t.asJSON {
-		return errors.Join(printClusterJSON(env, s.Plan, done.Txn, done.Replies, done.Restarts), failed)
+		return errors.Join(printClusterJSON(env, s.Plan, done), failed)
 	}
 	for i := range done.Replies {
 		if done.Replies[i].Stdout, err = changeInWords(done.Replies[i].Stdout); err != nil {
@@ -139,6 +144,7 @@ func changeInWords(stdout []byte) ([]byte, error) {
 	if err := json.Unmarshal(stdout, &done); err != nil {
 		return nil, err
 	}
+	done.Confirm = "" // the cluster's transaction is to be confirmed, not the node's
 	var text bytes.Buffer
 	if err := done.Print(&text, 0); err != nil {
 		return nil, err
@@ -153,13 +159,16 @@ func changeInWords(stdout []byte) ([]byte, error) {
 }
 
 // printClusterJSON prints what is or would be changed, for machines.
-func printClusterJSON(env *Env, p *cluster.Plan, txn int, replies []fleet.Reply, restarts []string) error {
-	all := map[string]any{"version": display.JSONVersion, "transaction": txn, "restarts": append([]string{}, restarts...)}
+func printClusterJSON(env *Env, p *cluster.Plan, done *cluster.Result) error {
+	all := map[string]any{"version": display.JSONVersion, "transaction": done.Txn, "restarts": append([]string{}, done.Restarts...)}
+	if done.Lease != nil {
+		all["trial"] = map[string]any{"length": done.Lease.Length.Seconds(), "until": done.Lease.Until}
+	}
 	if p != nil {
 		all["cluster"] = map[string]any{"changes": append([]cluster.ObjectChange{}, p.Changes...), "by_hand": append([]cluster.ObjectChange{}, p.ByHand...), "skipped": append([]tune.Skipped{}, p.Skipped...)}
 	}
 	nodes := map[string]json.RawMessage{}
-	for _, r := range replies {
+	for _, r := range done.Replies {
 		nodes[r.Machine.Name] = r.Stdout
 	}
 	all["nodes"] = nodes
@@ -173,22 +182,43 @@ type kubeUndo struct {
 	wait, asJSON bool
 }
 
+// flags are those of all commands that go to the nodes of transactions.
+func (u *kubeUndo) flags(f *pflag.FlagSet) {
+	u.accessFlags(f)
+	u.podFlags(f)
+	f.BoolVar(&u.wait, "wait", false, "wait for another run in the cluster to end")
+}
+
+// request is what the flags ask for; show is told how it goes.
+func (u *kubeUndo) request(env *Env, command string, show *progress.Progress) cluster.UndoRequest {
+	q := u.q
+	q.Access = u.access
+	q.Nodes = kube.NodesRequest{Options: u.withImage(env), Command: command, Wait: u.wait, Say: show.Say}
+	return q
+}
+
+// choose reads the numbers of transactions.
+func (u *kubeUndo) choose(verb string, args []string) error {
+	for _, a := range args {
+		id, err := strconv.Atoi(a)
+		if err != nil {
+			return verr.New(verr.Usage, "cannot "+verb+" transaction "+a, "it is not a number", "without one, "+verb+" finds what is open")
+		}
+		u.q.Txns = append(u.q.Txns, id)
+	}
+	return nil
+}
+
 func (u *kubeUndo) run(ctx context.Context, env *Env, args []string) error {
 	if u.q.All && len(args) > 0 {
 		return verr.New(verr.Usage, "cannot undo "+strings.Join(args, " ")+" and all", "numbers and --all exclude each other", "leave the numbers or --all out")
 	}
-	for _, a := range args {
-		id, err := strconv.Atoi(a)
-		if err != nil {
-			return verr.New(verr.Usage, "cannot undo transaction "+a, "it is not a number", "without one, undo lists what is open")
-		}
-		u.q.Txns = append(u.q.Txns, id)
+	if err := u.choose("undo", args); err != nil {
+		return err
 	}
 	show := progress.New(env.Stderr)
 	defer show.Done()
-	u.q.Access = u.access
-	u.q.Nodes = kube.NodesRequest{Options: u.withImage(env), Command: "kubectl venturi undo", Wait: u.wait, Say: show.Say}
-	results, err := cluster.Undo(ctx, u.q)
+	results, err := cluster.Undo(ctx, u.request(env, "kubectl venturi undo", show))
 	show.Done()
 	if results == nil && err != nil {
 		return err
@@ -197,4 +227,23 @@ func (u *kubeUndo) run(ctx context.Context, env *Env, args []string) error {
 		return errors.Join(display.PrintJSON(env.Stdout, map[string]any{"version": display.JSONVersion, "transactions": append([]cluster.UndoResult{}, results...)}), err)
 	}
 	return errors.Join(cluster.PrintUndone(env.Stdout, results), err)
+}
+
+// confirm keeps what is on trial.
+func (u *kubeUndo) confirm(ctx context.Context, env *Env, args []string) error {
+	if err := u.choose("confirm", args); err != nil {
+		return err
+	}
+	show := progress.New(env.Stderr)
+	defer show.Done()
+	id, err := cluster.Confirm(ctx, u.request(env, "kubectl venturi confirm", show))
+	show.Done()
+	if err != nil {
+		return err
+	}
+	if u.asJSON {
+		return display.PrintJSON(env.Stdout, map[string]any{"version": display.JSONVersion, "transaction": id})
+	}
+	_, err = sanitize.Fprintf(env.Stdout, "transaction %d stays; undo with: kubectl venturi undo %[1]d\n", id)
+	return err
 }

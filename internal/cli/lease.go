@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/venturi-net/venturi/internal/agent"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/tune"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -27,6 +28,7 @@ func newLease(env *Env) *cobra.Command {
 			if !filepath.IsAbs(folder) || txn == 0 {
 				return verr.New(verr.Usage, "cannot hold a lease", "--journal or --txn is missing", "give both; venturi itself starts this when it makes a trial")
 			}
+			_ = agent.Occupy() // for a container's first process, which waits for this one; there is none elsewhere
 			return tune.Hold(cmd.Context(), folder, txn, func() (*journal.Journal, error) {
 				return journal.Open(journal.Options{Folder: folder, Settings: thisMachine().Settings, User: journal.User(env.Getenv), Version: Version()})
 			})

@@ -36,6 +36,9 @@ var (
 	lateGrace = 5 * time.Second // for a command that is late, once it is interrupted
 )
 
+// CommitLimit bounds [Fleet.CommitWith], but for the caller's own change.
+func CommitLimit() time.Duration { return holdLimit + lateGrace + keepLimit + withdrawLimit }
+
 // Commit runs a command that is held, and so changes settings on all machines or on none of
 // them: only when all have made their changes are they told to keep them. Each machine
 // undoes its own by itself where this process, or the line to it, is gone.
@@ -78,8 +81,12 @@ func (f *Fleet) CommitWith(ctx context.Context, args []string, change func(conte
 			_ = h.stdin.Close()
 		}
 	}
+	grace, endGrace := context.WithTimeout(context.Background(), lateGrace)
+	defer endGrace()
+	keeping, endKeeping := context.WithTimeout(context.Background(), keepLimit)
+	defer endKeeping()
 	for _, h := range held {
-		replies = append(replies, h.reply())
+		replies = append(replies, h.reply(grace, keeping))
 	}
 	if all {
 		f.withdraw(ctx, replies)
@@ -187,12 +194,12 @@ func (h *heldCommand) awaitReady(limit context.Context) bool {
 	}
 }
 
-// reply waits for the end of the command, but not for one that is late and hangs.
-func (h *heldCommand) reply() Reply {
+// reply waits for the end of the command until keeping ends, or grace, if it is late and hangs.
+func (h *heldCommand) reply(grace, keeping context.Context) Reply {
 	if h.late {
 		select {
 		case <-h.ended:
-		case <-time.After(lateGrace):
+		case <-grace.Done():
 			return Reply{Machine: h.machine, Err: &commandError{verr.New(verr.Failed, "cannot change the settings",
 				fmt.Sprintf("they were not made within %v, and the command does not respond", holdLimit),
 				"it undoes its changes as soon as the driver returns; on that machine, list them with: venturi journal --open")}}
@@ -200,7 +207,7 @@ func (h *heldCommand) reply() Reply {
 	}
 	select {
 	case <-h.ended:
-	case <-time.After(keepLimit):
+	case <-keeping.Done():
 		return Reply{Machine: h.machine, Err: &commandError{verr.New(verr.Failed, "cannot change the settings",
 			fmt.Sprintf("it did not report within %v whether it kept them", keepLimit), "on that machine, list what is changed with: venturi journal --open")}}
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +26,7 @@ func NewAPIServer(t *testing.T, nodes int) (s *APIServer, kubeconfig string) {
 	s.addNodes(nodes + 1)
 	s.nodes = s.nodes[:nodes] // the last one is not ready
 	s.addNamespace("kube-system")
+	s.addNamespace(TrialName)
 	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
 	testenv.Must(t, os.WriteFile(kubeconfig, fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Config","current-context":"c",
 "clusters":[{"name":"c","cluster":{"server":%q}}],"users":[{"name":"u","user":{}}],"contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}]}`, s.URL), 0o600))
@@ -50,6 +52,30 @@ func (s *apiServer) EndJobs() {
 		j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
 	}
 }
+
+// RemoveNamespace removes a namespace, of which nothing else is looked at.
+func (s *apiServer) RemoveNamespace(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.namespaces, name)
+}
+
+// FinishJob ends a Job, and removes it with all that it owns, as the controllers do after a while.
+func (s *apiServer) FinishJob(namespace, name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.removeJob(namespace, name)
+}
+
+// AdvanceClock has the server's clock be ahead of ours.
+func (s *apiServer) AdvanceClock(by time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clockSkew = by
+}
+
+// OnPod is called with each pod that is made.
+func (s *apiServer) OnPod(fn func(*corev1.Pod)) { s.spoil = fn }
 
 // Forbid refuses a right, such as "patch /configmaps".
 func (s *apiServer) Forbid(right string) { s.forbidden[right] = true }
@@ -88,7 +114,9 @@ func (s *apiServer) RunPending() {
 
 // Remaining lists what there is of ours, but for namespaces of others.
 func (s *apiServer) Remaining() []string {
-	left := slices.DeleteFunc(s.leftovers(), func(name string) bool { return name == "namespace kube-system" })
+	left := slices.DeleteFunc(s.leftovers(), func(name string) bool {
+		return name == "namespace kube-system" || name == "namespace "+TrialName
+	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stored[ledgerPath] != nil {

@@ -118,9 +118,9 @@ func reply(w http.ResponseWriter, code int, body any) {
 
 func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := parseCall(r)
-	w.Header().Set("Date", time.Now().Add(s.clockSkew).UTC().Format(http.TimeFormat))
 	s.before(c.right())
 	s.mu.Lock()
+	w.Header().Set("Date", time.Now().Add(s.clockSkew).UTC().Format(http.TimeFormat))
 	s.calls[c.right()] = true
 	if c.verb == "get" {
 		s.named[c.right()+" "+c.name] = true
@@ -272,12 +272,21 @@ func (s *apiServer) delete(w http.ResponseWriter, c apiCall, body []byte) {
 			refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, "no such job")
 			return
 		}
-		delete(s.jobs, c.namespace+"/"+c.name)
-		s.collect(c.namespace, func(m metav1.ObjectMeta) bool {
-			return strings.HasPrefix(m.Name, j.Name) || len(m.OwnerReferences) > 0 && m.OwnerReferences[0].UID == j.UID
-		})
+		s.removeJob(c.namespace, c.name)
 	}
 	reply(w, http.StatusOK, &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Success"})
+}
+
+// removeJob removes a Job, if it is there, and what it owns.
+func (s *apiServer) removeJob(namespace, name string) {
+	j := s.jobs[namespace+"/"+name]
+	if j == nil {
+		return
+	}
+	delete(s.jobs, namespace+"/"+name)
+	s.collect(namespace, func(m metav1.ObjectMeta) bool {
+		return strings.HasPrefix(m.Name, j.Name) || len(m.OwnerReferences) > 0 && m.OwnerReferences[0].UID == j.UID
+	})
 }
 
 // collect is the garbage collector.

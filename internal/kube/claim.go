@@ -23,14 +23,19 @@ func (p *Placement) claim(ctx context.Context, wait bool, say func(string, ...an
 		if err := p.client.sweep(ctx, p.run.Options.Namespace, wait, say); err != nil {
 			return err
 		}
+		if p.run.trial != nil {
+			if err := p.client.sweepTrials(ctx, p.run.namespace); err != nil {
+				return err
+			}
+		}
 		err := p.createJob(ctx, role)
 		if p.created || !apierrors.IsAlreadyExists(err) {
-			return err
+			return p.run.trialError(err)
 		}
 		if try == claimTries {
 			return verr.Wrap(verr.Failed, "cannot measure in the cluster", err, "remove the object of that name, which belongs to no run, or choose another namespace with -n")
 		}
-		if err := pause(ctx, time.Second); err != nil {
+		if err := Pause(ctx, time.Second); err != nil {
 			return err
 		}
 	}
@@ -39,7 +44,7 @@ func (p *Placement) claim(ctx context.Context, wait bool, say func(string, ...an
 // createJob creates the Job and, unless the user named one, its namespace.
 func (p *Placement) createJob(ctx context.Context, role string) error {
 	r, c := p.run, p.client
-	if r.Options.Namespace == "" {
+	if r.Options.Namespace == "" && r.trial == nil {
 		err := c.create(ctx, namespaces, "", r.namespaceObject(), &corev1.Namespace{}, false)
 		p.created = !apierrors.IsAlreadyExists(err) // the answer may be lost
 		if err != nil {
@@ -68,7 +73,7 @@ func (c *Client) admitted(ctx context.Context, namespace string, pod *corev1.Pod
 		if err == nil || try == admissionTries || !noServiceAccount(err) {
 			return err
 		}
-		if err := pause(ctx, 250*time.Millisecond); err != nil {
+		if err := Pause(ctx, 250*time.Millisecond); err != nil {
 			return err
 		}
 	}

@@ -43,8 +43,8 @@ type Client struct {
 	clock  *serverClock
 }
 
-// callLimit bounds one request.
-const callLimit = 20 * time.Second
+// CallLimit bounds one request to the API server.
+const CallLimit = 20 * time.Second
 
 // Open reads the kubeconfig. Nothing is asked of the cluster yet. Errors are for people.
 func Open(a Access) (*Client, error) {
@@ -117,7 +117,7 @@ func (c *Client) create(ctx context.Context, of resourceType, namespace string, 
 	if dryRun {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
-	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	ctx, cancel := context.WithTimeout(ctx, CallLimit)
 	defer cancel()
 	err := c.request(c.rest[of.group].Post(), of, namespace).VersionedParams(options, c.params).Body(object).Do(ctx).Into(into)
 	return c.failure("create", of, namespace, err)
@@ -125,7 +125,7 @@ func (c *Client) create(ctx context.Context, of resourceType, namespace string, 
 
 // get reads an object by its name.
 func (c *Client) get(ctx context.Context, of resourceType, namespace, name string, into runtime.Object) error {
-	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	ctx, cancel := context.WithTimeout(ctx, CallLimit)
 	defer cancel()
 	err := c.request(c.rest[of.group].Get(), of, namespace).Name(name).Do(ctx).Into(into)
 	return c.failure("get", of, namespace, err)
@@ -133,7 +133,7 @@ func (c *Client) get(ctx context.Context, of resourceType, namespace, name strin
 
 // list reads all objects with a label, in a namespace or, if it is empty, in all.
 func (c *Client) list(ctx context.Context, of resourceType, namespace, selector string, into runtime.Object) error {
-	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	ctx, cancel := context.WithTimeout(ctx, CallLimit)
 	defer cancel()
 	err := c.request(c.rest[of.group].Get(), of, namespace).
 		VersionedParams(&metav1.ListOptions{LabelSelector: selector}, c.params).Do(ctx).Into(into)
@@ -144,7 +144,7 @@ func (c *Client) list(ctx context.Context, of resourceType, namespace, selector 
 // is another of the same name, which stays.
 func (c *Client) remove(ctx context.Context, of resourceType, object metav1.ObjectMeta) error {
 	propagation := metav1.DeletePropagationBackground
-	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	ctx, cancel := context.WithTimeout(ctx, CallLimit)
 	defer cancel()
 	err := c.request(c.rest[of.group].Delete(), of, object.Namespace).Name(object.Name).
 		Body(&metav1.DeleteOptions{PropagationPolicy: &propagation, Preconditions: &metav1.Preconditions{UID: &object.UID}}).Do(ctx).Error()

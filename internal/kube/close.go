@@ -12,11 +12,7 @@ import (
 // Close ends the agents, and removes all that was made. It works after the context of the run
 // ended, and waits for an API server that is away for a while.
 func (p *Placement) Close() error {
-	var closing sync.WaitGroup
-	for _, a := range p.Agents {
-		closing.Go(func() { _ = a.Close() }) // it is over, however it ends
-	}
-	closing.Wait()
+	p.Leave()
 	if !p.created {
 		return nil
 	}
@@ -28,6 +24,15 @@ func (p *Placement) Close() error {
 		}
 		time.Sleep(time.Second)
 	}
+}
+
+// Leave ends the agents, and removes nothing: what is of a trial goes by itself when that is over.
+func (p *Placement) Leave() {
+	var closing sync.WaitGroup
+	for _, a := range p.Agents {
+		closing.Go(func() { _ = a.Close() }) // it is over, however it ends
+	}
+	closing.Wait()
 }
 
 func (p *Placement) remove() error {

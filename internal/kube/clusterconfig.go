@@ -56,7 +56,7 @@ func (c *Client) readObject(ctx context.Context, o cni.Object) (map[string]any, 
 	if o.Name != "" {
 		verb = "get"
 	}
-	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	ctx, cancel := context.WithTimeout(ctx, CallLimit)
 	defer cancel()
 	return c.decodeObject(o, verb, c.rest[""].Get().AbsPath(objectPath(o)).Do(ctx))
 }

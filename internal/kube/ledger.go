@@ -49,7 +49,7 @@ func (c *Client) ChangeLedger(ctx context.Context, change func(entries map[strin
 		if err == nil || try == ledgerTries || !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 			return err
 		}
-		if err := pause(ctx, pollEvery); err != nil {
+		if err := Pause(ctx, pollEvery); err != nil {
 			return err
 		}
 	}
@@ -69,7 +69,7 @@ func (c *Client) changeLedger(ctx context.Context, change func(map[string]string
 	if err := change(entries); err != nil || maps.Equal(entries, m.Data) {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	ctx, cancel := context.WithTimeout(ctx, CallLimit)
 	defer cancel()
 	m.Data = entries
 	switch {

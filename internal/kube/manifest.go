@@ -22,6 +22,7 @@ const (
 	managedLabel = "app.kubernetes.io/managed-by"
 	manager      = "venturi"
 	runLabel     = "venturi.io/run"
+	trialLabel   = "venturi.io/trial" // in its place, of what stays for a trial
 	roleLabel    = "venturi.io/role"
 
 	commandAnnotation = "venturi.io/command" // what to tell others of the run
@@ -47,6 +48,7 @@ const (
 	localRole      = "local"       // a server on the client's node
 	clientNodeRole = "client-node" // node agents
 	serverNodeRole = "server-node"
+	leaseRole      = "lease" // undoes a trial
 )
 
 // run is what one run creates.
@@ -61,7 +63,9 @@ type run struct {
 	readsFilter bool
 	// changesNodes lets the agents on nodes change them, as root on the node may.
 	changesNodes bool
-	owner        *metav1.OwnerReference
+	// trial are the arguments of the program that ends a trial; none: it is none.
+	trial []string
+	owner *metav1.OwnerReference
 }
 
 // claimName is the name of what only one run at a time can create: a Job in the namespace that
@@ -70,13 +74,29 @@ const claimName = manager + "-run"
 
 func (r *run) name(role string) string { return manager + "-" + r.id + "-" + role }
 
+// label is the one that has the run's id.
+func (r *run) label() string {
+	if r.trial != nil {
+		return trialLabel
+	}
+	return runLabel
+}
+
+// claimName is the name of what only one run, or one trial, can create.
+func (r *run) claimName() string {
+	if r.trial != nil {
+		return TrialName
+	}
+	return claimName
+}
+
 // selector finds all that is of this run.
-func (r *run) selector() string { return managedLabel + "=" + manager + "," + runLabel + "=" + r.id }
+func (r *run) selector() string { return managedLabel + "=" + manager + "," + r.label() + "=" + r.id }
 
 func (r *run) meta(role string) metav1.ObjectMeta {
 	m := metav1.ObjectMeta{
 		Name: r.name(role), Namespace: r.namespace,
-		Labels:      map[string]string{managedLabel: manager, runLabel: r.id, roleLabel: role},
+		Labels:      map[string]string{managedLabel: manager, r.label(): r.id, roleLabel: role},
 		Annotations: map[string]string{commandAnnotation: r.command},
 	}
 	if r.owner != nil {
@@ -98,9 +118,13 @@ func (r *run) job(role string) *batchv1.Job {
 	template := r.pod(role)
 	template.Name, template.Namespace = "", ""
 	m := r.meta(role)
-	m.Name = claimName
+	m.Name = r.claimName()
+	retries := int32(0)
+	if r.trial != nil {
+		retries = trialRetries
+	}
 	return &batchv1.Job{ObjectMeta: m, Spec: batchv1.JobSpec{
-		ActiveDeadlineSeconds: seconds(r.deadline), TTLSecondsAfterFinished: new(int32(ttl.Seconds())), BackoffLimit: new(int32(0)),
+		ActiveDeadlineSeconds: seconds(r.deadline), TTLSecondsAfterFinished: new(int32(ttl.Seconds())), BackoffLimit: &retries,
 		Template: corev1.PodTemplateSpec{ObjectMeta: template.ObjectMeta, Spec: template.Spec},
 	}}
 }
@@ -134,6 +158,9 @@ func (r *run) pod(role string) *corev1.Pod {
 	}}
 	if !privileged {
 		p.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
+	}
+	if role == leaseRole {
+		r.holdsTrial(p)
 	}
 	if r.PullSecret != "" {
 		p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: r.PullSecret}}
@@ -200,6 +227,9 @@ func (r *run) agentFlags(role string) []string {
 
 // affinity places the pod of a role: the scheduler chooses nodes, unless they are named.
 func (r *run) affinity(role string) *corev1.Affinity {
+	if role == leaseRole {
+		return nil
+	}
 	a := &corev1.Affinity{}
 	node := map[string]int{clientRole: 0, clientNodeRole: 0, localRole: 0, serverRole: 1, serverNodeRole: 1}[role]
 	if nth, isNth := strings.CutPrefix(role, nodeRolePrefix); isNth {

@@ -224,3 +224,23 @@ func TestOptions(t *testing.T) {
 		}
 	}
 }
+
+// What ends a trial is in a node's network and on any node, with the rights of its service account
+// and none on the node. It is started again when it fails.
+func TestTrialPod(t *testing.T) {
+	r := &run{id: "1", namespace: TrialName, deadline: time.Hour, trial: []string{"kube", "lease"},
+		Options: Options{Level: Node, Image: "x", Nodes: []string{"a"}, Tolerations: []corev1.Toleration{toleratesAll, {Key: "k"}}}}
+	j := r.job(leaseRole)
+	s := j.Spec.Template.Spec
+	switch c := s.Containers[0]; {
+	case j.Name != TrialName || j.Labels[trialLabel] != r.id || j.Labels[runLabel] != "" || *j.Spec.BackoffLimit == 0:
+		t.Errorf("the Job: %+v", j)
+	case s.ServiceAccountName != TrialName || !*s.AutomountServiceAccountToken || !s.HostNetwork || s.HostPID || s.Affinity != nil || len(s.Tolerations) != 1:
+		t.Errorf("the pod: %+v", s)
+	case !slices.Equal(c.Command, []string{program, "kube", "lease"}) || *c.SecurityContext.Privileged || !*c.SecurityContext.RunAsNonRoot:
+		t.Errorf("its container: %+v", c)
+	}
+	if p := r.pod(nodeRole(0)); p.Spec.ServiceAccountName != "" || *p.Spec.AutomountServiceAccountToken || len(p.Spec.Tolerations) != 2 {
+		t.Errorf("the pod of an agent: %+v", p.Spec)
+	}
+}

@@ -30,10 +30,16 @@ type NodesRequest struct {
 	Traffic   bool
 	ZoneLabel string // whose value is the zone of a node; empty: none has one
 	// Plan is told the nodes before anything is made, and gives the deadline; nil: it is Deadline.
-	Plan    func(nodes []ClusterNode) (deadline time.Duration, err error)
-	Command string // what to tell others of it
-	Wait    bool   // for another run
-	Say     func(format string, args ...any)
+	Plan func(nodes []ClusterNode) (deadline time.Duration, err error)
+	// Trial are the arguments of this program in one more pod, which has rights of its own in the
+	// cluster. All that is made is there until that program ends, unless it is closed before. None:
+	// there is no such pod.
+	Trial      []string
+	TrialToken string // by which the cluster's journal knows the trial
+	NoAgents   bool   // there is no other pod
+	Command    string // what to tell others of it
+	Wait       bool   // for another run
+	Say        func(format string, args ...any)
 }
 
 // Check refuses what makes no sense, before anything is asked of a cluster.
@@ -104,20 +110,27 @@ func (c *Client) PlaceOnNodes(ctx context.Context, q NodesRequest) (a *NodeAgent
 		return nil, err
 	}
 	a = &NodeAgents{}
-	nodes, err := c.chooseNodes(ctx, q, a)
+	var nodes []ClusterNode
+	if !q.NoAgents {
+		nodes, err = c.chooseNodes(ctx, q, a)
+	}
 	if err == nil && q.Plan != nil {
 		q.Deadline, err = q.Plan(nodes)
 	}
 	if err != nil {
 		return nil, err
 	}
-	r := &run{Options: q.Options, id: fmt.Sprintf("%05x", rand.N(1<<20)), command: q.Command, deadline: q.Deadline, readsFilter: !q.Traffic, changesNodes: q.Tune}
-	r.namespace, r.Nodes = cmp.Or(q.Namespace, claimName), nil
-	for _, n := range nodes {
-		r.Nodes = append(r.Nodes, n.Name)
+	r := &run{Options: q.Options, id: cmp.Or(q.TrialToken, fmt.Sprintf("%05x", rand.N(1<<20))), command: q.Command, deadline: q.Deadline, readsFilter: !q.Traffic, changesNodes: q.Tune, trial: q.Trial}
+	r.namespace, r.Nodes = cmp.Or(q.Namespace, r.claimName()), nil
+	var roles []string
+	if q.Trial != nil {
+		roles = append(roles, leaseRole)
+	}
+	for i, n := range nodes {
+		r.Nodes, roles = append(r.Nodes, n.Name), append(roles, nodeRole(i))
 	}
 	if len(q.Tolerations) == 0 {
-		r.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+		r.Tolerations = []corev1.Toleration{toleratesAll}
 	}
 	a.Placement = &Placement{client: c, run: r}
 	defer func() {
@@ -125,20 +138,25 @@ func (c *Client) PlaceOnNodes(ctx context.Context, q NodesRequest) (a *NodeAgent
 			a, err = nil, errors.Join(err, a.Close())
 		}
 	}()
-	if err := a.claim(ctx, q.Wait, q.Say, nodeRole(0)); err != nil {
+	if err := a.claim(ctx, q.Wait, q.Say, roles[0]); err != nil {
 		return a, err
 	}
-	for i := range nodes[1:] {
-		if err := c.create(ctx, pods, r.namespace, r.pod(nodeRole(i+1)), &corev1.Pod{}, false); err != nil {
+	for _, role := range roles[1:] {
+		if err := c.create(ctx, pods, r.namespace, r.pod(role), &corev1.Pod{}, false); err != nil {
 			return a, err
 		}
 	}
-	q.Say("waiting for %d pods in namespace %s", len(nodes), r.namespace)
+	q.Say("waiting for %d pods in namespace %s", len(roles), r.namespace)
 	a.startEach(ctx, nodes, q.Traffic)
+	if q.Trial != nil {
+		if _, err := a.watchPods().running(ctx, leaseRole); err != nil {
+			return a, cmp.Or(a.TrialFailure(ctx), err)
+		}
+	}
 	if err := ctx.Err(); err != nil {
 		return a, context.Cause(ctx)
 	}
-	if len(a.Agents) == 0 {
+	if len(a.Agents) == 0 && len(nodes) > 0 {
 		return a, verr.New(verr.Failed, "cannot "+q.verb()+" any node", a.Unreached[0].Name+": "+a.Unreached[0].Reason, "see `kubectl get events -n "+r.namespace+"`")
 	}
 	return a, nil

@@ -40,7 +40,7 @@ func (c *Client) patch(ctx context.Context, o cni.Object, kind types.PatchType, 
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	ctx, cancel := context.WithTimeout(ctx, CallLimit)
 	defer cancel()
 	r := c.rest[""].Patch(kind).AbsPath(objectPath(o)).Body(text)
 	for name, value := range params {

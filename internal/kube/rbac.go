@@ -22,7 +22,8 @@ type right struct {
 
 // agentRights are those in the namespace of agents.
 var agentRights = []right{
-	{jobs, []string{"create", "delete", "list"}, "the Job that owns all else, and removes it", nil},
+	{jobs, []string{"create", "list"}, "the Job that owns all else, and removes it", nil},
+	{jobs, []string{"delete"}, "likewise", []string{claimName, TrialName}},
 	{pods, []string{"create", "list"}, "the ends of traffic, or the agents on nodes", nil},
 	{podsExec, []string{"create", "get"}, "the streams to agents; get is WebSocket's, create that of SPDY", nil},
 }
@@ -160,10 +161,10 @@ func (o Options) RBAC(user string) string {
 	var b bytes.Buffer
 	o.writeHead(&b, "SYS_ADMIN and SYS_PTRACE", "With -n NAMESPACE a Role there is enough.")
 	if o.Namespace == "" {
-		writeRole(&b, roleName, "", slices.Concat(namespaceRights, agentRights, serviceRights, o.foreignRights()), user)
+		writeRole(&b, roleName, "", slices.Concat(namespaceRights, agentRights, serviceRights, o.foreignRights()), userSubject(user))
 		return b.String()
 	}
-	writeRoles(&b, roleName, o.needs(), user)
+	writeRoles(&b, roleName, o.needs(), userSubject(user))
 	return b.String()
 }
 
@@ -173,10 +174,10 @@ func (o Options) NodesRBAC(user string) string {
 	o.Level = Node
 	o.writeHead(&b, "SYS_ADMIN, SYS_PTRACE and NET_ADMIN", "With -n NAMESPACE the rights in the whole cluster are to read alone.")
 	if o.Namespace == "" {
-		writeRole(&b, nodesRoleName, "", slices.Concat(namespaceRights, agentRights, nodeRights, configRights()), user)
+		writeRole(&b, nodesRoleName, "", slices.Concat(namespaceRights, agentRights, nodeRights, configRights()), userSubject(user))
 		return b.String()
 	}
-	writeRoles(&b, nodesRoleName, []scopedRights{{o.Namespace, agentRights}, {"", slices.Concat(nodeRights, configRights())}}, user)
+	writeRoles(&b, nodesRoleName, []scopedRights{{o.Namespace, agentRights}, {"", slices.Concat(nodeRights, configRights())}}, userSubject(user))
 	return b.String()
 }
 
@@ -195,10 +196,10 @@ func (o Options) MeshRBAC(user string) string {
 	var b bytes.Buffer
 	o.writeHead(&b, "SYS_ADMIN and SYS_PTRACE", "With -n NAMESPACE the right in the whole cluster is to list nodes alone.")
 	if o.Namespace == "" {
-		writeRole(&b, meshRoleName, "", slices.Concat(namespaceRights, agentRights, nodeRights), user)
+		writeRole(&b, meshRoleName, "", slices.Concat(namespaceRights, agentRights, nodeRights), userSubject(user))
 		return b.String()
 	}
-	writeRoles(&b, meshRoleName, []scopedRights{{o.Namespace, agentRights}, {"", nodeRights}}, user)
+	writeRoles(&b, meshRoleName, []scopedRights{{o.Namespace, agentRights}, {"", nodeRights}}, userSubject(user))
 	return b.String()
 }
 
@@ -232,18 +233,23 @@ const (
 	meshRoleName  = "venturi-mesh"
 )
 
-func writeRoles(b *bytes.Buffer, name string, scopes []scopedRights, user string) {
+// userSubject is a user as the subject of a role.
+func userSubject(user string) string {
+	return fmt.Sprintf("{apiGroup: rbac.authorization.k8s.io, kind: User, name: %q}", user)
+}
+
+func writeRoles(b *bytes.Buffer, name string, scopes []scopedRights, subjects string) {
 	for i, scope := range scopes {
 		if i > 0 {
 			b.WriteString("---\n")
 		}
-		writeRole(b, name, scope.namespace, scope.rights, user)
+		writeRole(b, name, scope.namespace, scope.rights, subjects)
 	}
 }
 
 // writeRole writes a role as YAML, and whom it is for: one for the whole cluster if namespace
 // is empty.
-func writeRole(b *bytes.Buffer, name, namespace string, rights []right, user string) {
+func writeRole(b *bytes.Buffer, name, namespace string, rights []right, subjects string) {
 	kind, in := "ClusterRole", ""
 	if namespace != "" {
 		kind, in = "Role", ", namespace: "+namespace
@@ -258,5 +264,5 @@ func writeRole(b *bytes.Buffer, name, namespace string, rights []right, user str
 	}
 	fmt.Fprintf(b, "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: %sBinding\nmetadata: {name: %s%s}\n"+
 		"roleRef: {apiGroup: rbac.authorization.k8s.io, kind: %s, name: %s}\n"+
-		"subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: %q}]\n", kind, name, in, kind, name, user)
+		"subjects: [%s]\n", kind, name, in, kind, name, subjects)
 }

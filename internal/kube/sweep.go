@@ -83,7 +83,7 @@ func (c *Client) sweep(ctx context.Context, namespace string, wait bool, say fun
 			said = kind
 			say("waiting for %s", text)
 		}
-		if err := pause(ctx, 500*time.Millisecond); err != nil {
+		if err := Pause(ctx, 500*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -132,7 +132,7 @@ func (c *Client) removeFound(ctx context.Context, found Leftovers) (removed []st
 }
 
 // Cleanup removes all that runs have made, those that go on included, and waits until it is
-// gone. It gives what was there.
+// gone. It gives what was there. A trial that has changed something stays: its pods undo it.
 func (c *Client) Cleanup(ctx context.Context, namespace string) (removed []string, err error) {
 	found, err := c.find(ctx, namespace, ownSelector)
 	if err != nil {
@@ -141,7 +141,11 @@ func (c *Client) Cleanup(ctx context.Context, namespace string) (removed []strin
 	if removed, err = c.removeFound(ctx, found); err != nil {
 		return removed, err
 	}
-	return removed, c.waitGone(ctx, namespace, ownSelector)
+	if err := c.waitGone(ctx, namespace, ownSelector); err != nil {
+		return removed, err
+	}
+	trials, err := c.cleanTrials(ctx, namespace)
+	return append(removed, trials...), err
 }
 
 // waitGone waits until no pod is left in a namespace or, if it is empty, neither a pod nor a
@@ -159,7 +163,7 @@ func (c *Client) waitGone(ctx context.Context, namespace, selector string) error
 		if err != nil {
 			return err
 		}
-		if err := pause(ctx, 300*time.Millisecond); err != nil {
+		if err := Pause(ctx, 300*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -180,8 +184,8 @@ func (c *Client) count(ctx context.Context, namespace, selector string) (int, er
 	return len(podList.Items) + len(list.Items), err
 }
 
-// pause waits, unless ctx ends.
-func pause(ctx context.Context, d time.Duration) error {
+// Pause waits, unless ctx ends.
+func Pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)

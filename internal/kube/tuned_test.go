@@ -8,9 +8,12 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/journal"
@@ -31,6 +34,8 @@ type tuned struct {
 	machines   []*testenv.SSHMachine
 	links      []string // features of their devices
 	cilium     map[string]any
+	leaseMu    sync.Mutex
+	lease      *os.Process // of the pod that ends a trial; nil: it does not run
 }
 
 func newTuned(t *testing.T, nodes int) *tuned {
@@ -56,7 +61,64 @@ func newTuned(t *testing.T, nodes int) *tuned {
 		c.links = append(c.links, m.Output(t, "ethtool", "-k", "eth0"))
 	}
 	c.RunAgents(c.agent)
+	c.OnPod(c.runLease)
 	return c
+}
+
+// runLease does with the pod that has a service account what its Job does: it runs the program, again
+// if that fails. At its end the Job is removed.
+func (c *tuned) runLease(pod *corev1.Pod) {
+	if pod.Spec.ServiceAccountName == "" {
+		return
+	}
+	out := &testenv.Output{}
+	over := make(chan struct{})
+	ended := make(chan struct{})
+	c.t.Cleanup(func() {
+		close(over)
+		c.signalLease(syscall.SIGKILL)
+		<-ended
+		if c.t.Failed() {
+			c.t.Logf("the pod of the trial: %s", out)
+		}
+	})
+	go func() {
+		defer close(ended)
+		for c.runsLease(over) {
+			cmd, _ := c.command("venturi", pod.Spec.Containers[0].Command[1:]...)
+			cmd.Stdout, cmd.Stderr = out, out
+			c.leaseMu.Lock()
+			if err := cmd.Start(); err != nil {
+				c.t.Error(err)
+			}
+			c.lease = cmd.Process
+			c.leaseMu.Unlock()
+			if cmd.Wait() == nil {
+				c.FinishJob(kube.TrialName, kube.TrialName)
+			}
+		}
+	}()
+}
+
+// runsLease tells whether there is a Job of a trial, a moment later, until over is closed.
+func (c *tuned) runsLease(over <-chan struct{}) bool {
+	select {
+	case <-over:
+		return false
+	case <-time.After(100 * time.Millisecond):
+		return slices.Contains(c.Remaining(), trialJob)
+	}
+}
+
+const trialJob = "job " + kube.TrialName + "/" + kube.TrialName
+
+// signalLease sends a signal to the program of the pod that ends a trial.
+func (c *tuned) signalLease(s os.Signal) {
+	c.leaseMu.Lock()
+	defer c.leaseMu.Unlock()
+	if c.lease != nil {
+		_ = c.lease.Signal(s) // an error: it has ended
+	}
 }
 
 // agent is what the container of an agent does: it has the node's processes and network, and
@@ -82,10 +144,15 @@ func (c *tuned) agent(node string, command []string, in io.Reader, out io.Writer
 
 // plugin is one command line of the plugin.
 func (c *tuned) plugin(args ...string) (*exec.Cmd, *testenv.Output) {
+	return c.command("kubectl-venturi", args...)
+}
+
+// command is one command line of the program that is called so.
+func (c *tuned) command(name string, args ...string) (*exec.Cmd, *testenv.Output) {
 	program, err := os.Executable()
 	testenv.Must(c.t, err)
 	out := &testenv.Output{}
-	cmd := &exec.Cmd{Path: program, Args: append([]string{"kubectl-venturi"}, append(args, "--kubeconfig", c.kubeconfig)...), Stdout: out, Stderr: out,
+	cmd := &exec.Cmd{Path: program, Args: append([]string{name}, append(args, "--kubeconfig", c.kubeconfig)...), Stdout: out, Stderr: out,
 		Env: append(os.Environ(), "VENTURI_IMAGE=x"), SysProcAttr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}}
 	return cmd, out
 }

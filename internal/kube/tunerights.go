@@ -2,7 +2,9 @@ package kube
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/venturi-net/venturi/internal/kube/cni"
@@ -17,7 +19,7 @@ type TunedObject struct {
 // ledgerRights are those to the cluster's own journal.
 var ledgerRights = []right{
 	{configMaps, []string{"create"}, "the cluster's journal of changes, ConfigMap " + LedgerName, nil},
-	{configMaps, []string{"get", "update", "delete"}, "likewise", []string{LedgerName}},
+	{configMaps, []string{"get", "update", "delete"}, "its entries", []string{LedgerName}},
 }
 
 // tuneRights are the rights to objects, by namespaces; "" is the whole cluster.
@@ -71,14 +73,53 @@ func (c *Client) CheckTuning(ctx context.Context, objects []TunedObject) error {
 	return c.checkRights(ctx, tuneNeeds(objects))
 }
 
-// TuneRBAC prints what tuning needs: of a cluster's objects, and of its nodes.
-func (o Options) TuneRBAC(user string, objects []TunedObject) string {
+// trialNeeds lists the rights of the service account whose pod undoes a trial in a namespace: to the
+// objects that were written, to their entry in the journal, and, withNodes, to reach nodes by pods in
+// that namespace.
+func trialNeeds(namespace string, objects []TunedObject, withNodes bool) []scopedRights {
+	written := slices.DeleteFunc(slices.Clone(objects), func(o TunedObject) bool { return !o.Writable })
+	all := tuneRights(written)
+	for _, scope := range all {
+		for i, r := range scope.rights {
+			scope.rights[i].verbs = slices.DeleteFunc(r.verbs, func(verb string) bool { return verb == "list" })
+		}
+	}
+	all = append(all, scopedRights{LedgerNamespace, ledgerRights[1:]})
+	if withNodes {
+		all = append(all, scopedRights{namespace, agentRights}, scopedRights{"", nodeRights})
+	}
+	return joinScopes(all)
+}
+
+// CheckTrial asks the API server for every right that it takes to undo a trial.
+func (c *Client) CheckTrial(ctx context.Context, o Options, objects []TunedObject, withNodes bool) error {
+	return c.checkRights(ctx, trialNeeds(o.Namespace, objects, withNodes))
+}
+
+// TuneRBAC prints what tuning needs: of a cluster's objects, and of its nodes. For a trial, it also
+// prints the service account that undoes it, with rights of its own.
+func (o Options) TuneRBAC(user string, objects []TunedObject, trial bool) string {
 	var b bytes.Buffer
 	o.Level = Node
 	o.writeTuneHead(&b)
-	scopes := append(o.nodeNeeds(), tuneNeeds(objects)...)
-	writeRoles(&b, tuneRoleName, joinScopes(scopes), user)
+	writeRoles(&b, tuneRoleName, joinScopes(append(o.nodeNeeds(), tuneNeeds(objects)...)), userSubject(user))
+	if trial {
+		o.writeTrialAccount(&b, objects)
+	}
 	return b.String()
+}
+
+// writeTrialAccount writes the service account of trials, with the namespace for it, unless the user
+// named one.
+func (o Options) writeTrialAccount(b *bytes.Buffer, objects []TunedObject) {
+	in := cmp.Or(o.Namespace, TrialName)
+	b.WriteString("---\n# The service account whose pod undoes a trial. It creates pods in namespace " + in + " only; but as that has to\n" +
+		"# allow privileged ones, whoever may use the account, or create pods there, is as good as root on the nodes.\n")
+	if o.Namespace == "" {
+		fmt.Fprintf(b, "apiVersion: v1\nkind: Namespace\nmetadata: {name: %s, labels: {%s: %s}}\n---\n", in, securityLabel, o.Level.PodSecurity())
+	}
+	fmt.Fprintf(b, "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: %s, namespace: %s}\n---\n", TrialName, in)
+	writeRoles(b, TrialName, trialNeeds(in, objects, true), fmt.Sprintf("{kind: ServiceAccount, name: %s, namespace: %s}", TrialName, in))
 }
 
 // joinScopes puts the rights in one namespace together, in the order of the first ones.

@@ -75,7 +75,7 @@ func (w *podPoll) running(ctx context.Context, role string) (*corev1.Pod, error)
 			return nil, verr.New(verr.Failed, "cannot start the pod of role "+role, fmt.Sprintf("it is not running after %v", took.Round(time.Second)),
 				"see `kubectl describe pods -n "+w.placement.run.namespace+"` while the command runs")
 		}
-		if err := pause(ctx, pollEvery); err != nil {
+		if err := Pause(ctx, pollEvery); err != nil {
 			return nil, err
 		}
 	}

@@ -236,7 +236,11 @@ func (p *plugin) asUser(t *testing.T, user, roles string) string {
 		}
 		meta, _ := object["metadata"].(map[string]any)
 		kind, _ := object["kind"].(string)
-		path := "/apis/rbac.authorization.k8s.io/v1/"
+		version, _ := object["apiVersion"].(string)
+		path := "/apis/" + version + "/"
+		if version == "v1" {
+			path = "/api/v1/"
+		}
 		if in, ok := meta["namespace"].(string); ok {
 			path += "namespaces/" + in + "/"
 		}

@@ -228,6 +228,85 @@ func TestClusterProve(t *testing.T) {
 	s.asBefore(t)
 }
 
+// awaitRights waits until the API server heeds roles that were just made: the plan of a command that
+// has what it may read then.
+func (s *tunables) awaitRights(t *testing.T, plan ...string) {
+	t.Helper()
+	await(t, "the roles are in force", func() bool {
+		code, said := s.run(plan...)
+		return code == 0 && strings.Contains(said, "would be written to configmaps/kube-system/cilium-config")
+	})
+}
+
+// With the printed rights, what is on trial comes back by itself, on the nodes and in the API, though
+// the pod of a node is lost and the pod that ends the trial has to start again. Confirmed, it
+// stays until it is undone.
+func TestClusterTrial(t *testing.T) {
+	p := newPlugin(t)
+	s := newTunables(t, p)
+	_, roles := p.run("rbac", "tune", "--trial", "--user", "tess")
+	as := []string{"--kubeconfig", p.asUser(t, "tess", roles)}
+	s.awaitRights(t, append([]string{"tune", "--profile", "balanced", "--cluster"}, as...)...)
+	await(t, "the new namespace takes pods", func() bool {
+		return p.Request(t.Context(), http.MethodGet, "/api/v1/namespaces/"+kube.TrialName+"/serviceaccounts/default", nil, nil) == nil
+	})
+	run := func(args ...string) string {
+		t.Helper()
+		code, said := p.run(append(args, as...)...)
+		if code != 0 {
+			t.Fatalf("%v: exit code %d:\n%s", args, code, said)
+		}
+		return said
+	}
+	changed := func() {
+		t.Helper()
+		for i, now := range s.read(t) {
+			if now == s.before[i] {
+				t.Errorf("this is as before:\n%s", now)
+			}
+		}
+	}
+	apply := []string{"tune", "--profile", "balanced", "--cluster", "--dev", "eth0", "--apply", "--trial"}
+	wantSaid(t, run(append(apply, "20s")...), "on trial for 20s", "kubectl venturi confirm")
+	changed()
+	for _, role := range []string{"node-0", "lease"} {
+		testenv.Must(t, p.Request(t.Context(), http.MethodDelete, "/api/v1/namespaces/"+kube.TrialName+"/pods?labelSelector=venturi.io%2Frole%3D"+role, nil, nil))
+	}
+	await(t, "all of it is undone", func() bool {
+		err := p.Request(t.Context(), http.MethodGet, ledger, nil, nil)
+		return err != nil && strings.Contains(err.Error(), "NotFound")
+	})
+	p.nothingLeft(t, removal, everything...)
+	s.asBefore(t)
+
+	wantSaid(t, run(append(apply, "30m")...), "on trial for 30m0s")
+	wantSaid(t, run("confirm"), "stays")
+	p.nothingLeft(t, removal, everything...)
+	changed()
+	run("undo")
+	s.asBefore(t)
+}
+
+// Where the pod that ends a trial lacks its rights, the error says so, and nothing is changed.
+func TestClusterTrialRights(t *testing.T) {
+	p := newPlugin(t)
+	s := newTunables(t, p)
+	in := p.namespace(t, "privileged")
+	_, roles := p.run("rbac", "tune", "--trial", "-n", in, "--user", "tom")
+	less := strings.ReplaceAll(roles, fmt.Sprintf(", {kind: ServiceAccount, name: %s, namespace: %s}", kube.TrialName, in), "")
+	if less == roles {
+		t.Fatalf("the service account has no rights in:\n%s", roles)
+	}
+	tune := []string{"tune", "--profile", "cilium", "--cluster", "-n", in, "--kubeconfig", p.asUser(t, "tom", less)}
+	s.awaitRights(t, tune...)
+	code, said := p.run(append(tune, "--apply", "--trial", "10m")...)
+	if code != verr.Failed {
+		t.Errorf("exit code %d", code)
+	}
+	wantSaid(t, said, "has failed", "system:serviceaccount:"+in+":"+kube.TrialName, "rbac tune --trial")
+	s.asBefore(t)
+}
+
 // Without one of the printed rights, the error names it, and nothing is made.
 func TestClusterRightMissing(t *testing.T) {
 	p := newPlugin(t)

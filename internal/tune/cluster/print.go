@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/venturi-net/venturi/internal/fleet"
 	"github.com/venturi-net/venturi/internal/sanitize"
@@ -114,7 +115,11 @@ func (r *Result) Print(w io.Writer) error {
 	if r.Txn == 0 {
 		b.WriteString("nothing had to be changed\n")
 	} else {
-		fmt.Fprintf(&b, "\nundo with: kubectl venturi undo %d\n", r.Txn)
+		b.WriteString("\n")
+		if r.Lease != nil {
+			fmt.Fprintf(&b, "on trial for %s, until %s; keep it with: kubectl venturi confirm %d\n", r.Lease.Length, r.Lease.Until.Local().Format(time.TimeOnly), r.Txn)
+		}
+		fmt.Fprintf(&b, "undo with: kubectl venturi undo %d\n", r.Txn)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

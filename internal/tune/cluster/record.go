@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -27,6 +28,7 @@ type ClusterTxn struct {
 	Objects []RecordedObject `json:"objects,omitempty"`
 	Nodes   []string         `json:"nodes,omitempty"` // that it changes: their own journals have the values
 	Token   string           `json:"token"`           // by which those journals know it
+	Lease   *Lease           `json:"lease,omitempty"` // nil: it is on no trial
 	doubt   bool             // a write may come yet
 }
 
@@ -86,12 +88,78 @@ func (t *ClusterTxn) begin(ctx context.Context, client *kube.Client) error {
 	})
 }
 
-// save records what has become of a transaction. One of which nothing is left to undo goes.
-func (t *ClusterTxn) save(ctx context.Context, client *kube.Client) error {
+// update changes the entry of a transaction as the journal has it now, and nothing else of the
+// journal. One of which nothing is left to undo goes. Error: [errClosed], where there is no such
+// entry any more, or what change says.
+func (t *ClusterTxn) update(ctx context.Context, client *kube.Client, change func(now *ClusterTxn) error) error {
 	return client.ChangeLedger(ctx, func(entries map[string]string) error {
-		if len(t.Objects)+len(t.Nodes) == 0 {
+		now := &ClusterTxn{}
+		text, open := entries[entryName(t.ID)]
+		if !open {
+			return errClosed
+		}
+		if err := json.Unmarshal([]byte(text), now); err != nil {
+			return err
+		}
+		if now.Token != t.Token {
+			return errClosed // its number is that of a later transaction
+		}
+		if err := change(now); err != nil {
+			return err
+		}
+		if len(now.Objects)+len(now.Nodes) == 0 {
 			delete(entries, entryName(t.ID))
 			return nil
+		}
+		return now.put(entries)
+	})
+}
+
+// settle records what is left of a transaction to undo, and what change adds to that. What somebody
+// else has undone or given up meanwhile stays so.
+func (t *ClusterTxn) settle(ctx context.Context, client *kube.Client, change func(now *ClusterTxn) error) error {
+	return t.update(ctx, client, func(now *ClusterTxn) error {
+		now.narrow(t)
+		return change(now)
+	})
+}
+
+// save records what is left of a transaction to undo. That it is closed already is no error.
+func (t *ClusterTxn) save(ctx context.Context, client *kube.Client) error {
+	err := t.settle(ctx, client, func(*ClusterTxn) error { return nil })
+	if errors.Is(err, errClosed) {
+		t.Objects, t.Nodes = nil, nil
+		return nil
+	}
+	return err
+}
+
+// narrow keeps what another reading of the transaction has, too.
+func (t *ClusterTxn) narrow(to *ClusterTxn) {
+	t.Nodes = slices.DeleteFunc(t.Nodes, func(name string) bool { return !slices.Contains(to.Nodes, name) })
+	var left []RecordedObject
+	for _, o := range t.Objects {
+		i := slices.IndexFunc(to.Objects, func(b RecordedObject) bool { return b.Object == o.Object })
+		if i < 0 {
+			continue
+		}
+		o.Fields = slices.DeleteFunc(o.Fields, func(f FieldChange) bool {
+			return !slices.ContainsFunc(to.Objects[i].Fields, func(b FieldChange) bool { return slices.Equal(b.Path, f.Path) })
+		})
+		if len(o.Fields) > 0 {
+			left = append(left, o)
+		}
+	}
+	t.Objects = left
+}
+
+// reopen records a transaction again that somebody has closed while its changes were made, with what
+// of them could not be undone.
+func (t *ClusterTxn) reopen(ctx context.Context, client *kube.Client) error {
+	t.Lease = nil // whoever held it is gone
+	return client.ChangeLedger(ctx, func(entries map[string]string) error {
+		if _, taken := entries[entryName(t.ID)]; taken {
+			return fmt.Errorf("its number %d is that of another transaction now", t.ID)
 		}
 		return t.put(entries)
 	})

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,21 +24,26 @@ type TuningRequest struct {
 	Access  kube.Access
 	Nodes   kube.NodesRequest
 	Profile tune.Profile
-	Apply   bool       // the changes are to be made: what it takes is checked before anything else
-	Cluster bool       // the objects of the API
-	Cilium  cni.Object // where Cilium has its settings
+	Apply   bool // the changes are to be made: what it takes is checked before anything else
+	Cluster bool // the objects of the API
+	// Trial is how long the changes stay without being confirmed; 0: it is no trial.
+	Trial  time.Duration
+	Cilium cni.Object // where Cilium has its settings
 	// NodeArgs are the arguments of the command that tunes a node, without what says whether it
 	// plans or applies. None: no node is touched.
 	NodeArgs []string
 	// User, Command and Version are for the journal.
 	User, Command, Version string
+
+	token string // see [ClusterTxn]; empty: a new one
 }
 
-// How long agents may stay on nodes, and the writes to the API may take: shorter than a node keeps
-// changes of which it is told nothing.
+// How long agents may stay on nodes, and the writes to the API may begin: shorter than a node keeps
+// changes of which it is told nothing. The last write may take objectLimit more.
 const (
-	agentsLimit = 10 * time.Minute
+	agentsLimit = kube.TrialBeginLimit
 	writeLimit  = fleet.HoldLease / 2
+	objectLimit = 2 * kube.CallLimit
 )
 
 // Tuning is a tuning for which all is read that it takes.
@@ -47,6 +53,7 @@ type Tuning struct {
 	request TuningRequest
 	client  *kube.Client
 	nodes   *nodeFleet // nil: no node is touched
+	stays   bool       // what reaches the nodes, and ends a trial, is not to be removed
 }
 
 // nodeFleet are agents on nodes.
@@ -68,8 +75,13 @@ func (n *nodeFleet) Close() error {
 // Open reads what a tuning would change, and changes nothing. How the nodes tell it is said by
 // planFlags. Errors are for people.
 func Open(ctx context.Context, q TuningRequest, planFlags ...string) (s *Tuning, err error) {
-	q.Nodes.Tune = true
-	if len(q.NodeArgs) > 0 {
+	q.Nodes.Tune, q.Nodes.Deadline = true, agentsLimit
+	if q.Trial > 0 {
+		q.token = newToken()
+		q.Nodes.Deadline += q.Trial + undoMargin
+		q.Nodes.Trial, q.Nodes.TrialToken, q.Nodes.NoAgents = q.leaseArgs(), q.token, len(q.NodeArgs) == 0
+	}
+	if len(q.NodeArgs) > 0 || q.Trial > 0 {
 		if err := q.Nodes.Check(); err != nil {
 			return nil, err
 		}
@@ -94,7 +106,7 @@ func Open(ctx context.Context, q TuningRequest, planFlags ...string) (s *Tuning,
 			return nil, err
 		}
 	}
-	if len(q.NodeArgs) == 0 {
+	if len(q.NodeArgs) == 0 && (q.Trial == 0 || len(s.changes()) == 0) {
 		return s, nil
 	}
 	if s.nodes, err = openNodes(ctx, client, q.Nodes); err != nil {
@@ -105,6 +117,9 @@ func Open(ctx context.Context, q TuningRequest, planFlags ...string) (s *Tuning,
 			s, err = nil, errors.Join(err, s.Close())
 		}
 	}()
+	if q.Nodes.NoAgents {
+		return s, nil
+	}
 	q.Nodes.Say("reading %d nodes", len(s.nodes.names))
 	s.Replies = s.nodes.Run(ctx, slices.Concat(q.NodeArgs, []string{"--plan"}, planFlags))
 	if ctx.Err() != nil {
@@ -115,7 +130,6 @@ func Open(ctx context.Context, q TuningRequest, planFlags ...string) (s *Tuning,
 
 // openNodes reaches all nodes that are asked for. Error: one of them cannot be reached.
 func openNodes(ctx context.Context, client *kube.Client, q kube.NodesRequest) (n *nodeFleet, err error) {
-	q.Tune, q.Deadline = true, agentsLimit
 	on, err := client.PlaceOnNodes(ctx, q)
 	if err != nil {
 		return nil, err
@@ -152,8 +166,15 @@ func attach(ctx context.Context, on *kube.NodeAgents) (n *nodeFleet, missing []k
 	return n, missing
 }
 
-// Close removes what was made to reach the nodes.
-func (s *Tuning) Close() error { return s.nodes.Close() }
+// Close removes what was made to reach the nodes, unless it is there for a trial that goes on.
+func (s *Tuning) Close() error {
+	if !s.stays {
+		return s.nodes.Close()
+	}
+	s.nodes.Fleet.Close()
+	s.nodes.on.Leave()
+	return nil
+}
 
 // changes are those that are written to the API.
 func (s *Tuning) changes() []ObjectChange {
@@ -177,12 +198,15 @@ type Result struct {
 	Changes  []ObjectChange
 	Replies  []fleet.Reply // of the nodes
 	Restarts []string      // that bring the changes into effect, and that are for a person to make
+	Lease    *Lease        // nil: they are on no trial
 }
 
 // newTxn is an entry of the cluster's journal that names nothing yet.
 func (q TuningRequest) newTxn() *ClusterTxn {
-	return &ClusterTxn{Time: time.Now().UTC().Truncate(time.Second), User: q.User, Command: q.Command, Version: q.Version, Token: fmt.Sprintf("%08x", rand.Uint32())}
+	return &ClusterTxn{Time: time.Now().UTC().Truncate(time.Second), User: q.User, Command: q.Command, Version: q.Version, Token: cmp.Or(q.token, newToken())}
 }
+
+func newToken() string { return fmt.Sprintf("%08x", rand.Uint32()) }
 
 // Apply makes the changes: on all nodes and in the API, or nowhere. Errors are for people.
 func (s *Tuning) Apply(ctx context.Context) (*Result, error) {
@@ -197,8 +221,16 @@ func (s *Tuning) Apply(ctx context.Context) (*Result, error) {
 	if len(t.Objects)+len(t.Nodes) == 0 {
 		return &Result{}, nil
 	}
+	if q.Trial > 0 {
+		t.Lease = &Lease{Length: q.Trial, Until: s.client.Now().Add(writeMargin()).UTC().Truncate(time.Second)}
+	}
 	if err := t.begin(ctx, s.client); err != nil {
 		return nil, err
+	}
+	if q.Trial > 0 {
+		if err := t.awaitHolder(ctx, s.client, s.nodes.on); err != nil {
+			return nil, s.rollback(ctx, t, err)
+		}
 	}
 	q.Nodes.Say("making the changes, all of them or none")
 	replies, err := s.apply(ctx, t, changes)
@@ -209,17 +241,18 @@ func (s *Tuning) Apply(ctx context.Context) (*Result, error) {
 		return nil, s.rollback(ctx, t, err)
 	}
 	t.Nodes = changedNodes(replies)
-	t.Done = true
-	done, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreLimit)
-	defer cancel()
+	err = t.finish(ctx, s.client)
+	if errors.Is(err, errClosed) || errors.Is(err, errExpired) {
+		why := verr.New(verr.Failed, "cannot keep the changes", "somebody, or the pod of the trial, has undone transaction "+strconv.Itoa(t.ID)+" while they were made", "try again")
+		return nil, s.rollback(ctx, t, why)
+	}
 	r := &Result{Txn: t.ID, Changes: changes, Replies: replies, Restarts: restartsOf(changes)}
 	if len(t.Objects)+len(t.Nodes) == 0 {
 		r.Txn = 0
+	} else if q.Trial > 0 {
+		r.Lease, s.stays = t.Lease, true
 	}
-	if err := t.save(done, s.client); err != nil {
-		return r, verr.Wrap(verr.Failed, "cannot record that all changes were made", err, fmt.Sprintf("the changes were made; undo them with: kubectl venturi undo %d", t.ID))
-	}
-	return r, nil
+	return r, verr.Wrap(verr.Failed, "cannot record that all changes were made", err, fmt.Sprintf("the changes were made; undo them with: kubectl venturi undo %d", t.ID))
 }
 
 // apply makes the changes of a transaction that is recorded.
@@ -229,33 +262,53 @@ func (s *Tuning) apply(ctx context.Context, t *ClusterTxn, changes []ObjectChang
 		defer cancel()
 		return t.write(ctx, s.client, changes)
 	}
-	if s.nodes == nil {
+	if len(s.request.NodeArgs) == 0 {
 		return nil, write(ctx)
 	}
-	replies, err := s.nodes.CommitWith(ctx, slices.Concat(s.request.NodeArgs, []string{"--apply", "--json", "--hold", tokenFlag, t.Token}), write)
+	args := slices.Concat(s.request.NodeArgs, []string{"--apply", "--json", "--hold", tokenFlag, t.Token})
+	if t.Lease != nil {
+		args = append(args, "--trial", t.Lease.Length.String())
+	}
+	replies, err := s.nodes.CommitWith(ctx, args, write)
 	if err != nil {
 		return replies, err
 	}
 	return replies, fleet.Failed(replies)
 }
 
-// rollback undoes what of a transaction was written to the API, and tells why. The nodes have
-// undone theirs already; one that has not, or does not say so, stays in the journal.
+// rollback undoes what of a transaction was written to the API, and on nodes that have kept their
+// changes, and tells why. What cannot be undone stays in the journal; of a trial, its pod tries
+// that again at once or, where a write is in doubt, when the lease ends.
 func (s *Tuning) rollback(ctx context.Context, t *ClusterTxn, why error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreLimit)
+	restoring, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreLimit)
 	defer cancel()
 	objects := t.Objects
-	_, err := t.restore(ctx, s.client, RestoreOptions{})
+	_, err := t.restore(restoring, s.client, RestoreOptions{})
 	if t.doubt {
 		t.Objects = objects
 	}
 	if s.nodes != nil {
-		t.Nodes = s.nodes.changedBy(ctx, t.Token)
+		t.Nodes = s.nodes.changedBy(restoring, t.Token)
+		t.undoNodes(restoring, s.nodes, nil, RestoreOptions{})
 	}
-	err = errors.Join(err, t.save(ctx, s.client))
-	if err == nil && len(t.Objects)+len(t.Nodes) == 0 {
+	left := len(t.Objects)+len(t.Nodes) > 0
+	saving, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreLimit)
+	defer cancel()
+	saved := t.settle(saving, s.client, func(now *ClusterTxn) error {
+		if now.Lease != nil && !t.doubt {
+			now.Lease.Expired = true
+		}
+		return nil
+	})
+	if errors.Is(saved, errClosed) {
+		if saved = nil; left {
+			saved = t.reopen(saving, s.client)
+		}
+	}
+	if err = errors.Join(err, saved); err == nil && !left {
 		return why
 	}
+	s.stays = t.Lease != nil
 	switch {
 	case err != nil:
 	case t.doubt:

@@ -35,6 +35,8 @@ type NodeOutcome struct {
 	Node  string `json:"node"`
 	Text  string `json:"text,omitempty"` // what undo said there
 	Error string `json:"error,omitempty"`
+	// Conflict: the error is that somebody else has changed values since. Another attempt meets it, too.
+	Conflict bool `json:"conflict,omitempty"`
 }
 
 // Undo undoes transactions of the cluster's journal: in the API, and on the nodes by their own
@@ -77,10 +79,13 @@ func Undo(ctx context.Context, q UndoRequest) (results []UndoResult, err error) 
 
 // openError tells of what is left to undo.
 func openError(results []UndoResult) error {
-	conflicts := 0
+	conflicts, where := 0, ""
 	for _, r := range results {
 		for _, n := range r.Nodes {
-			if n.Error != "" {
+			switch {
+			case n.Conflict:
+				conflicts, where = conflicts+1, where+", "+n.Node
+			case n.Error != "":
 				return verr.New(verr.Failed, fmt.Sprintf("cannot undo all of transaction %d", r.Txn), n.Node+": "+n.Error,
 					"fix that, and run undo again: what was undone stays undone. --leave gives up what a node does not undo")
 			}
@@ -94,7 +99,10 @@ func openError(results []UndoResult) error {
 	if conflicts == 0 {
 		return nil
 	}
-	return verr.New(verr.Partial, fmt.Sprintf("%d values were not undone", conflicts), "somebody else has changed them since",
+	if where != "" {
+		where = " (on nodes" + strings.TrimPrefix(where, ",") + ")"
+	}
+	return verr.New(verr.Partial, "not all values were undone", "somebody else has changed some of them since"+where,
 		"overwrite them with the old values (--force), or keep them and close the change (--leave)")
 }
 
@@ -171,7 +179,7 @@ func (t *ClusterTxn) undoNodes(ctx context.Context, nodes *nodeFleet, missing []
 	tell := func(name, text string, err error) {
 		o := NodeOutcome{Node: name, Text: text}
 		if err != nil {
-			o.Error = err.Error()
+			o.Error, o.Conflict = err.Error(), verr.Code(err) == verr.Partial
 			left = append(left, name)
 		}
 		outcomes = append(outcomes, o)
