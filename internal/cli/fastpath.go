@@ -152,6 +152,7 @@ func newFastpathEnable(env *Env) *cobra.Command {
 		nat    bool
 		flows  int
 		again  bool
+		stay   bool
 	)
 	cmd := &cobra.Command{
 		Use:   "enable",
@@ -173,6 +174,8 @@ by outcome, and what stays on the slow path, with the reasons.
 At first it runs as a shadow, which carries nothing: until packets of --shadow flows were
 compared with those that the network sends, or for 10 seconds. If a packet differs, nothing
 is carried, the difference is printed, and the exit code is 8. See "venturi fastpath shadow".
+With --stay-off it does not exit then, but waits for SIGTERM: what would start it again, as a
+DaemonSet does, leaves the node as it is until somebody ends it.
 
 Connections that the node translates are carried as well: those to the virtual address of a
 Service, and masqueraded ones. Their packets get the addresses, ports and checksums that
@@ -213,6 +216,9 @@ If nothing can be carried, nothing is changed, the plan is printed, and the exit
 				_, printed := sanitize.Fprintf(env.Stdout, "another process has taken over the fast path, which carries on\n")
 				return errors.Join(printed, stopServing())
 			}
+			if stay {
+				stayOff(ctx, env, err)
+			}
 			if err := errors.Join(err, stopServing()); err != nil {
 				return err
 			}
@@ -222,6 +228,7 @@ If nothing can be carried, nothing is changed, the plan is printed, and the exit
 	cmd.Flags().DurationVar(&trial, "trial", 0, "end it after this time, such as 120s")
 	cmd.Flags().BoolVar(&nat, "nat", true, "carry translated connections, such as those to Services")
 	cmd.Flags().IntVar(&flows, "shadow", 16, "compare packets of so many flows with the network's own first; 0: none")
+	cmd.Flags().BoolVar(&stay, "stay-off", false, "if a packet differs, wait for SIGTERM instead of exiting")
 	cmd.Flags().BoolVar(&again, "replace", false, "take over from the process that carries here, if there is one")
 	cmd.MarkFlagsMutuallyExclusive("trial", "replace")
 	cmd.Flags().StringVar(&listen, "listen", "", "serve metrics at this address, such as :9138")

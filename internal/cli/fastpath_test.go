@@ -2,11 +2,13 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/venturi-net/venturi/internal/fastpath/discover"
 	"github.com/venturi-net/venturi/internal/feature"
@@ -90,4 +92,31 @@ func TestFastpathPlanCodes(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// After a difference, what would be started again waits until it is ended; after anything else it ends.
+func TestFastpathStaysOff(t *testing.T) {
+	var said bytes.Buffer
+	env := &Env{Stderr: &said}
+	stayOff(t.Context(), env, nil)
+	stayOff(t.Context(), env, verr.New(verr.Missing, "cannot enable the fast path", "there are no pods", "make some"))
+	if said.Len() > 0 {
+		t.Errorf("said %s", &said)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan bool)
+	go func() {
+		stayOff(ctx, env, errors.Join(verr.New(verr.Findings, "cannot enable the fast path", "2 packets differ", "report them")))
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		t.Error("it did not wait")
+	case <-time.After(100 * time.Millisecond):
+	}
+	end()
+	<-ended
+	if !strings.Contains(said.String(), "2 packets differ") || !strings.Contains(said.String(), "stays off") {
+		t.Errorf("said %s", &said)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/venturi-net/venturi/internal/display"
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/node"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/internal/watch"
 )
@@ -52,6 +53,17 @@ func serveNode(ctx context.Context, listen string) (serving context.Context, sto
 		done <- err
 	}()
 	return serving, func() error { cancel(nil); return <-done }, nil
+}
+
+// stayOff waits for the end of ctx if a fast path has ended because packets differed: whoever starts it
+// again would only compare the next ones, until by chance none of them differs.
+func stayOff(ctx context.Context, env *Env, err error) {
+	if verr.Code(err) != verr.Findings {
+		return
+	}
+	verr.Print(env.Stderr, err)
+	sanitize.Fprintf(env.Stderr, "venturi: the fast path stays off here until this process (of a DaemonSet: its pod) is ended and started again\n")
+	<-ctx.Done()
 }
 
 func readStatus() (node.Status, error) {
