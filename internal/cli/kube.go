@@ -11,7 +11,6 @@ import (
 
 	"github.com/venturi-net/venturi/internal/kube"
 	"github.com/venturi-net/venturi/internal/mesh"
-	"github.com/venturi-net/venturi/internal/progress"
 	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/tune/cluster"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -260,27 +259,6 @@ everywhere, all of it is undone when its time ends.`,
 	return cmd
 }
 
-// newKubeLease is the pod that undoes a trial when its time ends. It is hidden: people have no use
-// for it.
-func newKubeLease(env *Env) *cobra.Command {
-	var u kubeUndo
-	var token string
-	cmd := &cobra.Command{
-		Use:    "lease --token TOKEN",
-		Short:  "Undo a trial in a cluster when its time ends",
-		Long:   "Wait until the time of a trial in a cluster ends, and undo it unless it has been confirmed.",
-		Hidden: true,
-		Args:   noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return cluster.HoldLease(cmd.Context(), u.request(env, "kubectl venturi lease", progress.New(env.Stderr)), token)
-		},
-	}
-	f := cmd.Flags()
-	u.flags(f)
-	f.StringVar(&token, "token", "", "what the cluster's journal knows the transaction by")
-	return cmd
-}
-
 // newKubeMesh is mesh between the nodes of a cluster.
 func newKubeMesh(env *Env) *cobra.Command {
 	var m meshRun
@@ -337,8 +315,8 @@ what the namespace's PodSecurity must allow. Reading Secrets is never needed.
 Without -n each run creates its own namespace, which needs a ClusterRole. So do
 doctor, to list nodes and to read the settings of network plugins; mesh, to list nodes; and tune.
 
-A trial (tune --trial) is undone by a pod: --trial prints its service account with the same
-rights, and without -n the namespace for it.`,
+A trial (tune --trial) is undone by a pod: --trial also prints its service account, with roles
+of its own in each namespace that it needs, and without -n the namespace for it.`,
 		Example: `  kubectl venturi rbac -n lab --user jane | kubectl apply -f -
   kubectl venturi rbac --node-agents --user jane | kubectl apply -f -
   kubectl venturi rbac doctor --user jane | kubectl apply -f -
@@ -363,7 +341,7 @@ rights, and without -n the namespace for it.`,
 	k.accessFlags(cmd.Flags())
 	k.levelFlags(cmd.Flags())
 	cmd.Flags().StringVar(&user, "user", user, "user to whom the role is bound")
-	cmd.Flags().BoolVar(&trial, "trial", false, "with tune, also for the service account whose pod undoes a trial")
+	cmd.Flags().BoolVar(&trial, "trial", false, "with tune, also print the service account whose pod undoes a trial, and its roles")
 	return cmd
 }
 
@@ -375,7 +353,8 @@ func newCleanup(env *Env) *cobra.Command {
 		Long: `Remove everything that runs have created, in the whole cluster or, with -n, in one
 namespace: Jobs, pods, Services and namespaces. Runs in progress are ended too, including
 other people's. It finds them by their label,
-` + kube.Label + `.`,
+` + kube.Label + `. A trial of tune stays, unless it was killed before
+it changed anything: "confirm" or "undo" ends it.`,
 		Example: `  kubectl venturi cleanup
   kubectl venturi cleanup -n lab`,
 		Args: noArgs,

@@ -7,7 +7,9 @@ import (
 
 	"github.com/venturi-net/venturi/internal/agent"
 	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/progress"
 	"github.com/venturi-net/venturi/internal/tune"
+	"github.com/venturi-net/venturi/internal/tune/cluster"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -36,5 +38,26 @@ func newLease(env *Env) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&folder, "journal", "", "folder of the journal")
 	cmd.Flags().IntVar(&txn, "txn", 0, "transaction")
+	return cmd
+}
+
+// newKubeLease is the pod that undoes a trial when its time ends. It is hidden: people have no use
+// for it.
+func newKubeLease(env *Env) *cobra.Command {
+	var u kubeUndo
+	var token string
+	cmd := &cobra.Command{
+		Use:    "lease --token TOKEN",
+		Short:  "Undo a trial in a cluster when its time ends",
+		Long:   "Wait until the time of a trial in a cluster ends, and undo it unless it has been confirmed.",
+		Hidden: true,
+		Args:   noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return cluster.HoldLease(cmd.Context(), u.request(env, "kubectl venturi lease", progress.New(env.Stderr)), token)
+		},
+	}
+	f := cmd.Flags()
+	u.flags(f)
+	f.StringVar(&token, "token", "", "what the cluster's journal knows the transaction by")
 	return cmd
 }

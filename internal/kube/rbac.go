@@ -23,7 +23,7 @@ type right struct {
 // agentRights are those in the namespace of agents.
 var agentRights = []right{
 	{jobs, []string{"create", "list"}, "the Job that owns all else, and removes it", nil},
-	{jobs, []string{"delete"}, "likewise", []string{claimName, TrialName}},
+	{jobs, []string{"delete"}, "likewise", []string{claimName}},
 	{pods, []string{"create", "list"}, "the ends of traffic, or the agents on nodes", nil},
 	{podsExec, []string{"create", "get"}, "the streams to agents; get is WebSocket's, create that of SPDY", nil},
 }

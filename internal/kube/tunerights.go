@@ -102,7 +102,11 @@ func (o Options) TuneRBAC(user string, objects []TunedObject, trial bool) string
 	var b bytes.Buffer
 	o.Level = Node
 	o.writeTuneHead(&b)
-	writeRoles(&b, tuneRoleName, joinScopes(append(o.nodeNeeds(), tuneNeeds(objects)...)), userSubject(user))
+	scopes := o.nodeNeeds()
+	if trial {
+		scopes = append(scopes, scopedRights{o.Namespace, []right{{jobs, []string{"delete"}, "the Job of a trial that does not begin", []string{TrialName}}}})
+	}
+	writeRoles(&b, tuneRoleName, joinScopes(append(scopes, tuneNeeds(objects)...)), userSubject(user))
 	if trial {
 		o.writeTrialAccount(&b, objects)
 	}

@@ -24,8 +24,8 @@ type Lease struct {
 	Expired   bool          `json:"expired,omitempty"`    // it is being undone
 }
 
-// over tells whether the time of the lease has ended.
-func (l *Lease) over(now time.Time) bool { return l.Expired || !now.Before(l.Until) }
+// hasEnded tells whether the time of the lease is over.
+func (l *Lease) hasEnded(now time.Time) bool { return l.Expired || !now.Before(l.Until) }
 
 // Limits of a trial.
 const (
@@ -60,8 +60,8 @@ var (
 	errExpired   = errors.New("its time has ended, and it is undone")
 )
 
-// final tells of an error that another attempt does not get over.
-func final(err error) bool {
+// isFinal tells of an error that another attempt does not get over.
+func isFinal(err error) bool {
 	return errors.Is(err, errClosed) || errors.Is(err, errConfirmed) || errors.Is(err, errExpired) || verr.Code(err) == verr.Permission
 }
 
@@ -72,7 +72,7 @@ func persist(ctx context.Context, try func(ctx context.Context) error) error {
 	defer cancel()
 	for {
 		err := try(ctx)
-		if err == nil || final(err) || kube.Pause(ctx, leasePoll) != nil {
+		if err == nil || isFinal(err) || kube.Pause(ctx, leasePoll) != nil {
 			return err
 		}
 	}
@@ -127,7 +127,7 @@ func (t *ClusterTxn) finish(ctx context.Context, client *kube.Client) error {
 			if now.Lease == nil {
 				return nil
 			}
-			if now.Lease.over(client.Now()) {
+			if now.Lease.hasEnded(client.Now()) {
 				return errExpired
 			}
 			now.Lease.Until = client.Now().Add(now.Lease.Length).UTC().Truncate(time.Second)
@@ -170,10 +170,10 @@ func HoldLease(ctx context.Context, q UndoRequest, token string) error {
 // leaseHolder waits for the end of a lease.
 type leaseHolder struct {
 	UndoRequest
-	client *kube.Client
-	token  string
-	begin  time.Time // until then, the transaction may be recorded
-	found  bool      // it was
+	client   *kube.Client
+	token    string
+	begin    time.Time // until then, the transaction may be recorded
+	recorded bool      // it was
 }
 
 // step does what is to be done about the transaction as the journal has it now. over: nothing is
@@ -182,17 +182,17 @@ func (h *leaseHolder) step(ctx context.Context) (over bool, err error) {
 	t, err := find(ctx, h.client, h.token)
 	switch {
 	case err != nil:
-		return !h.found && verr.Code(err) == verr.Permission, err
+		return !h.recorded && verr.Code(err) == verr.Permission, err
 	case t == nil:
-		return h.found || time.Now().After(h.begin), nil
+		return h.recorded || time.Now().After(h.begin), nil
 	}
-	h.found = true
+	h.recorded = true
 	switch {
 	case t.Lease == nil || !t.Lease.Confirmed.IsZero():
 		return true, nil
 	case !t.Lease.HasHolder && !t.Lease.Expired:
 		return h.hold(ctx, t)
-	case !t.Lease.over(h.client.Now()):
+	case !t.Lease.hasEnded(h.client.Now()):
 		return false, nil
 	}
 	return h.expire(ctx, t)
@@ -307,7 +307,7 @@ func (t *ClusterTxn) confirm(ctx context.Context, client *kube.Client) error {
 				return errClosed
 			case !now.Lease.Confirmed.IsZero():
 				return nil // by an attempt whose answer was lost
-			case now.Lease.over(client.Now()):
+			case now.Lease.hasEnded(client.Now()):
 				return errExpired
 			}
 			now.Lease.Confirmed = client.Now().UTC().Truncate(time.Second)
@@ -335,7 +335,7 @@ func (q UndoRequest) chooseTrial(ctx context.Context, client *kube.Client) (*Clu
 		return nil, verr.New(verr.Usage, what, fmt.Sprintf("transactions %d and %d are on trial", onTrial[0].ID, onTrial[1].ID), "give the number of one")
 	}
 	switch t := onTrial[0]; {
-	case t.Lease.over(client.Now()):
+	case t.Lease.hasEnded(client.Now()):
 		why := fmt.Sprintf("the time of transaction %d ended at %s", t.ID, t.Lease.Until.Local().Format(time.TimeOnly))
 		if t.Lease.Problem != "" {
 			why += ", and not all of it could be undone: " + t.Lease.Problem

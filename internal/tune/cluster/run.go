@@ -252,7 +252,11 @@ func (s *Tuning) Apply(ctx context.Context) (*Result, error) {
 	} else if q.Trial > 0 {
 		r.Lease, s.stays = t.Lease, true
 	}
-	return r, verr.Wrap(verr.Failed, "cannot record that all changes were made", err, fmt.Sprintf("the changes were made; undo them with: kubectl venturi undo %d", t.ID))
+	hint := fmt.Sprintf("the changes were made; undo them with: kubectl venturi undo %d", t.ID)
+	if t.Lease != nil {
+		hint += fmt.Sprintf("; the pod of the trial does so at %s, unless they are recorded as made", t.Lease.Until.Local().Format(time.TimeOnly))
+	}
+	return r, verr.Wrap(verr.Failed, "cannot record that all changes were made", err, hint)
 }
 
 // apply makes the changes of a transaction that is recorded.
