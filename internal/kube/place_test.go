@@ -317,7 +317,11 @@ func TestRBAC(t *testing.T) {
 		text := o.RBAC("jane")
 		for _, scope := range o.needs() {
 			for _, r := range scope.rights {
-				if !strings.Contains(text, fmt.Sprintf("resources: [%s]\n  verbs: [%s]", r.name, strings.Join(r.verbs, ", "))) {
+				named := ""
+				if len(r.names) > 0 {
+					named = "  resourceNames: [" + strings.Join(r.names, ", ") + "]\n"
+				}
+				if !strings.Contains(text, fmt.Sprintf("resources: [%s]\n%s  verbs: [%s]", r.name, named, strings.Join(r.verbs, ", "))) {
 					t.Errorf("%+v: %s is not in\n%s", o, r.name, text)
 				}
 			}
