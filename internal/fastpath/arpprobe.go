@@ -25,10 +25,25 @@ type fdbProbe struct {
 
 // sendProbes sends ARP probes. A shadow leaves pods and neighbours alone.
 func (d *daemon) sendProbes(all []topology.BridgeNeighbour) error {
-	if d.Shadow {
+	if d.Shadow || len(all) == 0 {
 		return nil
 	}
-	return kernel.SendARPProbes(d.netns, all)
+	if d.prober == nil {
+		p, err := kernel.OpenARPProber(d.netns)
+		if err != nil {
+			return err
+		}
+		d.prober = p
+	}
+	return d.prober.Send(all)
+}
+
+// closeProber closes what [daemon.sendProbes] has opened.
+func (d *daemon) closeProber() error {
+	if d.prober == nil {
+		return nil
+	}
+	return d.prober.Close()
 }
 
 // verifyNeighbour makes the kernel probe a neighbour, if it is still there.

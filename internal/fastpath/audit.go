@@ -21,6 +21,7 @@ type auditState struct {
 	unwatched   string  // rules or hooks whose changes the kernel does not announce
 	perPacket   string  // a rule whose verdict depends on the packet
 	interrupted string  // a dump of the network's tables was interrupted
+	done        bool    // the rules were audited once; nothing is attached before that
 	replies     *string // why flows must have a reply first; nil: unknown, and they must
 	rules       audit.RulesetAudit
 	ipsets      *audit.IPSetPoller // of those that rules depend on
@@ -65,7 +66,7 @@ const auditRetry = time.Second
 // next packet of its flow. If again is not nil, the rules could not be read, and the next audit is
 // due when it fires.
 func (d *daemon) auditRules() (again <-chan time.Time, err error) {
-	rules, reason, unread, err := d.readRules()
+	rules, reason, unread, err := d.takeRules()
 	if err != nil {
 		return nil, err
 	}
@@ -80,10 +81,22 @@ func (d *daemon) auditRules() (again <-chan time.Time, err error) {
 		return nil, err
 	}
 	changed := !maps.Equal(rules.DeviceChains, d.audit.rules.DeviceChains) || rules.MarkChain != d.audit.rules.MarkChain
-	if d.audit.rules = rules; changed {
+	if d.audit.rules = rules; changed || !d.audit.done {
+		d.audit.done = true
 		return nil, d.resync() // which opens the gate afterwards
 	}
 	return nil, d.updateGate()
+}
+
+// takeRules gives what was read of the rules before the programs were loaded, unless there has been
+// an event since, or reads them.
+func (d *daemon) takeRules() (rules audit.RulesetAudit, reason string, unread bool, err error) {
+	first := d.firstRules
+	d.firstRules = nil
+	if first == nil || len(d.events.filled) > 0 {
+		return d.readRules()
+	}
+	return first.audit, first.reason, first.unread, first.err
 }
 
 // watchIPSets watches the ipsets that rules depend on. If they cannot be read, the next audit is due

@@ -18,6 +18,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/fastpath/shadow"
@@ -66,11 +67,13 @@ const (
 	checkEvery = 10 // ticks
 	checkBatch = 64
 	// startGCPercent lets the heap grow until all pods are carried, as nothing is to wait for the
-	// garbage collector then; idleGCPercent is Go's own.
+	// garbage collector then; afterwards there is little garbage, and the heap is to stay small.
 	startGCPercent = 400
-	idleGCPercent  = 100
-	// refreshEvery is how often stale neighbours are refreshed.
-	refreshEvery = 5 // ticks
+	idleGCPercent  = 50
+	// refreshEvery is how often stale neighbours are refreshed, idleRefreshEvery how often while
+	// nothing is carried: the kernel forgets them after a minute.
+	refreshEvery     = 5  // ticks
+	idleRefreshEvery = 20 // ticks
 )
 
 // Main runs the daemon until ctx or the lifeline ends, and then removes the fast path.
@@ -125,6 +128,7 @@ type daemon struct {
 
 	topo         topology.Topology                                                            // what is carried: refused pods and next hops are left out
 	readTopology func(topology.DeviceNames, topology.ProgramOwner) (topology.Topology, error) // [topology.Read]; tests replace it
+	firstRules   *rulesRead                                                                   // as firstRead
 	firstRead    *topologyRead                                                                // of before the programs were loaded; nil: it is used, or too old
 	watching     <-chan error                                                                 // of [topology.Watch]
 	bridgedPods  bool                                                                         // some pods are behind bridges
@@ -144,7 +148,8 @@ type daemon struct {
 	audit     auditState
 	programs  programTracker
 	neigh     neighbourState
-	lastState *State // as written to the state file
+	prober    *kernel.ARPProber // nil: no probe was sent yet
+	lastState *State            // as written to the state file
 	report    func(State)
 	compared  func(shadow.Result)
 }
@@ -153,6 +158,14 @@ type daemon struct {
 type topologyRead struct {
 	topo topology.Topology
 	err  error
+}
+
+// rulesRead is what a read of the rules gave.
+type rulesRead struct {
+	audit  audit.RulesetAudit
+	reason string
+	unread bool
+	err    error
 }
 
 // errReplaced ends a daemon from which another takes over.
@@ -214,9 +227,10 @@ func newDaemon(c *Config) *daemon {
 }
 
 // follow is the main loop: it follows the network until ctx ends.
-func (d *daemon) follow(ctx context.Context) error {
+func (d *daemon) follow(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer func() { err = errors.Join(err, d.closeProber()) }()
 	keeping, err := d.flows.start(ctx)
 	if err != nil {
 		return err
@@ -227,7 +241,7 @@ func (d *daemon) follow(ctx context.Context) error {
 	heartbeats, polls := time.NewTicker(heartbeat), time.NewTimer(pollInterval)
 	defer heartbeats.Stop()
 	defer polls.Stop()
-	resync, auditDue := time.After(0), time.After(0)
+	auditDue, resync := time.After(0), (<-chan time.Time)(nil) // the first audit has the topology read
 	resyncRest, auditRest := time.Now(), time.Now()
 	for {
 		err := error(nil)
@@ -237,7 +251,7 @@ func (d *daemon) follow(ctx context.Context) error {
 		case <-d.events.filled:
 			var changed topology.Changes
 			changed, err = d.events.drain()
-			d.firstRead = nil
+			d.firstRead, d.firstRules = nil, nil
 			if changed&topology.RulesChanged != 0 && auditDue == nil {
 				auditDue = time.After(max(settle, time.Until(auditRest)))
 			}
@@ -302,8 +316,12 @@ func (d *daemon) checkTakeover() error {
 	return err
 }
 
-// resync reads the topology, writes it to the tables, and plans which programs to attach.
+// resync reads the topology, writes it to the tables, and plans which programs to attach. The first
+// audit of the rules comes before it.
 func (d *daemon) resync() error {
+	if !d.audit.done {
+		return nil
+	}
 	topo, err := topology.Topology{}, error(nil)
 	if d.firstRead != nil {
 		topo, err = d.firstRead.topo, d.firstRead.err
@@ -347,7 +365,12 @@ func (d *daemon) heartbeat() error {
 		}
 	}
 	if d.tick%refreshEvery == 0 {
-		if err := errors.Join(d.refreshNeighbours(), d.probeMissingFDB()); err != nil {
+		if err := d.probeMissingFDB(); err != nil {
+			return err
+		}
+	}
+	if d.tick%refreshEvery == 0 && !d.activity.idle() || d.tick%idleRefreshEvery == 0 {
+		if err := d.refreshNeighbours(); err != nil {
 			return err
 		}
 	}

@@ -124,7 +124,7 @@ func Follow(ctx context.Context, c *Config, n *netcfg.Namespace, fast *bpf.Objec
 		}
 	}()
 	defer end()
-	if err := d.watch(ctx); err != nil {
+	if _, err := d.watch(ctx); err != nil {
 		return err
 	}
 	inbox <- d.events
@@ -200,11 +200,11 @@ func SendProbes(m *netcfg.Namespace, ways topology.Topology) error {
 	d := &daemon{Config: &Config{}, netns: m, topo: ways}
 	for range probeEvery {
 		if err := d.probeSomePods(); err != nil {
-			return err
+			return errors.Join(err, d.closeProber())
 		}
 		d.tick++
 	}
-	return d.probeMissingFDB()
+	return errors.Join(d.probeMissingFDB(), d.closeProber())
 }
 
 // ProbeMissing probes neighbours without an FDB entry, in so many ticks.
@@ -214,5 +214,5 @@ func ProbeMissing(m *netcfg.Namespace, ways topology.Topology, ticks int) (err e
 		d.tick++
 		err = errors.Join(err, d.probeMissingFDB())
 	}
-	return err
+	return errors.Join(err, d.closeProber())
 }

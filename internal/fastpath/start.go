@@ -16,21 +16,25 @@ func (d *daemon) prepare(ctx context.Context) error {
 		d.objs = objs
 		loaded <- err
 	}()
+	var tables *topology.Tables
 	err := d.openPoller()
 	if err == nil {
-		err = d.watch(ctx)
+		tables, err = d.watch(ctx)
 	}
 	if err == nil {
-		topo, failed := d.readTopology(d.Devices, d.programs.owns)
+		topo, failed := topology.ReadFrom(tables, d.Devices, d.programs.owns)
 		d.firstRead = &topologyRead{topo, failed}
+		rules := rulesRead{}
+		rules.audit, rules.reason, rules.unread, rules.err = d.readRules()
+		d.firstRules = &rules
 	}
 	return errors.Join(err, <-loaded)
 }
 
-// watch starts to listen to changes of the network.
-func (d *daemon) watch(ctx context.Context) (err error) {
-	d.watching, d.podsAnnounced, err = topology.Watch(ctx, d.programs.owns, d.events.push)
-	return err
+// watch starts to listen to changes of the network, and gives what it has read of it then.
+func (d *daemon) watch(ctx context.Context) (tables *topology.Tables, err error) {
+	d.watching, d.podsAnnounced, tables, err = topology.Watch(ctx, d.programs.owns, d.events.push)
+	return tables, err
 }
 
 // close ends what [daemon.prepare] has started. A daemon that takes over must be the only one that

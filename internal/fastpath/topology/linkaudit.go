@@ -40,19 +40,10 @@ const (
 	portForwarding    = 3  // BR_STATE_FORWARDING
 )
 
-// readLinks reads the devices, and finds unproven attributes of them and of bridge ports.
-func (r *reader) readLinks() error {
-	found, err := nlmsg.Dump(func() ([][]byte, error) {
-		req := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
-		req.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
-		req.AddData(nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(withoutCounters)))
-		return req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
-	})
-	if err != nil {
-		return fmt.Errorf("list devices: %w", err)
-	}
+// parseLinks reads the devices, and finds unproven attributes of them and of bridge ports.
+func (r *reader) parseLinks() error {
 	r.linkReasons = map[int]string{}
-	for _, m := range found {
+	for _, m := range r.links {
 		l, err := netlink.LinkDeserialize(nil, m)
 		if err != nil {
 			return fmt.Errorf("parse device: %w", err)

@@ -43,8 +43,8 @@ func (r *reader) unprovenWire(l netlink.Link) string {
 	case !r.node:
 		return ""
 	}
-	if master, ok := r.byIndex[a.MasterIndex]; ok {
-		return "is a port of " + master.Attrs().Name + ", of kind " + master.Type() + ", which is not proven below a wire"
+	if why := r.masterReason(l); why != "" {
+		return why + ", which is not proven below a wire"
 	}
 	return ""
 }

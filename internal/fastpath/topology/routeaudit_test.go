@@ -148,6 +148,9 @@ func TestUnprovenWays(t *testing.T) {
 		{"device of an entry", "bridge fdb replace 02:00:00:00:03:02 dev v0 dst 192.0.2.2 via w0", 1, 0, "its entry for 02:00:00:00:03:02 has attribute 8 of a tunnel's forwarding entry"},
 		{"a backup port", "ip link add e0 type veth peer e1; ip link set e0 master br0; bridge link set dev p0 backup_port e0", 0, 1, "has attribute 34 of a bridge's port"},
 		{"a pod in a VRF", "ip link add vrf0 up type vrf table 9; ip link set p0 master vrf0", 0, 1, "is a port of vrf0, which is no bridge but of kind vrf"},
+		{"a bridge in a VRF", "ip link add vrf0 up type vrf table 9; ip link set br0 master vrf0", 0, 1, "br0 is a port of vrf0, of kind vrf"},
+		{"a tunnel in a VRF", "ip link add vrf0 up type vrf table 9; ip link set v0 master vrf0", 1, 0, "is a port of vrf0, of kind vrf"},
+		{"a tunnel in a bridge", "ip link add br1 up type bridge; ip link set v0 master br1", 1, 0, "is a port of br1, of kind bridge"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m, _ := machineAndPod(t, strings.ReplaceAll(overlay, "OPTIONS", ""))

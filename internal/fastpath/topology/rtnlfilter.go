@@ -29,20 +29,22 @@ func newRtnlFilter(owns ProgramOwner) *rtnlFilter {
 }
 
 // resync reloads the state from the kernel. Objects that cannot be read count as unknown.
-func (n *rtnlFilter) resync() {
+func (n *rtnlFilter) resync() { n.load(readTables()) }
+
+// load loads the state, of which some has been read.
+func (n *rtnlFilter) load(tables *Tables) {
 	clear(n.neighbours)
 	clear(n.devices)
 	clear(n.addresses)
-	for _, family := range []int{unix.AF_INET, familyBridge} {
-		all, _ := dumpNeighbours(family)
-		for _, e := range all {
-			n.neighbours[keyOfNeighbour(&e)] = neighbourFingerprint(&e)
+	for _, entries := range [][]neighbourEntry{tables.arp, tables.fdb} {
+		for i := range entries {
+			n.neighbours[keyOfNeighbour(&entries[i])] = neighbourFingerprint(&entries[i])
 		}
 	}
-	for _, family := range []int{unix.AF_UNSPEC, familyBridge} {
-		// Requests VLANs of a bridge in the same form as in notifications.
-		vlans := nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(bridgeVLANs))
-		for _, m := range dumpRoute(unix.RTM_GETLINK, nl.NewIfInfomsg(family), vlans) {
+	// Requests VLANs of a bridge in the same form as in notifications.
+	vlans := nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(bridgeVLANs))
+	for _, links := range [][][]byte{tables.links, dumpRoute(unix.RTM_GETLINK, nl.NewIfInfomsg(familyBridge), vlans)} {
+		for _, m := range links {
 			if d, ok := readDevice(m); ok {
 				n.devices[d.key] = d.deviceState
 			}

@@ -83,6 +83,11 @@ type DeviceNames struct {
 // and pods and peers that are not fully known. If interrupted dumps are the only problem, the error
 // wraps [ErrInterrupted].
 func Read(of DeviceNames, owns ProgramOwner) (Topology, error) {
+	return ReadFrom(readTables(), of, owns)
+}
+
+// ReadFrom does so where the largest tables have been read already.
+func ReadFrom(tables *Tables, of DeviceNames, owns ProgramOwner) (Topology, error) {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return Topology{}, fmt.Errorf("open netlink: %w", err)
@@ -93,7 +98,7 @@ func Read(of DeviceNames, owns ProgramOwner) (Topology, error) {
 		return Topology{}, err
 	}
 	defer querier.close()
-	r := reader{h: h, querier: querier, node: of.Node, owns: owns, byIndex: map[int]netlink.Link{}, byName: map[string]netlink.Link{}}
+	r := reader{Tables: tables, h: h, querier: querier, node: of.Node, owns: owns, byIndex: map[int]netlink.Link{}, byName: map[string]netlink.Link{}}
 	if err := r.read(); err != nil {
 		return Topology{}, err
 	}
@@ -136,17 +141,16 @@ type deviceMAC struct {
 // reader holds the tables, which are read once, and indexes of what is looked up for each pod or
 // peer.
 type reader struct {
+	*Tables
 	h                *netlink.Handle
 	node             bool // as of [DeviceNames]
 	owns             ProgramOwner
 	byIndex          map[int]netlink.Link
 	byName           map[string]netlink.Link
 	querier          *rtnlQuerier
-	arp              []neighbourEntry         // IPv4
 	arpOf            map[int][]neighbourEntry // by ifindex
 	arpByMAC         map[deviceMAC][]neighbourEntry
 	arpByAddr        map[Neighbour]neighbourEntry
-	fdb              []neighbourEntry
 	fdbOf            map[int][]neighbourEntry // by port of a bridge
 	hostRoutes       map[Neighbour]bool       // of the main table: to single addresses, without a gateway
 	mtuRoutes        []netlink.Route          // of all tables: those with an MTU
@@ -162,15 +166,11 @@ func (r *reader) refuse(l netlink.Link, why string) {
 }
 
 func (r *reader) read() error {
-	err := r.readLinks()
-	if err != nil {
+	if r.err != nil {
+		return r.err
+	}
+	if err := r.parseLinks(); err != nil {
 		return err
-	}
-	if r.arp, err = dumpNeighbours(unix.AF_INET); err != nil {
-		return fmt.Errorf("list neighbours: %w", err)
-	}
-	if r.fdb, err = dumpNeighbours(familyBridge); err != nil {
-		return fmt.Errorf("list forwarding entries: %w", err)
 	}
 	r.indexNeighbours()
 	return r.readRoutes()
@@ -227,6 +227,10 @@ func (r *reader) pod(name string) (LocalPod, bool) {
 		on, gateway = b.Index, b.HardwareAddr
 		if why := unsupportedBridgeReason(bridge); why != "" {
 			r.refuse(l, why)
+			return LocalPod{}, false
+		}
+		if why := r.masterReason(bridge); why != "" {
+			r.refuse(l, b.Name+" "+why)
 			return LocalPod{}, false
 		}
 		if why := r.linkReasons[b.Index]; why != "" {
@@ -306,6 +310,16 @@ func unsupportedBridgeReason(l netlink.Link) string {
 	return ""
 }
 
+// masterReason says that a device belongs to another, such as a VRF, which treats its packets by
+// routes and rules of its own; "" means that it does not.
+func (r *reader) masterReason(l netlink.Link) string {
+	master, ok := r.byIndex[l.Attrs().MasterIndex]
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("is a port of %s, of kind %s", master.Attrs().Name, master.Type())
+}
+
 // wireNextHops returns the neighbours on a wire.
 func (r *reader) wireNextHops(name string) (peers []NextHop) {
 	l, ok := r.byName[name]
@@ -346,7 +360,7 @@ func (r *reader) tunnelNextHops(name string) (peers []NextHop, err error) {
 		r.refuse(l, "its outer headers are not the same for all packets ("+fickle+")")
 		return nil, nil
 	}
-	if why := r.uncertainDevices[a.Index]; why != "" {
+	if why := cmp.Or(r.masterReason(l), r.uncertainDevices[a.Index]); why != "" {
 		r.refuse(l, why)
 		return nil, nil
 	}

@@ -38,17 +38,18 @@ type Event struct {
 // watch, if any, and is closed.
 //
 // It also reports changes of the devices in other namespaces that the namespace knows by number, as
-// those of pods, unless the kernel refuses to announce them: then pods is false.
-func Watch(ctx context.Context, owns ProgramOwner, tell func(Event)) (done <-chan error, pods bool, err error) {
+// those of pods, unless the kernel refuses to announce them: then pods is false. What has changed
+// before it returned is in the tables that it read.
+func Watch(ctx context.Context, owns ProgramOwner, tell func(Event)) (done <-chan error, pods bool, tables *Tables, err error) {
 	route, err := subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_IPV4_IFADDR,
 		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV4_NETCONF, unix.RTNLGRP_NEXTHOP, unix.RTNLGRP_TC)
 	if err != nil {
-		return nil, false, err
+		return nil, false, nil, err
 	}
 	rules, err := subscribe(unix.NETLINK_NETFILTER, unix.NFNLGRP_NFTABLES)
 	if err != nil {
 		route.Close()
-		return nil, false, err
+		return nil, false, nil, err
 	}
 	ipsec, err := subscribe(unix.NETLINK_XFRM, nl.XFRMNLGRP_POLICY)
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
@@ -57,7 +58,7 @@ func Watch(ctx context.Context, owns ProgramOwner, tell func(Event)) (done <-cha
 	if err != nil {
 		route.Close()
 		rules.Close()
-		return nil, false, err
+		return nil, false, nil, err
 	}
 	others, err := subscribeAllNamespaces()
 	if err != nil {
@@ -65,7 +66,8 @@ func Watch(ctx context.Context, owns ProgramOwner, tell func(Event)) (done <-cha
 	}
 	ended, events := make(chan error, 4), make(chan Event)
 	known := newRtnlFilter(owns)
-	known.resync()
+	tables = readTables()
+	known.load(tables)
 	go receive(ctx, route, route.Receive, known.event, known.resync, events, ended)
 	go receive(ctx, rules, rules.Receive, nftEvent, func() {}, events, ended)
 	if ipsec != nil {
@@ -98,7 +100,7 @@ func Watch(ctx context.Context, owns ProgramOwner, tell func(Event)) (done <-cha
 			}
 		}
 	}()
-	return failed, others != nil, nil
+	return failed, others != nil, tables, nil
 }
 
 // subscribeAllNamespaces subscribes to devices of all namespaces that this one has a number for. It

@@ -36,7 +36,7 @@ func watch(t *testing.T, n *netcfg.Namespace, tell func(topology.Changes)) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var ended <-chan error
 	testenv.InNetns(t, n.Path(), func() (err error) {
-		ended, _, err = topology.Watch(ctx, noPrograms, func(n topology.Event) { tell(n.Changes) })
+		ended, _, _, err = topology.Watch(ctx, noPrograms, func(n topology.Event) { tell(n.Changes) })
 		return err
 	})
 	t.Cleanup(func() {
@@ -81,7 +81,7 @@ func TestWatchOfPods(t *testing.T) {
 	var ended <-chan error
 	testenv.InNetns(t, m, func() (err error) {
 		pods := false
-		if ended, pods, err = topology.Watch(ctx, noPrograms, func(n topology.Event) { news <- n }); err == nil && !pods {
+		if ended, pods, _, err = topology.Watch(ctx, noPrograms, func(n topology.Event) { news <- n }); err == nil && !pods {
 			err = errors.New("the kernel does not announce devices of other namespaces")
 		}
 		return err

@@ -1,0 +1,45 @@
+package topology
+
+import (
+	"fmt"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/nlmsg"
+)
+
+// Tables are the largest of the kernel's tables that say where packets go, as read at one time. With
+// a thousand pods, the kernel takes tens of milliseconds to list them.
+type Tables struct {
+	links    [][]byte         // messages about devices
+	arp, fdb []neighbourEntry // arp: IPv4
+	err      error            // why they are incomplete
+}
+
+// readTables reads the tables of the calling thread's namespace.
+func readTables() *Tables {
+	t := &Tables{}
+	if t.links, t.err = dumpLinks(); t.err != nil {
+		t.err = fmt.Errorf("list devices: %w", t.err)
+		return t
+	}
+	if t.arp, t.err = dumpNeighbours(unix.AF_INET); t.err != nil {
+		t.err = fmt.Errorf("list neighbours: %w", t.err)
+		return t
+	}
+	if t.fdb, t.err = dumpNeighbours(familyBridge); t.err != nil {
+		t.err = fmt.Errorf("list forwarding entries: %w", t.err)
+	}
+	return t
+}
+
+// dumpLinks lists the devices.
+func dumpLinks() ([][]byte, error) {
+	return nlmsg.Dump(func() ([][]byte, error) {
+		req := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
+		req.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+		req.AddData(nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(withoutCounters)))
+		return req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
+	})
+}
