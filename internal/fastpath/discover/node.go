@@ -24,6 +24,7 @@ type node struct {
 	byIndex    map[int]netlink.Link
 	routes     []route
 	neighbours []netlink.Neigh // IPv4
+	ipv6       []netlink.Neigh // the same of IPv6
 	fdb        []netlink.Neigh
 	forwards   bool // IPv4
 }
@@ -52,6 +53,9 @@ func readNode() (*node, error) {
 		n.byIndex[l.Attrs().Index] = l
 	}
 	if n.neighbours, err = neighbours(h, unix.AF_INET); err != nil {
+		return nil, err
+	}
+	if n.ipv6, err = neighbours(h, unix.AF_INET6); err != nil {
 		return nil, err
 	}
 	if n.fdb, err = neighbours(h, unix.AF_BRIDGE); err != nil {
@@ -363,7 +367,7 @@ func (n *node) whyNoPod(l netlink.Link, refused []topology.Refusal) (Outlook, st
 	if why := refusals(a.Name, refused); why != "" {
 		return Slow, why
 	}
-	addrs := n.addrsBehind(l)
+	addrs, ipv6 := n.addrsBehind(l, n.neighbours), n.addrsBehind(l, n.ipv6)
 	switch {
 	case !isUp(l):
 		return Slow, "is down"
@@ -371,17 +375,20 @@ func (n *node) whyNoPod(l netlink.Link, refused []topology.Refusal) (Outlook, st
 		return Slow, fmt.Sprintf("leads to several addresses (%s), and the fast path supports pods with one", list(addrs))
 	case a.MasterIndex == 0 && !n.hasHostRoute(a.Index):
 		return Slow, "it is not a bridge port, and no route to a single address leads to it"
+	case len(addrs) == 0 && len(ipv6) > 0:
+		return Waiting, fmt.Sprintf("only IPv6 addresses of it are known (%s), and their traffic stays slow", list(ipv6))
 	}
 	return Waiting, "its addresses are not known yet; its first packet makes them known"
 }
 
-// addrsBehind are the IPv4 addresses that are known to be behind a device, in order: the
-// kernel lists neighbours by a hash that differs from boot to boot.
-func (n *node) addrsBehind(l netlink.Link) (addrs []string) {
+// addrsBehind are the addresses of neighbours that are known to be behind a device, in order: the
+// kernel lists neighbours by a hash that differs from boot to boot. Those that are valid on one
+// link only do not count.
+func (n *node) addrsBehind(l netlink.Link, neighbours []netlink.Neigh) (addrs []string) {
 	a := l.Attrs()
 	on := cmp.Or(a.MasterIndex, a.Index)
-	for _, e := range n.neighbours {
-		if e.LinkIndex == on && len(e.HardwareAddr) > 0 && (on == a.Index || n.isBehind(e.HardwareAddr, a.Index)) {
+	for _, e := range neighbours {
+		if e.LinkIndex == on && len(e.HardwareAddr) > 0 && !e.IP.IsLinkLocalUnicast() && !e.IP.IsMulticast() && (on == a.Index || n.isBehind(e.HardwareAddr, a.Index)) {
 			addrs = append(addrs, toAddr(e.IP).String())
 		}
 	}
