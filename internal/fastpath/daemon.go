@@ -69,7 +69,7 @@ const (
 	// startGCPercent lets the heap grow until all pods are carried, as nothing is to wait for the
 	// garbage collector then; afterwards there is little garbage, and the heap is to stay small.
 	startGCPercent = 400
-	idleGCPercent  = 50
+	idleGCPercent  = 25
 	// refreshEvery is how often stale neighbours are refreshed, idleRefreshEvery how often while
 	// nothing is carried: the kernel forgets them after a minute.
 	refreshEvery     = 5  // ticks

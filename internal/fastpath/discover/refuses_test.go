@@ -46,7 +46,7 @@ func TestRefusesWirings(t *testing.T) {
 				p := s.plan(t)
 				c.checkPlan(t, p)
 				before := s.devicesWithClsact(t)
-				if p.Off == "" {
+				if p.Off == "" && !c.waits {
 					s.serve(t, daemon, p, func() (bool, error) { return checkAttached(p, s.programs(t)) })
 				}
 				if left := s.programs(t); len(left) > 0 {
