@@ -18,7 +18,6 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/fastpath/shadow"
@@ -152,20 +151,6 @@ type daemon struct {
 	lastState *State            // as written to the state file
 	report    func(State)
 	compared  func(shadow.Result)
-}
-
-// topologyRead is what a read of the topology gave.
-type topologyRead struct {
-	topo topology.Topology
-	err  error
-}
-
-// rulesRead is what a read of the rules gave.
-type rulesRead struct {
-	audit  audit.RulesetAudit
-	reason string
-	unread bool
-	err    error
 }
 
 // errReplaced ends a daemon from which another takes over.

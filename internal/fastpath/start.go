@@ -4,9 +4,24 @@ import (
 	"context"
 	"errors"
 
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 )
+
+// topologyRead is what a read of the topology gave.
+type topologyRead struct {
+	topo topology.Topology
+	err  error
+}
+
+// rulesRead is what a read of the rules gave.
+type rulesRead struct {
+	audit  audit.RulesetAudit
+	reason string
+	unread bool
+	err    error
+}
 
 // prepare loads the programs, and reads the network meanwhile.
 func (d *daemon) prepare(ctx context.Context) error {

@@ -350,17 +350,6 @@ func (n *node) pods(p *Plan, found topology.Topology) []PlannedPod {
 	return pods
 }
 
-// refusals joins what is said of a device.
-func refusals(device string, all []topology.Refusal) string {
-	var why []string
-	for _, r := range all {
-		if r.Device == device && !slices.Contains(why, r.Reason) {
-			why = append(why, r.Reason)
-		}
-	}
-	return strings.Join(why, "; ")
-}
-
 // whyNoPod says why the pod behind a device is not carried.
 func (n *node) whyNoPod(l netlink.Link, refused []topology.Refusal) (Outlook, string) {
 	a := l.Attrs()

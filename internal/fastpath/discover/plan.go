@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
@@ -111,4 +112,15 @@ func (n *node) refuseAll(p *Plan) {
 			p.Pods = append(p.Pods, PlannedPod{Device: l.Attrs().Name, Outlook: Slow, Reason: "there is no peer that its packets could be carried to"})
 		}
 	}
+}
+
+// refusals joins what is said of a device.
+func refusals(device string, all []topology.Refusal) string {
+	var why []string
+	for _, r := range all {
+		if r.Device == device && !slices.Contains(why, r.Reason) {
+			why = append(why, r.Reason)
+		}
+	}
+	return strings.Join(why, "; ")
 }

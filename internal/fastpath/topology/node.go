@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/vishvananda/netlink"
@@ -29,6 +30,16 @@ func (r *reader) podLinks(of DeviceNames) []string {
 
 // provenWires are the kinds of devices that a node's wire may be: "device" is hardware.
 var provenWires = map[string]bool{"device": true, "veth": true}
+
+// masterReason says that a device belongs to another, such as a VRF, which treats its packets by
+// routes and rules of its own; "" means that it does not.
+func (r *reader) masterReason(l netlink.Link) string {
+	master, ok := r.byIndex[l.Attrs().MasterIndex]
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("is a port of %s, of kind %s", master.Attrs().Name, master.Type())
+}
 
 // unprovenWire says why a device must not be the wire; "": it may.
 func (r *reader) unprovenWire(l netlink.Link) string {

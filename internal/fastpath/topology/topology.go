@@ -310,16 +310,6 @@ func unsupportedBridgeReason(l netlink.Link) string {
 	return ""
 }
 
-// masterReason says that a device belongs to another, such as a VRF, which treats its packets by
-// routes and rules of its own; "" means that it does not.
-func (r *reader) masterReason(l netlink.Link) string {
-	master, ok := r.byIndex[l.Attrs().MasterIndex]
-	if !ok {
-		return ""
-	}
-	return fmt.Sprintf("is a port of %s, of kind %s", master.Attrs().Name, master.Type())
-}
-
 // wireNextHops returns the neighbours on a wire.
 func (r *reader) wireNextHops(name string) (peers []NextHop) {
 	l, ok := r.byName[name]
