@@ -42,7 +42,7 @@ var allowedImports = []struct {
 	{"internal/nft/match", nil, "it makes matches for whoever writes rules"},
 	{"internal/host", []string{"result", "internal/verr", "internal/nlmsg", "internal/nft"}, "it reads the machine; with a writer in reach it would write one day"},
 	{"internal/setting", []string{"result", "internal/verr", "internal/host", "internal/nlmsg", "internal/nft/match"}, "it does single writes, and knows nobody's purpose"},
-	{"internal/netcfg", []string{"internal/host", "internal/nft/match"}, "it writes to namespaces of ours, for whoever hands it one"},
+	{"internal/netcfg", []string{"internal/host", "internal/nft/match", "internal/nlmsg"}, "it writes to namespaces of ours, for whoever hands it one"},
 	{"internal/fastpath/kernel", []string{"internal/fastpath/topology", "internal/host", "internal/netcfg", "internal/nlmsg"}, "it is the fast path's kernel calls, and knows nothing of when they are due"},
 	{"internal/remote", []string{"internal/sanitize", "internal/verr"}, "it carries a stream to a machine, and knows nothing of what is said"},
 	{"internal/kube", []string{"internal/remote", "internal/kube/cni", "internal/sanitize", "internal/verr"}, "it carries streams to the agents of a cluster, and knows nothing of what is said"},
@@ -138,9 +138,9 @@ var reserved = []struct {
 	tests bool // holds for tests too
 	why   string
 }{
-	{"os/exec", []string{"internal/guest", "internal/tool", "internal/remote", "internal/netcfg", "internal/setting", "internal/kernel", "internal/testenv"}, false,
+	{"os/exec", []string{"internal/guest", "internal/tool", "internal/remote", "internal/netcfg", "internal/setting", "internal/kernel", "internal/testenv", "internal/testenv/agenttest"}, false,
 		"no product code asks a program what the kernel could tell: tools are run by tool, agents started by netcfg and, on other machines, by remote through ssh, packages fetched by the package manager, commands in a virtual machine run by guest, roles of a test binary by testenv"},
-	{"golang.org/x/sys/unix", []string{"internal/host", "internal/nlmsg", "internal/nft", "internal/nft/match", "internal/fastpath/audit", "internal/fastpath/discover", "internal/fastpath/topology", "internal/netcfg", "internal/setting", "internal/fastpath/kernel", "internal/load/engine", "internal/load/thread", "internal/iperf3", "internal/meter", "internal/guest", "internal/vm", "internal/journal", "internal/testenv", "internal/testenv/traffic"}, false,
+	{"golang.org/x/sys/unix", []string{"internal/host", "internal/nlmsg", "internal/nft", "internal/nft/match", "internal/fastpath/audit", "internal/fastpath/discover", "internal/fastpath/topology", "internal/netcfg", "internal/setting", "internal/fastpath/kernel", "internal/load/engine", "internal/load/thread", "internal/iperf3", "internal/meter", "internal/guest", "internal/vm", "internal/journal", "internal/testenv", "internal/testenv/agenttest", "internal/testenv/traffic"}, false,
 		"raw system calls stay where their pitfalls are known"},
 	{"github.com/vishvananda/netns", nil, true,
 		"it moves the calling thread and leaves it there: host.Do does not"},

@@ -36,6 +36,7 @@ var writers = []struct {
 			"internal/guest":             "the virtual machine whose first process it is",
 			"internal/vm":                "the console's log, a config for `venturi guest`, and below /run what KVM was found to be",
 			"internal/testenv":           "what tests need",
+			"internal/testenv/agenttest": "keys and disks of virtual machines for tests",
 			"internal/testenv/cluster":   "state, keys and cgroups of a cluster for tests",
 			"internal/report/reporttest": "golden files",
 			"cmd/venturi-image":          "the file that the image is asked for in",
@@ -78,8 +79,9 @@ var writers = []struct {
 	{
 		inModule("internal/netcfg"), regexp.MustCompile(`^(WithScratch|NewAnonymous)$`),
 		map[string]string{
-			"internal/feature": "nothing that lasts: a probe tries things in a nameless namespace",
-			"internal/vm":      "the taps of cards that are joined to nothing, gone with the virtual machine",
+			"internal/feature":           "nothing that lasts: a probe tries things in a nameless namespace",
+			"internal/testenv/agenttest": "the wire between virtual machines for tests",
+			"internal/vm":                "the taps of cards that are joined to nothing, gone with the virtual machine",
 		},
 		"what is tried is tried by feature, and on cards of a virtual machine",
 	},

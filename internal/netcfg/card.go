@@ -7,6 +7,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/nlmsg"
 )
 
 // Card is a device that shares a network card of this host with it: a macvlan, or an
@@ -79,7 +81,7 @@ func (w *Writer) DeleteCards(name string) error {
 		return w.owns(name)
 	}
 	defer n.Close()
-	links, err := n.h.LinkList()
+	links, err := nlmsg.Dump(n.h.LinkList) // other devices of the lab disappear meanwhile
 	if err != nil {
 		return n.Wrap("list devices", err)
 	}
