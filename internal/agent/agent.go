@@ -124,13 +124,13 @@ func Serve(ctx context.Context, l net.Listener, o Options) error {
 	}
 	g := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
-		grpc.UnaryInterceptor(withDetails), grpc.StreamInterceptor(streamWithDetails))
+		grpc.UnaryInterceptor(withDetails), grpc.StreamInterceptor(streamWithDetails), grpc.WaitForHandlers(true))
 	agentpb.RegisterAgentServer(g, s)
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		<-ctx.Done()
 		s.stopAll()
-		halt(g)
+		halt(g, s.unheard.Load())
 	})
 	err := g.Serve(l)
 	cancel()
@@ -149,17 +149,21 @@ func Serve(ctx context.Context, l net.Listener, o Options) error {
 }
 
 // halt lets calls that are under way answer, but not for ever: one that never
-// returns is left behind, and ends with the process.
-func halt(g *grpc.Server) {
-	graceful := make(chan struct{})
+// returns is left behind, and ends with the process. Where nobody hears the answers, it only
+// ends the calls.
+func halt(g *grpc.Server, unheard bool) {
+	stop, ended := g.GracefulStop, make(chan struct{})
+	if unheard {
+		stop = g.Stop // the other one waits for an acknowledgement
+	}
 	go func() {
-		g.GracefulStop()
-		close(graceful)
+		stop()
+		close(ended)
 	}()
 	select {
-	case <-graceful:
+	case <-ended:
 	case <-time.After(stopGrace):
-		g.Stop()
+		go g.Stop() // it closes the channel, and waits for the call
 	}
 }
 

@@ -43,18 +43,17 @@ const perFlow = 2 * time.Millisecond
 
 // Liveness keeps agents and their controller sure of each other.
 type Liveness struct {
-	mu         sync.Mutex
-	idle       sync.Cond     // no call is under way
-	running    bool          // a series runs, or is about to: the client's agent says when to speak
-	calls      int           // that are under way
-	limit      time.Duration // of the client's agent's silence while it runs
-	sliceLimit time.Duration // the limit from its first slice on
-	token      uint64        // of the series
-	measuring  bool          // the ends are of one measurement
-	onLoss     func()        // ends the series that the controller drives; nil: none runs
-	called     time.Time     // by [Liveness.Quiet]
-	ends       []*agentBeats // the client's agent first, the servers' behind it
-	cancel     context.CancelFunc
+	mu        sync.Mutex
+	idle      sync.Cond     // no call is under way
+	running   bool          // a series runs, or is about to: the client's agent says when to speak
+	calls     int           // that are under way
+	limit     time.Duration // of the client's agent's silence while it runs
+	token     uint64        // of the series
+	measuring bool          // the ends are of one measurement
+	onLoss    func()        // ends the series that the controller drives; nil: none runs
+	called    time.Time     // by [Liveness.Quiet]
+	ends      []*agentBeats // the client's agent first, the servers' behind it
+	cancel    context.CancelFunc
 }
 
 // agentBeats is the controller's side of one agent's beats.
@@ -122,9 +121,9 @@ func (l *Liveness) begin(plan load.Plan) (end func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.running, l.token = true, plan.Token
-	patience := l.patience()
-	l.sliceLimit = beatEvery + patience*sliceTime(plan)
-	l.limit = l.sliceLimit + patience*openingTime(plan)
+	// Flows may take longer to open: then agents are called meanwhile, which is beside no slice,
+	// because the client's agent pauses before the first one.
+	l.limit = beatEvery + l.patience()*sliceTime(plan)
 	for l.calls > 0 {
 		l.idle.Wait()
 	}
@@ -191,6 +190,15 @@ func callAll(ctx context.Context, agents []*agentBeats) {
 	wait.Wait()
 }
 
+// callBetweenSlices is callAll for agents of a series, and tells them that its slices run. They
+// have heard that when they answer, so that it does not come beside a slice.
+func callBetweenSlices(ctx context.Context, agents []*agentBeats) {
+	for _, b := range agents {
+		_ = b.send(agentpb.Beat_GO) // an error shows in the call
+	}
+	callAll(ctx, agents)
+}
+
 // endIfLost ends the series one of whose servers' agents is lost. What was measured of it is
 // there.
 func (l *Liveness) endIfLost() {
@@ -252,11 +260,8 @@ func (l *Liveness) end(b *agentBeats, err error) {
 // usePause calls the servers' agents while that of the client pauses. Their lines may stall, and
 // it must know until they do not that somebody is there.
 func (l *Liveness) usePause(client *agentBeats) {
-	l.mu.Lock()
-	l.limit = l.sliceLimit
-	l.mu.Unlock()
 	_ = client.send(agentpb.Beat_CALL)
-	callAll(client.stream.Context(), l.ends[1:])
+	callBetweenSlices(client.stream.Context(), l.ends[1:])
 	l.endIfLost()
 	_ = client.send(agentpb.Beat_GO) // an error shows in the series
 }

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
 	"github.com/venturi-net/venturi/internal/agent/agentpb"
@@ -77,4 +78,84 @@ func TestReasonAfterReply(t *testing.T) {
 			})
 		})
 	}
+}
+
+// calledAgent answers when it is called, or does not, and runs a series until it is stopped. It
+// never says that it pauses.
+type calledAgent struct {
+	agentpb.AgentClient
+	agentpb.Agent_BeatsClient
+	answers      bool
+	beats        chan *agentpb.Beat
+	stop, hungUp chan struct{} // of its series; of its channel
+}
+
+func (a calledAgent) Beats(context.Context, ...grpc.CallOption) (agentpb.Agent_BeatsClient, error) {
+	return a, nil
+}
+
+func (a calledAgent) Run(context.Context, *agentpb.SeriesRequest, ...grpc.CallOption) (*agentpb.RunReply, error) {
+	<-a.stop
+	return &agentpb.RunReply{Stopped: true, Failure: failureToPB(context.Canceled)}, nil
+}
+
+func (a calledAgent) Stop(context.Context, *agentpb.StopRequest, ...grpc.CallOption) (*agentpb.StopReply, error) {
+	select {
+	case a.stop <- struct{}{}:
+	default: // it was stopped before
+	}
+	return &agentpb.StopReply{Running: true}, nil
+}
+
+func (a calledAgent) Context() context.Context { return context.Background() }
+
+func (a calledAgent) Send(b *agentpb.Beat) error {
+	if a.answers && b.GetKind() == agentpb.Beat_CALL {
+		select {
+		case a.beats <- &agentpb.Beat{Kind: agentpb.Beat_ANSWER}:
+		case <-a.hungUp:
+		}
+	}
+	return nil
+}
+
+func (a calledAgent) Recv() (*agentpb.Beat, error) {
+	select {
+	case b := <-a.beats:
+		return b, nil
+	case <-a.hungUp:
+		return nil, status.Error(codes.Unavailable, "EOF")
+	}
+}
+
+// A server's agent that is lost ends the series within the limits of one slice and of an answer, also
+// while many flows are opened; and nobody waits then for the client's agent to say why it stopped.
+func TestServerLostWhileOpening(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ends []*Client
+		for i, name := range []string{"a", "b"} {
+			conn, err := grpc.NewClient("passthrough:///"+name, grpc.WithTransportCredentials(insecure.NewCredentials()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			a := calledAgent{answers: i == 0, beats: make(chan *agentpb.Beat, 1), stop: make(chan struct{}, 1), hungUp: make(chan struct{})}
+			defer close(a.hungUp)
+			ends = append(ends, &Client{machine: name, patience: 1, api: a, conn: conn, kill: func() {}})
+		}
+		l, err := Watch(t.Context(), ends[0], ends[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		plan := load.Plan{Load: "tcp_lat", Slice: 100 * time.Millisecond, Flows: 1, Arms: make([]load.Arm, 100)}
+		began := time.Now()
+		_, _, err = ends[0].Run(t.Context(), plan, nil)
+		if !IsGone(err) || ends[1].lost.Load() == nil {
+			t.Errorf("it ended with %v", err)
+		}
+		if took, most := time.Since(began), beatEvery+sliceTime(plan)+beatEvery/5+answerBy; took > most {
+			t.Errorf("it took %v, more than %v", took, most)
+		}
+	})
 }

@@ -163,7 +163,7 @@ func (c *Client) callError(err error) error {
 // awaitReason waits for the end of the agent's beats, which says why it ended. It is under way
 // when a call shows that the agent has ended, and may be read after that call's reply.
 func (c *Client) awaitReason() {
-	if c.beatsEnded == nil {
+	if c.beatsEnded == nil || c.lost.Load() != nil { // the first reason counts
 		return
 	}
 	select {

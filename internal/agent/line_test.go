@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/venturi-net/venturi/internal/agent"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/load"
@@ -37,6 +39,7 @@ type line struct {
 	in       chan timed
 	rest     []byte
 	close    func()
+	exited   chan struct{} // closed when the agent's process has
 
 	mu     sync.Mutex
 	passed []time.Time
@@ -88,7 +91,14 @@ func (l *line) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (l *line) Close() error                     { l.close(); return nil }
+func (l *line) Close() error {
+	l.mu.Lock()
+	hangUp := l.close
+	l.mu.Unlock()
+	hangUp()
+	return nil
+}
+
 func (l *line) LocalAddr() net.Addr              { return &net.UnixAddr{} }
 func (l *line) RemoteAddr() net.Addr             { return &net.UnixAddr{} }
 func (l *line) SetDeadline(time.Time) error      { return nil }
@@ -133,7 +143,12 @@ func spawnOnLine(t *testing.T, machine string, delay time.Duration) (*agent.Clie
 		t.Fatal(err)
 	}
 	ended := make(chan struct{})
-	l := &line{delay: delay, out: make(chan timed, 10000), in: make(chan timed, 10000), close: sync.OnceFunc(func() { in.Close(); close(ended) })}
+	l := &line{delay: delay, out: make(chan timed, 10000), in: make(chan timed, 10000), close: sync.OnceFunc(func() { in.Close(); close(ended) }),
+		exited: make(chan struct{})}
+	go func() {
+		_ = unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil) // cmd waits for it once more
+		close(l.exited)
+	}()
 	go func() {
 		for {
 			var next timed
@@ -313,5 +328,45 @@ func TestServerSilent(t *testing.T) {
 			t.Errorf("without %s: %d slices, %v", name, len(part), err)
 		}
 		time.Sleep(time.Until(began.Add(time.Second + stall)))
+	}
+}
+
+// TestControllerSilent: agents that hear nothing of their controller any more end by themselves, in the
+// middle of a series too, although the line to them never breaks.
+func TestControllerSilent(t *testing.T) {
+	near, nearLine := spawnOnLine(t, "a", 0)
+	far, farLine := spawnOnLine(t, "b", 0)
+	live, err := agent.Watch(t.Context(), near, far)
+	testenv.Must(t, err)
+	defer live.Close()
+	p := onePathPlan(testenv.UnnamedNetns(t), 400)
+	if shut, err := far.Serve(t.Context(), p, nil); err != nil || len(shut) > 0 {
+		t.Fatal(err, shut)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, _, err := near.Run(t.Context(), p, nil)
+		ended <- err
+	}()
+	time.Sleep(1500 * time.Millisecond) // slices run
+	limit := host.ScaleTimeout(9 * time.Second)
+	began := time.Now()
+	for _, l := range []*line{nearLine, farLine} {
+		t.Cleanup(l.close)
+		l.mu.Lock()
+		l.close = func() {} // nor does it when the controller, which is not lost here, gives up
+		l.mu.Unlock()
+		l.stop(limit + time.Second)
+	}
+	for i, l := range []*line{nearLine, farLine} {
+		select {
+		case <-l.exited:
+			t.Logf("agent %d has ended after %v", i, time.Since(began).Round(time.Millisecond))
+		case <-time.After(time.Until(began.Add(limit))):
+			t.Errorf("agent %d is still there after %v", i, limit)
+		}
+	}
+	if err := <-ended; !agent.IsGone(err) {
+		t.Errorf("the series ended with %v", err)
 	}
 }

@@ -12,11 +12,13 @@ import (
 
 // pulse is the agent's side of [agentpb.Agent.Beats].
 type pulse struct {
-	mu     sync.Mutex
-	last   time.Time     // when the controller was heard; zero: there are no beats
-	busy   time.Duration // how much longer than deadAfter the controller may be silent: slices run
-	send   func(agentpb.Beat_Kind) error
-	resume chan struct{}
+	mu      sync.Mutex
+	last    time.Time     // when the controller was heard; zero: there are no beats
+	paused  time.Time     // when slices could not run, or did not run yet, for the last time
+	busy    time.Duration // how much longer than deadAfter the controller may be silent: slices run
+	opening time.Duration // and how much longer still before the first of them
+	send    func(agentpb.Beat_Kind) error
+	resume  chan struct{}
 }
 
 // Beats is of [agentpb.AgentServer].
@@ -26,7 +28,10 @@ func (s *server) Beats(stream agentpb.Agent_BeatsServer) error {
 	p.last, p.resume = time.Now(), make(chan struct{}, 1)
 	p.send = func(k agentpb.Beat_Kind) error { return stream.Send(&agentpb.Beat{Kind: k}) }
 	p.mu.Unlock()
-	go p.watch(stream.Context(), s.abandon)
+	go p.watch(stream.Context(), func() {
+		s.unheard.Store(true)
+		s.abandon()
+	})
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -51,15 +56,17 @@ func (s *server) Beats(stream agentpb.Agent_BeatsServer) error {
 // allow lets the controller be silent for the slices of a series, until the function that
 // it returns is called.
 func (p *pulse) allow(plan load.Plan) (end func()) {
-	set := func(d time.Duration) {
+	set := func(busy, opening time.Duration) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.busy += d
+		p.busy += busy
+		p.opening = opening
 		p.last = time.Now() // that somebody asked for it was a word
+		p.paused = p.last
 	}
-	busy := openingTime(plan) + plan.LongestSlice()
-	set(busy)
-	return sync.OnceFunc(func() { set(-busy) })
+	slice := plan.LongestSlice()
+	set(slice, openingTime(plan))
+	return sync.OnceFunc(func() { set(-slice, 0) })
 }
 
 func (p *pulse) hear(kind agentpb.Beat_Kind) {
@@ -69,7 +76,8 @@ func (p *pulse) hear(kind agentpb.Beat_Kind) {
 	switch kind {
 	case agentpb.Beat_CALL:
 		_ = p.send(agentpb.Beat_ANSWER) // an error shows as silence
-	case agentpb.Beat_GO:
+	case agentpb.Beat_GO: // slices run
+		p.opening, p.paused = 0, p.last
 		select {
 		case p.resume <- struct{}{}:
 		default:
@@ -97,14 +105,14 @@ func (p *pulse) watch(ctx context.Context, abandon func()) {
 func (p *pulse) isSilent(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return now.Sub(p.last) > deadAfter+p.busy
+	return now.Sub(p.last) > deadAfter+p.busy+p.opening
 }
 
 // pause lets the controller speak between two slices, if it is time. It returns when the
 // controller lets go on or is not heard for too long, or the agent ends.
 func (p *pulse) pause(ctx context.Context) {
 	p.mu.Lock()
-	if p.send == nil || time.Since(p.last) < beatEvery {
+	if p.send == nil || time.Since(p.paused) < beatEvery {
 		p.mu.Unlock()
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/agent/agentpb"
@@ -29,7 +30,8 @@ type server struct {
 	// namespaces are held open, by the files that they were found at.
 	namespaces   map[string]*host.NetnsHandle
 	pulse        pulse
-	abandon      func() // ends the agent: nobody speaks to it any more
+	abandon      func()      // ends the agent: nobody speaks to it any more
+	unheard      atomic.Bool // and nobody hears what it says
 	lock         func(ctx context.Context, wait bool, command string) (unlock func(), err error)
 	unlock       func()
 	run          func(context.Context, Invocation) int

@@ -1,9 +1,15 @@
 package cli
 
 import (
+	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -101,6 +107,52 @@ func TestRunOnCardsIsPaused(t *testing.T) {
 	}
 }
 
+// A controller that falls silent, without its ssh ending, is given up by the machines: within
+// seconds they are as they were. When it goes on, it reports what was measured.
+func TestControllerFallsSilent(t *testing.T) {
+	testenv.Root(t)
+	p := newMachinePair(t)
+	before := []string{cardState(t, p.machines[0]), cardState(t, p.machines[1])}
+	run := p.measure("--dev", "eth0")
+	goOn := run.halt(t)
+	for i, m := range p.machines {
+		p.asOnce(m, before[i], "sshd") // that is no longer spoken to, and not ours
+	}
+	goOn()
+	run.awaitEnd(t, 7)
+	for i, m := range p.machines {
+		p.asOnce(m, before[i])
+	}
+}
+
+// halt stops a controller and its ssh, as if their machine were lost, until the function that it
+// returns is called.
+func (c *controller) halt(t *testing.T) (goOn func()) {
+	t.Helper()
+	pids := []int{c.Process.Pid}
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", c.Process.Pid))
+	for _, file := range files {
+		text, _ := os.ReadFile(file)
+		for word := range strings.FieldsSeq(string(text)) {
+			pid, err := strconv.Atoi(word)
+			testenv.Must(t, err)
+			pids = append(pids, pid)
+		}
+	}
+	if len(pids) < 3 {
+		t.Fatalf("the controller has the processes %v, and no ssh to two machines", pids)
+	}
+	signal := func(s syscall.Signal) {
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, s)
+		}
+	}
+	goOn = sync.OnceFunc(func() { signal(syscall.SIGCONT) })
+	t.Cleanup(goOn)
+	signal(syscall.SIGSTOP)
+	return goOn
+}
+
 // An undo takes a card back, as it was, from a run that goes on. The run ends at once, says so, and
 // reports what was measured; nothing is left.
 func TestUndoTakesCardFromRun(t *testing.T) {
@@ -142,12 +194,16 @@ func TestUndoTakesCardFromRun(t *testing.T) {
 	}
 }
 
-// asOnce waits until nothing of ours runs on a machine, and it has what it had.
-func (p *machinePair) asOnce(m *testenv.SSHMachine, before string) {
+// asOnce waits until nothing of ours runs on a machine, and it has what it had. Processes may stay
+// whose command has a word of but.
+func (p *machinePair) asOnce(m *testenv.SSHMachine, before string, but ...string) {
 	p.t.Helper()
 	began := time.Now()
 	for {
 		running, after := m.Processes(), cardState(p.t, m)
+		maps.DeleteFunc(running, func(_ int, command string) bool {
+			return slices.ContainsFunc(but, func(word string) bool { return strings.Contains(command, word) })
+		})
 		switch {
 		case len(running) == 0 && after == before:
 			p.t.Logf("%s is as it was after %v", m.Name, time.Since(began).Round(10*time.Millisecond))

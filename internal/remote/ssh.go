@@ -135,7 +135,7 @@ func startCommand(m Machine, args []string) (*Process, error) {
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = theirs, theirs, s.stderr
 	// A Ctrl-C at the terminal is ours to act on; and ssh must not outlive us.
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	s.cmd.WaitDelay = time.Second
+	s.cmd.WaitDelay = time.Second / 4 // what it has started may keep its standard error open
 	if err := s.cmd.Start(); err != nil {
 		conn.Close()
 		return nil, err

@@ -21,8 +21,14 @@ func Stdio(in io.Reader, out io.Writer, folder string) (net.Listener, error) {
 	if _, err := fmt.Fprintln(out, agentWord, "1"); err != nil {
 		return nil, err
 	}
+	// A read of standard input lasts until there is some, whoever closes it. One of a pipe does not.
+	read, write := io.Pipe()
+	go func() {
+		_, err := io.Copy(write, in)
+		_ = write.CloseWithError(err)
+	}()
 	l := &oneConn{conn: make(chan net.Conn, 1), closed: make(chan struct{})}
-	l.conn <- &stdioConn{in: in, out: out, closed: l.Close}
+	l.conn <- &stdioConn{in: read, out: out, closed: l.Close}
 	return l, nil
 }
 
