@@ -14,6 +14,7 @@ import (
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/remote"
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/agenttest"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
 )
@@ -108,6 +109,26 @@ type firstSeries struct {
 func (f *firstSeries) Event(e experiment.Event) {
 	if e.Series > 0 {
 		f.startOnce.Do(func() { time.AfterFunc(500*time.Millisecond, f.callback) })
+	}
+}
+
+// Machines that were started a day apart, whichever first: no figure is the difference of their
+// clocks.
+func TestClocksOfMachines(t *testing.T) {
+	const apart = 24 * time.Hour
+	for name, ahead := range map[string][2]time.Duration{"client ahead": {apart, 0}, "server ahead": {0, apart}} {
+		t.Run(name, func(t *testing.T) {
+			m := [2]*testenv.SSHMachine{withProgramAhead(t, "client", ahead[0]), withProgramAhead(t, "server", ahead[1])}
+			testenv.Join(t, m[0], m[1])
+			q := onCards(t, m, "host")
+			q.Remote.Dev, q.Loads = "", []string{"tcp_lat", "udp_lat", "tcp_bw", "udp_bw", "tcp_rr", "tcp_crr", "probe", "ping"}
+			rec, _, err := Do(t.Context(), resolve(t, q), Host{Watch: deaf{}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			measured(t, rec)
+			agenttest.WantTimesOfRun(t, rec, time.Minute)
+		})
 	}
 }
 
@@ -206,10 +227,12 @@ func TestFirewallBetweenMachines(t *testing.T) {
 		rule    string // of the packet filter
 		want    string
 	}{
-		"request": {1, "in iifname eth0 udp dport 1-65535 drop", "cannot send UDP from machine a to machine b by path host: the first message from 192.0.2.1 to 192.0.2.2, port 2"},
-		"answer":  {0, "in iifname eth0 tcp sport 20000-29999 drop", "cannot send TCP from machine a to machine b by path host: the first message"},
-		"reply":   {0, "in iifname eth0 udp sport 20000-29999 drop", "the first message arrived, and its answer from 192.0.2.2, port 2"},
-		"NAT":     {1, "out udp sport 20000-29999 ip saddr set 192.0.2.77", "the first message arrived, and its answer from 192.0.2.2, port 2"},
+		"UDP request": {1, "in iifname eth0 udp dport 1-65535 drop", "cannot send UDP from machine a to machine b by path host: the first message from 192.0.2.1 to 192.0.2.2, port 2"},
+		"TCP request": {1, "in iifname eth0 tcp dport 20000-29999 drop", "cannot send TCP from machine a to machine b by path host: the first message from 192.0.2.1 to 192.0.2.2, port 2"},
+		"UDP reply":   {0, "in iifname eth0 udp sport 20000-29999 drop", "the first message arrived, and its answer from 192.0.2.2, port 2"},
+		"TCP reply":   {0, "in iifname eth0 tcp sport 20000-29999 drop", "cannot send TCP from machine a to machine b by path host: the first message arrived, and its answer from 192.0.2.2, port 2"},
+		"UDP NAT":     {1, "out udp sport 20000-29999 ip saddr set 192.0.2.77", "the first message arrived, and its answer from 192.0.2.2, port 2"},
+		"TCP NAT":     {1, "out tcp sport 20000-29999 ip saddr set 192.0.2.77", "the first message arrived, and its answer from 192.0.2.2, port 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := joined(t)

@@ -33,9 +33,15 @@ func joined(t *testing.T) [2]*testenv.SSHMachine {
 // withProgram makes a machine that has the program.
 func withProgram(t *testing.T, name string) *testenv.SSHMachine {
 	t.Helper()
+	return withProgramAhead(t, name, 0)
+}
+
+// withProgramAhead makes one whose monotonic clocks are ahead of others'.
+func withProgramAhead(t *testing.T, name string, ahead time.Duration) *testenv.SSHMachine {
+	t.Helper()
 	program, err := os.Executable()
 	testenv.Must(t, err)
-	m := testenv.NewSSHMachine(t, name)
+	m := testenv.NewSSHMachineAhead(t, name, ahead)
 	m.Install(t, program)
 	return m
 }
@@ -267,96 +273,6 @@ func TestClusterHasItsBaseline(t *testing.T) {
 	q := Request{Paths: []string{"pod", "service"}, Cluster: &Cluster{Options: kube.Options{Image: "registry.example/venturi:1"}}, Baseline: "service"}
 	if _, err := q.Resolve(); verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), "--baseline") && !strings.Contains(err.Error(), "compared with host") {
 		t.Errorf("%v", err)
-	}
-}
-
-// An ssh round trip of 200 ms, or an ssh that stalls for two seconds, to both machines, to one of
-// them, or to one after the other, delays a run and changes no figure; and while a slice runs
-// nothing passes.
-func TestSlowSSH(t *testing.T) {
-	slow := testenv.SSHLine{Delay: 100 * time.Millisecond}
-	stalls := testenv.SSHLine{Open: 3 * time.Second, Stall: 2 * time.Second}
-	later := stalls
-	later.Phase = stalls.Open // it stalls as soon as the other one has
-	for name, line := range map[string][2]testenv.SSHLine{
-		"fast": {}, "200 ms": {slow, slow}, "both stall": {stalls, stalls}, "the client's stalls": {stalls, {}}, "the server's stalls": {{}, stalls}, "they stall in turn": {stalls, later},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if strings.Contains(name, "'s") || name == "both stall" {
-				testenv.NeedsLong(t)
-			}
-			m := joined(t)
-			var lines []*testenv.SSHLine
-			for i, m := range m {
-				lines = append(lines, m.Route(t, line[i]))
-			}
-			q := onCards(t, m, "host", "vxlan")
-			q.Rounds = 12 // long enough for the agents to be called on the way
-			isStalling := line[0].Stall+line[1].Stall > 0
-			if isStalling {
-				q.Rounds, q.Loads = 60, q.Loads[:1] // and for a line to stall
-			}
-			rec, _, err := Do(t.Context(), resolve(t, q), Host{Watch: deaf{}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			measured(t, rec)
-			if all := len(rec.Plan.Arms) * len(q.Loads) * q.Series * q.Rounds; len(rec.Slices) != all {
-				t.Errorf("%d slices of %d", len(rec.Slices), all)
-			}
-			pause := time.Duration(0) // the longest between two slices of a series
-			for i, s := range rec.Slices {
-				if s.Latency != nil && time.Duration(s.Latency.RTTMedian) >= 2*slow.Delay {
-					t.Errorf("%s took %v in round %d", s.Arm, time.Duration(s.Latency.RTTMedian), s.Round)
-				}
-				if i > 0 && rec.Slices[i-1].Series == s.Series {
-					pause = max(pause, time.Duration(s.Start-rec.Slices[i-1].Start-rec.Slices[i-1].Elapsed))
-				}
-			}
-			if isStalling && pause < 500*time.Millisecond {
-				t.Errorf("the longest pause between two slices was %v: no line has stalled", pause)
-			}
-			if !isStalling {
-				silentInSlices(t, rec, lines)
-			}
-			for _, m := range m {
-				nothingLeft(t, m)
-			}
-		})
-	}
-}
-
-// silentInSlices wants no byte on the lines to the machines, which share a clock, while a slice
-// runs. Of a hundred slices two may seem to have some: on a busy machine a line may note late
-// what passed before.
-func silentInSlices(t *testing.T, rec *result.Record, lines []*testenv.SSHLine) {
-	t.Helper()
-	ahead := map[string]time.Duration{} // what was taken for a difference of clocks
-	for _, f := range rec.Facts {
-		ahead[f.Machine] = time.Duration(f.ClockAhead)
-	}
-	client := map[string]string{}
-	for _, arm := range rec.Plan.Arms {
-		client[arm.Name] = arm.FromMachine
-		if arm.FromMachine == "" {
-			client[arm.Name] = rec.Facts[0].Machine
-		}
-	}
-	for _, l := range lines {
-		passed := l.Passed(t)
-		if len(passed) < 10 {
-			t.Fatalf("bytes passed %d times: the line was not used", len(passed))
-		}
-		var heard []string
-		for _, s := range rec.Slices {
-			from := rec.Header.Started.Add(time.Duration(s.Start) + ahead[client[s.Arm]])
-			if i := slices.IndexFunc(passed, func(at time.Time) bool { return at.After(from) && at.Before(from.Add(time.Duration(s.Elapsed))) }); i >= 0 {
-				heard = append(heard, fmt.Sprintf("%v after the begin of the slice of %s in round %d of series %d", passed[i].Sub(from), s.Arm, s.Round, s.Series))
-			}
-		}
-		if len(heard) > max(1, len(rec.Slices)/50) {
-			t.Errorf("bytes passed in %d of %d slices: %s", len(heard), len(rec.Slices), strings.Join(heard, "; "))
-		}
 	}
 }
 

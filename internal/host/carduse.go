@@ -168,8 +168,11 @@ const (
 	stateColumn = 3
 )
 
-// timeWait is the state of a connection that is over.
-const timeWait = "06"
+// States of a connection: the last packet of its handshake is missing; it is over.
+const (
+	synReceived = "03"
+	timeWait    = "06"
+)
 
 // boundSockets lists the sockets of the calling thread's namespace that have an address.
 func boundSockets() (all []boundSocket, err error) {
@@ -194,6 +197,23 @@ func boundSockets() (all []boundSocket, err error) {
 		}
 	}
 	return all, nil
+}
+
+// HasHalfOpen tells whether a TCP connection to an address of the calling thread's namespace waits for
+// the last packet of its handshake: the first one has arrived.
+func HasHalfOpen(at netip.AddrPort) (bool, error) {
+	text, err := os.ReadFile("/proc/thread-self/net/tcp")
+	if err != nil {
+		return false, fmt.Errorf("list sockets: %w", err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) > stateColumn && f[stateColumn] == synReceived {
+			if local, ok := procAddress(f[localColumn]); ok && local == at {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
 }
 
 // procAddress reads an address of such a file: words of the kernel's own byte order, in hex.

@@ -52,7 +52,7 @@ func (l *Listeners) listen(_ context.Context, r Trials) (all []Listening, err er
 			l.open, all = append(l.open, nil), append(all, Listening{Failed: err.Error()})
 			continue
 		}
-		l.open, all = append(l.open, opened), append(all, Listening{Port: opened.port})
+		l.open, all = append(l.open, opened), append(all, Listening{Port: int(opened.address.Port())})
 	}
 	return all, nil
 }

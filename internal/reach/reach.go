@@ -49,10 +49,12 @@ const strangerLimit = time.Second
 
 // listener waits for the first message of one trial, and answers it.
 type listener struct {
-	socket io.Closer
-	port   int
-	mu     sync.Mutex
-	got    bool // the first message
+	socket    io.Closer
+	namespace string // file
+	tcp       bool
+	address   netip.AddrPort
+	mu        sync.Mutex
+	got       bool // the first message
 }
 
 // Ports of listeners: those of the servers of loads.
@@ -81,13 +83,12 @@ func (p *ports) take() (port int, ok bool) {
 
 // listen opens the server's end of a trial, at a port that nobody has.
 func listen(t Trial, secret Secret, ports *ports) (l *listener, err error) {
-	l = &listener{}
+	l = &listener{namespace: t.To.Namespace, tcp: t.Transport == "tcp"}
 	err = host.Do(t.To.Namespace, func() error {
 		failed := errors.New("all ports are in use")
 		for port, ok := ports.take(); ok; port, ok = ports.take() {
-			at := netip.AddrPortFrom(t.To.Addr, uint16(port))
-			if failed = l.open(t.Transport, at, secret); !errors.Is(failed, syscall.EADDRINUSE) {
-				l.port = port
+			l.address = netip.AddrPortFrom(t.To.Addr, uint16(port))
+			if failed = l.open(secret); !errors.Is(failed, syscall.EADDRINUSE) {
 				break
 			}
 		}
@@ -99,9 +100,9 @@ func listen(t Trial, secret Secret, ports *ports) (l *listener, err error) {
 	return l, nil
 }
 
-func (l *listener) open(transport string, at netip.AddrPort, secret Secret) error {
-	if transport == "tcp" {
-		socket, err := net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(at))
+func (l *listener) open(secret Secret) error {
+	if l.tcp {
+		socket, err := net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(l.address))
 		if err != nil {
 			return err
 		}
@@ -109,7 +110,7 @@ func (l *listener) open(transport string, at netip.AddrPort, secret Secret) erro
 		go l.accept(socket, secret)
 		return nil
 	}
-	socket, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(at))
+	socket, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(l.address))
 	if err != nil {
 		return err
 	}
@@ -162,10 +163,20 @@ func (l *listener) admits(got []byte, secret Secret) bool {
 	return true
 }
 
+// wasHeard tells whether something came. Of TCP, that is the first packet already: where the kernel's
+// answer to it is lost, no message comes.
 func (l *listener) wasHeard() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.got
+	if l.got || !l.tcp {
+		return l.got
+	}
+	var halfOpen bool
+	err := host.Do(l.namespace, func() (err error) {
+		halfOpen, err = host.HasHalfOpen(l.address)
+		return err
+	})
+	return err == nil && halfOpen
 }
 
 // dial tries whether the server's end answers. Each try is a socket of its own: the kernel waits

@@ -19,10 +19,11 @@ type SSHMachine struct {
 	Pid  int      // of a process in it that lives as long as the test
 	SSH  []string // the ssh command that knows how to reach it, by its name
 
-	config    string         // of ssh
-	users     int            // that were made
-	wired     bool           // it has eth0
-	residents map[int]string // processes that are there for as long as the machine
+	namespaces []string       // nsenter's flags for those that are its own
+	config     string         // of ssh
+	users      int            // that were made
+	wired      bool           // it has eth0
+	residents  map[int]string // processes that are there for as long as the machine
 }
 
 // SSHCommand is the ssh command that knows how to reach several machines.
@@ -52,6 +53,13 @@ const sshd = "/usr/sbin/sshd"
 // play roles of the test binary, as [Main] says.
 func NewSSHMachine(t testing.TB, name string) *SSHMachine {
 	t.Helper()
+	return NewSSHMachineAhead(t, name, 0)
+}
+
+// NewSSHMachineAhead makes a machine whose monotonic clocks are ahead of those of others, as if it had
+// been started so long before them.
+func NewSSHMachineAhead(t testing.TB, name string, ahead time.Duration) *SSHMachine {
+	t.Helper()
 	Root(t)
 	must := func(what string, err error) {
 		t.Helper()
@@ -62,7 +70,18 @@ func NewSSHMachine(t testing.TB, name string) *SSHMachine {
 	setup := `set -e; hostname "$0"
 for d in /run /tmp /var/tmp /dev/shm /var/lib; do mount -t tmpfs -o mode=1777 none $d; done
 mkdir -p /run/sshd /run/ssh; ip link set lo up; echo ready; exec sleep infinity`
-	cmd := exec.Command("unshare", "--mount", "--pid", "--net", "--uts", "--ipc", "--fork", "--kill-child", "--mount-proc", "--propagation", "private", "sh", "-c", setup, name)
+	namespaces := []string{"--mount", "--pid", "--net", "--uts", "--ipc"}
+	var offsets []string
+	if ahead > 0 {
+		if _, err := os.Stat("/proc/self/ns/time"); err != nil {
+			t.Skip("this kernel has no namespaces of clocks (CONFIG_TIME_NS)")
+		}
+		namespaces = append(namespaces, "--time")
+		seconds := fmt.Sprint(int64(ahead.Seconds()))
+		offsets = []string{"--monotonic", seconds, "--boottime", seconds}
+	}
+	cmd := exec.Command("unshare", slices.Concat(namespaces, offsets,
+		[]string{"--fork", "--kill-child", "--mount-proc", "--propagation", "private", "sh", "-c", setup, name})...)
 	out, err := cmd.StdoutPipe()
 	must("start", err)
 	cmd.Stderr = os.Stderr
@@ -72,7 +91,7 @@ mkdir -p /run/sshd /run/ssh; ip link set lo up; echo ready; exec sleep infinity`
 	ready := make([]byte, 6)
 	_, err = out.Read(ready)
 	must("set up", err)
-	m := &SSHMachine{Name: name, Pid: childOf(t, cmd.Process.Pid)}
+	m := &SSHMachine{Name: name, Pid: childOf(t, cmd.Process.Pid), namespaces: namespaces}
 
 	dir := t.TempDir()
 	for _, key := range []string{"user", "host"} {
@@ -133,7 +152,7 @@ func childOf(t testing.TB, pid int) int {
 
 // enter begins a command that runs in the machine.
 func (m *SSHMachine) enter() []string {
-	return []string{"nsenter", "--target", fmt.Sprint(m.Pid), "--mount", "--pid", "--net", "--uts", "--ipc"}
+	return append([]string{"nsenter", "--target", fmt.Sprint(m.Pid)}, m.namespaces...)
 }
 
 // Command is one that runs in the machine.
