@@ -2,6 +2,7 @@ package cli
 
 import (
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -27,6 +28,9 @@ func (m *machinesFlag) flags(f *pflag.FlagSet) {
 	f.StringVar(&m.ssh, "ssh", "ssh", "the ssh command for --machines, with its options")
 	f.BoolVar(&m.noCopy, "no-copy", false, "run the venturi on the machines' PATH instead of copying one there")
 }
+
+// reachLimit is [remote.Options.Limit]. Tests of emulated machines give more.
+var reachLimit time.Duration
 
 // remote is what the flags ask for. Errors are for people.
 func (m *machinesFlag) remote() (r compare.Remote, err error) {
@@ -56,6 +60,6 @@ func (m *machinesFlag) remote() (r compare.Remote, err error) {
 	if len(words) == 0 {
 		return r, verr.New(verr.Usage, "cannot use --ssh", "it is empty", "leave it out, or give a command such as: ssh -F FILE")
 	}
-	r.Options = remote.Options{Program: program[0], NoCopy: m.noCopy, SSH: words}
+	r.Options = remote.Options{Program: program[0], NoCopy: m.noCopy, SSH: words, Limit: reachLimit}
 	return r, nil
 }

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -20,9 +21,13 @@ import (
 	"github.com/venturi-net/venturi/internal/guest"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/agenttest"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
 )
+
+// reachLimitEnv is how long a venturi that plays a controller waits for a machine.
+const reachLimitEnv = "VENTURI_TEST_REACH_LIMIT"
 
 // leakChecked runs the tests of m and fails if they leave something behind.
 type leakChecked struct{ m *testing.M }
@@ -37,7 +42,11 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == testenv.LineRole {
 		os.Exit(testenv.PlaySSHLine(os.Args[1:]))
 	}
+	if len(os.Args) > 1 && os.Args[1] == agenttest.DriftRole {
+		os.Exit(agenttest.PlayDrift(os.Args[1:]))
+	}
 	testscript.Main(leakChecked{m}, map[string]func(){"venturi": func() {
+		reachLimit, _ = time.ParseDuration(os.Getenv(reachLimitEnv)) // 0: nobody gave one
 		env := &Env{Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv, Environ: os.Environ, Exit: os.Exit}
 		os.Exit(Run(context.Background(), env))
 	}})

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	if code, ok := guest.Main(os.Args, os.Stderr); ok { // in a virtual machine of a path
 		os.Exit(code)
 	}
-	testenv.Main(m, testenv.Roles{"agent": runAgent, "fastpath": agenttest.RunFastPath, "speaker": agenttest.RunSpeaker, "guest": agenttest.HoldGuest, "controller": playController, testenv.LineRole: testenv.PlaySSHLine, "drift": playDrift})
+	testenv.Main(m, testenv.Roles{"agent": runAgent, "fastpath": agenttest.RunFastPath, "speaker": agenttest.RunSpeaker, "guest": agenttest.HoldGuest, "controller": playController, testenv.LineRole: testenv.PlaySSHLine})
 }
 
 // playController is a whole comparison in a process that can be killed: its

@@ -13,6 +13,7 @@ import (
 	"github.com/venturi-net/venturi/internal/report/view"
 	"github.com/venturi-net/venturi/internal/study"
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/agenttest"
 )
 
 // logger tells a test's log how a run goes.
@@ -30,7 +31,7 @@ func (l logger) Say(format string, args ...any) {
 // two machines that have a kernel each.
 func TestQinQStudyOnVMs(t *testing.T) {
 	testenv.NeedsLong(t)
-	m := compare.NewVMMachines(t, 2<<10, "6.1", "6.12")
+	m := agenttest.NewVMMachines(t, 2<<10, "6.1", "6.12")
 	s, err := study.Open("qinq")
 	testenv.Must(t, err)
 	s = s.OnMachines()
