@@ -140,7 +140,7 @@ func (p *vmPair) changeSettings() {
 	p.wantState(before, false, true)
 	p.run(ok, []string{"restored"}, "undo", "--on", "b")
 	p.wantState(before, false, false)
-	tune := []string{"tune", "--profile", "throughput", "--host"}
+	tune := []string{"tune", "--profile", "latency", "--host"}
 	p.run(ok, []string{"Nothing was changed"}, append(tune, "--plan")...)
 	p.wantState(before, false, false)
 	p.run(ok, nil, append(tune, "--apply")...)
