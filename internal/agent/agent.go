@@ -15,7 +15,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -124,17 +123,25 @@ func Serve(ctx context.Context, l net.Listener, o Options) error {
 	}
 	g := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
-		grpc.UnaryInterceptor(withDetails), grpc.StreamInterceptor(streamWithDetails), grpc.WaitForHandlers(true))
+		grpc.UnaryInterceptor(withDetails), grpc.StreamInterceptor(streamWithDetails))
 	agentpb.RegisterAgentServer(g, s)
-	var serving sync.WaitGroup
-	serving.Go(func() {
+	halted, served := make(chan bool, 1), make(chan error, 1)
+	go func() {
 		<-ctx.Done()
 		s.stopAll()
-		halt(g, s.unheard.Load())
-	})
-	err := g.Serve(l)
-	cancel()
-	serving.Wait()
+		halted <- halt(g, s.unheard.Load())
+	}()
+	go func() { served <- g.Serve(l) }()
+	var err error
+	select {
+	case err = <-served:
+		cancel()
+		<-halted
+	case whole := <-halted:
+		if whole {
+			err = <-served
+		}
+	}
 	s.commands.Wait() // what they have begun they take back
 	s.close()
 	err = ignoreStopped(err)
@@ -150,8 +157,8 @@ func Serve(ctx context.Context, l net.Listener, o Options) error {
 
 // halt lets calls that are under way answer, but not for ever: one that never
 // returns is left behind, and ends with the process. Where nobody hears the answers, it only
-// ends the calls.
-func halt(g *grpc.Server, unheard bool) {
+// ends the calls; false: the channel does not end, because it takes nothing more.
+func halt(g *grpc.Server, unheard bool) (whole bool) {
 	stop, ended := g.GracefulStop, make(chan struct{})
 	if unheard {
 		stop = g.Stop // the other one waits for an acknowledgement
@@ -162,9 +169,13 @@ func halt(g *grpc.Server, unheard bool) {
 	}()
 	select {
 	case <-ended:
+		return true
 	case <-time.After(stopGrace):
-		go g.Stop() // it closes the channel, and waits for the call
 	}
+	if !unheard {
+		g.Stop()
+	}
+	return !unheard
 }
 
 func ignoreStopped(err error) error {

@@ -97,6 +97,9 @@ func TestSSHKeepalives(t *testing.T) {
 	silentInSlices(t, rec, lines)
 }
 
+// noteLag is how much later than a byte passed a line usually notes it, on busy cores.
+const noteLag = 2 * time.Millisecond
+
 // silentInSlices wants no byte on the lines to the machines, which share a clock, while a slice
 // runs. Of a hundred slices two may seem to have some: on a busy machine a line may note late
 // what passed before.
@@ -121,7 +124,9 @@ func silentInSlices(t *testing.T, rec *result.Record, lines []*testenv.SSHLine) 
 		var heard []string
 		for _, s := range rec.Slices {
 			from := rec.Header.Started.Add(time.Duration(s.Start) + ahead[client[s.Arm]])
-			if i := slices.IndexFunc(passed, func(at time.Time) bool { return at.After(from) && at.Before(from.Add(time.Duration(s.Elapsed))) }); i >= 0 {
+			if i := slices.IndexFunc(passed, func(at time.Time) bool {
+				return at.After(from.Add(noteLag)) && at.Before(from.Add(time.Duration(s.Elapsed)))
+			}); i >= 0 {
 				heard = append(heard, fmt.Sprintf("%v after the begin of the slice of %s in round %d of series %d", passed[i].Sub(from), s.Arm, s.Round, s.Series))
 			}
 		}
