@@ -190,15 +190,6 @@ func callAll(ctx context.Context, agents []*agentBeats) {
 	wait.Wait()
 }
 
-// callBetweenSlices is callAll for agents of a series, and tells them that its slices run. They
-// have heard that when they answer, so that it does not come beside a slice.
-func callBetweenSlices(ctx context.Context, agents []*agentBeats) {
-	for _, b := range agents {
-		_ = b.send(agentpb.Beat_GO) // an error shows in the call
-	}
-	callAll(ctx, agents)
-}
-
 // endIfLost ends the series one of whose servers' agents is lost. What was measured of it is
 // there.
 func (l *Liveness) endIfLost() {
@@ -260,8 +251,19 @@ func (l *Liveness) end(b *agentBeats, err error) {
 // usePause calls the servers' agents while that of the client pauses. Their lines may stall, and
 // it must know until they do not that somebody is there.
 func (l *Liveness) usePause(client *agentBeats) {
-	_ = client.send(agentpb.Beat_CALL)
-	callBetweenSlices(client.stream.Context(), l.ends[1:])
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		callAll(client.stream.Context(), l.ends[1:])
+	}()
+	for waiting := true; waiting; {
+		_ = client.send(agentpb.Beat_CALL)
+		select {
+		case <-answered:
+			waiting = false
+		case <-time.After(beatEvery / 2): // its own line may stall next
+		}
+	}
 	l.endIfLost()
 	_ = client.send(agentpb.Beat_GO) // an error shows in the series
 }

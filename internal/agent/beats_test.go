@@ -25,18 +25,6 @@ func TestLongSlices(t *testing.T) {
 	if !p.isSilent(now.Add(time.Minute + 3*deadAfter)) {
 		t.Error("a series keeps the agent for ever")
 	}
-	plan.Arms = make([]load.Arm, 100) // the controller is silent while their flows are opened
-	endMany := p.allow(plan)
-	late := time.Now().Add(2*time.Minute + deadAfter + openingTime(plan)/2)
-	if p.isSilent(late) {
-		t.Error("the opening of a hundred flows is taken for the controller's death")
-	}
-	p.last = time.Now()
-	p.hear(agentpb.Beat_GO)
-	if !p.isSilent(late) {
-		t.Error("while slices run, an agent waits as long as for the opening of its flows")
-	}
-	endMany()
 	end()
 	end()
 	if now = time.Now(); p.isSilent(now) || !p.isSilent(now.Add(2*deadAfter)) {

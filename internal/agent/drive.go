@@ -129,7 +129,7 @@ type drivePauser struct {
 // Pause is of [engine.Pauser].
 func (p *drivePauser) Pause() {
 	if time.Since(p.called) >= beatEvery {
-		callBetweenSlices(p.ctx, p.liveness.ends)
+		callAll(p.ctx, p.liveness.ends)
 		p.liveness.endIfLost()
 		p.called = time.Now()
 	}

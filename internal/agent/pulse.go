@@ -12,13 +12,12 @@ import (
 
 // pulse is the agent's side of [agentpb.Agent.Beats].
 type pulse struct {
-	mu      sync.Mutex
-	last    time.Time     // when the controller was heard; zero: there are no beats
-	paused  time.Time     // when slices could not run, or did not run yet, for the last time
-	busy    time.Duration // how much longer than deadAfter the controller may be silent: slices run
-	opening time.Duration // and how much longer still before the first of them
-	send    func(agentpb.Beat_Kind) error
-	resume  chan struct{}
+	mu     sync.Mutex
+	last   time.Time     // when the controller was heard; zero: there are no beats
+	paused time.Time     // when slices could not run, or did not run yet, for the last time
+	busy   time.Duration // how much longer than deadAfter the controller may be silent: slices run
+	send   func(agentpb.Beat_Kind) error
+	resume chan struct{}
 }
 
 // Beats is of [agentpb.AgentServer].
@@ -56,17 +55,16 @@ func (s *server) Beats(stream agentpb.Agent_BeatsServer) error {
 // allow lets the controller be silent for the slices of a series, until the function that
 // it returns is called.
 func (p *pulse) allow(plan load.Plan) (end func()) {
-	set := func(busy, opening time.Duration) {
+	set := func(busy time.Duration) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.busy += busy
-		p.opening = opening
 		p.last = time.Now() // that somebody asked for it was a word
 		p.paused = p.last
 	}
 	slice := plan.LongestSlice()
-	set(slice, openingTime(plan))
-	return sync.OnceFunc(func() { set(-slice, 0) })
+	set(slice)
+	return sync.OnceFunc(func() { set(-slice) })
 }
 
 func (p *pulse) hear(kind agentpb.Beat_Kind) {
@@ -77,7 +75,7 @@ func (p *pulse) hear(kind agentpb.Beat_Kind) {
 	case agentpb.Beat_CALL:
 		_ = p.send(agentpb.Beat_ANSWER) // an error shows as silence
 	case agentpb.Beat_GO: // slices run
-		p.opening, p.paused = 0, p.last
+		p.paused = p.last
 		select {
 		case p.resume <- struct{}{}:
 		default:
@@ -105,7 +103,7 @@ func (p *pulse) watch(ctx context.Context, abandon func()) {
 func (p *pulse) isSilent(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return now.Sub(p.last) > deadAfter+p.busy+p.opening
+	return now.Sub(p.last) > deadAfter+p.busy
 }
 
 // pause lets the controller speak between two slices, if it is time. It returns when the

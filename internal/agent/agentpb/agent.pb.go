@@ -32,7 +32,7 @@ const (
 	Beat_CALL   Beat_Kind = 0 // controller: are you there?
 	Beat_ANSWER Beat_Kind = 1 // agent: yes
 	Beat_PAUSE  Beat_Kind = 2 // agent: no slice runs, and none begins before you let it
-	Beat_GO     Beat_Kind = 3 // controller: it may; flows are open, and slices run
+	Beat_GO     Beat_Kind = 3 // controller: it may
 )
 
 // Enum value maps for Beat_Kind.
