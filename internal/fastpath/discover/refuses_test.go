@@ -33,11 +33,30 @@ const leastRefusals = 30
 // attaches nothing there, and leaves nothing behind.
 func TestRefusesWirings(t *testing.T) {
 	testenv.Root(t)
+	if n := checkRefusals(t, refusals); n < leastRefusals {
+		t.Errorf("%d wirings were built, want %d at least", n, leastRefusals)
+	}
+}
+
+// So are wirings of modules, all of them. It runs under kernels that have them.
+func TestRefusesModules(t *testing.T) {
+	testenv.Root(t)
+	if !agenttest.InGuest() {
+		t.Skip("is not in a machine whose kernel has modules")
+	}
+	rows := slices.DeleteFunc(slices.Clone(refusals), func(c refusal) bool { return !c.modules })
+	if n := checkRefusals(t, rows); n < len(rows) {
+		t.Errorf("%d of %d wirings were built", n, len(rows))
+	}
+}
+
+// checkRefusals checks wirings, and tells how many this kernel could build.
+func checkRefusals(t *testing.T, wirings []refusal) int {
 	daemon := testenv.RoleCommand(t, "fastpath")
 	w := newWriter(t)
 	var built atomic.Int32
 	t.Run("all", func(t *testing.T) {
-		for i, c := range refusals {
+		for i, c := range wirings {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
 				s := newSite(t, w, i)
@@ -58,16 +77,14 @@ func TestRefusesWirings(t *testing.T) {
 			})
 		}
 	})
-	if n := built.Load(); n < leastRefusals {
-		t.Errorf("%d wirings were built, want %d at least", n, leastRefusals)
-	}
+	return int(built.Load())
 }
 
 // Wirings that this machine's kernel has no devices for are refused under others.
 func TestKernels(t *testing.T) {
 	testenv.Root(t)
 	testenv.NeedsLong(t)
-	agenttest.PassUnderKernels(t, 2<<10, agenttest.RunArgs("TestFindsWirings|TestRefusesWirings"))
+	agenttest.PassUnderKernels(t, 2<<10, agenttest.RunArgs("TestFindsWirings|TestRefusesModules"))
 }
 
 // build wires a node, or skips the test.
