@@ -97,7 +97,7 @@ func (p *Pacer) Run(s Sender) error {
 			}
 			continue
 		}
-		went, err := s.SendParts(p.dueBy(p.now), n)
+		went, err := s.SendParts(max(p.dueBy(p.now), p.sent+n), n)
 		if err != nil {
 			return err
 		}
@@ -115,8 +115,15 @@ func (p *Pacer) Run(s Sender) error {
 // burst is how many parts may go now, or, where none may, until when to wait.
 func (p *Pacer) burst() (n int, at int64) {
 	due, end := p.dueBy(p.now), p.burstEnd()
-	if due == p.sent || due < end && p.parts > 1 {
-		return 0, min(p.Due(end-1), p.Start+p.length)
+	if due <= p.sent {
+		first := end - 1
+		if p.parts > 1 {
+			first = p.sent
+		}
+		return 0, min(p.Due(first), p.Start+p.length)
+	}
+	if p.parts > 1 {
+		due = max(due, end)
 	}
 	n = min(due, p.messageEnd(), p.sent+p.depth) - p.sent
 	if missing := float64(n) - p.tokens; missing > 0 {
@@ -128,7 +135,9 @@ func (p *Pacer) burst() (n int, at int64) {
 	return n, 0
 }
 
-// burstEnd is up to what part a sender on time sends next.
+// burstEnd is up to what part a sender on time sends next: of datagrams when all of these are due,
+// of TCP, whose messages are due as a whole, when the first part is. So a late timer does not take
+// the slice's last message from it.
 func (p *Pacer) burstEnd() int { return min(p.sent+p.wake, p.messageEnd()) }
 
 // messageEnd is with what part a burst ends at the latest: with the message if that is of several
@@ -144,7 +153,10 @@ func (p *Pacer) messageEnd() int {
 // on time had not sent it yet.
 func (p *Pacer) stop() {
 	due, reached := p.dueBy(p.now), p.sent
-	if end := p.burstEnd(); due >= end {
+	switch end := p.burstEnd(); {
+	case p.parts > 1 && due > p.sent:
+		reached = min(end, p.messages(due)*p.parts)
+	case due >= end:
 		reached = end
 	}
 	p.asked = max(p.messages(reached), due/p.parts)

@@ -116,6 +116,20 @@ func TestPaceCalls(t *testing.T) {
 	}
 }
 
+// A timer that is late by less than a message's interval takes no message of TCP from a slice.
+func TestPaceLateTimer(t *testing.T) {
+	for _, parts := range []int{46, 30} {
+		o := &sleepySender{late: func(int64) time.Duration { return 5 * time.Millisecond }, cost: 200}
+		p := New(100, 100*time.Millisecond, parts, 1)
+		if err := p.Run(o); err != nil {
+			t.Fatal(err)
+		}
+		if p.Asked() != 10 || p.sent != 10*parts {
+			t.Errorf("%d parts sent of %d messages, want all of 10 messages of %d", p.sent, p.Asked(), parts)
+		}
+	}
+}
+
 // A stream that is stopped sends the rest of its message, and is asked for no more.
 func TestPaceStopped(t *testing.T) {
 	o := &sleepySender{late: func(int64) time.Duration { return 0 }, stop: 10_100_000}
