@@ -43,7 +43,7 @@ test: setup-test bin/venturi ## lint, and run the tests, the privileged ones inc
 	$(SUDO) bin/venturi kernel fetch $(KERNELS)
 	GO=$(GO) exec scripts/test
 
-test-long: setup-long bin/venturi ## run the long tests in full size, and concurrent code with the race detector (25 minutes)
+test-long: setup-long bin/venturi ## run the long tests in full size, and concurrent code with the race detector (40 minutes)
 	$(SUDO) bin/venturi kernel fetch $(KERNELS)
 	GO=$(GO) exec scripts/test long
 
