@@ -131,8 +131,11 @@ func (n *pipeNet) listen(context.Context, *net.UDPAddr) (net.PacketConn, error) 
 // dial implements [udpSockets].
 func (n *pipeNet) dial(_ context.Context, at *net.UDPAddr, peer net.Addr) (net.Conn, error) {
 	client, server := n.pipe(peer, at)
+	n.mu.Lock()
+	text := n.text
+	n.mu.Unlock()
 	n.peers.Go(func() { take(client) })
-	n.peers.Go(func() { say(client, n.text, atOnce) })
+	n.peers.Go(func() { say(client, text, atOnce) })
 	return server, nil
 }
 
