@@ -113,3 +113,31 @@ func TestLargeMessageCalls(t *testing.T) {
 		}
 	}
 }
+
+// calledSender sends all that it is told to, and counts the calls.
+type calledSender struct{ calls, sent int }
+
+func (c *calledSender) send(socket) (int, error) { panic("not of a stream with a rate") }
+
+func (c *calledSender) sendSome(_ socket, n int) (int, error) {
+	c.calls++
+	c.sent += n
+	return n, nil
+}
+
+// Flows that take turns make a call only for what they owe.
+func TestTurnsCalls(t *testing.T) {
+	var out calledSender
+	g := &flowGroup{}
+	for range 8 {
+		g.flows = append(g.flows, &active{plan: &load.Plan{Size: 64}, buf: make([]byte, 64), segment: 64, out: &out})
+	}
+	for due := 1; due <= 16; due++ {
+		if went, err := g.SendParts(due, 1); went != 1 || err != nil {
+			t.Fatalf("%d messages went, %v", went, err)
+		}
+	}
+	if out.calls != 16 || out.sent != 16 {
+		t.Errorf("%d calls for %d messages, want 16", out.calls, out.sent)
+	}
+}

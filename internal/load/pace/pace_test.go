@@ -37,8 +37,8 @@ func (o *sleepySender) SendParts(_, n int) (int, error) {
 	return n, nil
 }
 
-// However late a sender is, it sends at most a burst at once, and twice its rate until it has
-// made up for it; and all that was asked for.
+// However late a sender is, it sends at most a burst at once, and catchUp times its rate until it
+// has made up for it; and all that was asked for.
 func TestPaceAfterStall(t *testing.T) {
 	const slice = 100 * time.Millisecond
 	always := func(d time.Duration) func(int64) time.Duration { return func(int64) time.Duration { return d } }
