@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -132,14 +131,7 @@ func TestTrialHolder(t *testing.T) {
 func TestTrialKilled(t *testing.T) {
 	testenv.Root(t)
 	c := newTuned(t, 2)
-	cmd, _ := c.plugin(append(trial, "15m")...)
-	var once sync.Once
-	c.BeforeCall(func(right string) {
-		if right == "patch /configmaps" {
-			once.Do(func() { _ = cmd.Process.Kill() })
-		}
-	})
-	_ = cmd.Run()
+	c.runKilled(append(trial, "15m")...)
 	c.nodesAsBefore()
 	c.AdvanceClock(5 * time.Minute)
 	time.Sleep(5 * time.Second)

@@ -182,14 +182,7 @@ func TestTuneInterrupted(t *testing.T) {
 func TestTuneKilled(t *testing.T) {
 	testenv.Root(t)
 	c := newTuned(t, 2)
-	cmd, _ := c.plugin("tune", "--profile", "balanced", "--cluster", "--dev", "eth0", "--apply")
-	var once sync.Once
-	c.BeforeCall(func(right string) {
-		if right == "patch /configmaps" {
-			once.Do(func() { _ = cmd.Process.Kill() })
-		}
-	})
-	_ = cmd.Run()
+	c.runKilled("tune", "--profile", "balanced", "--cluster", "--dev", "eth0", "--apply")
 	c.nodesAsBefore()
 	c.EndJobs()
 	want(t, c.run(verr.OK, "undo"), "data.enable-bpf-masquerade", "node n1: nothing to undo", "node n2: nothing to undo")

@@ -168,6 +168,19 @@ func (c *tuned) run(code int, args ...string) string {
 	return out.String()
 }
 
+// runKilled runs a command that is killed before its first write to the API's settings.
+func (c *tuned) runKilled(args ...string) {
+	c.t.Helper()
+	cmd, _ := c.plugin(args...)
+	var once sync.Once
+	c.BeforeCall(func(right string) {
+		if right == "patch /configmaps" {
+			once.Do(func() { _ = cmd.Process.Kill() })
+		}
+	})
+	_ = cmd.Run()
+}
+
 // want wants parts in a text.
 func want(t *testing.T, text string, parts ...string) {
 	t.Helper()
