@@ -16,6 +16,7 @@ import (
 // Programs at netfilter's hooks are found by their links, those that were there before
 // and those that come, as long as they are there.
 func TestFilterLinks(t *testing.T) {
+	defer testenv.LockNetfilterPrograms(t)()
 	w, err := netcfg.Owned(testenv.Claim(t))
 	must(t, err)
 	m, err := w.Create(w.Name("m1"))
@@ -62,7 +63,7 @@ func TestFilterLinks(t *testing.T) {
 		l := attach(c.family, c.hook)
 		look(before, c.plain, c.tunnels)
 		look(after, c.plain, c.tunnels)
-		must(t, l.Close())
+		testenv.Detach(t, l)
 		look(before, "", "")
 		look(after, "", "")
 		after = &fastpath.NetfilterLinks{}

@@ -112,5 +112,5 @@ func netfilterProgram(t *testing.T, n *netcfg.Namespace, family link.NetfilterPr
 		l, err = link.AttachNetfilter(link.NetfilterOptions{Program: p, ProtocolFamily: family, Hook: hook, Priority: 7})
 		return err
 	})
-	return func() { testenv.Must(t, l.Close()) }
+	return func() { testenv.Detach(t, l) }
 }

@@ -217,7 +217,7 @@ func attach(t *testing.T, m lab.Machine, device string, at ebpf.AttachType) (see
 		return n
 	}
 	return seen, func() {
-		testenv.Must(t, l.Close())
+		testenv.Detach(t, l)
 		testenv.Must(t, count.Close())
 	}
 }
@@ -247,12 +247,16 @@ func netfilterProgram(t *testing.T, m lab.Machine, _, _ string) (detach func()) 
 	}
 	testenv.Must(t, err)
 	defer p.Close()
+	unlock := testenv.LockNetfilterPrograms(t)
 	var l link.Link
 	testenv.InNetns(t, m.Namespace, func() (err error) {
 		l, err = link.AttachNetfilter(link.NetfilterOptions{Program: p, ProtocolFamily: link.NetfilterProtoIPv4, Hook: link.NetfilterInetForward, Priority: 7})
 		return err
 	})
-	return func() { testenv.Must(t, l.Close()) }
+	return func() {
+		testenv.Detach(t, l)
+		unlock()
+	}
 }
 
 // xdpProgram attaches one that does nothing where it would be skipped: in the pod, to
@@ -278,7 +282,7 @@ func attachXDP(t *testing.T, namespace string, wanted func(vnl.Link) bool) (deta
 		if i := slices.IndexFunc(all, wanted); err == nil && i >= 0 {
 			var l link.Link
 			l, err = link.AttachXDP(link.XDPOptions{Program: p, Interface: all[i].Attrs().Index})
-			detach = func() { testenv.Must(t, l.Close()) }
+			detach = func() { testenv.Detach(t, l) }
 		}
 		return err
 	})

@@ -41,7 +41,7 @@ func programOfOurName(t *testing.T, m lab.Machine, pod, _ string) (detach func()
 		}
 		return err
 	})
-	return func() { testenv.Must(t, l.Close()) }
+	return func() { testenv.Detach(t, l) }
 }
 
 // filterOfOurName puts one into a filter whose name is that of a fast path's, too.

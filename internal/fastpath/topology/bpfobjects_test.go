@@ -47,7 +47,7 @@ func TestBPFObjects(t *testing.T) {
 			t.Error("a link that was made is not seen")
 		}
 		during := revision()
-		testenv.Must(t, l.Close())
+		testenv.Detach(t, l)
 		if after := revision(); before == during || during == after {
 			t.Errorf("revisions are %d, %d with a program, and %d without it again", before, during, after)
 		}
@@ -80,7 +80,8 @@ func TestBPFNewsOfXDP(t *testing.T) {
 		if news := objects.Poll(); !news.Programs || !news.XDPLinks {
 			t.Errorf("of its link: %+v", news)
 		}
-		return l.Close()
+		testenv.Detach(t, l)
+		return nil
 	})
 }
 
