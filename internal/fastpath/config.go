@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/netcfg"
@@ -11,7 +12,7 @@ import (
 
 // Config is the configuration of a daemon, a JSON file.
 type Config struct {
-	Kind string `json:"kind"` // [VXLAN] or [Routed]
+	Kind string `json:"kind"` // [VXLAN], [IPIP] or [Routed]
 	// Devices are the host's devices on the path of packets, by name. They may come and
 	// go while the daemon runs.
 	Devices topology.DeviceNames `json:"devices"`
@@ -26,8 +27,9 @@ type Config struct {
 
 // Kinds of fast path.
 const (
-	VXLAN  = "vxlan"  // pods behind a bridge, a vxlan device with forwarding entries to each peer
-	Routed = "routed" // pods behind routes, peers on the wire
+	VXLAN  = bpf.VXLAN
+	IPIP   = bpf.IPIP
+	Routed = bpf.Routed
 )
 
 // Load reads a daemon's config.
@@ -41,15 +43,18 @@ func Load(file string) (*Config, error) {
 
 func (c *Config) check() error {
 	switch {
-	case c.Kind != VXLAN && c.Kind != Routed:
+	case c.Kind != Routed && !c.hasTunnels():
 		return fmt.Errorf("unknown kind of fast path %q", c.Kind)
-	case c.Kind == VXLAN && (c.Port == 0 || len(c.Devices.Tunnels) == 0):
-		return errors.New("an overlay needs a port and a tunnel's device")
+	case c.hasTunnels() && len(c.Devices.Tunnels) == 0, c.Kind == VXLAN && c.Port == 0:
+		return errors.New("an overlay needs a tunnel's device, and one of VXLAN a port")
 	case c.Devices.Wire == "" || c.Pins == "" || c.State == "":
 		return errors.New("wire, pins or state is missing")
 	}
 	return nil
 }
+
+// hasTunnels: packets travel between hosts in tunnels.
+func (c *Config) hasTunnels() bool { return c.Kind == VXLAN || c.Kind == IPIP }
 
 // Write writes the config for a daemon to read.
 func (c *Config) Write(file string) error {

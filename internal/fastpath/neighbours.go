@@ -46,7 +46,7 @@ func (d *daemon) mtusChanged() bool {
 
 // pathMTUsLearned looks at all next hops when some may have learned a path MTU.
 func (d *daemon) pathMTUsLearned() bool {
-	if d.pollDue(mtusEvery) && d.Kind == VXLAN {
+	if d.pollDue(mtusEvery) && d.hasTunnels() {
 		now, err := d.poller.Unreachables()
 		d.neigh.learned = d.neigh.learned || err != nil || now != d.neigh.unreachables
 		d.neigh.unreachables = now

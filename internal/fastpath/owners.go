@@ -87,7 +87,7 @@ type flowCounts struct {
 
 func countFlows(c *Config, pins string) (flowCounts, error) {
 	of := flowCounts{pods: map[uint32]*FlowCount{}, peers: map[uint32]*FlowCount{}}
-	epoch, err := bpf.ReadEpoch(pins, c.Kind == VXLAN)
+	epoch, err := bpf.ReadEpoch(pins, c.Kind)
 	if err != nil {
 		return of, err
 	}
@@ -188,7 +188,7 @@ func readPeers(c *Config, pins string, of map[uint32]*FlowCount) ([]PeerFlows, e
 			return nil, err
 		}
 		p := PeerFlows{Addr: net.HardwareAddr(via.Mac[:]).String(), FlowCount: *entryOf(of, to.Peer)}
-		if c.Kind == VXLAN {
+		if c.hasTunnels() {
 			p.Addr = peer.Remote().String()
 		}
 		peers = append(peers, p)

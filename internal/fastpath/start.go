@@ -69,8 +69,11 @@ func (d *daemon) close(cancel context.CancelFunc) {
 // load loads the programs, and adopts the tables that an earlier daemon has pinned.
 func (d *daemon) load() (*bpf.Objects, error) {
 	o := bpf.Options{Pins: d.Pins, Detach: d.detachPin, Stamp: d.Stamp, NoNAT: d.NoNAT, Shadow: d.Shadow}
-	if d.Kind == VXLAN {
+	switch d.Kind {
+	case VXLAN:
 		return bpf.NewVXLAN(o, d.Port)
+	case IPIP:
+		return bpf.NewIPIP(o)
 	}
 	return bpf.NewRouted(o)
 }

@@ -7,12 +7,9 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// ReadEpoch reads the policy epoch of a fast path from the folder of its pins.
-func ReadEpoch(pins string, tunnels bool) (uint32, error) {
-	spec, err := loadRouted()
-	if tunnels {
-		spec, err = loadVxlan()
-	}
+// ReadEpoch reads the policy epoch of a fast path of a kind from the folder of its pins.
+func ReadEpoch(pins, kind string) (uint32, error) {
+	spec, err := source(kind, false)
 	if err != nil {
 		return 0, err
 	}

@@ -27,10 +27,7 @@ func NewVXLANOf(flows uint32, port uint16) (*Objects, error) {
 // NewStamping loads a fast path whose programs that carry give the stamp that a packet
 // has behind them, in place of their verdict: the kernel's test does not tell it.
 func NewStamping(kind string, port uint16) (*Objects, error) {
-	spec, err := loadRouted()
-	if kind == "vxlan" {
-		spec, err = loadVxlan()
-	}
+	spec, err := source(kind, false)
 	if err != nil {
 		return nil, err
 	}

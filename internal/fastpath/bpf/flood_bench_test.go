@@ -15,14 +15,14 @@ import (
 // packet each, take that many times the sum.
 func BenchmarkFlood(b *testing.B) {
 	testenv.Root(b)
-	for _, kind := range []string{"vxlan", "routed"} {
+	for _, kind := range kinds {
 		b.Run(kind, func(b *testing.B) {
 			r := newRig(b, kind, layers.IPProtocolUDP)
 			r.put(b)
 			stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
 			check(b, err)
 			defer stats.Close()
-			out, in := r.podPacket(), r.received(kind == "vxlan")
+			out, in := r.podPacket(), r.received(kind)
 			cost := map[string]float64{}
 			for name, new := range map[string]bool{"new": true, "carried": false} {
 				for _, way := range []struct {

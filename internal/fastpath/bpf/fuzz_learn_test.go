@@ -21,7 +21,7 @@ func TestFuzzLearn(t *testing.T) {
 	onCore(t, 0)
 	seed, packets := testenv.Generated(t, fuzzEnv, fewFuzzed)
 	t.Logf("%s=%d:%d", fuzzEnv, seed, packets)
-	for _, kind := range []string{"vxlan", "routed"} {
+	for _, kind := range kinds {
 		for _, program := range []string{"to_tunnel", "to_peer", "to_pod"} {
 			if kind == "routed" && program == "to_tunnel" {
 				continue // it is attached nowhere
@@ -41,17 +41,13 @@ const scanEvery = 1000
 
 // learnAll runs so many packets through a program, and gives how many have taught something.
 func (f *fuzzing) learnAll(t *testing.T, name string, packets int) (learned int) {
-	hop := bpf.HopKey{Ifindex: uint32(f.wire), Mac: [6]uint8(farMAC)}
-	if f.kind == "vxlan" {
-		hop.Mac = [6]uint8(farTunnelMAC)
-	}
-	check(t, f.objs.Hops.Put(hop, bpf.Hop{Peer: peerNumber, Tenant: f.ref.tenant}))
+	check(t, f.objs.Hops.Put(f.hopKey(f.kind), bpf.Hop{Peer: peerNumber, Tenant: f.ref.tenant}))
 	program, device, into, encapsulated, reference, stamp := f.objs.ToTunnel, f.wire, false, false, f.ref.toTunnel, f.epoch
 	f.macs = append(bytes.Clone(farMAC), f.wireMAC...)
 	before := map[bpf.FlowKey]bpf.Flow{}
 	switch name {
 	case "to_peer":
-		program, reference, encapsulated = f.objs.ToPeer, f.ref.toPeer, f.kind == "vxlan"
+		program, reference, encapsulated = f.objs.ToPeer, f.ref.toPeer, f.kind != bpf.Routed
 		if encapsulated {
 			f.macs, stamp = nil, crossed|f.epoch
 			before = f.enterFlows()
@@ -70,6 +66,9 @@ func (f *fuzzing) learnAll(t *testing.T, name string, packets int) (learned int)
 		onCore(t, 0)
 		for i := range packets {
 			packet := f.packet(into, encapsulated)
+			if name == "to_tunnel" {
+				packet = runnable(inFrontOf(f.kind, packet))
+			}
 			verdict, left, err := runOnce(wrapped, device, packet)
 			if err != nil {
 				return fmt.Errorf("packet %d: run % x: %w", i, packet, err)
@@ -115,7 +114,7 @@ func (f *fuzzing) enterFlows() map[bpf.FlowKey]bpf.Flow {
 // learn writes what a packet teaches.
 func (f *fuzzing) learn(entries map[bpf.FlowKey]bpf.Flow, program string, h header, packet []byte) {
 	ends := h.ends
-	if flow := f.ref.find(h.protocol, ends, true); program == "to_peer" && f.kind == "vxlan" {
+	if flow := f.ref.find(h.protocol, ends, true); program == "to_peer" && f.kind != bpf.Routed {
 		ends = flow.pod
 	}
 	key := f.keyOf(h.protocol, ends)
@@ -152,7 +151,7 @@ func (f *fuzzing) announce(t *testing.T) {
 	const learnAfter = 8
 	for i, flow := range fuzzFlows {
 		f.protocol = flow.protocol
-		p := f.received(f.kind == "vxlan").withEnds(addrPort(flow.wireRemote), addrPort(flow.wireLocal))
+		p := f.received(f.kind).withEnds(addrPort(flow.wireRemote), addrPort(flow.wireLocal))
 		for range learnAfter + 1 {
 			if verdict, _ := f.run(t, f.objs.FromWire, f.wire, p.bytes(t)); verdict != next {
 				t.Fatalf("flow %d: verdict %d", i, int32(verdict))

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"net"
+
+	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 )
 
 // packet makes one from the grammar: of a flow that is known or not, in a direction, with headers
@@ -21,7 +23,7 @@ func (f *fuzzing) packet(into, encapsulated bool) []byte {
 	if f.chance(40) {
 		protocol = choose(f, byte(1), 6, 17, 47, 132)
 	}
-	payload := choose(f, 0, 1, 7, 18, 100, f.rng.IntN(1200), 1400, 1421, 1422, 1423, 1410, 1409, 1500)
+	payload := choose(f, 0, 1, 7, 18, 100, f.rng.IntN(1200), 1400, 1421, 1422, 1423, 1410, 1409, 1439, 1440, 1441, 1452, 1453, 1500)
 	ip := f.ipPacket(protocol, ends, into, payload)
 	from, to := podMAC, gatewayMAC
 	switch {
@@ -36,7 +38,10 @@ func (f *fuzzing) packet(into, encapsulated bool) []byte {
 		to, from = f.macs[:6], f.macs[6:12]
 	}
 	frame := append(f.ethernet(from, to), ip...)
-	if encapsulated {
+	switch {
+	case encapsulated && f.kind == bpf.IPIP:
+		frame = f.encapsulateIP(ip, into)
+	case encapsulated:
 		frame = f.encapsulate(frame, ip[1], into)
 	}
 	switch f.rng.IntN(24) {
@@ -52,10 +57,19 @@ func (f *fuzzing) packet(into, encapsulated bool) []byte {
 			frame[at+i] = byte(f.rng.Uint32())
 		}
 	}
-	if frame[12] == 0x86 && frame[13] == 0xdd { // the kernel runs nothing on less than an IPv6 header
-		frame = append(frame, make([]byte, max(0, 54-len(frame)))...)
+	return runnable(frame)
+}
+
+// runnable pads a frame: the kernel runs nothing on less than an IP header.
+func runnable(frame []byte) []byte {
+	least := len(frame)
+	switch {
+	case frame[12] == 0x86 && frame[13] == 0xdd:
+		least = 54
+	case isIPv4(frame):
+		least = 34
 	}
-	return frame
+	return append(frame, make([]byte, max(0, least-len(frame)))...)
 }
 
 func (f *fuzzing) ethernet(from, to net.HardwareAddr) []byte {
@@ -149,6 +163,42 @@ func (f *fuzzing) checksum(ip []byte, at int, protocol byte) {
 		sum = choose(f, uint16(0), 0xffff, 1, 0xfffe, uint16(f.rng.Uint32()))
 	}
 	binary.BigEndian.PutUint16(ip[field:], sum)
+}
+
+// encapsulateIP puts an IP header around a packet: that which the peer sends, or this host.
+func (f *fuzzing) encapsulateIP(ip []byte, into bool) []byte {
+	outer := make([]byte, 20)
+	outer[0], outer[1], outer[6], outer[8], outer[9] = 0x45, ip[1]&3, ip[6]&0x40, ip[8], 4
+	if f.chance(16) {
+		outer[1] = byte(f.rng.Uint32())
+	}
+	from, to, eth := remoteVTEP, localVTEP, f.ethernet(farMAC, f.wireMAC)
+	if !into {
+		from, to, eth = to, from, f.ethernet(f.wireMAC, farMAC)
+	}
+	copy(outer[12:], from.AsSlice())
+	copy(outer[16:], to.AsSlice())
+	outer[4], outer[5] = byte(f.rng.Uint32()), byte(f.rng.Uint32())
+	binary.BigEndian.PutUint16(outer[2:], uint16(20+len(ip)))
+	switch f.rng.IntN(40) {
+	case 0:
+		outer[12+f.rng.IntN(8)] ^= 1 << f.rng.IntN(8)
+	case 1:
+		outer[6], outer[7] = choose(f, byte(0x20), 0x80, 0x1f), choose(f, byte(0), 1)
+	case 2:
+		outer[6] ^= 0x40
+	case 3:
+		outer[8] = byte(f.rng.Uint32())
+	case 4:
+		outer[0], outer[9] = choose(f, byte(0x45), 0x46, 0x65), choose(f, byte(17), 6, 41)
+	case 5:
+		binary.BigEndian.PutUint16(outer[2:], uint16(f.rng.Uint32()))
+	}
+	binary.BigEndian.PutUint16(outer[10:], ^words(outer))
+	if f.chance(60) {
+		outer[10] ^= 1
+	}
+	return append(append(eth, outer...), ip...)
 }
 
 // encapsulate puts headers around a frame: those that the peer sends, or this host.

@@ -31,9 +31,9 @@ func newLearning(t *testing.T, kind string, protocol layers.IPProtocol) *learnin
 	r := newRig(t, kind, protocol)
 	r.epoch = 5
 	r.flow = bpf.Flow{Pod: uint32(r.pod), PodEpoch: r.podEntry.Epoch, Peer: peerNumber, PeerEpoch: r.peer.Epoch, Used: 1}
-	l := &learning{rig: r, hop: bpf.HopKey{Ifindex: uint32(r.wire), Mac: [6]uint8(farMAC)}, nextHop: bpf.Hop{Peer: peerNumber}, stamp: r.epoch, podAt: true}
+	l := &learning{rig: r, hop: r.hopKey(kind), nextHop: bpf.Hop{Peer: peerNumber}, stamp: r.epoch, podAt: true}
 	if kind == "vxlan" {
-		l.hop.Mac, l.nextHop.Tenant, r.flow.Port = [6]uint8(farTunnelMAC), vni, wirePort(forwardedPort)
+		l.nextHop.Tenant, r.flow.Port = vni, wirePort(forwardedPort)
 	}
 	return l
 }
@@ -132,6 +132,25 @@ var learnRows = []struct {
 	{"other source port around", "vxlan", outWay, func(l *learning, p *packet) { l.hasEntry, l.flow.SeenIn = true, 5; p.outerUDP.SrcPort = 0x1234 },
 		func(f *bpf.Flow) { f.SeenOut, f.Epoch, f.Port = 5, 5, wirePort(0x1234) }},
 
+	{"other source around", "ipip", outWay, func(_ *learning, p *packet) { p.outerIP.SrcIP = []byte{192, 168, 0, 9} }, nil},
+	{"other destination around", "ipip", outWay, func(_ *learning, p *packet) { p.outerIP.DstIP = []byte{192, 168, 0, 9} }, nil},
+	{"not the packet's TTL around", "ipip", outWay, func(_ *learning, p *packet) { p.outerIP.TTL-- }, nil},
+	{"not the packet's DF around", "ipip", outWay, func(_ *learning, p *packet) { p.outerIP.Flags = 0 }, nil},
+	{"other DSCP around", "ipip", outWay, func(_ *learning, p *packet) { p.outerIP.TOS = 4 }, nil},
+	{"was cut", "ipip", outWay, func(_ *learning, p *packet) { p.outerIP.Flags = layers.IPv4MoreFragments }, nil},
+	{"to another MAC on the wire", "ipip", outWay, func(_ *learning, p *packet) { p.outerEth.DstMAC = gatewayMAC }, nil},
+	{"from another MAC on the wire", "ipip", outWay, func(_ *learning, p *packet) { p.outerEth.SrcMAC = gatewayMAC }, nil},
+	{"of another protocol", "ipip", outWay, func(_ *learning, p *packet) { p.outerIP.Protocol = layers.IPProtocolUDP }, nil},
+	{"from another machine than the peer", "ipip", inWay, func(l *learning, _ *packet) { l.hasEntry, l.stranger = true, true }, nil},
+	{"TTL, DF, number and congestion around are the packet's", "ipip", outWay, func(_ *learning, p *packet) {
+		p.outerIP.Id, p.outerIP.TOS, p.ip.TOS = 77, 2, 2
+		p.outerIP.TTL, p.ip.TTL, p.outerIP.Flags, p.ip.Flags = 7, 7, 0, 0
+	}, func(f *bpf.Flow) { f.SeenOut = 5 }},
+	{"TTL and DF around are the tunnel's", "ipip", outWay, func(l *learning, p *packet) {
+		l.peer = bpf.IPIPPeer(5, uint32(l.wire), 1480, bpf.Outer{From: l.wireMAC, To: farMAC, Local: localVTEP, Remote: remoteVTEP, TTL: 9, DontFragment: true})
+		p.outerIP.TTL, p.outerIP.Flags, p.ip.Flags = 9, layers.IPv4DontFragment, 0
+	}, func(f *bpf.Flow) { f.SeenOut = 5 }},
+
 	{"opens a connection", eitherKind, outWay, func(_ *learning, p *packet) { p.tcp.SYN = true }, nil},
 	{"ends one", eitherKind, outWay, func(_ *learning, p *packet) { p.tcp.FIN = true }, nil},
 	{"resets one", eitherKind, inWay, func(l *learning, p *packet) { l.hasEntry = true; p.tcp.RST = true }, nil},
@@ -140,7 +159,8 @@ var learnRows = []struct {
 	{"a fragment in", eitherKind, inWay, func(l *learning, p *packet) { l.hasEntry = true; p.ip.Flags = layers.IPv4MoreFragments }, nil},
 	{"options", eitherKind, outWay, func(_ *learning, p *packet) { p.ip.Options = []layers.IPv4Option{{OptionType: 1}} }, nil},
 	{"another protocol", eitherKind, inWay, func(l *learning, p *packet) { l.hasEntry = true; p.ip.Protocol = layers.IPProtocolSCTP }, nil},
-	{"not IPv4", eitherKind, outWay, func(_ *learning, p *packet) { p.eth.EthernetType = layers.EthernetTypeIPv6 }, nil},
+	{"not IPv4", "vxlan", outWay, func(_ *learning, p *packet) { p.eth.EthernetType = layers.EthernetTypeIPv6 }, nil},
+	{"not IPv4", "routed", outWay, func(_ *learning, p *packet) { p.eth.EthernetType = layers.EthernetTypeIPv6 }, nil},
 	{"not IPv4, in", eitherKind, inWay, func(l *learning, p *packet) { l.hasEntry = true; p.eth.EthernetType = layers.EthernetTypeIPv6 }, nil},
 	{"another flow", eitherKind, inWay, func(l *learning, p *packet) { l.hasEntry = true; p.tcp.SrcPort++ }, nil},
 }
@@ -148,7 +168,7 @@ var learnRows = []struct {
 func TestLearns(t *testing.T) {
 	testenv.Root(t)
 	for _, c := range learnRows {
-		for _, kind := range []string{"vxlan", "routed"} {
+		for _, kind := range kinds {
 			if c.kind != eitherKind && c.kind != kind {
 				continue
 			}
@@ -156,7 +176,7 @@ func TestLearns(t *testing.T) {
 				l := newLearning(t, kind, layers.IPProtocolTCP)
 				p, program, device := l.forwarded(kind), l.objs.ToPeer, l.wire
 				if c.way == inWay {
-					p, program, device = hopped(l.received(false), gatewayMAC, podMAC), l.objs.ToPod, l.pod
+					p, program, device = hopped(l.received("routed"), gatewayMAC, podMAC), l.objs.ToPod, l.pod
 				}
 				if c.change != nil {
 					c.change(l, p)
@@ -166,8 +186,8 @@ func TestLearns(t *testing.T) {
 				stamp := l.stamp
 				if c.way == inWay {
 					l.arrive(t, kind)
-				} else if kind == "vxlan" {
-					stamp = l.enterTunnel(t, p)
+				} else if kind != bpf.Routed {
+					stamp = l.enterTunnel(t, kind, p)
 				}
 				if stamp != 0 {
 					program = stamped(t, program, stamp)
@@ -214,7 +234,7 @@ func (l *learning) write(t *testing.T) *bpf.Flow {
 // arrive lets packets of the flow come by the wire, until one is stamped.
 func (l *learning) arrive(t *testing.T, kind string) {
 	t.Helper()
-	p := l.received(kind == "vxlan")
+	p := l.received(kind)
 	if l.stranger {
 		p.outerIP.SrcIP = []byte{192, 168, 0, 9}
 	}
@@ -225,14 +245,14 @@ func (l *learning) arrive(t *testing.T, kind string) {
 
 // enterTunnel lets a packet that is stamped go into the tunnel, and gives the stamp with
 // which it comes out.
-func (l *learning) enterTunnel(t *testing.T, p *packet) uint32 {
+func (l *learning) enterTunnel(t *testing.T, kind string, p *packet) uint32 {
 	t.Helper()
 	if l.stamp == 0 {
 		return 0
 	}
 	inner := *p
 	inner.encapsulated = false
-	l.run(t, stamped(t, l.objs.ToTunnel, l.stamp), l.wire, inner.bytes(t))
+	l.run(t, stamped(t, l.objs.ToTunnel, l.stamp), l.wire, inFrontOf(kind, inner.bytes(t)))
 	var f bpf.Flow
 	if l.objs.Flows.Lookup(l.key, &f) != nil || l.podEntry.IngressIfindex != 0 {
 		return 0 // it takes the stamp away

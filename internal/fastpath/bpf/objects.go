@@ -28,7 +28,8 @@ type (
 	PodKey = vxlanPodKey
 	// Peer is a next hop, with the headers of packets that go there.
 	Peer = vxlanPeer
-	// HopKey is a next hop as the network addresses it: a device and a MAC.
+	// HopKey is a next hop as the network addresses it: a device and a MAC, or an address.
+	// See [NewHopKey].
 	HopKey = vxlanHopKey
 	// Hop maps it to the number of the peer.
 	Hop = vxlanHop
@@ -95,13 +96,33 @@ type Options struct {
 	Shadow bool
 }
 
+// Kinds of fast path.
+const (
+	VXLAN  = "vxlan"  // pods behind a bridge or routes, a vxlan device with forwarding entries to each peer
+	IPIP   = "ipip"   // pods behind routes, an ipip device with routes by each peer
+	Routed = "routed" // pods behind routes, peers on the wire
+)
+
+// sources are the programs of each kind, and those of its shadow.
+var sources = map[string]struct {
+	carry, shadow func() (*ebpf.CollectionSpec, error)
+}{
+	VXLAN:  {loadVxlan, loadShadowVxlan},
+	IPIP:   {loadIpip, loadShadowIpip},
+	Routed: {loadRouted, loadShadowRouted},
+}
+
+// source reads the programs of a kind.
+func source(kind string, shadow bool) (*ebpf.CollectionSpec, error) {
+	if shadow {
+		return sources[kind].shadow()
+	}
+	return sources[kind].carry()
+}
+
 // NewVXLAN loads the fast path of an overlay whose tunnels have a UDP port.
 func NewVXLAN(o Options, port uint16) (*Objects, error) {
-	read := loadVxlan
-	if o.Shadow {
-		read = loadShadowVxlan
-	}
-	spec, err := read()
+	spec, err := source(VXLAN, o.Shadow)
 	if err != nil {
 		return nil, err
 	}
@@ -111,13 +132,15 @@ func NewVXLAN(o Options, port uint16) (*Objects, error) {
 	return load(spec, o)
 }
 
+// NewIPIP loads the fast path of an overlay with one more IP header around packets.
+func NewIPIP(o Options) (*Objects, error) { return newPlain(IPIP, o) }
+
 // NewRouted loads the fast path of a network without tunnels.
-func NewRouted(o Options) (*Objects, error) {
-	read := loadRouted
-	if o.Shadow {
-		read = loadShadowRouted
-	}
-	spec, err := read()
+func NewRouted(o Options) (*Objects, error) { return newPlain(Routed, o) }
+
+// newPlain loads programs to which nothing has to be told.
+func newPlain(kind string, o Options) (*Objects, error) {
+	spec, err := source(kind, o.Shadow)
 	if err != nil {
 		return nil, err
 	}

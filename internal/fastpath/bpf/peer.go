@@ -8,10 +8,13 @@ import (
 
 // Outer holds the outer headers of packets to one peer.
 type Outer struct {
-	From, To           net.HardwareAddr // on the wire
-	Local, Remote      netip.Addr       // IPv4
-	DSCP, TTL          uint8
-	DontFragment       bool
+	From, To      net.HardwareAddr // on the wire
+	Local, Remote netip.Addr       // IPv4
+	DSCP          uint8
+	TTL           uint8 // with IPIP, 0: that of the pod's packet
+	DontFragment  bool  // with IPIP, false: as the pod's packet says
+
+	// Of VXLAN alone.
 	Port               uint16 // UDP, of the tunnel
 	VNI                uint32
 	InnerFrom, InnerTo net.HardwareAddr // of the tunnel's devices
@@ -29,26 +32,46 @@ const (
 // wire, and size that of the largest IP packet that fits, in bytes.
 func VXLANPeer(epoch, device, size uint32, o Outer) Peer {
 	p := Peer{Epoch: epoch, Ifindex: device, Size: size}
-	h := ethernet(make([]byte, 0, 8*len(p.Header)), o.From, o.To)
-	h = append(h, 4<<4|ipLen/4, o.DSCP<<2, 0, 0, 0, 0, 0, 0, o.TTL, 17 /* UDP */, 0, 0)
-	if o.DontFragment {
-		h[ethLen+6] |= 0x40
-	}
-	h = append(append(h, o.Local.AsSlice()...), o.Remote.AsSlice()...)
+	h := p.startOuter(o, 17 /* UDP */)
 	h = append(h, 0, 0) // the source port is the flow's
 	h = binary.BigEndian.AppendUint16(h, o.Port)
 	h = append(h, 0, 0, 0, 0) // the length is the packet's; no checksum
 	h = append(h, 8, 0, 0, 0) // the VNI holds
 	h = binary.BigEndian.AppendUint32(h, o.VNI<<8)
-	h = ethernet(h, o.InnerFrom, o.InnerTo)
+	p.fill(ethernet(h, o.InnerFrom, o.InnerTo))
+	return p
+}
+
+// IPIPPeer is the same behind a tunnel that puts only an IP header around packets.
+func IPIPPeer(epoch, device, size uint32, o Outer) Peer {
+	p := Peer{Epoch: epoch, Ifindex: device, Size: size}
+	p.fill(p.startOuter(o, 4 /* IP in IP */))
+	return p
+}
+
+// startOuter makes the headers up to the outer IP header, and sums that up.
+func (p *vxlanPeer) startOuter(o Outer, protocol uint8) []byte {
+	h := ethernet(make([]byte, 0, 8*len(p.Header)), o.From, o.To)
+	h = append(h, 4<<4|ipLen/4, o.DSCP<<2, 0, 0, 0, 0, 0, 0, o.TTL, protocol, 0, 0)
+	if o.DontFragment {
+		h[ethLen+6] |= 0x40
+	}
+	h = append(append(h, o.Local.AsSlice()...), o.Remote.AsSlice()...)
 	for i := 0; i < ipLen; i += 2 {
 		p.Sum += uint32(binary.NativeEndian.Uint16(h[ethLen+i:]))
 	}
 	for p.Sum > 0xffff {
 		p.Sum = p.Sum&0xffff + p.Sum>>16
 	}
-	p.fill(h)
-	return p
+	return h
+}
+
+// NewHopKey is the key of a next hop that packets are sent to by a device on the wire: its MAC,
+// which is the inner one in a tunnel, or its address on the wire, if there are no MACs in the tunnel.
+func NewHopKey(device int, to []byte) HopKey {
+	k := HopKey{Ifindex: uint32(device)}
+	copy(k.Mac[:], to)
+	return k
 }
 
 // RoutedPeer is a peer without a tunnel.

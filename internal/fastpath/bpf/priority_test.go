@@ -16,14 +16,14 @@ var priorities = [16]uint32{0, 0, 0, 0, 2, 2, 2, 2, 6, 6, 6, 6, 4, 4, 4, 4}
 // What is carried has the priority for queues behind that it gets where it is routed.
 func TestPriorities(t *testing.T) {
 	testenv.Root(t)
-	for _, kind := range []string{"vxlan", "routed"} {
+	for _, kind := range kinds {
 		r := newRig(t, kind, layers.IPProtocolUDP)
 		r.put(t)
 		for _, way := range []string{outWay, inWay} {
 			for tos := range 256 {
 				p, program, device := r.podPacket(), r.objs.FromPod, r.pod
 				if way == inWay {
-					p, program, device = r.received(kind == "vxlan"), r.objs.FromWire, r.wire
+					p, program, device = r.received(kind), r.objs.FromWire, r.wire
 				}
 				p.ip.TOS = uint8(tos)
 				p.outerIP.TOS = uint8(tos) & 3

@@ -28,8 +28,13 @@ const (
 	port = 8472
 )
 
+// kinds are the kinds of fast path.
+var kinds = []string{bpf.VXLAN, bpf.IPIP, bpf.Routed}
+
 var (
-	podAddr    = netip.MustParseAddr("10.244.0.2")
+	// On a tunnel's device without MACs, the kernel's test takes its first two bytes for the type of
+	// an Ethernet frame, which is that of IPv4.
+	podAddr    = netip.MustParseAddr("8.0.0.2")
 	remoteAddr = netip.MustParseAddr("10.244.1.2")
 	localVTEP  = netip.MustParseAddr("192.168.0.1")
 	remoteVTEP = netip.MustParseAddr("192.168.0.2")
@@ -84,14 +89,18 @@ func newRig(t testing.TB, kind string, protocol layers.IPProtocol) *rig {
 	})
 	tenant := uint32(0)
 	var err error
-	if kind == "vxlan" {
+	switch kind {
+	case bpf.VXLAN:
 		tenant = vni
 		r.objs, err = bpf.NewVXLAN(bpf.Options{}, port)
 		r.peer = bpf.VXLANPeer(5, uint32(r.wire), 1450, bpf.Outer{
 			From: r.wireMAC, To: farMAC, Local: localVTEP, Remote: remoteVTEP, TTL: 64, Port: port, VNI: vni,
 			InnerFrom: tunnelMAC, InnerTo: farTunnelMAC,
 		})
-	} else {
+	case bpf.IPIP:
+		r.objs, err = bpf.NewIPIP(bpf.Options{})
+		r.peer = bpf.IPIPPeer(5, uint32(r.wire), 1480, bpf.Outer{From: r.wireMAC, To: farMAC, Local: localVTEP, Remote: remoteVTEP})
+	default:
 		r.objs, err = bpf.NewRouted(bpf.Options{})
 		r.peer = bpf.RoutedPeer(5, uint32(r.wire), 1500, r.wireMAC, farMAC)
 	}
@@ -104,6 +113,19 @@ func newRig(t testing.TB, kind string, protocol layers.IPProtocol) *rig {
 	r.key = bpf.NewFlowKey(tenant, uint8(protocol), netip.AddrPortFrom(podAddr, 4000), netip.AddrPortFrom(remoteAddr, 5000))
 	r.flow = bpf.Flow{Epoch: 1, SeenOut: 1, SeenIn: 1, Pod: uint32(r.pod), PodEpoch: 6, Peer: peerNumber, PeerEpoch: 5, Port: binary.NativeEndian.Uint16([]byte{0xc0, 0x01})}
 	return r
+}
+
+// hopKey is how the network addresses the peer.
+func (r *rig) hopKey(kind string) bpf.HopKey {
+	return bpf.NewHopKey(r.wire, map[string][]byte{bpf.VXLAN: farTunnelMAC, bpf.IPIP: remoteVTEP.AsSlice(), bpf.Routed: farMAC}[kind])
+}
+
+// inFrontOf is a frame as it is on a tunnel's device: without MACs where there are none.
+func inFrontOf(kind string, frame []byte) []byte {
+	if kind == bpf.IPIP {
+		return frame[14:]
+	}
+	return frame
 }
 
 // put writes the tables.
@@ -187,6 +209,10 @@ type packet struct {
 func (p *packet) bytes(t testing.TB) []byte {
 	t.Helper()
 	inner := []gopacket.SerializableLayer{&p.eth, &p.ip}
+	ipip := p.encapsulated && p.outerIP.Protocol == layers.IPProtocolIPv4
+	if ipip {
+		inner = inner[1:]
+	}
 	if p.ip.Protocol == layers.IPProtocolTCP {
 		check(t, p.tcp.SetNetworkLayerForChecksum(&p.ip))
 		inner = append(inner, &p.tcp)
@@ -201,15 +227,23 @@ func (p *packet) bytes(t testing.TB) []byte {
 		return bytes.Clone(b.Bytes())
 	}
 	whole := gopacket.NewSerializeBuffer()
+	payload := gopacket.Payload(bytes.Clone(b.Bytes()))
+	if ipip {
+		return p.outermost(t, whole, payload)
+	}
 	if p.outerSum {
 		check(t, p.outerUDP.SetNetworkLayerForChecksum(&p.outerIP))
 	}
-	o.ComputeChecksums = true
-	payload := gopacket.Payload(bytes.Clone(b.Bytes()))
 	check(t, gopacket.SerializeLayers(whole, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: p.outerSum},
 		&p.outerUDP, &p.vxlan, payload))
-	datagram := gopacket.Payload(bytes.Clone(whole.Bytes()))
-	check(t, gopacket.SerializeLayers(whole, o, &p.outerEth, &p.outerIP, datagram))
+	return p.outermost(t, whole, bytes.Clone(whole.Bytes()))
+}
+
+// outermost writes the outer Ethernet and IP headers, and what is behind them.
+func (p *packet) outermost(t testing.TB, whole gopacket.SerializeBuffer, payload gopacket.Payload) []byte {
+	t.Helper()
+	o := gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}
+	check(t, gopacket.SerializeLayers(whole, o, &p.outerEth, &p.outerIP, payload))
 	frame := bytes.Clone(whole.Bytes())
 	if p.wrongSum {
 		frame[14+10]++
@@ -235,13 +269,13 @@ func (r *rig) podPacket() *packet {
 }
 
 // received is one of the other way, as it comes by the wire.
-func (r *rig) received(tunnel bool) *packet {
+func (r *rig) received(kind string) *packet {
 	p := r.podPacket()
 	p.ip.SrcIP, p.ip.DstIP = p.ip.DstIP, p.ip.SrcIP
 	p.tcp.SrcPort, p.tcp.DstPort = p.tcp.DstPort, p.tcp.SrcPort
 	p.udp.SrcPort, p.udp.DstPort = p.udp.DstPort, p.udp.SrcPort
 	p.eth.SrcMAC, p.eth.DstMAC = farMAC, r.wireMAC
-	if !tunnel {
+	if kind == bpf.Routed {
 		return p
 	}
 	p.encapsulated = true
@@ -250,6 +284,9 @@ func (r *rig) received(tunnel bool) *packet {
 	p.outerIP = layers.IPv4{Version: 4, IHL: 5, TTL: 63, Protocol: layers.IPProtocolUDP, SrcIP: remoteVTEP.AsSlice(), DstIP: localVTEP.AsSlice()}
 	p.outerUDP = layers.UDP{SrcPort: 50000, DstPort: port}
 	p.vxlan = layers.VXLAN{ValidIDFlag: true, VNI: vni}
+	if kind == bpf.IPIP {
+		p.outerIP.Protocol, p.outerIP.Flags = layers.IPProtocolIPv4, p.ip.Flags
+	}
 	return p
 }
 
@@ -294,7 +331,7 @@ func TestVXLANCarriesIn(t *testing.T) {
 	protocols(t, func(t *testing.T, protocol layers.IPProtocol) {
 		r := newRig(t, "vxlan", protocol)
 		r.put(t)
-		p := r.received(true)
+		p := r.received("vxlan")
 		verdict, out := r.run(t, r.objs.FromWire, r.wire, p.bytes(t))
 		if verdict != redirect {
 			t.Fatalf("verdict %d, counted %v", verdict, r.counted(t))
@@ -314,7 +351,7 @@ func TestRoutedCarries(t *testing.T) {
 		if want := hopped(p, r.wireMAC, farMAC).bytes(t); verdict != redirect || !bytes.Equal(out, want) {
 			t.Errorf("verdict %d, out comes\n% x, want\n% x", verdict, out, want)
 		}
-		p = r.received(false)
+		p = r.received("routed")
 		verdict, out = r.run(t, r.objs.FromWire, r.wire, p.bytes(t))
 		if want := hopped(p, gatewayMAC, podMAC).bytes(t); verdict != redirect || !bytes.Equal(out, want) {
 			t.Errorf("verdict %d, in comes\n% x, want\n% x", verdict, out, want)

@@ -163,9 +163,12 @@ func (r *reference) fromPod(frame []byte) outcome {
 	out := bytes.Clone(r.peer)
 	outer := out[14:34]
 	outer[1] |= h.tos & 3
-	binary.BigEndian.PutUint16(outer[2:], uint16(h.length+50))
 	copy(outer[4:6], ip[4:6])
 	clear(outer[10:12])
+	if r.kind == bpf.IPIP {
+		return outcome{true, r.encapsulateIP(out[:34], ip, h), bpf.CarriedOut}
+	}
+	binary.BigEndian.PutUint16(outer[2:], uint16(h.length+50))
 	binary.BigEndian.PutUint16(outer[10:], ^words(outer))
 	copy(out[34:], f.port)
 	binary.BigEndian.PutUint16(out[38:], uint16(h.length+30))
@@ -175,7 +178,18 @@ func (r *reference) fromPod(frame []byte) outcome {
 // fromWire is what becomes of a packet that comes by the wire.
 func (r *reference) fromWire(frame []byte) outcome {
 	forUs, at := bytes.Equal(frame[:6], r.wireMAC), 14
-	if r.kind == "vxlan" {
+	switch r.kind {
+	case bpf.IPIP:
+		at = 34
+		switch {
+		case !isIPIP(frame):
+			return uncounted
+		case binary.BigEndian.Uint16(frame[20:])&0xbfff != 0:
+			return slowInFor(bpf.SlowFragment)
+		case !forUs:
+			return slowInFor(bpf.SlowNotIPv4)
+		}
+	case bpf.VXLAN:
 		at = 64
 		switch {
 		case len(frame) < 92, !isIPv4(frame), frame[14] != 0x45, frame[23] != 17, binary.BigEndian.Uint16(frame[36:]) != port:
@@ -185,8 +199,10 @@ func (r *reference) fromWire(frame []byte) outcome {
 		case !forUs, !bytes.Equal(frame[42:46], []byte{8, 0, 0, 0}), frame[49] != 0, !isIPv4(frame[50:]):
 			return slowInFor(bpf.SlowNotIPv4)
 		}
-	} else if len(frame) < 42 || !isIPv4(frame) || !forUs {
-		return uncounted
+	default:
+		if len(frame) < 42 || !isIPv4(frame) || !forUs {
+			return uncounted
+		}
 	}
 	tenant := uint32(0)
 	if r.kind == "vxlan" {
@@ -249,6 +265,9 @@ func (r *reference) fromPeer(frame []byte, h header) bpf.Count {
 		}
 		return bpf.CarriedOut
 	}
+	if r.kind == bpf.IPIP {
+		return r.fromIPIPPeer(frame, h)
+	}
 	us := r.peer[56:62]
 	switch {
 	case !bytes.Equal(frame[26:30], r.peer[30:34]), !bytes.Equal(frame[30:34], r.peer[26:30]), !bytes.Equal(frame[50:56], us), bytes.Equal(frame[56:62], us):
@@ -269,7 +288,11 @@ func (r *reference) toTunnel(frame []byte) (h header, learned bool) {
 	if !isIPv4(frame) {
 		return h, false
 	}
-	h, why := reads(frame[14:], false)
+	ip := frame
+	if r.kind != bpf.IPIP { // whose tunnel's device has no MACs
+		ip = frame[14:]
+	}
+	h, why := reads(ip, false)
 	return h, why == bpf.CarriedOut && !h.flags && [4]byte(h.ends[:]) == r.podAddr
 }
 
@@ -277,6 +300,9 @@ func (r *reference) toPeer(frame []byte) (h header, learned bool) {
 	if r.kind == "routed" {
 		h, learned = r.toTunnel(frame)
 		return h, learned && bytes.Equal(frame[:6], r.peer[:6])
+	}
+	if r.kind == bpf.IPIP {
+		return r.toIPIPPeer(frame)
 	}
 	same := func(from, to int) bool { return bytes.Equal(frame[from:to], r.peer[from:to]) }
 	if len(frame) < 92 || !isIPv4(frame) || frame[14] != 0x45 || frame[23] != 17 || binary.BigEndian.Uint16(frame[36:]) != port ||

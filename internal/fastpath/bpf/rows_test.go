@@ -21,7 +21,7 @@ func TestMarksOnTheWayIn(t *testing.T) {
 	for outer := range uint8(4) {
 		for inner := range uint8(4) {
 			for _, ttl := range []uint8{2, 64, 255} {
-				p := r.received(true)
+				p := r.received("vxlan")
 				p.outerIP.TOS, p.ip.TOS, p.ip.TTL = outer, 0xb8|inner, ttl
 				packet := p.bytes(t)
 				verdict, out := r.run(t, r.objs.FromWire, r.wire, packet)
@@ -74,7 +74,7 @@ func TestSegments(t *testing.T) {
 		r.put(t)
 		p, program, device := r.podPacket(), r.objs.FromPod, r.pod
 		if c.way == "in" {
-			p, program, device = r.received(false), r.objs.FromWire, r.wire
+			p, program, device = r.received("routed"), r.objs.FromWire, r.wire
 		}
 		p.payload = make([]byte, 3000)
 		r.segments(t, program, device, p.bytes(t), c.size, 3)
@@ -89,7 +89,7 @@ func TestSegments(t *testing.T) {
 func TestFitsPod(t *testing.T) {
 	testenv.Root(t)
 	const most, headers = 1000, 20 + 20 // of IP and TCP
-	for _, kind := range []string{"vxlan", "routed"} {
+	for _, kind := range kinds {
 		for _, c := range []struct {
 			name              string
 			payload, segments int    // bytes of each, and their number; 0: it is not to be cut
@@ -108,7 +108,7 @@ func TestFitsPod(t *testing.T) {
 			r.put(t)
 			p, program, device := r.podPacket(), r.objs.FromPod, r.pod
 			if c.way == "in" {
-				p, program, device = r.received(kind == "vxlan"), r.objs.FromWire, r.wire
+				p, program, device = r.received(kind), r.objs.FromWire, r.wire
 			}
 			p.payload = make([]byte, c.payload*max(1, c.segments))
 			if c.segments == 0 {
@@ -117,7 +117,7 @@ func TestFitsPod(t *testing.T) {
 				r.segments(t, program, device, p.bytes(t), uint32(c.payload), uint32(c.segments))
 			}
 			want := c.counted
-			if kind == "vxlan" && c.segments > 0 && (want == bpf.CarriedOut || want == bpf.CarriedIn) {
+			if kind != bpf.Routed && c.segments > 0 && (want == bpf.CarriedOut || want == bpf.CarriedIn) {
 				want += bpf.SlowEncapsulated - bpf.CarriedOut // it fits, but a test's segments are of no protocol: the kernel does not grow or shrink them
 			}
 			if got := r.counted(t); len(got) != 1 || got[want] != 1 {
@@ -133,7 +133,7 @@ func TestOuterHeaderIsWhole(t *testing.T) {
 	r := newRig(t, "vxlan", layers.IPProtocolUDP)
 	r.put(t)
 	for _, id := range []uint16{0, 1, 0x7fff, 0xfffe, 0xffff} { // and so sums that carry, and that do not
-		p := r.received(true)
+		p := r.received("vxlan")
 		p.outerIP.Id = id
 		packet := p.bytes(t)
 		if verdict, _ := r.run(t, r.objs.FromWire, r.wire, packet); verdict != redirect {
@@ -155,18 +155,18 @@ func TestAnyBytes(t *testing.T) {
 	testenv.Root(t)
 	const most, headers = 600, 14 + 20
 	rng := rand.New(rand.NewPCG(1, 2))
-	for _, kind := range []string{"vxlan", "routed"} {
+	for _, kind := range kinds {
 		r := newRig(t, kind, layers.IPProtocolUDP)
 		r.put(t)
 		on := r.forwarded(kind)
-		check(t, r.objs.Hops.Put(bpf.HopKey{Ifindex: uint32(r.wire), Mac: [6]uint8(on.eth.DstMAC)}, bpf.Hop{Peer: peerNumber, Tenant: r.key.TenantProto >> 8}))
+		check(t, r.objs.Hops.Put(r.hopKey(kind), bpf.Hop{Peer: peerNumber, Tenant: r.key.TenantProto >> 8}))
 		toPeer, toPod := stamped(t, r.objs.ToPeer, r.epoch), stamped(t, r.objs.ToPod, r.epoch)
-		if kind == "vxlan" {
+		if kind != bpf.Routed {
 			toPeer = stamped(t, r.objs.ToPeer, crossed|r.epoch)
 		}
-		toTunnel, left := stamped(t, r.objs.ToTunnel, r.epoch), hopped(r.podPacket(), gatewayMAC, farMAC).bytes(t)
-		out, in := r.podPacket().bytes(t), r.received(kind == "vxlan").bytes(t)
-		arrived := hopped(r.received(false), gatewayMAC, podMAC).bytes(t)
+		toTunnel, left := stamped(t, r.objs.ToTunnel, r.epoch), inFrontOf(kind, hopped(r.podPacket(), gatewayMAC, farMAC).bytes(t))
+		out, in := r.podPacket().bytes(t), r.received(kind).bytes(t)
+		arrived := hopped(r.received("routed"), gatewayMAC, podMAC).bytes(t)
 		for i := range most {
 			for _, c := range []struct {
 				program *ebpf.Program

@@ -18,9 +18,12 @@ func shadowOf(t *testing.T, r *rig, kind string) (*rig, *perf.Reader) {
 	t.Helper()
 	s := *r
 	var err error
-	if kind == "vxlan" {
+	switch kind {
+	case bpf.VXLAN:
 		s.objs, err = bpf.NewVXLAN(bpf.Options{Shadow: true}, port)
-	} else {
+	case bpf.IPIP:
+		s.objs, err = bpf.NewIPIP(bpf.Options{Shadow: true})
+	default:
 		s.objs, err = bpf.NewRouted(bpf.Options{Shadow: true})
 	}
 	if err != nil {
@@ -50,12 +53,12 @@ func record(t *testing.T, records *perf.Reader) (r bpf.ShadowRecord, packet []by
 // A shadow leaves packets as they are, and records the bytes that the fast path sends in their
 // place.
 func TestShadow(t *testing.T) {
-	for _, kind := range []string{"vxlan", "routed"} {
+	for _, kind := range kinds {
 		for _, n := range []nat{{name: "not translated"}, nats[2]} {
 			t.Run(kind+", "+n.name, func(t *testing.T) {
 				protocols(t, func(t *testing.T, protocol layers.IPProtocol) {
 					plain := newRig(t, kind, protocol)
-					from, to := addrPort("10.244.0.2:4000"), addrPort("10.244.1.2:5000")
+					from, to := addrPort("8.0.0.2:4000"), addrPort("10.244.1.2:5000")
 					back, local := to, from
 					var wire bpf.FlowKey
 					var onWire bpf.Flow
@@ -73,7 +76,7 @@ func TestShadow(t *testing.T) {
 					out := plain.podPacket().withEnds(from, to)
 					out.ip.TOS = 0xb8
 					compareShadow(t, plain, shadow, records, "out", out.bytes(t))
-					compareShadow(t, plain, shadow, records, "in", plain.received(kind == "vxlan").withEnds(back, local).bytes(t))
+					compareShadow(t, plain, shadow, records, "in", plain.received(kind).withEnds(back, local).bytes(t))
 				})
 			})
 		}
@@ -115,7 +118,7 @@ func compareShadow(t *testing.T, plain, shadow *rig, records *perf.Reader, way s
 // with the stamp of another fast path is left alone.
 func TestShadowPassedOn(t *testing.T) {
 	testenv.Root(t)
-	for _, kind := range []string{"vxlan", "routed"} {
+	for _, kind := range kinds {
 		r, records := shadowOf(t, newRig(t, kind, layers.IPProtocolUDP), kind)
 		r.put(t)
 		const number = 0x505 // in the bits that a stamp has for it

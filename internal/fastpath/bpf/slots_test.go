@@ -67,7 +67,7 @@ func TestKnownEnds(t *testing.T) {
 			onCore(t, 0)
 		}, bpf.SlowUnknown},
 	} {
-		for _, kind := range []string{"vxlan", "routed"} {
+		for _, kind := range kinds {
 			t.Run(kind+", "+c.name, func(t *testing.T) {
 				onCore(t, 0)
 				r := newRig(t, kind, layers.IPProtocolTCP)
@@ -91,7 +91,7 @@ func (r *rig) way(t *testing.T, way, kind string, slow bpf.Count) {
 	t.Helper()
 	packet, program, device, carried := r.podPacket(), r.objs.FromPod, r.pod, bpf.CarriedOut
 	if way == "in" {
-		packet, program, device, carried = r.received(kind == "vxlan"), r.objs.FromWire, r.wire, bpf.CarriedIn
+		packet, program, device, carried = r.received(kind), r.objs.FromWire, r.wire, bpf.CarriedIn
 	}
 	before := r.counted(t)
 	verdict, _ := r.run(t, program, device, packet.bytes(t))
@@ -161,7 +161,7 @@ func TestKnownApart(t *testing.T) {
 		t.Errorf("another pod's packet: verdict %d", int32(verdict))
 	}
 	r.sendEachWay(t, "vxlan", bpf.Counts)
-	p := r.received(true)
+	p := r.received("vxlan")
 	p.vxlan.VNI++
 	if verdict, _ := r.run(t, r.objs.FromWire, r.wire, p.bytes(t)); verdict != next {
 		t.Errorf("another tenant's packet: verdict %d", int32(verdict))

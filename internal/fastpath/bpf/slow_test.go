@@ -64,6 +64,15 @@ func TestGoesSlow(t *testing.T) {
 		{"not to its gateway", "vxlan", udp, out, func(_ *rig, p *packet) { p.eth.DstMAC = farMAC }, bpf.SlowSource, false},
 		{"not by its own MAC", "routed", tcp, out, func(_ *rig, p *packet) { p.eth.SrcMAC = farMAC }, bpf.SlowSource, false},
 		{"no pod", "vxlan", udp, out, func(r *rig, _ *packet) { r.podEntry = bpf.Pod{} }, bpf.SlowSource, false},
+		{"other machine", "ipip", tcp, in, func(_ *rig, p *packet) { p.outerIP.SrcIP = []byte{192, 168, 0, 3} }, bpf.SlowSource, false},
+		{"to another address", "ipip", tcp, in, func(_ *rig, p *packet) { p.outerIP.DstIP = []byte{192, 168, 0, 3} }, bpf.SlowSource, false},
+		{"wrong checksum around", "ipip", tcp, in, func(_ *rig, p *packet) { p.wrongSum = true }, bpf.SlowChecksum, false},
+		{"congestion", "ipip", tcp, in, func(_ *rig, p *packet) { p.ip.TOS, p.outerIP.TOS = 2, 3 }, bpf.SlowECN, false},
+		{"outer fragment", "ipip", udp, in, func(_ *rig, p *packet) { p.outerIP.Flags = layers.IPv4MoreFragments }, bpf.SlowFragment, false},
+		{"IPv6 inside", "ipip", tcp, in, func(_ *rig, p *packet) { p.ip.Version = 6 }, bpf.SlowNotIPv4, false},
+		{"not of the overlay", "ipip", tcp, in, func(_ *rig, p *packet) { p.outerIP.Protocol = 41 }, none, false},
+		{"too large", "ipip", udp, out, func(_ *rig, p *packet) { p.payload = make([]byte, 1480-28+1) }, bpf.SlowSize, false},
+		{"no daemon in", "ipip", tcp, in, func(r *rig, _ *packet) { r.deadline = 1 }, bpf.SlowNoDaemon, false},
 		{"other machine", "vxlan", tcp, in, func(_ *rig, p *packet) { p.outerIP.SrcIP = []byte{192, 168, 0, 3} }, bpf.SlowSource, false},
 		{"to another address", "vxlan", tcp, in, func(_ *rig, p *packet) { p.outerIP.DstIP = []byte{192, 168, 0, 3} }, bpf.SlowSource, false},
 		{"to another tunnel device", "vxlan", tcp, in, func(_ *rig, p *packet) { p.eth.DstMAC = gatewayMAC }, bpf.SlowSource, false},
@@ -98,7 +107,7 @@ func TestGoesSlow(t *testing.T) {
 			r := newRig(t, c.kind, c.protocol)
 			p, program, device := r.podPacket(), r.objs.FromPod, r.pod
 			if c.way == in {
-				p, program, device = r.received(c.kind == "vxlan"), r.objs.FromWire, r.wire
+				p, program, device = r.received(c.kind), r.objs.FromWire, r.wire
 			}
 			counted := c.counted
 			if c.way == in && counted != none {
@@ -131,7 +140,7 @@ func TestCarriesPadded(t *testing.T) {
 	testenv.Root(t)
 	r := newRig(t, "routed", layers.IPProtocolUDP)
 	r.put(t)
-	p := r.received(false)
+	p := r.received("routed")
 	p.payload = []byte("x") // gopacket pads it
 	verdict, _ := r.run(t, r.objs.FromWire, r.wire, p.bytes(t))
 	if verdict != redirect {

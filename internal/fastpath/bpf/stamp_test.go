@@ -31,7 +31,7 @@ func stamping(t *testing.T, kind string) *rig {
 func TestStampsLongFlows(t *testing.T) {
 	testenv.Root(t)
 	const learnAfter = 8
-	for _, kind := range []string{"vxlan", "routed"} {
+	for _, kind := range kinds {
 		for name, c := range map[string]struct {
 			before []string // what came before a packet that the pod sends
 			want   bool
@@ -77,7 +77,7 @@ func (r *rig) stampOf(t *testing.T, kind, way string, stamp uint32) uint32 {
 	p, program, device := r.podPacket(), r.objs.FromPod, r.pod
 	switch way {
 	case inWay:
-		p, program, device = r.received(kind == "vxlan"), r.objs.FromWire, r.wire
+		p, program, device = r.received(kind), r.objs.FromWire, r.wire
 	case "end":
 		p.tcp.FIN = true
 	case "other":
@@ -95,7 +95,7 @@ func (r *rig) stampOf(t *testing.T, kind, way string, stamp uint32) uint32 {
 // stamp from elsewhere is taken off.
 func TestStamps(t *testing.T) {
 	testenv.Root(t)
-	for _, kind := range []string{"vxlan", "routed"} {
+	for _, kind := range kinds {
 		for _, way := range []string{outWay, inWay} {
 			for _, c := range []struct {
 				name   string
@@ -117,11 +117,7 @@ func TestStamps(t *testing.T) {
 					r := stamping(t, kind)
 					c.change(r)
 					r.put(t)
-					hop := bpf.HopKey{Ifindex: uint32(r.wire), Mac: [6]uint8(farMAC)}
-					if kind == "vxlan" {
-						hop.Mac = [6]uint8(farTunnelMAC)
-					}
-					check(t, r.objs.Hops.Put(hop, bpf.Hop{Peer: peerNumber, Tenant: r.key.TenantProto >> 8}))
+					check(t, r.objs.Hops.Put(r.hopKey(kind), bpf.Hop{Peer: peerNumber, Tenant: r.key.TenantProto >> 8}))
 					if got := r.stampOf(t, kind, way, c.came); got != c.want {
 						t.Errorf("stamped %#x, want %#x", got, c.want)
 					}

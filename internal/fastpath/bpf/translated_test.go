@@ -22,13 +22,13 @@ type nat struct {
 }
 
 var nats = []nat{
-	{"Service", addrPort("10.244.0.2:4000"), addrPort("10.96.0.10:53"), addrPort("10.244.0.2:4000"), addrPort("10.244.1.2:5000")},
-	{"Service with the port of its pods", addrPort("10.244.0.2:4000"), addrPort("10.96.0.10:5000"), addrPort("10.244.0.2:4000"), addrPort("10.244.1.2:5000")},
-	{"Service whose client gets another port", addrPort("10.244.0.2:4000"), addrPort("10.96.0.10:53"), addrPort("10.244.0.2:61000"), addrPort("10.244.1.2:5000")},
-	{"masquerade", addrPort("10.244.0.2:4000"), addrPort("10.244.1.2:5000"), addrPort("10.244.0.0:33333"), addrPort("10.244.1.2:5000")},
-	{"port of a node", addrPort("10.244.0.2:4000"), addrPort("192.168.0.1:30080"), addrPort("10.244.0.0:33333"), addrPort("10.244.1.2:5000")},
-	{"pod behind another address", addrPort("10.244.0.2:4000"), addrPort("10.244.1.2:5000"), addrPort("10.96.0.10:53"), addrPort("10.244.1.2:5000")},
-	{"ports only", addrPort("10.244.0.2:4000"), addrPort("10.244.1.2:53"), addrPort("10.244.0.2:4000"), addrPort("10.244.1.2:5000")},
+	{"Service", addrPort("8.0.0.2:4000"), addrPort("10.96.0.10:53"), addrPort("8.0.0.2:4000"), addrPort("10.244.1.2:5000")},
+	{"Service with the port of its pods", addrPort("8.0.0.2:4000"), addrPort("10.96.0.10:5000"), addrPort("8.0.0.2:4000"), addrPort("10.244.1.2:5000")},
+	{"Service whose client gets another port", addrPort("8.0.0.2:4000"), addrPort("10.96.0.10:53"), addrPort("8.0.0.2:61000"), addrPort("10.244.1.2:5000")},
+	{"masquerade", addrPort("8.0.0.2:4000"), addrPort("10.244.1.2:5000"), addrPort("10.244.0.0:33333"), addrPort("10.244.1.2:5000")},
+	{"port of a node", addrPort("8.0.0.2:4000"), addrPort("192.168.0.1:30080"), addrPort("10.244.0.0:33333"), addrPort("10.244.1.2:5000")},
+	{"pod behind another address", addrPort("8.0.0.2:4000"), addrPort("10.244.1.2:5000"), addrPort("10.96.0.10:53"), addrPort("10.244.1.2:5000")},
+	{"ports only", addrPort("8.0.0.2:4000"), addrPort("10.244.1.2:53"), addrPort("8.0.0.2:4000"), addrPort("10.244.1.2:5000")},
 }
 
 var addrPort = netip.MustParseAddrPort
@@ -61,7 +61,7 @@ func (p *packet) withEnds(from, to netip.AddrPort) *packet {
 // A carried packet has the addresses, ports and checksums that the network's own translation
 // gives it, each way.
 func TestTranslates(t *testing.T) {
-	for _, kind := range []string{"vxlan", "routed"} {
+	for _, kind := range kinds {
 		for _, n := range nats {
 			if n.wireLocal.Addr() != podAddr && kind == "routed" {
 				continue // what comes back is for no pod's address
@@ -86,16 +86,15 @@ func translates(t *testing.T, kind string, n nat, protocol layers.IPProtocol) {
 		if verdict != redirect {
 			t.Fatalf("out: verdict %d, counted %v", int32(verdict), r.counted(t))
 		}
-		at := 0
-		want := hopped(p.withEnds(n.wireLocal, n.wireOther), r.wireMAC, farMAC)
-		if kind == "vxlan" {
-			want, at = hopped(p, tunnelMAC, farTunnelMAC), 50
-			want.ip.TTL++
+		at := map[string]int{bpf.VXLAN: 50, bpf.IPIP: 34}[kind] // of what was around
+		from, to := r.wireMAC, farMAC
+		if kind == bpf.VXLAN {
+			from, to = tunnelMAC, farTunnelMAC
 		}
-		if want := want.bytes(t); !bytes.Equal(out[at:], want) {
+		if want := inFrontOf(kind, hopped(p.withEnds(n.wireLocal, n.wireOther), from, to).bytes(t)); !bytes.Equal(out[at:], want) {
 			t.Fatalf("out comes\n% x, want\n% x", out[at:], want)
 		}
-		p = r.received(kind == "vxlan").withEnds(n.wireOther, n.wireLocal)
+		p = r.received(kind).withEnds(n.wireOther, n.wireLocal)
 		p.payload = binary.BigEndian.AppendUint16(bytes.Clone(p.payload), uint16(i*219))
 		verdict, out = r.run(t, r.objs.FromWire, r.wire, p.bytes(t))
 		if verdict != redirect {
@@ -173,7 +172,7 @@ func TestTranslatedApart(t *testing.T) {
 			check(t, r.objs.Flows.Put(wire, direct))
 		}, bpf.Counts, bpf.Counts},
 	} {
-		for _, kind := range []string{"vxlan", "routed"} {
+		for _, kind := range kinds {
 			t.Run(kind+", "+c.name, func(t *testing.T) {
 				r := newRig(t, kind, layers.IPProtocolUDP)
 				wire, onWire := r.translate(n)
@@ -185,7 +184,7 @@ func TestTranslatedApart(t *testing.T) {
 					if in != bpf.Counts {
 						in += bpf.PerDirection
 					}
-					r.expect(t, r.objs.FromWire, r.wire, r.received(kind == "vxlan").withEnds(n.wireOther, n.wireLocal), in)
+					r.expect(t, r.objs.FromWire, r.wire, r.received(kind).withEnds(n.wireOther, n.wireLocal), in)
 				}
 				try(bpf.Counts, bpf.Counts)
 				c.change(t, r, wire, onWire)
@@ -194,7 +193,7 @@ func TestTranslatedApart(t *testing.T) {
 				// wire, are no packets of the flow.
 				if c.name == "whole" {
 					r.expect(t, r.objs.FromPod, r.pod, r.podPacket().withEnds(n.wireLocal, n.wireOther), bpf.SlowUnknown)
-					r.expect(t, r.objs.FromWire, r.wire, r.received(kind == "vxlan").withEnds(n.remote, n.local), bpf.SlowUnknown+bpf.PerDirection)
+					r.expect(t, r.objs.FromWire, r.wire, r.received(kind).withEnds(n.remote, n.local), bpf.SlowUnknown+bpf.PerDirection)
 					try(bpf.Counts, bpf.Counts)
 				}
 			})
@@ -222,7 +221,7 @@ func (r *rig) expect(t *testing.T, p *ebpf.Program, device int, packet *packet, 
 func TestTranslatedEnds(t *testing.T) {
 	testenv.Root(t)
 	n := nats[2]
-	for _, kind := range []string{"vxlan", "routed"} {
+	for _, kind := range kinds {
 		for _, way := range []string{"out", "in"} {
 			r := newRig(t, kind, layers.IPProtocolTCP)
 			wire, onWire := r.translate(n)
@@ -235,7 +234,7 @@ func TestTranslatedEnds(t *testing.T) {
 				direct.TenantProto &^= 0x80
 				check(t, r.objs.Flows.Put(direct, bpf.Flow{Epoch: 1}))
 				keys = append(keys, direct)
-				p, program, device = r.received(kind == "vxlan").withEnds(n.wireOther, n.wireLocal), r.objs.FromWire, r.wire
+				p, program, device = r.received(kind).withEnds(n.wireOther, n.wireLocal), r.objs.FromWire, r.wire
 				counted += bpf.PerDirection
 			}
 			p.tcp.FIN = true
@@ -264,7 +263,7 @@ func TestNoNAT(t *testing.T) {
 	check(t, r.objs.Flows.Put(wire, onWire))
 	for range 2 { // the second finds what the first has left
 		r.expect(t, r.objs.FromPod, r.pod, r.podPacket().withEnds(nats[0].local, nats[0].remote), bpf.SlowUnknown)
-		r.expect(t, r.objs.FromWire, r.wire, r.received(true).withEnds(nats[0].remote, nats[0].local), bpf.SlowUnknown+bpf.PerDirection)
-		r.expect(t, r.objs.FromWire, r.wire, r.received(true).withEnds(nats[0].wireOther, nats[0].wireLocal), bpf.SlowUnknown+bpf.PerDirection)
+		r.expect(t, r.objs.FromWire, r.wire, r.received("vxlan").withEnds(nats[0].remote, nats[0].local), bpf.SlowUnknown+bpf.PerDirection)
+		r.expect(t, r.objs.FromWire, r.wire, r.received("vxlan").withEnds(nats[0].wireOther, nats[0].wireLocal), bpf.SlowUnknown+bpf.PerDirection)
 	}
 }

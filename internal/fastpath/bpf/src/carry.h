@@ -195,16 +195,13 @@ static __always_inline int lookup_in(struct __sk_buff *skb, void *data, void *en
  * a flow is learned may have an outer UDP checksum, which the network verifies. */
 static __always_inline int from_peer(void *data, const void *header, const struct parsed *p, int learning);
 
-/* Stamps a packet from the wire, of a flow to be learned, if it is from the peer behind its
- * source MAC. */
-static __always_inline void stamp_in(struct __sk_buff *skb, void *data, __u32 mac, __u32 tenant, const struct carried *c)
+/* Stamps a packet from the wire, of a flow to be learned, if it is from the peer that its headers
+ * name. */
+static __always_inline void stamp_in(struct __sk_buff *skb, void *data, const struct hop_key *via, __u32 tenant, const struct carried *c)
 {
-	struct hop_key via = {.ifindex = skb->ifindex};
+	struct hop *to = bpf_map_lookup_elem(&hops, via);
 	struct peer *peer;
-	struct hop *to;
 
-	__builtin_memcpy(via.mac, data + mac, MAC_LEN);
-	to = bpf_map_lookup_elem(&hops, &via);
 	if (!to || to->tenant != tenant)
 		return;
 	peer = bpf_map_lookup_elem(&peers, &to->peer);
@@ -213,8 +210,8 @@ static __always_inline void stamp_in(struct __sk_buff *skb, void *data, __u32 ma
 }
 
 /* Leaves a packet from the wire to the slow path. A packet for no pod of this host is neither
- * counted nor a candidate. mac is the offset of the source MAC. */
-static __always_inline int slow_in(struct __sk_buff *skb, void *data, __u32 mac, __be32 addr, __u32 tenant, const struct carried *c, int why)
+ * counted nor a candidate. via is the peer that its headers name. */
+static __always_inline int slow_in(struct __sk_buff *skb, void *data, const struct hop_key *via, __be32 addr, __u32 tenant, const struct carried *c, int why)
 {
 	struct pod_key who = {.tenant = tenant, .addr = addr};
 	union flow_words wire;
@@ -229,7 +226,7 @@ static __always_inline int slow_in(struct __sk_buff *skb, void *data, __u32 mac,
 			return NEXT;
 	}
 	if (why == SLOW_UNKNOWN ? count_candidate(&c->p, &why) : why == SLOW_STALE || why == SLOW_UNPROVEN || why == SLOW_SOURCE)
-		stamp_in(skb, data, mac, tenant, c);
+		stamp_in(skb, data, via, tenant, c);
 	return slow(skb, IN, why);
 }
 

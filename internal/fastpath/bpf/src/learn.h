@@ -309,14 +309,13 @@ static __always_inline struct pod *pod_of(__be32 addr, __u32 tenant, __u32 *devi
 }
 
 /* The network sends a pod's packet to a peer, behind all rules, also those for the outer
- * headers. at is the offset of the pod's IP header, mac that of the next hop's MAC. Carried
+ * headers. at is the offset of the pod's IP header, via the next hop. Carried
  * packets keep the outer source port, so those who track or balance the outer flow see no
  * difference. crossed: to_tunnel has checked the ingress device and connection tracking;
  * otherwise that is done here. */
-static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, __u32 mac, __u32 tenant, __be16 port, __u32 now, int crossed)
+static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, const struct hop_key *via, __u32 tenant, __be16 port, __u32 now, int crossed)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	struct hop_key via = {.ifindex = skb->ifindex};
 	union flow_words own, wire;
 	struct ct_state t;
 	__u64 ignored;
@@ -330,8 +329,7 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, __u32 mac,
 
 	if (data + at > end || parse(data + at, end, OUT, &p) || p.flags)
 		return NEXT;
-	__builtin_memcpy(via.mac, data + mac, MAC_LEN);
-	to = bpf_map_lookup_elem(&hops, &via);
+	to = bpf_map_lookup_elem(&hops, via);
 	if (!to || to->tenant != tenant)
 		return NEXT;
 	p.key.tenant_proto |= tenant << 8;

@@ -35,6 +35,7 @@ struct parsed {
 	__be16 id;
 	__u16 check;         /* of the IP header */
 	__u8 tos, ttl;
+	__be16 frag_off;     /* nothing but DF */
 };
 
 /* A key that is read as two words. */
@@ -106,6 +107,7 @@ static __always_inline int parse(struct iphdr *ip, void *end, enum direction dir
 	p->id = ip->id;
 	p->check = ip->check;
 	p->ttl = ip->ttl;
+	p->frag_off = ip->frag_off & bpf_htons(DONT_FRAGMENT);
 	ports = *(__u32 *)transport;
 	if (dir == IN)
 		ports = ports >> 16 | ports << 16;

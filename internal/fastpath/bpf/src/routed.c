@@ -45,7 +45,9 @@ static __always_inline int same_headers(const void *data, const struct peer *to)
 SEC("tc/to_peer")
 int to_peer(struct __sk_buff *skb)
 {
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	__u32 now = epoch;
+	struct hop_key via;
 
 #ifdef SHADOW
 	if (passed_on(skb, OUT))
@@ -54,9 +56,10 @@ int to_peer(struct __sk_buff *skb)
 	if (!stamped(skb, now))
 		return NEXT;
 	skb->tc_index = 0;
-	if (skb->protocol != bpf_htons(ETH_P_IP))
+	if (skb->protocol != bpf_htons(ETH_P_IP) || data + ETH_HLEN > end)
 		return NEXT;
-	return learn_out(skb, ETH_HLEN, 0, 0, 0, now, 0);
+	via = hop_by_mac(skb, data);
+	return learn_out(skb, ETH_HLEN, &via, 0, 0, now, 0);
 }
 
 /* There is no tunnel: it is attached nowhere. */
@@ -79,6 +82,7 @@ int from_wire(struct __sk_buff *skb)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	struct iphdr *ip = data + ETH_HLEN;
+	struct hop_key via;
 	struct carried c;
 	int why;
 
@@ -89,8 +93,10 @@ int from_wire(struct __sk_buff *skb)
 	why = lease_valid() ? lookup_in(skb, data, end, ETH_HLEN, 0, &c) : SLOW_NO_DAEMON;
 	if (!why)
 		why = skb->ifindex == c.to->wire ? from_peer(data, c.to->header, &c.p, 0) : SLOW_SOURCE;
-	if (why)
-		return slow_in(skb, data, MAC_LEN, ip->daddr, 0, &c, why);
+	if (why) {
+		via = hop_by_mac(skb, data + MAC_LEN);
+		return slow_in(skb, data, &via, ip->daddr, 0, &c, why);
+	}
 #ifdef SHADOW
 	return shadow(skb, IN, &c, ETH_HLEN, ETH_HLEN);
 #endif

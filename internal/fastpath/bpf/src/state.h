@@ -120,12 +120,28 @@ struct {
 } peers SEC(".maps");
 
 /* How the network addresses a peer: the device on the wire and the MAC, which is the inner one
- * in a tunnel. */
+ * in a tunnel. In a tunnel without inner MACs it is the address on the wire, and two zeros. */
 struct hop_key {
 	__u32 ifindex;
 	__u8 mac[MAC_LEN];
 	__u16 pad;
 };
+
+static __always_inline struct hop_key hop_by_mac(const struct __sk_buff *skb, const void *mac)
+{
+	struct hop_key via = {.ifindex = skb->ifindex};
+
+	__builtin_memcpy(via.mac, mac, MAC_LEN);
+	return via;
+}
+
+static __always_inline struct hop_key hop_by_addr(const struct __sk_buff *skb, __be32 addr)
+{
+	struct hop_key via = {.ifindex = skb->ifindex};
+
+	__builtin_memcpy(via.mac, &addr, sizeof(addr));
+	return via;
+}
 
 struct hop {
 	__u32 peer;

@@ -16,6 +16,7 @@
 #define VXLAN_HEADER (OUTER_UDP + UDP_LEN)
 #define INNER_ETH (VXLAN_HEADER + 8)
 #define INNER_IP (INNER_ETH + ETH_HLEN)
+#define TUNNEL_IP ETH_HLEN /* in a packet on the tunnel's device */
 
 #define OVERHEAD (INNER_IP - ETH_HLEN)
 #define VNI_VALID 0x08000000
@@ -23,7 +24,6 @@
 
 #define GROW (BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_ENCAP_L3_IPV4 | BPF_F_ADJ_ROOM_ENCAP_L4_UDP | \
 	      BPF_F_ADJ_ROOM_ENCAP_L2(ETH_HLEN) | BPF_F_ADJ_ROOM_ENCAP_L2_ETH)
-#define SHRINK (BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_NO_CSUM_RESET)
 
 const volatile __be16 port; /* UDP, of the tunnels */
 
@@ -49,30 +49,6 @@ static __always_inline void write_out(void *data, struct carried *c)
 	decrement_ttl(data + INNER_IP, &c->p);
 }
 
-SEC("tc/from_pod")
-int from_pod(struct __sk_buff *skb)
-{
-	struct carried c;
-	void *data;
-	int why = lookup_out(skb, &c);
-
-	if (why)
-		return slow(skb, OUT, why);
-#ifdef SHADOW
-	return shadow(skb, OUT, &c, ETH_HLEN, INNER_IP);
-#endif
-	if (bpf_skb_adjust_room(skb, OVERHEAD, BPF_ADJ_ROOM_MAC, GROW))
-		return slow(skb, OUT, SLOW_ENCAPSULATED); /* nothing was changed */
-	if (c.nat && translate_checksum(skb, INNER_IP, &c))
-		return TC_SHOT; /* impossible: these bytes were made writable above */
-	data = (void *)(long)skb->data;
-	if (data + INNER_IP + IP_LEN + UDP_LEN > (void *)(long)skb->data_end)
-		return TC_SHOT; /* impossible: these bytes were read above */
-	write_out(data, &c);
-	skb->priority = priority_of(c.p.tos);
-	return carry(skb, OUT, bpf_redirect(c.to->wire, 0));
-}
-
 /* A packet is for this overlay's port, and long enough for all headers. */
 static __always_inline int is_overlay(struct __sk_buff *skb, void *data, void *end)
 {
@@ -83,15 +59,8 @@ static __always_inline int is_overlay(struct __sk_buff *skb, void *data, void *e
 	       ip->protocol == IPPROTO_UDP && *(__u8 *)ip == IPV4_PLAIN && udp->dest == port;
 }
 
-static __always_inline int outer_fragment(void *data)
-{
-	struct iphdr *ip = data + OUTER_IP;
-
-	return ip->frag_off & bpf_htons((__u16)~DONT_FRAGMENT);
-}
-
 /* The inner packet is IPv4, and the VXLAN header has nothing but the VNI. */
-static __always_inline int is_plain_vxlan(void *data)
+static __always_inline int is_plain(void *data)
 {
 	__be32 *vxlan = data + VXLAN_HEADER;
 
@@ -99,7 +68,7 @@ static __always_inline int is_plain_vxlan(void *data)
 	       *(__be16 *)(data + INNER_IP - 2) == bpf_htons(ETH_P_IP);
 }
 
-static __always_inline __u32 vni(void *data)
+static __always_inline __u32 tenant_of(void *data)
 {
 	__be32 *vxlan = data + VXLAN_HEADER;
 
@@ -120,56 +89,6 @@ static __always_inline int same_headers(const void *data, const struct peer *to)
 			return 0;
 	return is->saddr == ours->saddr && is->daddr == ours->daddr && is->ttl == ours->ttl &&
 	       is->frag_off == ours->frag_off && !((is->tos ^ ours->tos) & ~ECN_MASK);
-}
-
-/* In front of the tunnel device, a packet still has its ingress device and conntrack entry. */
-SEC("tc/to_tunnel")
-int to_tunnel(struct __sk_buff *skb)
-{
-	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	__u32 now = epoch, of = tenant, device;
-	union flow_words own, wire;
-	struct ct_state t;
-	struct parsed p;
-	struct pod *pod;
-
-	if (!stamped(skb, now))
-		return NEXT;
-	skb->tc_index = 0;
-	if (skb->protocol != bpf_htons(ETH_P_IP) || data + ETH_HLEN > end || parse(data + ETH_HLEN, end, OUT, &p) || p.flags)
-		return NEXT;
-	p.key.tenant_proto |= of << 8;
-	if (!conntrack_allows(skb, &p.key, OUT, &t))
-		return NEXT;
-	wire.a = own.a = p.a;
-	wire.b = own.b = p.b;
-	if (t.translated)
-		own = t.before;
-	pod = pod_of(own.key.local, of, &device);
-	if (pod && pod->ingress_ifindex == skb->ingress_ifindex && get_flow(&own, &wire, &t))
-		stamp_tunnel(skb, now);
-	return NEXT;
-}
-
-/* Learns behind the tunnel device, where the rules for the outer packet have let it pass,
- * too. */
-SEC("tc/to_peer")
-int to_peer(struct __sk_buff *skb)
-{
-	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	struct udphdr *udp = data + OUTER_UDP;
-	__u32 now = epoch;
-
-#ifdef SHADOW
-	if (passed_on(skb, OUT))
-		return NEXT;
-#endif
-	if (!tunnel_stamped(skb, now))
-		return NEXT;
-	skb->tc_index = 0;
-	if (!is_overlay(skb, data, end) || outer_fragment(data) || !is_plain_vxlan(data))
-		return NEXT;
-	return learn_out(skb, INNER_IP, INNER_ETH, vni(data), udp->source, now, 1);
 }
 
 /* The outer headers are those that the peer's host sends, and the network accepts: a tunnel
@@ -209,47 +128,31 @@ static __always_inline int csum_unnecessary(struct __sk_buff *ctx)
 	return BPF_CORE_READ_BITFIELD(skb, ip_summed) == 1;
 }
 
-SEC("tc/from_wire")
-int from_wire(struct __sk_buff *skb)
+/* As the network does when it decapsulates: the outermost of the verified checksums, that of the
+ * outer UDP header, is gone. */
+static __always_inline void after_shrinking(struct __sk_buff *skb)
 {
-	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	struct carried c;
-	int why;
-
-	clear_stamp(skb);
-	if (!is_overlay(skb, data, end))
-		return NEXT; /* not of this overlay: not counted */
-	if (!lease_valid())
-		return slow(skb, IN, SLOW_NO_DAEMON);
-	if (outer_fragment(data))
-		return slow(skb, IN, SLOW_FRAGMENT);
-	if (skb->pkt_type != PACKET_FOR_US || skb->vlan_present || !is_plain_vxlan(data))
-		return slow(skb, IN, SLOW_NOT_IPV4);
-	why = lookup_in(skb, data, end, INNER_IP, vni(data), &c);
-	if (!why)
-		why = skb->ifindex == c.to->wire ? from_peer(data, c.to->header, &c.p, 0) : SLOW_SOURCE;
-	if (why)
-		return slow_in(skb, data, INNER_ETH + MAC_LEN, ((struct iphdr *)(data + INNER_IP))->daddr, vni(data), &c, why);
-	/* Segmentation asks whether they are in a tunnel, and a program cannot clear that. */
-	if (skb->gso_size && (c.p.key.tenant_proto & 0xff) == IPPROTO_UDP)
-		return slow(skb, IN, SLOW_ENCAPSULATED);
-#ifdef SHADOW
-	return shadow(skb, IN, &c, INNER_IP, ETH_HLEN);
-#endif
-	if (bpf_skb_adjust_room(skb, -OVERHEAD, BPF_ADJ_ROOM_MAC, SHRINK))
-		return slow(skb, IN, SLOW_ENCAPSULATED);
-	/* As the network does when it decapsulates: the outermost of the verified checksums is
-	 * gone. */
 	if (csum_unnecessary(skb))
 		bpf_csum_level(skb, BPF_CSUM_LEVEL_DEC);
-	if (c.nat && translate_checksum(skb, ETH_HLEN, &c))
-		return TC_SHOT; /* impossible, as above */
-	data = (void *)(long)skb->data;
-	if (data + ETH_HLEN + IP_LEN + UDP_LEN > (void *)(long)skb->data_end)
-		return TC_SHOT; /* impossible, as above */
-	write_in(data, &c);
-	skb->priority = priority_of(c.p.tos);
-	return carry(skb, IN, bpf_redirect_peer(c.to->pod, 0));
 }
+
+static __always_inline struct hop_key receiver(struct __sk_buff *skb, void *data)
+{
+	return hop_by_mac(skb, data + INNER_ETH);
+}
+
+static __always_inline struct hop_key sender(struct __sk_buff *skb, void *data)
+{
+	return hop_by_mac(skb, data + INNER_ETH + MAC_LEN);
+}
+
+static __always_inline __be16 outer_port(void *data)
+{
+	struct udphdr *udp = data + OUTER_UDP;
+
+	return udp->source;
+}
+
+#include "overlay.h"
 
 char __license[] SEC("license") = "GPL";

@@ -1,0 +1,131 @@
+/* The programs of an overlay, for any encapsulation. The file that includes this says what is around
+ * packets: OUTER_IP, INNER_IP, TUNNEL_IP, OVERHEAD, GROW and the functions that are called here. */
+#pragma once
+#include "carry.h"
+
+#define SHRINK (BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_NO_CSUM_RESET)
+
+SEC("tc/from_pod")
+int from_pod(struct __sk_buff *skb)
+{
+	struct carried c;
+	void *data;
+	int why = lookup_out(skb, &c);
+
+	if (why)
+		return slow(skb, OUT, why);
+#ifdef SHADOW
+	return shadow(skb, OUT, &c, ETH_HLEN, INNER_IP);
+#endif
+	if (bpf_skb_adjust_room(skb, OVERHEAD, BPF_ADJ_ROOM_MAC, GROW))
+		return slow(skb, OUT, SLOW_ENCAPSULATED); /* nothing was changed */
+	if (c.nat && translate_checksum(skb, INNER_IP, &c))
+		return TC_SHOT; /* impossible: these bytes were made writable above */
+	data = (void *)(long)skb->data;
+	if (data + INNER_IP + IP_LEN + UDP_LEN > (void *)(long)skb->data_end)
+		return TC_SHOT; /* impossible: these bytes were read above */
+	write_out(data, &c);
+	skb->priority = priority_of(c.p.tos);
+	return carry(skb, OUT, bpf_redirect(c.to->wire, 0));
+}
+
+static __always_inline int outer_fragment(void *data)
+{
+	struct iphdr *ip = data + OUTER_IP;
+
+	return ip->frag_off & bpf_htons((__u16)~DONT_FRAGMENT);
+}
+
+/* In front of the tunnel device, a packet still has its ingress device and conntrack entry. */
+SEC("tc/to_tunnel")
+int to_tunnel(struct __sk_buff *skb)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	__u32 now = epoch, of = tenant, device;
+	union flow_words own, wire;
+	struct ct_state t;
+	struct parsed p;
+	struct pod *pod;
+
+	if (!stamped(skb, now))
+		return NEXT;
+	skb->tc_index = 0;
+	if (skb->protocol != bpf_htons(ETH_P_IP) || data + TUNNEL_IP > end || parse(data + TUNNEL_IP, end, OUT, &p) || p.flags)
+		return NEXT;
+	p.key.tenant_proto |= of << 8;
+	if (!conntrack_allows(skb, &p.key, OUT, &t))
+		return NEXT;
+	wire.a = own.a = p.a;
+	wire.b = own.b = p.b;
+	if (t.translated)
+		own = t.before;
+	pod = pod_of(own.key.local, of, &device);
+	if (pod && pod->ingress_ifindex == skb->ingress_ifindex && get_flow(&own, &wire, &t))
+		stamp_tunnel(skb, now);
+	return NEXT;
+}
+
+/* Learns behind the tunnel device, where the rules for the outer packet have let it pass,
+ * too. */
+SEC("tc/to_peer")
+int to_peer(struct __sk_buff *skb)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	__u32 now = epoch;
+	struct hop_key via;
+
+#ifdef SHADOW
+	if (passed_on(skb, OUT))
+		return NEXT;
+#endif
+	if (!tunnel_stamped(skb, now))
+		return NEXT;
+	skb->tc_index = 0;
+	if (!is_overlay(skb, data, end) || outer_fragment(data) || !is_plain(data))
+		return NEXT;
+	via = receiver(skb, data);
+	return learn_out(skb, INNER_IP, &via, tenant_of(data), outer_port(data), now, 1);
+}
+
+SEC("tc/from_wire")
+int from_wire(struct __sk_buff *skb)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct hop_key via;
+	struct carried c;
+	int why;
+
+	clear_stamp(skb);
+	if (!is_overlay(skb, data, end))
+		return NEXT; /* not of this overlay: not counted */
+	if (!lease_valid())
+		return slow(skb, IN, SLOW_NO_DAEMON);
+	if (outer_fragment(data))
+		return slow(skb, IN, SLOW_FRAGMENT);
+	if (skb->pkt_type != PACKET_FOR_US || skb->vlan_present || !is_plain(data))
+		return slow(skb, IN, SLOW_NOT_IPV4);
+	why = lookup_in(skb, data, end, INNER_IP, tenant_of(data), &c);
+	if (!why)
+		why = skb->ifindex == c.to->wire ? from_peer(data, c.to->header, &c.p, 0) : SLOW_SOURCE;
+	if (why) {
+		via = sender(skb, data);
+		return slow_in(skb, data, &via, ((struct iphdr *)(data + INNER_IP))->daddr, tenant_of(data), &c, why);
+	}
+	/* Segmentation asks whether they are in a tunnel, and a program cannot clear that. */
+	if (skb->gso_size && (c.p.key.tenant_proto & 0xff) == IPPROTO_UDP)
+		return slow(skb, IN, SLOW_ENCAPSULATED);
+#ifdef SHADOW
+	return shadow(skb, IN, &c, INNER_IP, ETH_HLEN);
+#endif
+	if (bpf_skb_adjust_room(skb, -OVERHEAD, BPF_ADJ_ROOM_MAC, SHRINK))
+		return slow(skb, IN, SLOW_ENCAPSULATED);
+	after_shrinking(skb);
+	if (c.nat && translate_checksum(skb, ETH_HLEN, &c))
+		return TC_SHOT; /* impossible, as above */
+	data = (void *)(long)skb->data;
+	if (data + ETH_HLEN + IP_LEN + UDP_LEN > (void *)(long)skb->data_end)
+		return TC_SHOT; /* impossible, as above */
+	write_in(data, &c);
+	skb->priority = priority_of(c.p.tos);
+	return carry(skb, IN, bpf_redirect_peer(c.to->pod, 0));
+}
