@@ -77,9 +77,10 @@ carry: from which pods, to which peers. What would stay on the slow path is list
 reason: a rule, a device, a queueing discipline. Nothing is changed and nothing is loaded.
 
 It supports pods on veth or netkit pairs, attached to a bridge or reached by a route to their
-address, and peers behind one vxlan device or by next hops on one wire: Flannel (vxlan,
-host-gw), Calico without encapsulation, and the plugins bridge and ptp. All of it is read
-from the kernel: devices, routes, neighbours, forwarding entries, rules, programs.
+address, and peers behind one vxlan or ipip device or by next hops on one wire: Flannel
+(vxlan, host-gw), Calico (VXLAN, IPIP, or without encapsulation), and the plugins bridge and
+ptp. All of it is read from the kernel: devices, routes, neighbours, forwarding entries,
+rules, programs.
 
 What it does not support, it leaves alone and lists: BPF data planes such as Cilium's,
 Open vSwitch, other encapsulations, bonds and VLANs below a tunnel, iptables-legacy, limits

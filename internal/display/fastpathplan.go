@@ -17,6 +17,8 @@ func PrintFastPathPlan(out io.Writer, p *discover.Plan) error {
 	switch p.Kind {
 	case fastpath.VXLAN:
 		sanitize.Fprintf(w, "to other nodes by %s: VXLAN (VNI %d, UDP port %d) over %s\n", p.Tunnel, p.VNI, p.Port, p.Wire)
+	case fastpath.IPIP:
+		sanitize.Fprintf(w, "to other nodes by %s: IPIP over %s\n", p.Tunnel, p.Wire)
 	case fastpath.Routed:
 		sanitize.Fprintf(w, "to other nodes by %s, without encapsulation\n", p.Wire)
 	}

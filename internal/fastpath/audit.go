@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/fastpath/audit"
@@ -120,11 +121,17 @@ func (d *daemon) pollIPSets() {
 	}
 }
 
+// overlay is what rules meet of the tunnels.
+func (d *daemon) overlay() audit.Overlay {
+	protocols := map[string]int{VXLAN: syscall.IPPROTO_UDP, IPIP: syscall.IPPROTO_IPIP}
+	return audit.Overlay{Protocol: protocols[d.Kind], Port: d.Port, Wire: d.Devices.Wire}
+}
+
 // readRules reads the rules of the namespace, and says why their verdict on a packet may not
 // hold for the next packet of its flow; "": it holds. If unread, they could not be read, which
 // is the reason: most likely they changed meanwhile.
 func (d *daemon) readRules() (rules audit.RulesetAudit, reason string, unread bool, err error) {
-	if rules, err = audit.Ruleset(audit.Overlay{Port: d.Port, Wire: d.Devices.Wire}); err != nil {
+	if rules, err = audit.Ruleset(d.overlay()); err != nil {
 		return rules, fmt.Sprintf("the packet filter cannot be read: %v", err), true, nil
 	}
 	ipsec, err := audit.IPsec()
@@ -213,7 +220,7 @@ func (d *daemon) findUnwatched(news bool) (string, error) {
 		return "", err
 	}
 	bridges := d.bridgedPods
-	function, listed, err := d.poller.Hooks.UnknownFunction(d.Port != 0, bridges, news)
+	function, listed, err := d.poller.Hooks.UnknownFunction(d.hasTunnels(), bridges, news)
 	if err != nil {
 		return "", err
 	}
@@ -231,7 +238,7 @@ func (d *daemon) findUnwatched(news bool) (string, error) {
 			return fmt.Sprintf("ebtables-legacy is loaded (%s), and changes of its rules are not announced", strings.Join(tables, ", ")), nil
 		}
 	}
-	hook, err := d.audit.links.look(d.Port != 0)
+	hook, err := d.audit.links.look(d.hasTunnels())
 	switch {
 	case err != nil: // of any kind: the next poll reads them again
 		return fmt.Sprintf("BPF links cannot be read: %v", err), nil

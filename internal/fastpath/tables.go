@@ -33,7 +33,7 @@ type podEntry struct {
 
 type hop struct {
 	device int
-	mac    string
+	to     string // a MAC, or an address
 }
 
 type peerEntry struct {
@@ -217,12 +217,15 @@ func (t *tables) number() (uint32, bool) {
 }
 
 // hopOf is how packets for a peer leave the host: by which device on the wire, and to which
-// MAC, inside the tunnel if there is one.
-func hopOf(w topology.NextHop) hop { return hop{w.WireDevice, string(w.MAC)} }
-
-func (h hop) key() bpf.HopKey {
-	return bpf.HopKey{Ifindex: uint32(h.device), Mac: [6]uint8([]byte(h.mac))}
+// MAC, inside the tunnel if there is one; or to which address, if the tunnel has no MACs.
+func hopOf(w topology.NextHop) hop {
+	if w.Encap != nil && w.Encap.IPIP {
+		return hop{w.WireDevice, string(w.Encap.Remote.AsSlice())}
+	}
+	return hop{w.WireDevice, string(w.MAC)}
 }
+
+func (h hop) key() bpf.HopKey { return bpf.NewHopKey(h.device, []byte(h.to)) }
 
 // newPeer makes the entry of a peer, with the headers that lead there.
 func newPeer(w topology.NextHop, epoch uint32) (p bpf.Peer) {
@@ -230,11 +233,15 @@ func newPeer(w topology.NextHop, epoch uint32) (p bpf.Peer) {
 	if w.Encap == nil {
 		return bpf.RoutedPeer(epoch, uint32(w.WireDevice), size(w.MTU), w.SrcMAC, w.DstMAC)
 	}
-	return bpf.VXLANPeer(epoch, uint32(w.WireDevice), size(w.MTU), bpf.Outer{
+	o := bpf.Outer{
 		From: w.SrcMAC, To: w.DstMAC, Local: w.Encap.Local, Remote: w.Encap.Remote,
 		DSCP: uint8(w.Encap.DSCP), TTL: uint8(w.Encap.TTL), DontFragment: w.Encap.DontFragment, Port: uint16(w.Encap.Port), VNI: uint32(w.Encap.VNI),
 		InnerFrom: w.Encap.MAC, InnerTo: net.HardwareAddr(w.MAC),
-	})
+	}
+	if w.Encap.IPIP {
+		return bpf.IPIPPeer(epoch, uint32(w.WireDevice), size(w.MTU), o)
+	}
+	return bpf.VXLANPeer(epoch, uint32(w.WireDevice), size(w.MTU), o)
 }
 
 // size is the largest IP packet that an MTU lets through, in bytes. The IP header limits it.

@@ -352,14 +352,14 @@ func (r *exprEvaluator) compare(value []byte, equal bool) {
 		p := number(1)
 		r.tcp = r.tcp || equal && p == unix.IPPROTO_TCP
 		if r.chain.outer {
-			r.neverMatches = r.neverMatches || equal != (p == unix.IPPROTO_UDP)
+			r.neverMatches = r.neverMatches || equal != (p == r.Protocol)
 			return
 		}
 		carried := p == unix.IPPROTO_UDP || p == unix.IPPROTO_TCP
 		r.neverMatches = r.neverMatches || equal && !carried
 		r.alwaysMatches = r.alwaysMatches && !equal && !carried
 	case targetPort:
-		r.tunnelOnly = equal && number(2) == int(r.Port)
+		r.tunnelOnly = equal && r.Port != 0 && number(2) == int(r.Port)
 		r.neverMatches = r.neverMatches || equal && r.chain.outer && !r.tunnelOnly
 		r.alwaysMatches = r.alwaysMatches && equal
 	}
@@ -369,7 +369,7 @@ func (r *exprEvaluator) compare(value []byte, equal bool) {
 // pods do not come or go by the wire where they travel in a tunnel.
 func (r *exprEvaluator) compareDevice(value []byte, equal bool) {
 	whole := bytes.IndexByte(value, 0) >= 0 // otherwise it is a prefix
-	onWire := whole && unix.ByteSliceToString(value) == r.Wire && r.Port != 0 && !r.chain.outer
+	onWire := whole && unix.ByteSliceToString(value) == r.Wire && r.Protocol != 0 && !r.chain.outer
 	r.neverMatches = r.neverMatches || onWire && equal
 	r.alwaysMatches = r.alwaysMatches && onWire && !equal
 }

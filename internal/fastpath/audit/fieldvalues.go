@@ -139,8 +139,10 @@ func (r *exprEvaluator) payload(data nlmsg.Map) {
 			r.field = carriedFragment(size)
 		}
 	case unix.NFT_PAYLOAD_TRANSPORT_HEADER:
-		shared = at+size <= 4 // ports
+		inner := r.chain.outer && r.Port == 0 // it is the IP header of the pod's packet
+		shared = at+size <= 4 && !inner       // ports
 		switch {
+		case inner:
 		case at == 2 && size == 2:
 			r.loaded = targetPort
 		case at == flagsTCP && size == 1 && r.tcp:

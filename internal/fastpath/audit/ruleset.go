@@ -51,8 +51,9 @@ func (r RulesetAudit) DirectionsAt(device string) (sides Direction) {
 
 // Overlay is what is known of the tunnels in which the packets of pods travel.
 type Overlay struct {
-	Port uint16 // UDP; 0: there are none
-	Wire string // device that tunnel packets come and go by, and no others of pods
+	Protocol int    // IP, of the outer packets; 0: there are none
+	Port     uint16 // UDP; 0: the protocol has no ports
+	Wire     string // device that tunnel packets come and go by, and no others of pods
 }
 
 // Ruleset audits the rules that forwarded TCP and UDP packets over IPv4 meet in the calling
@@ -85,7 +86,7 @@ func Ruleset(of Overlay) (RulesetAudit, error) {
 			is.DeviceChains[d] |= side
 		}
 		if len(devices) == 0 && c.Type != "nat" {
-			begins = append(begins, baseChains(c, of.Port != 0)...)
+			begins = append(begins, baseChains(c, of.Protocol != 0)...)
 		}
 	}
 	slices.SortStableFunc(begins, func(a, b baseChain) int {

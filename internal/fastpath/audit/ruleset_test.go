@@ -2,6 +2,7 @@ package audit_test
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/netcfg"
@@ -16,10 +18,19 @@ import (
 )
 
 // auditRuleset audits the rules of a namespace. Of the names of rules, it leaves out the handles.
-func auditRuleset(t *testing.T, n *netcfg.Namespace, port uint16) (r audit.RulesetAudit) {
+func auditRuleset(t *testing.T, n *netcfg.Namespace, port uint16) audit.RulesetAudit {
+	t.Helper()
+	of := audit.Overlay{Port: port, Wire: "wire"}
+	if port != 0 {
+		of.Protocol = unix.IPPROTO_UDP
+	}
+	return auditOverlay(t, n, of)
+}
+
+func auditOverlay(t *testing.T, n *netcfg.Namespace, of audit.Overlay) (r audit.RulesetAudit) {
 	t.Helper()
 	testenv.InNetns(t, n.Path(), func() (err error) {
-		r, err = audit.Ruleset(audit.Overlay{Port: port, Wire: "wire"})
+		r, err = audit.Ruleset(of)
 		return err
 	})
 	r.PerPacket, r.PerPacketUnreplied = handles.ReplaceAllString(r.PerPacket, ""), handles.ReplaceAllString(r.PerPacketUnreplied, "")
@@ -222,6 +233,31 @@ func TestRulingsAtDevices(t *testing.T) {
 	want := map[string]audit.Direction{"d0": audit.Ingress | audit.Egress, "d1": audit.Egress}
 	if !maps.Equal(got.DeviceChains, want) || got.DirectionsAt("d1") != audit.Egress || got.DirectionsAt("lo") != 0 {
 		t.Errorf("chains stand at %v, want %v", got.DeviceChains, want)
+	}
+}
+
+// The packets of an overlay without ports are met by rules for their protocol, and by those that read
+// the inner header for ports.
+func TestRulingsOfIPIP(t *testing.T) {
+	for _, c := range []struct{ hook, rule, fickle string }{
+		{"input", "ip protocol 4 accept", ""},
+		{"input", "ip protocol 4 limit rate 10/second accept", "ip t first: limit"},
+		{"output", "meta l4proto 4 limit rate 10/second accept", "ip t first: limit"},
+		{"input", "udp dport 8472 limit rate 10/second accept", ""},
+		{"input", "tcp flags psh limit rate 10/second accept", ""},
+		{"input", "meta l4proto != 4 limit rate 10/second accept", ""},
+		{"input", "th dport 0 drop", "ip t first: bytes 2 to 3 of a header"},
+		{"output", "th sport 17664 drop", "ip t first: bytes 0 to 1 of a header"},
+		{"output", "ip ttl 5 drop", "ip t first: bytes 8 to 8 of a header"},
+		{"forward", "iifname \"wire\" limit rate 10/second drop", ""},
+		{"prerouting", "udp dport 0 notrack", ""},
+	} {
+		n := testenv.Netns(t)
+		testenv.Must(t, testenv.Load(t, n, fmt.Sprintf("table ip t { chain first { type filter hook %s priority 0; %s; }; }", c.hook, c.rule), "nft", "-f", "-"))
+		of := audit.Overlay{Protocol: unix.IPPROTO_IPIP, Wire: "wire"}
+		if got := auditOverlay(t, n, of); got.PerPacket != c.fickle {
+			t.Errorf("%s: %s: fickle %q, want %q", c.hook, c.rule, got.PerPacket, c.fickle)
+		}
 	}
 }
 

@@ -132,87 +132,6 @@ func (n *node) ports(master int) (ports []netlink.Link) {
 	return ports
 }
 
-// choose finds what the fast path would follow: the vxlan device with the most routes, or else
-// the device by which most next hops are reached.
-func (n *node) choose() *Plan {
-	p := &Plan{}
-	best := 0
-	for _, l := range n.links {
-		tunnel, ok := l.(*netlink.Vxlan)
-		if !ok || !isUp(l) || l.Attrs().MasterIndex != 0 {
-			continue
-		}
-		if routes := len(n.routesBy(l.Attrs().Index)); routes > best {
-			best = routes
-			p.Kind, p.Tunnel, p.VNI, p.Port = fastpath.VXLAN, tunnel.Name, tunnel.VxlanId, tunnel.Port
-			p.Wire = n.name(n.underlay(tunnel))
-		}
-	}
-	if p.Kind == "" {
-		if wire := n.wire(); wire != 0 {
-			p.Kind, p.Wire = fastpath.Routed, n.name(wire)
-		}
-	}
-	return p
-}
-
-// routesBy are the routes by a device that lead beyond its own link.
-func (n *node) routesBy(device int) (routes []route) {
-	for _, r := range n.routes {
-		if r.device == device && r.via.IsValid() {
-			routes = append(routes, r)
-		}
-	}
-	return routes
-}
-
-// underlay is the device that carries the packets of a tunnel.
-func (n *node) underlay(tunnel *netlink.Vxlan) int {
-	if tunnel.VtepDevIndex != 0 {
-		return tunnel.VtepDevIndex
-	}
-	for _, e := range n.fdb {
-		if e.LinkIndex == tunnel.Index && e.IP != nil {
-			if device := n.deviceTo(toAddr(e.IP)); device != 0 {
-				return device
-			}
-		}
-	}
-	return n.wire()
-}
-
-// deviceTo is the device of the most special route to an address; 0: there is none.
-func (n *node) deviceTo(addr netip.Addr) (device int) {
-	bits := -1
-	for _, r := range n.routes {
-		if r.dst.Contains(addr) && r.dst.Bits() > bits {
-			device, bits = r.device, r.dst.Bits()
-		}
-	}
-	return device
-}
-
-// wire is the device by which most next hops are reached, where a default route counts least;
-// 0: there is none.
-func (n *node) wire() (device int) {
-	best := 0
-	for _, l := range n.links {
-		index, score := l.Attrs().Index, 0
-		if !isUp(l) || n.leadsInside(l) || encapsulations[l.Type()] != "" {
-			continue
-		}
-		for _, r := range n.routesBy(index) {
-			if score += 2; r.isDefault() {
-				score--
-			}
-		}
-		if score > best {
-			device, best = index, score
-		}
-	}
-	return device
-}
-
 // leadsInside tells whether a device leads to pods alone: a bridge all of whose ports do, or a
 // link to a single address.
 func (n *node) leadsInside(l netlink.Link) bool {
@@ -273,6 +192,9 @@ func (n *node) leftAlone(p *Plan) []topology.Refusal {
 
 func (n *node) whyLeft(l netlink.Link, p *Plan) string {
 	a := l.Attrs()
+	if a.Name == p.Wire && p.Kind == fastpath.IPIP {
+		return n.besideTunnel(a.Index, p)
+	}
 	if a.Name == p.Wire || a.Name == p.Tunnel || a.Flags&net.FlagLoopback != 0 {
 		return ""
 	}
@@ -298,6 +220,8 @@ func (n *node) whyLeft(l netlink.Link, p *Plan) string {
 	}
 	encapsulation := encapsulations[l.Type()]
 	switch {
+	case len(beyond) > 0 && l.Type() == "ipip":
+		return fmt.Sprintf("leads to %s by IPIP: the fast path uses one wire or tunnel only, which is %s", list(beyond), cmp.Or(p.Tunnel, p.Wire))
 	case len(all) > 0 && encapsulation != "" && l.Type() != "vxlan":
 		return fmt.Sprintf("leads to %s by %s, which the fast path does not support", list(all), encapsulation)
 	case len(beyond) == 0:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 )
 
@@ -62,14 +63,17 @@ func (n *node) nextHops(device int) (hops []netip.Addr) {
 
 // judgePeer finds the next hop in what would be carried, or says why it is not there.
 func (n *node) judgePeer(peer *PlannedPeer, p *Plan, device int, found topology.Topology) {
-	hop := peer.Addr
+	hop, isIPIP := peer.Addr, p.Kind == fastpath.IPIP
 	mac := n.macOf(hop, device)
 	if p.Tunnel != "" && mac != nil {
 		if remote := n.remoteOf(mac, device); remote.IsValid() {
 			peer.Addr = remote
 		}
 	}
-	if slices.ContainsFunc(found.NextHops, func(h topology.NextHop) bool { return h.Device == device && mac != nil && bytes.Equal(h.MAC, mac) }) {
+	leadsTo := func(h topology.NextHop) bool {
+		return h.Device == device && (isIPIP && h.Encap != nil && h.Encap.Remote == hop || mac != nil && bytes.Equal(h.MAC, mac))
+	}
+	if slices.ContainsFunc(found.NextHops, leadsTo) {
 		return
 	}
 	for _, through := range []string{p.Tunnel, p.Wire} {
@@ -80,11 +84,11 @@ func (n *node) judgePeer(peer *PlannedPeer, p *Plan, device int, found topology.
 	}
 	peer.Outlook = Waiting
 	switch on := n.deviceTo(peer.Addr); {
-	case mac == nil:
+	case mac == nil && !isIPIP:
 		peer.Reason = fmt.Sprintf("the MAC address of next hop %v is not known yet; the first packet sent there resolves it", hop)
 	case p.Tunnel == "":
 		peer.Outlook, peer.Reason = Slow, fmt.Sprintf("next hop %v does not answer", hop)
-	case peer.Addr == hop:
+	case peer.Addr == hop && !isIPIP:
 		peer.Reason = fmt.Sprintf("%s has no forwarding entry for %v yet", p.Tunnel, mac)
 	case !peer.Addr.Is4():
 		peer.Outlook, peer.Reason = Slow, "its outer address is IPv6, which the fast path does not support"

@@ -12,9 +12,9 @@ import (
 
 // Plan is what a fast path would carry on a node, and what it would leave to the slow path.
 type Plan struct {
-	Kind   string `json:"kind,omitempty"`   // [fastpath.VXLAN] or [fastpath.Routed]; empty: nothing was found that it could follow
+	Kind   string `json:"kind,omitempty"`   // [fastpath.VXLAN], [fastpath.IPIP] or [fastpath.Routed]; empty: nothing was found that it could follow
 	Wire   string `json:"wire,omitempty"`   // device that leads to other nodes
-	Tunnel string `json:"tunnel,omitempty"` // vxlan device
+	Tunnel string `json:"tunnel,omitempty"` // vxlan or ipip device
 	VNI    int    `json:"vni,omitempty"`
 	Port   int    `json:"port,omitempty"` // UDP port of the tunnel
 	// Off says why nothing is carried on this node; empty: nothing keeps everything slow.
@@ -102,7 +102,7 @@ func Find() (*Plan, error) {
 
 // refuseAll fills in a plan that has nothing to follow.
 func (n *node) refuseAll(p *Plan) {
-	p.Off = "no route leads to pods of other nodes, neither by a vxlan device nor by a next hop on a wire"
+	p.Off = "no route leads to pods of other nodes, neither by a vxlan or ipip device nor by a next hop on a wire"
 	if why := n.obstacle(); why != "" {
 		p.Off = why
 	}

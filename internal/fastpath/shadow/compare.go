@@ -105,6 +105,7 @@ func (p *packet) nameAt(at int) string {
 			return "outer Ethernet header"
 		case at < ethLen+ipLen:
 			return "outer IP header"
+		case !p.isVXLAN():
 		case at < ethLen+ipLen+udpLen:
 			return "outer UDP header"
 		case at < ethLen+ipLen+udpLen+vxlanLen:
@@ -154,6 +155,8 @@ func (p *packet) segmentHeaders() *packet {
 	zero := func(at, n int) { clear(h.bytes[min(at, len(h.bytes)):min(at+n, len(h.bytes))]) }
 	if p.isEncapsulated() {
 		zero(ethLen+ipTotal, 2)
+	}
+	if p.isVXLAN() {
 		zero(ethLen+ipLen+udpLength, 2)
 	}
 	zero(p.ip+ipTotal, 4) // and the ID

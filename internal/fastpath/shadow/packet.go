@@ -85,13 +85,18 @@ func (p *packet) parse(ip int) {
 	if p.bytes[ip+ipTOS]&ecnMask == ecnCE {
 		outer[ipTOS] &^= ecnMask
 	}
-	datagram := p.bytes[ethLen+ipLen:]
-	clear(datagram[:2])
-	clear(datagram[udpCheck:udpLen])
+	if p.isVXLAN() {
+		datagram := p.bytes[ethLen+ipLen:]
+		clear(datagram[:2])
+		clear(datagram[udpCheck:udpLen])
+	}
 }
 
 // isEncapsulated: there are outer headers.
 func (p *packet) isEncapsulated() bool { return p.ip > ethLen }
+
+// isVXLAN: there is more than an outer IP header.
+func (p *packet) isVXLAN() bool { return p.ip > ethLen+ipLen }
 
 func (p *packet) word(at int) int { return int(binary.BigEndian.Uint16(p.bytes[at:])) }
 

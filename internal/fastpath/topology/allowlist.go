@@ -31,7 +31,9 @@ var (
 	provenVXLAN     = allowlist.Attrs{Object: "a vxlan device", Names: allowlist.NamesFrom(1, "id", "group", "device", "local", "ttl", "tos", "learning", "ageing", "limit", "ports", "proxy", "rsc", "l2miss", "l3miss", "port",
 		"group6", "local6", "udpcsum", "udp6zerocsumtx", "udp6zerocsumrx", "remcsumtx", "remcsumrx", "gbp", "remcsum_nopartial", "external", "label", "gpe", "ttl inherit", "df",
 		"vnifilter", "localbypass", "label policy", "reserved bits", "mcroute"), Test: "TestUnprovenTunnels"}
-	topologyAttributes = []*allowlist.Attrs{&provenRoutes, &provenMetrics, &provenNexthop, &provenNeighbour, &provenPort, &provenTunnel, &provenVXLAN, &provenBridge, &provenBridgePort, &provenNetkit, &provenVeth}
+	provenIPIP = allowlist.Attrs{Object: "an ipip device", Names: allowlist.NamesFrom(1, "device", "local", "remote", "ttl", "tos", "", "", "", "protocol", "pmtudisc", "", "", "", "",
+		"encap", "encap flags", "encap sport", "encap dport", "external", "fwmark"), Test: "TestUnprovenIPIP"}
+	topologyAttributes = []*allowlist.Attrs{&provenRoutes, &provenMetrics, &provenNexthop, &provenNeighbour, &provenPort, &provenTunnel, &provenVXLAN, &provenIPIP, &provenBridge, &provenBridgePort, &provenNetkit, &provenVeth}
 )
 
 // provenQueues are the queueing disciplines that are safe on the wire: they read only fields that

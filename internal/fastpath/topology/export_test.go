@@ -18,6 +18,7 @@ var Parsers = map[string]func(message []byte){
 	"address":     func(m []byte) { readAddress(m) },
 	"link":        func(m []byte) { _, _, _ = auditLink(m) },
 	"vxlan":       func(m []byte) { _, _, _ = parseVXLANHeader(m) },
+	"ipip":        func(m []byte) { _, _ = parseIPIPHeader(m) },
 	"route":       func(m []byte) { _, _ = readRouteMessage(m) },
 	"next hop":    func(m []byte) { _, _ = readNexthop(m) },
 	"policy rule": func(m []byte) { _, _, _ = perPacketSelector(m) },
@@ -51,6 +52,12 @@ func NeighbourOf(message []byte) (why, name, value string, err error) {
 func OuterOf(attributes []byte) (why string, err error) {
 	_, why, err = parseVXLANHeader(attributes)
 	return why, err
+}
+
+// IPIPOf returns how an ipip device writes outer headers, and what of it is refused.
+func IPIPOf(attributes []byte) (dscp, ttl int, dontFragment bool, why string, err error) {
+	h, err := parseIPIPHeader(attributes)
+	return h.dscp, h.ttl, h.dontFragment, h.refusal, err
 }
 
 // LinkOf returns the unproven attribute in a message about a device.

@@ -127,6 +127,37 @@ func TestUnprovenTunnels(t *testing.T) {
 	}
 }
 
+// What makes an ipip device send elsewhere, or more than an IP header, is refused by name, and so is
+// an attribute that nobody knows.
+func TestUnprovenIPIP(t *testing.T) {
+	octet := func(number int, value byte) *nl.RtAttr { return nl.NewRtAttr(number, []byte{value}) }
+	none := nl.NewRtAttr(nl.IFLA_IPTUN_REMOTE, make([]byte, 4))
+	for _, c := range []struct {
+		why       string
+		attr      *nl.RtAttr
+		dscp, ttl int
+		df        bool
+	}{
+		{"", octet(nl.IFLA_IPTUN_TTL, 9), 0, 9, false},
+		{"", octet(nl.IFLA_IPTUN_TOS, 0xb8), 46, 0, false},
+		{"", octet(nl.IFLA_IPTUN_PMTUDISC, 1), 0, 0, true},
+		{"", octet(nl.IFLA_IPTUN_PROTO, unix.IPPROTO_IPIP), 0, 0, false},
+		{"", nl.NewRtAttr(nl.IFLA_IPTUN_ENCAP_TYPE, []byte{0, 0}), 0, 0, false},
+		{"remote", nl.NewRtAttr(nl.IFLA_IPTUN_REMOTE, []byte{192, 0, 2, 1}), 0, 0, false},
+		{"encap", nl.NewRtAttr(nl.IFLA_IPTUN_ENCAP_TYPE, []byte{1, 0}), 0, 0, false},
+		{"external", nl.NewRtAttr(nl.IFLA_IPTUN_COLLECT_METADATA, nil), 0, 0, false},
+		{"fwmark", nativeAttr(20, 7), 0, 0, false},
+		{"tos inherit", octet(nl.IFLA_IPTUN_TOS, 1), 0, 0, false},
+		{"protocol 137", octet(nl.IFLA_IPTUN_PROTO, 137), 0, 0, false},
+		{"attribute 200 of an ipip device", octet(unseen, 0), 0, 0, false},
+	} {
+		dscp, ttl, df, why, err := topology.IPIPOf(append(none.Serialize(), c.attr.Serialize()...))
+		if err != nil || why != c.why || dscp != c.dscp || ttl != c.ttl || df != c.df {
+			t.Errorf("%q, DSCP %d, TTL %d, DF %v, want %+v; %v", why, dscp, ttl, df, c, err)
+		}
+	}
+}
+
 // An unproven route or entry excludes the next hops that it leads to, and no others.
 func TestUnprovenWays(t *testing.T) {
 	for _, c := range []struct {

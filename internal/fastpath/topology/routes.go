@@ -26,6 +26,9 @@ func (r *reader) readRoutes() error {
 		if route.Tos != 0 {
 			r.perPacket = fmt.Sprintf("the route to %v in table %d goes by the TOS", to, route.Table)
 		}
+		if gw := nlmsg.ToAddr(route.Gw); gw.Is4() {
+			r.gateways = append(r.gateways, Neighbour{route.LinkIndex, gw})
+		}
 		if route.MTU > 0 {
 			r.mtuRoutes = append(r.mtuRoutes, route)
 		}

@@ -49,7 +49,7 @@ type LocalPod struct {
 // NextHop describes the way to a next hop outside of this host.
 type NextHop struct {
 	Device         int              // ifindex of the sending device: a tunnel, or the wire
-	MAC            net.HardwareAddr // of the next hop, on that device
+	MAC            net.HardwareAddr // of the next hop, on that device; nil: there are none in the tunnel
 	MTU            int              // largest IP packet that arrives unfragmented, bytes
 	RouteMTU       int              // of the route to the tunnel's peer, configured or learned, bytes; 0: none
 	WireDevice     int              // ifindex of the device on the wire
@@ -58,21 +58,10 @@ type NextHop struct {
 	Encap          *Encap           // nil: no tunnel
 }
 
-// Encap is the encapsulation that a tunnel adds.
-type Encap struct {
-	Local, Remote netip.Addr
-	MAC           net.HardwareAddr // of the tunnel's device
-	VNI, Port     int
-	DSCP, TTL     int
-	DontFragment  bool
-	LowerDevice   int    // ifindex of the device that it is bound to; 0: none
-	BoundAddr     net.IP // local address that it is bound to; nil: none
-}
-
 // DeviceNames names the devices that [Read] examines.
 type DeviceNames struct {
 	Wire    string
-	Tunnels []string // vxlan devices; empty: peers are directly on the wire
+	Tunnels []string // vxlan or ipip devices; empty: peers are directly on the wire
 	Pods    []string // the host's ends of the pods' links
 	// Node is a host that somebody else has wired: every link to another namespace may lead
 	// to a pod, and a wire must be of a kind that is proven.
@@ -154,6 +143,7 @@ type reader struct {
 	fdbOf            map[int][]neighbourEntry // by port of a bridge
 	hostRoutes       map[Neighbour]bool       // of the main table: to single addresses, without a gateway
 	mtuRoutes        []netlink.Route          // of all tables: those with an MTU
+	gateways         []Neighbour              // of the routes of all tables
 	refused          []Refusal
 	withXDP          []LocalPod     // see [Topology]
 	perPacket        string         // see [Topology]
@@ -335,8 +325,14 @@ func (r *reader) wireNextHops(name string) (peers []NextHop) {
 // tunnelNextHops returns the next hops behind a tunnel device.
 func (r *reader) tunnelNextHops(name string) (peers []NextHop, err error) {
 	l, ok := r.byName[name]
+	if !ok || l.Attrs().Flags&net.FlagUp == 0 {
+		return nil, nil
+	}
+	if l.Type() == kindIPIP {
+		return r.ipipNextHops(l)
+	}
 	tunnel, isTunnel := l.(*netlink.Vxlan)
-	if !ok || !isTunnel || l.Attrs().Flags&net.FlagUp == 0 {
+	if !isTunnel {
 		return nil, nil
 	}
 	a := tunnel.Attrs()
@@ -380,7 +376,7 @@ func (r *reader) tunnelNextHops(name string) (peers []NextHop, err error) {
 			VNI: tunnel.VxlanId, Port: tunnel.Port, DSCP: tunnel.TOS >> 2, TTL: ttl, DontFragment: whole,
 			LowerDevice: tunnel.VtepDevIndex, BoundAddr: tunnel.SrcAddr,
 		}}
-		if r.resolveUnderlay(&peer, tunnel) {
+		if r.resolveUnderlay(&peer) {
 			peer.MTU = min(a.MTU, peer.MTU-vxlanOverhead, r.leastRouteMTU(a.Index, nil, a.MTU))
 			peers = append(peers, peer)
 		}

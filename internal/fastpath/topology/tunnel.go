@@ -1,12 +1,27 @@
 package topology
 
 import (
+	"net"
+	"net/netip"
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/nlmsg"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
+
+// Encap is the encapsulation that a tunnel adds.
+type Encap struct {
+	Local, Remote netip.Addr
+	IPIP          bool             // an IP header is all of it; otherwise it is VXLAN
+	MAC           net.HardwareAddr // of the tunnel's device; with IPIP nil
+	VNI, Port     int              // with IPIP 0
+	DSCP          int
+	TTL           int    // 0: with IPIP that of the pod's packet
+	DontFragment  bool   // false: with IPIP as in the pod's packet
+	LowerDevice   int    // ifindex of the device that it is bound to; 0: none
+	BoundAddr     net.IP // local address that it is bound to; nil: none
+}
 
 // perPacketVXLAN are the attributes of a vxlan device that make outer headers differ between
 // packets, or that add to them. Some are flags, some are bytes.
@@ -32,19 +47,28 @@ const vxlanDF = 29 // value 1 means always
 // readVXLANHeader reads how a vxlan device writes outer headers: whether it sets DF, and why the
 // headers differ between packets to one peer; "" means that they do not.
 func readVXLANHeader(device int) (dontFragment bool, fickle string, err error) {
-	message, err := readLink(device)
+	data, err := readLinkData(device)
 	if err != nil {
 		return false, "", err
+	}
+	return parseVXLANHeader(data)
+}
+
+// readLinkData reads the attributes of a device that its kind gives it.
+func readLinkData(device int) ([]byte, error) {
+	message, err := readLink(device)
+	if err != nil {
+		return nil, err
 	}
 	data := message[unix.SizeofIfInfomsg:]
 	for _, part := range []uint16{unix.IFLA_LINKINFO, nl.IFLA_INFO_DATA} {
 		attrs, err := nl.ParseRouteAttr(data)
 		if err != nil {
-			return false, "", err
+			return nil, err
 		}
 		data = nlmsg.ByNumber(attrs)[part]
 	}
-	return parseVXLANHeader(data)
+	return data, nil
 }
 
 // parseVXLANHeader does so from the attributes of the device.

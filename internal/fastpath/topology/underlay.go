@@ -8,17 +8,15 @@ import (
 	"os"
 	"strconv"
 	"strings"
-
-	"github.com/vishvananda/netlink"
 )
 
 // resolveUnderlay resolves the route and next hop of a tunnel's outer packets.
-func (r *reader) resolveUnderlay(p *NextHop, tunnel *netlink.Vxlan) bool {
+func (r *reader) resolveUnderlay(p *NextHop) bool {
 	if !p.Encap.Remote.Is4() {
 		return false
 	}
-	from, _ := netip.AddrFromSlice(tunnel.SrcAddr.To4())
-	route, err := r.querier.routeTo(p.Encap.Remote, from, tunnel.VtepDevIndex)
+	from, _ := netip.AddrFromSlice(p.Encap.BoundAddr.To4())
+	route, err := r.querier.routeTo(p.Encap.Remote, from, p.Encap.LowerDevice)
 	if err != nil {
 		return false // there is no route at present
 	}

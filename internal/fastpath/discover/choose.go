@@ -1,0 +1,129 @@
+package discover
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/venturi-net/venturi/internal/fastpath"
+)
+
+// choose finds what the fast path would follow: the vxlan device with the most routes, or else
+// the ipip device or the wire, by which more routes lead beyond the link.
+func (n *node) choose() *Plan {
+	p := &Plan{}
+	best := 0
+	for _, l := range n.links {
+		tunnel, ok := l.(*netlink.Vxlan)
+		if !ok || !isUp(l) || l.Attrs().MasterIndex != 0 {
+			continue
+		}
+		if routes := len(n.routesBy(l.Attrs().Index)); routes > best {
+			best = routes
+			p.Kind, p.Tunnel, p.VNI, p.Port = fastpath.VXLAN, tunnel.Name, tunnel.VxlanId, tunnel.Port
+			p.Wire = n.name(n.underlay(tunnel))
+		}
+	}
+	if p.Kind == "" {
+		n.chooseWire(p)
+	}
+	return p
+}
+
+// chooseWire finds the wire, and the ipip device if more routes lead by it than by next hops on
+// the wire. A default route does not count.
+func (n *node) chooseWire(p *Plan) {
+	wire := n.wire()
+	if wire != 0 {
+		p.Kind, p.Wire = fastpath.Routed, n.name(wire)
+	}
+	best := len(n.podRoutesBy(wire))
+	for _, l := range n.links {
+		tunnel, ok := l.(*netlink.Iptun)
+		if !ok || !isUp(l) || l.Attrs().MasterIndex != 0 {
+			continue
+		}
+		if routes := n.routesBy(tunnel.Index); len(routes) > best {
+			best = len(routes)
+			p.Kind, p.Tunnel, p.Wire = fastpath.IPIP, tunnel.Name, n.name(cmp.Or(int(tunnel.Link), n.deviceTo(routes[0].via), wire))
+		}
+	}
+}
+
+// podRoutesBy are the routes by a device that lead beyond its own link, but for default routes.
+func (n *node) podRoutesBy(device int) []route {
+	return slices.DeleteFunc(n.routesBy(device), route.isDefault)
+}
+
+// routesBy are the routes by a device that lead beyond its own link.
+func (n *node) routesBy(device int) (routes []route) {
+	for _, r := range n.routes {
+		if r.device == device && r.via.IsValid() {
+			routes = append(routes, r)
+		}
+	}
+	return routes
+}
+
+// underlay is the device that carries the packets of a tunnel.
+func (n *node) underlay(tunnel *netlink.Vxlan) int {
+	if tunnel.VtepDevIndex != 0 {
+		return tunnel.VtepDevIndex
+	}
+	for _, e := range n.fdb {
+		if e.LinkIndex == tunnel.Index && e.IP != nil {
+			if device := n.deviceTo(toAddr(e.IP)); device != 0 {
+				return device
+			}
+		}
+	}
+	return n.wire()
+}
+
+// deviceTo is the device of the most special route to an address; 0: there is none.
+func (n *node) deviceTo(addr netip.Addr) (device int) {
+	bits := -1
+	for _, r := range n.routes {
+		if r.dst.Contains(addr) && r.dst.Bits() > bits {
+			device, bits = r.device, r.dst.Bits()
+		}
+	}
+	return device
+}
+
+// wire is the device by which most next hops are reached, where a default route counts least;
+// 0: there is none.
+func (n *node) wire() (device int) {
+	best := 0
+	for _, l := range n.links {
+		index, score := l.Attrs().Index, 0
+		if !isUp(l) || n.leadsInside(l) || encapsulations[l.Type()] != "" {
+			continue
+		}
+		for _, r := range n.routesBy(index) {
+			if score += 2; r.isDefault() {
+				score--
+			}
+		}
+		if score > best {
+			device, best = index, score
+		}
+	}
+	return device
+}
+
+// besideTunnel says that peers are reached by the wire without the tunnel, as Calico does within a
+// subnet; "": none are.
+func (n *node) besideTunnel(wire int, p *Plan) string {
+	var to []string
+	for _, r := range n.podRoutesBy(wire) {
+		to = append(to, r.dst.String())
+	}
+	if len(to) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("leads to %s without the tunnel: the fast path uses the tunnel only, which is %s", list(to), p.Tunnel)
+}

@@ -1,0 +1,152 @@
+package topology
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/nlmsg"
+)
+
+const (
+	kindIPIP     = "ipip"
+	ipipOverhead = 20 // IPv4
+)
+
+// ipipHeader is how an ipip device writes outer headers.
+type ipipHeader struct {
+	local        netip.Addr // zero: none
+	device       int        // that it is bound to; 0: none
+	dscp, ttl    int        // ttl 0: as in the pod's packet
+	dontFragment bool       // false: as in the pod's packet
+	refusal      string     // what the fast path does not support; "": nothing
+}
+
+// refusedIPIP are attributes of an ipip device that must be absent or 0: they make packets go
+// elsewhere, or add to them.
+var refusedIPIP = []struct {
+	number uint16 // IFLA_IPTUN_*
+	name   string
+}{{nl.IFLA_IPTUN_REMOTE, "remote"}, {nl.IFLA_IPTUN_ENCAP_TYPE, "encap"}, {ipipFwmark, "fwmark"}}
+
+const (
+	ipipFwmark = 20
+	tosInherit = 1
+)
+
+// parseIPIPHeader reads the attributes of an ipip device.
+func parseIPIPHeader(data []byte) (h ipipHeader, err error) {
+	attrs, err := nl.ParseRouteAttr(data)
+	if err != nil {
+		return h, err
+	}
+	is := nlmsg.ByNumber(attrs)
+	octet := func(number uint16) int {
+		if value := is[number]; len(value) > 0 {
+			return int(value[0])
+		}
+		return 0
+	}
+	if local, ok := netip.AddrFromSlice(is[nl.IFLA_IPTUN_LOCAL]); ok && local.Is4() && !local.IsUnspecified() {
+		h.local = local
+	}
+	h.device = int(int32(nlmsg.NativeUint32(is[nl.IFLA_IPTUN_LINK])))
+	tos := octet(nl.IFLA_IPTUN_TOS)
+	h.dscp, h.ttl, h.dontFragment = tos>>2, octet(nl.IFLA_IPTUN_TTL), octet(nl.IFLA_IPTUN_PMTUDISC) != 0
+	var refusals []string
+	for _, refused := range refusedIPIP {
+		if slices.ContainsFunc(is[refused.number], func(b byte) bool { return b != 0 }) {
+			refusals = append(refusals, refused.name)
+		}
+	}
+	if is.Has(nl.IFLA_IPTUN_COLLECT_METADATA) { // a flag
+		refusals = append(refusals, "external")
+	}
+	if tos&tosInherit != 0 {
+		refusals = append(refusals, "tos inherit")
+	}
+	if protocol := octet(nl.IFLA_IPTUN_PROTO); protocol != 0 && protocol != unix.IPPROTO_IPIP {
+		refusals = append(refusals, fmt.Sprintf("protocol %d", protocol))
+	}
+	if why := provenIPIP.FirstUnknown(attrs); why != "" {
+		refusals = append(refusals, why)
+	}
+	h.refusal = strings.Join(refusals, ", ")
+	return h, nil
+}
+
+// ipipNextHops returns the next hops behind an ipip device: the gateways of its routes are the hosts
+// that it sends to.
+func (r *reader) ipipNextHops(l netlink.Link) (peers []NextHop, err error) {
+	a := l.Attrs()
+	data, err := readLinkData(a.Index)
+	var h ipipHeader
+	if err == nil {
+		h, err = parseIPIPHeader(data)
+	}
+	switch {
+	case errors.Is(err, unix.ENODEV):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read tunnel %s: %w", a.Name, err)
+	case h.refusal != "":
+		r.refuse(l, "has attributes that the fast path does not support ("+h.refusal+")")
+		return nil, nil
+	}
+	if why := cmp.Or(r.masterReason(l), r.uncertainDevices[a.Index], r.otherReceiver(a.Index, h.local)); why != "" {
+		r.refuse(l, why)
+		return nil, nil
+	}
+	hops := slices.DeleteFunc(slices.Clone(r.gateways), func(n Neighbour) bool { return n.Device != a.Index })
+	slices.SortFunc(hops, func(a, b Neighbour) int { return a.Addr.Compare(b.Addr) })
+	for _, hop := range slices.Compact(hops) {
+		peer := NextHop{Device: a.Index, Encap: &Encap{
+			Local: h.local, Remote: hop.Addr, IPIP: true, DSCP: h.dscp, TTL: h.ttl, DontFragment: h.dontFragment, LowerDevice: h.device, BoundAddr: h.local.AsSlice(),
+		}}
+		if r.resolveUnderlay(&peer) {
+			peer.MTU = min(a.MTU, peer.MTU-ipipOverhead, r.leastRouteMTU(a.Index, nil, a.MTU))
+			peers = append(peers, peer)
+		}
+	}
+	return peers, nil
+}
+
+// otherReceiver names another device that may take the packets of a tunnel with a local address, if
+// it has one; "": there is none. The kernel gives a packet to the device that names most of its
+// addresses, and to that without any (tunl0) last.
+func (r *reader) otherReceiver(tunnel int, local netip.Addr) string {
+	for _, index := range slices.Sorted(maps.Keys(r.byIndex)) {
+		l := r.byIndex[index]
+		if index == tunnel || l.Attrs().Flags&net.FlagUp == 0 {
+			continue
+		}
+		var at, remote net.IP
+		switch other := l.(type) {
+		case *netlink.Iptun:
+			at, remote = other.Local, other.Remote
+		case *netlink.Vti:
+			at, remote = other.Local, other.Remote
+		default:
+			continue
+		}
+		anyLocal, anyRemote := isUnspecified(at), isUnspecified(remote)
+		last := anyLocal && anyRemote && l.Type() == kindIPIP
+		if local.IsValid() && (last || !anyLocal && !bytes.Equal(at.To4(), local.AsSlice())) {
+			continue
+		}
+		return fmt.Sprintf("may not get its packets: they may be for %s, of kind %s", l.Attrs().Name, l.Type())
+	}
+	return ""
+}
+
+func isUnspecified(ip net.IP) bool { return len(ip) == 0 || ip.IsUnspecified() }
