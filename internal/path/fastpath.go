@@ -22,6 +22,11 @@ var (
 	routedFast = withFastPath(routed, func(s *Site, i int) fastpath.Config {
 		return fastpath.Config{Kind: fastpath.Routed, Devices: topology.DeviceNames{Pods: []string{s.routedDevice()}}}
 	})
+	ipipFast = withFastPath(ipip, func(s *Site, i int) fastpath.Config {
+		return fastpath.Config{
+			Kind: fastpath.IPIP, Devices: topology.DeviceNames{Tunnels: []string{s.ipipTunnel()}, Pods: []string{s.routedDevice()}},
+		}
+	})
 	netkitFast = withFastPath(netkit, func(s *Site, i int) fastpath.Config {
 		return fastpath.Config{Kind: fastpath.Routed, Devices: topology.DeviceNames{Pods: []string{s.netkitDevice()}}}
 	})
@@ -55,6 +60,9 @@ func withFastPath(over Driver, devices func(s *Site, i int) fastpath.Config) Dri
 	d.Resolve = func(v Values) error {
 		if v["tunnels"] != "" && v.Int("tunnels") != 1 {
 			return errors.New("the fast path supports one tunnel only")
+		}
+		if v["mode"] == ipipCross {
+			return errors.New("the fast path supports either tunnels or none: use ipip+fast with mode=always, or routed+fast")
 		}
 		if over.Resolve == nil {
 			return nil

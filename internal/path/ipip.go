@@ -118,10 +118,12 @@ func (s *Site) ipipUnderlay(i int) error {
 	return nil
 }
 
+func (s *Site) ipipTunnel() string { return fmt.Sprintf("ipip%d", s.Index) }
+
 // ipipDevice makes the device of one machine and the routes to the blocks of
 // the others. A namespace can have one such device for each local address.
 func (s *Site) ipipDevice(i int) error {
-	m, device := s.Machines[i], fmt.Sprintf("ipip%d", s.Index)
+	m, device := s.Machines[i], s.ipipTunnel()
 	err := m.In.AddIPIP(netcfg.IPIP{Name: device, MTU: s.MTU, Local: s.ipipNode(i).Addr(), Device: m.Wire})
 	if err != nil {
 		return err
