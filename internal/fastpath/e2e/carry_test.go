@@ -24,17 +24,25 @@ var basicFastPaths = []string{"routed+fast", "vxlan+fast"}
 // supportedFastPaths are those that this kernel can do; in a guest, those that it has for
 // them alone.
 func supportedFastPaths() []string {
-	var netkits []string
+	var netkits, tunnels []string
+	if hasIPIP() {
+		tunnels = []string{"ipip+fast"}
+	}
 	if answer, _ := feature.Netkit.Ask(); answer == feature.Yes {
 		netkits = []string{"netkit+fast", "netkit+fast:mode=l2", "vxlan+fast:pods=netkit"}
 	}
 	switch {
 	case !kernel.HasTCX():
-		return basicFastPaths
+		return slices.Concat(basicFastPaths, tunnels)
 	case len(netkits) > 0 && agenttest.InGuest():
-		return netkits
+		return slices.Concat(netkits, tunnels)
 	}
-	return slices.Concat(basicFastPaths, []string{tcFilterPath}, netkits)
+	return slices.Concat(basicFastPaths, []string{tcFilterPath}, netkits, tunnels)
+}
+
+func hasIPIP() bool {
+	answer, _ := feature.IPIP.Ask()
+	return answer == feature.Yes
 }
 
 // tcFilterPath is a path whose programs are tc filters, whatever the kernel has.

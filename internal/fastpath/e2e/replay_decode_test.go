@@ -15,7 +15,8 @@ import (
 type view struct {
 	index int // of the path in the lab
 	vni   uint32
-	wire  bool // frames are of the wire, where checksums of payloads are in every state
+	nodes map[netip.Addr]int // the machines by their addresses on the wire
+	wire  bool               // frames are of the wire, where checksums of payloads are in every state
 }
 
 // mac names the addresses of a path by machine and role.
@@ -29,6 +30,9 @@ func (v view) mac(b []byte) string {
 // ip names the addresses of a path by machine and number.
 func (v view) ip(b []byte) string {
 	addr := netip.AddrFrom4([4]byte(b))
+	if n := v.nodes[addr]; n != 0 {
+		return fmt.Sprintf("m%d", n)
+	}
 	const block, machines = 64, 2
 	if n := int(b[2])<<8 | int(b[3]); b[0] == 10 && b[1] == 244 && n/block/machines == v.index {
 		return fmt.Sprintf("m%d.%d", n/block%machines+1, n%block)
@@ -117,6 +121,11 @@ func (v view) packet(f frame, b []byte, say func(string), end func([]string)) {
 	}
 	if tunnel && frag&^dontFragment == 0 {
 		v.tunnel(f, b[head:], say, end)
+		return
+	}
+	if v.wire && b[9] == unix.IPPROTO_IPIP && frag&^dontFragment == 0 { // its number may differ
+		say(" ")
+		v.packet(f, b[head:], say, end)
 		return
 	}
 	whole := packet{head: b[:head], body: b[head:], id: id}

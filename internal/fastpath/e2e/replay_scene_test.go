@@ -3,13 +3,16 @@ package e2e
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	vnl "github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/host"
@@ -45,6 +48,7 @@ type scene struct {
 	out, w       int // of the first machine's on the wire, and of the second's
 	socket       int // of UDP in b, which gets what the pod's programs would
 	wires        [2]net.HardwareAddr
+	nodes        [2]netip.Addr // of the machines, in the headers of tunnels
 	marks        uint32
 	tcps         uint16
 	narrow       bool // pod a's link drops what is too large for it, and says so
@@ -78,7 +82,27 @@ func newNATScene(t *testing.T, l *lab.Lab, index int, nat natMode) *scene {
 	s.listen(arm.Server(), markB)
 	s.socket = s.listen(arm.Server(), s.servedAtB())
 	s.translate(l)
+	s.view.nodes = map[netip.Addr]int{}
+	for i, m := range l.Machines {
+		if s.nodes[i] = m.Addr; s.isIPIP() {
+			s.nodes[i] = s.tunnelAddr(m)
+		}
+		s.view.nodes[m.Addr], s.view.nodes[s.nodes[i]] = i+1, i+1
+	}
 	return s
+}
+
+// tunnelAddr is a machine's address on the wire in the headers of the path's ipip device.
+func (s *scene) tunnelAddr(m lab.Machine) (addr netip.Addr) {
+	testenv.InNetns(s.t, m.Namespace, func() error {
+		l, err := vnl.LinkByName(fmt.Sprintf("ipip%d", s.view.index))
+		if err != nil {
+			return err
+		}
+		addr, _ = netip.AddrFromSlice(l.(*vnl.Iptun).Local.To4())
+		return nil
+	})
+	return addr
 }
 
 // open gives a socket that gets what comes in by a device, and sends by it.
@@ -125,8 +149,10 @@ func (s *scene) mac(machine int, role byte) net.HardwareAddr {
 	return net.HardwareAddr{0x0a, 0x76, byte(s.view.index >> 8), byte(s.view.index), byte(machine), role}
 }
 
-// tunnels tells whether the path puts VXLAN around packets.
-func (s *scene) tunnels() bool { return strings.HasPrefix(s.arm.Path, "vxlan") }
+// isVXLAN and isIPIP tell whether the path puts VXLAN around packets, or one more IP header.
+func (s *scene) isVXLAN() bool { return strings.HasPrefix(s.arm.Path, "vxlan") }
+func (s *scene) isIPIP() bool  { return strings.HasPrefix(s.arm.Path, "ipip") }
+func (s *scene) tunnels() bool { return s.isVXLAN() || s.isIPIP() }
 
 // isL3 tells whether the pods' devices have no MACs.
 func (s *scene) isL3() bool {
@@ -136,7 +162,7 @@ func (s *scene) isL3() bool {
 // gateway is the next hop of a machine's pod.
 func (s *scene) gateway(machine int) net.HardwareAddr {
 	switch {
-	case s.tunnels():
+	case s.isVXLAN():
 		return s.mac(machine, gatewayRole)
 	case s.isL3():
 		return s.mac(machine, podRole)

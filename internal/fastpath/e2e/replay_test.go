@@ -28,11 +28,14 @@ type replayed struct {
 	carried bool
 	// bursts: they are datagrams to be cut; see takesBursts.
 	bursts bool
-	// kind: there is nothing to see on other paths; empty: all.
+	// kind: there is nothing to see on other paths; empty: all. It is the beginning of their names,
+	// or [anyTunnel].
 	kind string
 	// allowed is what may differ, and why; nil: nothing.
 	allowed *accepted
 }
+
+const anyTunnel = "tunnels" // paths that put headers around packets
 
 // accepted is a difference that is meant to be.
 type accepted struct {
@@ -59,15 +62,18 @@ var (
 		tracked:  true,
 	}
 	congested = &accepted{
-		reason: "where a pod has marked congestion itself, RFC 6040 says so outside, too; the kernel still keeps to RFC 3168, which says that it could be marked",
-		fastOnly: func(line string) bool {
-			return strings.HasPrefix(line, "wire: ") && strings.Contains(line, " tos03 frag0000 ")
-		},
-		slowOnly: func(line string) bool {
-			return strings.HasPrefix(line, "wire: ") && strings.Contains(line, " tos02 frag0000 ")
-		},
+		reason:   "where a pod has marked congestion itself, RFC 6040 says so outside, too; the kernel still keeps to RFC 3168, which says that it could be marked",
+		fastOnly: func(line string) bool { return hasOuterTOS(line, "03") },
+		slowOnly: func(line string) bool { return hasOuterTOS(line, "02") },
 	}
 )
+
+// hasOuterTOS tells whether a packet on the wire has a TOS in the outer of two IP headers.
+func hasOuterTOS(line, tos string) bool {
+	const header = " v4 tos"
+	_, rest, _ := strings.Cut(line, header)
+	return strings.HasPrefix(line, "wire: ") && strings.Count(line, header) == 2 && strings.HasPrefix(rest, tos+" ")
+}
 
 func (a *accepted) says(line string, more, tracked bool) bool {
 	if a == nil || a.tracked && !tracked {
@@ -87,7 +93,11 @@ const sceneVNI = 100
 // guest they are those that it has for them alone.
 func scenes() []string {
 	if answer, _ := feature.Netkit.Ask(); answer == feature.Yes && agenttest.InGuest() {
-		return []string{"netkit", "netkit+fast", "netkit:mode=l2", "netkit+fast:mode=l2"}
+		paths := []string{"netkit", "netkit+fast", "netkit:mode=l2", "netkit+fast:mode=l2"}
+		if hasIPIP() {
+			paths = append(paths, "ipip", "ipip+fast")
+		}
+		return paths
 	}
 	return []string{"vxlan:vni=100", "vxlan+fast:vni=101", "routed", "routed+fast"}
 }
@@ -128,7 +138,7 @@ func replay(t *testing.T, l *lab.Lab) {
 	for i := 0; i < len(l.Arms); i += 2 {
 		slow, fast := newScene(t, l, i), newScene(t, l, i+1)
 		for _, c := range slices.Concat(podReplays, wireReplays) {
-			if (c.kind == "" || strings.HasPrefix(slow.arm.Path, c.kind)) && (!c.bursts || takesBursts()) {
+			if (strings.HasPrefix(slow.arm.Path, c.kind) || c.kind == anyTunnel && slow.tunnels()) && (!c.bursts || takesBursts()) {
 				c.compare(t, slow, fast)
 			}
 		}

@@ -15,6 +15,7 @@ type outer struct {
 	tags     []uint16
 	kind     uint16
 	ip       ip4
+	isIPIP   bool // there is nothing more around it; otherwise all of the following
 	udp      udp4
 	vxlan    [2]uint32
 	innerDst net.HardwareAddr
@@ -27,7 +28,8 @@ type outer struct {
 func (s *scene) tunnelHeaders() outer {
 	return outer{
 		dst: s.wires[1], src: s.wires[0], kind: unix.ETH_P_IP,
-		ip:       ip4{ttl: 64, id: 0x77, src: netip.MustParseAddr("10.200.0.1"), dst: netip.MustParseAddr("10.200.0.2")},
+		ip:       ip4{ttl: 64, id: 0x77, src: s.nodes[0], dst: s.nodes[1]},
+		isIPIP:   s.isIPIP(),
 		udp:      udp4{from: 50000, to: vxlanPort, sum: noSum},
 		vxlan:    [2]uint32{1 << 27, s.view.vni << 8},
 		innerDst: s.mac(1, tunnelRole), innerSrc: s.mac(0, tunnelRole), innerIs: unix.ETH_P_IP,
@@ -43,6 +45,10 @@ func (s *scene) wrap(o outer, packet []byte) frame {
 }
 
 func (o outer) tunnelled(packet []byte) ip4 {
+	if o.isIPIP {
+		o.ip.proto, o.ip.payload = unix.IPPROTO_IPIP, packet
+		return o.ip
+	}
 	head := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, o.vxlan[0]), o.vxlan[1])
 	o.udp.payload = append(head, eth(o.innerDst, o.innerSrc, o.innerIs, packet, o.inner...)...)
 	return o.udp.packetIn(o.ip)
@@ -87,7 +93,7 @@ func outers(values []int, change func(s *scene, o *outer, value int)) func(s *sc
 
 // wireReplays are cases of what can be on the wire. Those of pods are played there, too.
 var wireReplays = slices.Concat(onWire(sizesOf[:1], headersOf, brokenOf[:3], fragmentsOf, segmentsOf), forKind("routed", onWire(gsoOf)), []replayed{
-	{name: "marks of congestion, outside and inside", wire: true, carried: true, kind: "vxlan", frames: func(s *scene) (frames []frame) {
+	{name: "marks of congestion, outside and inside", wire: true, carried: true, kind: anyTunnel, frames: func(s *scene) (frames []frame) {
 		for outside := range uint8(4) {
 			for inside := range uint8(4) {
 				for _, p := range s.flows(int(outside*4 + inside)) {
@@ -99,10 +105,10 @@ var wireReplays = slices.Concat(onWire(sizesOf[:1], headersOf, brokenOf[:3], fra
 		}
 		return frames
 	}},
-	{name: "outer TTLs", wire: true, carried: true, kind: "vxlan", frames: outers([]int{0, 1, 2, 255}, func(_ *scene, o *outer, ttl int) { o.ip.ttl = uint8(ttl) })},
-	{name: "outer bits", wire: true, carried: true, kind: "vxlan", frames: outers([]int{0, dontFragment, evilBit}, func(_ *scene, o *outer, bits int) { o.ip.frag = uint16(bits) })},
-	{name: "outer addresses", wire: true, kind: "vxlan", frames: outers(upTo(5), func(_ *scene, o *outer, i int) {
-		other := []netip.Addr{netip.MustParseAddr("10.200.0.9"), netip.MustParseAddr("10.200.0.2"), netip.MustParseAddr("127.0.0.1")}
+	{name: "outer TTLs", wire: true, carried: true, kind: anyTunnel, frames: outers([]int{0, 1, 2, 255}, func(_ *scene, o *outer, ttl int) { o.ip.ttl = uint8(ttl) })},
+	{name: "outer bits", wire: true, carried: true, kind: anyTunnel, frames: outers([]int{0, dontFragment, evilBit}, func(_ *scene, o *outer, bits int) { o.ip.frag = uint16(bits) })},
+	{name: "outer addresses", wire: true, kind: anyTunnel, frames: outers(upTo(5), func(_ *scene, o *outer, i int) {
+		other := []netip.Addr{netip.MustParseAddr("10.200.0.9"), o.ip.dst, netip.MustParseAddr("127.0.0.1")}
 		if i < len(other) {
 			o.ip.src = other[i]
 		} else {
@@ -110,13 +116,13 @@ var wireReplays = slices.Concat(onWire(sizesOf[:1], headersOf, brokenOf[:3], fra
 		}
 	})},
 	{name: "outer checksums of UDP", wire: true, kind: "vxlan", frames: outers([]int{int(right), int(wrongSum)}, func(_ *scene, o *outer, state int) { o.udp.sum = sum(state) })},
-	{name: "outer checksum of IP", wire: true, kind: "vxlan", frames: outers([]int{0}, func(_ *scene, o *outer, _ int) { o.ip.badSum = true })},
-	{name: "outer versions", wire: true, kind: "vxlan", frames: outers([]int{5, 6, 15}, func(_ *scene, o *outer, version int) { o.ip.version = uint8(version) })},
-	{name: "outer lengths", wire: true, kind: "vxlan", frames: outers([]int{20, 28, 36, 50, 60, 80, 2000}, func(_ *scene, o *outer, n int) { o.ip.length = uint16(n) })},
+	{name: "outer checksum of IP", wire: true, kind: anyTunnel, frames: outers([]int{0}, func(_ *scene, o *outer, _ int) { o.ip.badSum = true })},
+	{name: "outer versions", wire: true, kind: anyTunnel, frames: outers([]int{5, 6, 15}, func(_ *scene, o *outer, version int) { o.ip.version = uint8(version) })},
+	{name: "outer lengths", wire: true, kind: anyTunnel, frames: outers([]int{20, 28, 36, 50, 60, 80, 2000}, func(_ *scene, o *outer, n int) { o.ip.length = uint16(n) })},
 	{name: "outer lengths of UDP", wire: true, kind: "vxlan", frames: outers([]int{1, 8, 16, 40, 60, 2000}, func(_ *scene, o *outer, n int) { o.udp.length = uint16(n) })},
-	{name: "outer options", wire: true, kind: "vxlan", frames: outers([]int{1, 7}, func(_ *scene, o *outer, kind int) { o.ip.options = []byte{byte(kind), byte(kind), 4, 0} })},
+	{name: "outer options", wire: true, kind: anyTunnel, frames: outers([]int{1, 7}, func(_ *scene, o *outer, kind int) { o.ip.options = []byte{byte(kind), byte(kind), 4, 0} })},
 	{name: "outer ports", wire: true, carried: true, kind: "vxlan", frames: outers([]int{0, 1, 8472, 65535}, func(_ *scene, o *outer, port int) { o.udp.from = uint16(port) })},
-	{name: "outer fragments", wire: true, kind: "vxlan", frames: func(s *scene) (frames []frame) {
+	{name: "outer fragments", wire: true, kind: anyTunnel, frames: func(s *scene) (frames []frame) {
 		for i, p := range s.flows(1) {
 			o := s.tunnelHeaders()
 			o.ip.id = uint16(0x4400 + i)
