@@ -394,6 +394,7 @@ func (d *daemon) stop() error {
 	if _, gone := d.lock.TakeoverRequested(); gone != nil {
 		return errors.Join(err, gone)
 	}
-	defer netcfg.ExpediteRCU()()
-	return errors.Join(err, bpf.Remove(d.Pins, d.detachPin), kernel.RemoveClsacts(d.netns, d.Pins))
+	detach, restore := expediteEach(d.detachPin)
+	defer restore()
+	return errors.Join(err, bpf.Remove(d.Pins, detach), kernel.RemoveClsacts(d.netns, d.Pins))
 }

@@ -32,12 +32,22 @@ func Remove(ctx context.Context, pins string) error {
 		return err
 	}
 	defer n.Close()
-	defer netcfg.ExpediteRCU()()
-	detach := func(pin string) error { return kernel.DetachProgram(n, pin) }
+	detach, restore := expediteEach(func(pin string) error { return kernel.DetachProgram(n, pin) })
+	defer restore()
 	failed := []error{restored, bpf.Remove(pins, detach)}
 	filters, err := kernel.Filters(n, pins) // of pins that are gone
 	for failed = append(failed, err); len(filters) > 0; filters = filters[1:] {
 		failed = append(failed, detach(filters[0]))
 	}
 	return errors.Join(append(failed, kernel.RemoveClsacts(n, pins))...)
+}
+
+// expediteEach has what detaches a program wait for short grace periods only, however many there are,
+// until restore is called.
+func expediteEach(detach func(pin string) error) (each func(pin string) error, restore func()) {
+	step, restore := netcfg.ExpediteRCUSteps()
+	return func(pin string) error {
+		step()
+		return detach(pin)
+	}, restore
 }

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Grace periods are short for as long as somebody asks, and as they were when the process that
@@ -64,6 +65,37 @@ func TestExpediteRCU(t *testing.T) {
 	ExpediteRCU()()
 	if _, err := os.Stat(rcuExpedited); err == nil {
 		t.Error("a host without it has it")
+	}
+}
+
+// A long series of steps has short grace periods although another process ends its own meanwhile, or
+// is killed and has them undone.
+func TestExpediteRCUSteps(t *testing.T) {
+	fakeRCU(t)
+	if err := os.WriteFile(rcuExpedited, []byte("0"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	is := func() string {
+		text, err := os.ReadFile(rcuExpedited)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	step, restore := ExpediteRCUSteps()
+	for name, end := range map[string]func(){"nothing": func() {}, "another's end": ExpediteRCU(), "what a killed one left was undone": func() {
+		if err := RestoreRCU(); err != nil {
+			t.Error(err)
+		}
+	}} {
+		end()
+		time.Sleep(rcuSlice)
+		if step(); is() != "1" {
+			t.Errorf("a step after %s has long grace periods", name)
+		}
+	}
+	if restore(); is() != "0" {
+		t.Error("after the last step they stay short")
 	}
 }
 

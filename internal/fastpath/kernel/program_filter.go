@@ -233,8 +233,11 @@ func removeFilter(n *netcfg.Namespace, pin string) error {
 // unless there are filters of others now.
 func RemoveClsacts(n *netcfg.Namespace, pins string) error {
 	files, _ := sanitize.Files(filepath.Dir(filepath.Clean(pins)), clsactPrefix+"*") // the pattern is sound
+	step, restore := netcfg.ExpediteRCUSteps()
+	defer restore()
 	var failed []error
 	for _, file := range files {
+		step()
 		device, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(file), clsactPrefix))
 		if err == nil {
 			err = removeClsact(n, device)
