@@ -31,6 +31,7 @@ func TestBarsAskForNarrowIntervals(t *testing.T) {
 		"rewrites": func(r *stats.Ratio) []verify.Requirement { return judgeRewrites("vxlan+fast", samplesOf(r)) },
 		"flows":    func(r *stats.Ratio) []verify.Requirement { return judgeSame("flows", "that with 1", r) },
 		"in turn":  func(r *stats.Ratio) []verify.Requirement { return judgeRoundRobin("flows in turn", r) },
+		"flood":    judgeFlood,
 		"programs": func(r *stats.Ratio) []verify.Requirement {
 			return programTime{program: "from_wire", load: "udp_bw", flows: 1, ratio: r}.requirements("vxlan+fast")
 		},

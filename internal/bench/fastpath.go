@@ -45,7 +45,7 @@ var Sections = []Section{
 	{"parallel", "32 flows of udp_rr and tcp_rr at a time", 3 * time.Minute, comparisonSection("parallel")},
 	{"connections", "new connections, with the fast path and without, with Services and without", 3 * time.Minute, comparisonSection("connections", "connections, 1000 Services")},
 	{"rewrites", "what it costs to have rules rewritten once a second, with 1000 Services", 8 * time.Minute, rewrites},
-	{"flows", "latency of one flow with 1, 1000 and a million in the table, of 10,000 in turn with a million, and what each takes of memory", 6 * time.Minute, tableSizes},
+	{"flows", "latency of one flow with 1, 1000 and a million in the table, of 10,000 in turn with a million, what each takes of memory, and what a flood of new flows takes from a stream", 6 * time.Minute, manySizes},
 	{"churn", "a flow beside thousands that come and go in a second, with the fast path and without", 0,
 		func(ctx context.Context, w io.Writer, h compare.Host, _ time.Duration, _ uint64) ([]verify.Requirement, error) {
 			return defaultChurn().check(ctx, w, h)

@@ -25,6 +25,16 @@ var tableFlows = []int{0, 999, 999_999}
 // sameLatency is how near latencies with many flows are to come to those with few.
 const sameLatency = 0.03
 
+// manySizes measures what flows cost others, those that are in the tables and those that are new.
+func manySizes(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) ([]verify.Requirement, error) {
+	bars, err := tableSizes(ctx, w, h, budget, seed)
+	if err != nil {
+		return nil, err
+	}
+	more, err := floodedStream(ctx, w, h, budget/4, seed)
+	return append(bars, more...), err
+}
+
 // tableSizes measures latency with more and more flows in the tables of both machines:
 // first of one flow, of which the cores keep a copy, then of many in turn, each of which
 // is looked up.
