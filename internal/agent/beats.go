@@ -45,6 +45,7 @@ const perFlow = 2 * time.Millisecond
 type Liveness struct {
 	mu        sync.Mutex
 	idle      sync.Cond     // no call is under way
+	speaking  sync.Mutex    // held while agents are called between slices, until these go on
 	running   bool          // a series runs, or is about to: the client's agent says when to speak
 	calls     int           // that are under way
 	limit     time.Duration // of the client's agent's silence while it runs
@@ -65,7 +66,8 @@ type agentBeats struct {
 	calling sync.Mutex // an answer is of one call
 	sending sync.Mutex // a stream takes one message at a time
 	mu      sync.Mutex
-	last    time.Time
+	last    time.Time     // when it was heard, or may be silent from
+	rtt     time.Duration // of the last call
 }
 
 func (b *agentBeats) send(kind agentpb.Beat_Kind) error {
@@ -127,7 +129,7 @@ func (l *Liveness) begin(plan load.Plan) (end func()) {
 	for l.calls > 0 {
 		l.idle.Wait()
 	}
-	l.ends[0].markHeard()
+	l.ends[0].markSilent()
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -153,9 +155,12 @@ func (l *Liveness) callEvery(ctx context.Context) {
 			l.callIdle(ctx)
 		}
 		l.mu.Unlock()
-		if running && l.ends[0].silence() > limit { // a slice takes longer than any should: who is it?
-			callAll(ctx, l.ends)
-			l.endIfLost()
+		if running && l.speaking.TryLock() {
+			if l.ends[0].silence() > limit { // a slice takes longer than any should: who is it?
+				callAll(ctx, l.ends)
+				l.endIfLost()
+			}
+			l.speaking.Unlock()
 		}
 	}
 }
@@ -249,15 +254,19 @@ func (l *Liveness) end(b *agentBeats, err error) {
 }
 
 // usePause calls the servers' agents while that of the client pauses. Their lines may stall, and
-// it must know until they do not that somebody is there.
+// it must know until they do not that somebody is there. Slices go on when nobody has an answer
+// to send any more.
 func (l *Liveness) usePause(client *agentBeats) {
+	l.speaking.Lock()
+	defer l.speaking.Unlock()
+	ctx := client.stream.Context()
 	answered := make(chan struct{})
 	go func() {
 		defer close(answered)
-		callAll(client.stream.Context(), l.ends[1:])
+		callAll(ctx, l.ends[1:])
 	}()
 	for waiting := true; waiting; {
-		_ = client.send(agentpb.Beat_CALL)
+		client.probe(ctx)
 		select {
 		case <-answered:
 			waiting = false
@@ -266,6 +275,16 @@ func (l *Liveness) usePause(client *agentBeats) {
 	}
 	l.endIfLost()
 	_ = client.send(agentpb.Beat_GO) // an error shows in the series
+	client.markSilent()
+}
+
+// markSilent notes that the agent has no reason to speak from now on: slices run. The message
+// that says so and the next one that comes back take a round trip; a call that took more than a
+// second met a stall.
+func (b *agentBeats) markSilent() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.last = time.Now().Add(min(b.rtt, beatEvery))
 }
 
 func (b *agentBeats) markHeard() {
@@ -282,12 +301,16 @@ func (b *agentBeats) probe(ctx context.Context) {
 	case <-b.answer: // late, of a call before
 	default:
 	}
+	called := time.Now()
 	if b.send(agentpb.Beat_CALL) != nil {
 		b.hangUp()
 		return
 	}
 	select {
 	case <-b.answer:
+		b.mu.Lock()
+		b.rtt = time.Since(called)
+		b.mu.Unlock()
 	case <-ctx.Done():
 	case <-time.After(b.client.patience * answerBy):
 		b.hangUp()

@@ -128,6 +128,8 @@ type drivePauser struct {
 
 // Pause is of [engine.Pauser].
 func (p *drivePauser) Pause() {
+	p.liveness.speaking.Lock() // or a call that is under way would be answered beside the slice
+	defer p.liveness.speaking.Unlock()
 	if time.Since(p.called) >= beatEvery {
 		callAll(p.ctx, p.liveness.ends)
 		p.liveness.endIfLost()

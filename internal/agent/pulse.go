@@ -15,6 +15,7 @@ type pulse struct {
 	mu     sync.Mutex
 	last   time.Time     // when the controller was heard; zero: there are no beats
 	paused time.Time     // when slices could not run, or did not run yet, for the last time
+	late   bool          // GO took long to arrive
 	busy   time.Duration // how much longer than deadAfter the controller may be silent: slices run
 	send   func(agentpb.Beat_Kind) error
 	resume chan struct{}
@@ -60,22 +61,30 @@ func (p *pulse) allow(plan load.Plan) (end func()) {
 		defer p.mu.Unlock()
 		p.busy += busy
 		p.last = time.Now() // that somebody asked for it was a word
-		p.paused = p.last
 	}
 	slice := plan.LongestSlice()
 	set(slice)
 	return sync.OnceFunc(func() { set(-slice) })
 }
 
+// start notes that a series was asked for: from then on the controller counts how long the
+// agent is silent.
+func (p *pulse) start() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.paused = time.Now()
+}
+
 func (p *pulse) hear(kind agentpb.Beat_Kind) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	before := p.last
 	p.last = time.Now()
 	switch kind {
 	case agentpb.Beat_CALL:
 		_ = p.send(agentpb.Beat_ANSWER) // an error shows as silence
 	case agentpb.Beat_GO: // slices run
-		p.paused = p.last
+		p.paused, p.late = p.last, p.last.Sub(before) >= beatEvery
 		select {
 		case p.resume <- struct{}{}:
 		default:
@@ -128,11 +137,26 @@ func (p *pulse) pause(ctx context.Context) {
 	for p.silence() <= deadAfter {
 		select {
 		case <-p.resume:
+			p.settle()
 			return
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
+	}
+}
+
+// settleTime is how long a line must be silent after a stall for everything to have arrived.
+const settleTime = 20 * time.Millisecond
+
+// settle waits for what may follow a late GO: the line has stalled, the controller may have called
+// meanwhile, and the answer is to pass before the slice.
+func (p *pulse) settle() {
+	p.mu.Lock()
+	late := p.late
+	p.mu.Unlock()
+	for late && p.silence() < settleTime {
+		time.Sleep(settleTime / 4)
 	}
 }
 

@@ -193,6 +193,7 @@ func (p *passive) close() ([]result.Meter, error) {
 
 // Run runs the active ends. A caller that goes away ends the series as Stop does.
 func (s *server) Run(ctx context.Context, req *agentpb.SeriesRequest) (*agentpb.RunReply, error) {
+	s.pulse.start()
 	plan, err := planFromPB(req.GetPlan())
 	if err != nil {
 		return nil, err
