@@ -15,6 +15,7 @@ import (
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/ovs"
+	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/remote"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -250,7 +251,6 @@ func TestParseCards(t *testing.T) {
 		t.Errorf("of three machines: %+v, %v", got, err)
 	}
 	for _, q := range []Request{
-		{Paths: []string{"ovn-overlay"}, Remote: Remote{Dev: "eth0"}},
 		{Paths: []string{"vxlan"}, Remote: Remote{Dev: "eth0", Net: "10.244.0.0/24"}},
 		{Paths: []string{"host"}, Remote: Remote{Net: "10.9.0.0/24"}},
 		{Paths: []string{"host"}, Services: 10},
@@ -264,6 +264,28 @@ func TestParseCards(t *testing.T) {
 		q.Remote.Machines = machines
 		if _, err := q.Resolve(); verr.Code(err) != verr.Usage {
 			t.Errorf("%+v: %v", q, err)
+		}
+	}
+}
+
+// Paths that only one host can have are refused before any machine is called, with what can be
+// measured instead.
+func TestPathsOfOneHost(t *testing.T) {
+	machines := []remote.Machine{{Name: "a", Host: "nowhere"}, {Name: "b", Host: "nowhere"}}
+	for _, d := range path.Table {
+		if !d.OneHost {
+			continue
+		}
+		instead := "ovs-geneve"
+		if d.InVMs {
+			instead = "host:v1,v2"
+		}
+		for _, r := range []Remote{{Machines: machines, Dev: "eth0"}, {Machines: machines, Dev: "eth0,ipvlan"}, {Machines: machines, Dev: "eth0", Take: true}, {Machines: machines}} {
+			_, err := Request{Paths: []string{"host", d.Name}, Remote: r}.Resolve()
+			var told *verr.Error
+			if !errors.As(err, &told) || told.Code != verr.Usage || r.Dev != "" && !strings.Contains(told.Hint, instead) {
+				t.Errorf("%s with the card %q: %+v, want %q among what to do", d.Name, r.Dev, err, instead)
+			}
 		}
 	}
 }

@@ -247,7 +247,11 @@ func CheckSpread(arms []path.Arm, ipvlan bool) error {
 		what := "cannot raise path " + a.Name + " between real machines"
 		switch d := a.Driver; {
 		case d.OneHost:
-			return verr.New(verr.Usage, what, "it needs machines that are namespaces of one host", "leave it out, or measure it in a lab, without --machines")
+			instead := "choose a path that can be built there, such as ovs-geneve or ovs-vlan"
+			if d.InVMs {
+				instead = "start the virtual machines yourself and name them as machines, as in --machines a=...,b=...,v1=ssh://root@VM1,v2=ssh://root@VM2 host host:v1,v2"
+			}
+			return verr.New(verr.Usage, what, "it needs machines that are namespaces of one host", instead+"; or measure it in a lab, without --machines")
 		case ipvlan && (d.OwnCard || d.Overhead == nil && d.Name != "host"):
 			return verr.New(verr.Usage, what+" by ipvlan", "an ipvlan device accepts only packets to its own addresses and the card's MAC address, and this path sends others",
 				"choose a tunnel, such as vxlan or geneve, or share the card by macvlan if the network allows several MAC addresses")
