@@ -33,8 +33,8 @@ var hashLetters = []struct {
 	{1 << 31, "r"}, // discard
 }
 
-// noFields is the text of an empty set: all packets of the kind go the same way.
-const noFields = "none"
+// NoHashFields is the text of an empty set: all packets of the kind go the same way.
+const NoHashFields = "none"
 
 func hashText(bits uint64) string {
 	var text strings.Builder
@@ -48,13 +48,13 @@ func hashText(bits uint64) string {
 	case bits != 0: // newer than this program
 		return fmt.Sprintf("%s+%#x", &text, bits)
 	case text.Len() == 0:
-		return noFields
+		return NoHashFields
 	}
 	return text.String()
 }
 
 func hashBits(text string) (bits uint64, err error) {
-	if text == noFields {
+	if text == NoHashFields {
 		return 0, nil
 	}
 	letters, rest, more := strings.Cut(text, "+")

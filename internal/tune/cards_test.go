@@ -42,7 +42,7 @@ func TestCards(t *testing.T) {
 }
 
 func cardsUnder(t *testing.T, k kernel.Kernel) {
-	nics, in, err := vm.Cards(vm.Models)
+	nics, in, err := vm.Cards(append(slices.Clone(vm.Models), vm.Virtio))
 	testenv.Must(t, err)
 	t.Cleanup(in.Close)
 	c := vm.Config{Kernel: k, Memory: 1 << 10, NICs: nics, In: in, StartLimit: cardsLimit, SilenceLimit: cardsLimit}

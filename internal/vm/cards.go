@@ -2,6 +2,7 @@ package vm
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/venturi-net/venturi/internal/netcfg"
 )
@@ -20,8 +21,9 @@ func (m Model) String() string {
 const cardQueues = 4
 
 // Cards makes the host's side of network cards that are connected to nothing, to test their
-// drivers. A guest with these NICs must be started in the namespace, which is removed after the
-// guest is closed. It takes privileges.
+// drivers. Of virtio cards only the first has a receive hash, which many hosts do not offer. A guest
+// with these NICs must be started in the namespace, which is removed after the guest is closed. It
+// takes privileges.
 func Cards(models []Model) (nics []NIC, in *netcfg.Namespace, err error) {
 	in, err = netcfg.NewAnonymous()
 	if err != nil {
@@ -30,7 +32,7 @@ func Cards(models []Model) (nics []NIC, in *netcfg.Namespace, err error) {
 	for i, model := range models {
 		n := NIC{Model: model, Tap: fmt.Sprintf("tap%d", i), MAC: fmt.Sprintf("02:00:00:00:00:%02x", i+1)}
 		if model == Virtio {
-			n.Queues, n.Hash = cardQueues, true
+			n.Queues, n.Hash = cardQueues, !slices.Contains(models[:i], Virtio)
 		}
 		if err := in.AddTap(netcfg.Tap{Name: n.Tap, MTU: 1500, Queues: n.Queues}); err != nil {
 			in.Close()

@@ -54,7 +54,24 @@ func (udpHash) read(m knob.Machine, t knob.Target) (place setting.Scope, now map
 	if len(now) == 0 {
 		return place, nil, hasNone(t, missing)
 	}
+	if err := checkHash(m, place, now); err != nil {
+		return place, nil, hasNone(t, err)
+	}
 	return place, now, nil
+}
+
+// checkHash tells a card without a receive hash, which says that it hashes no fields and refuses
+// to be given any, from one that only hashes none.
+func checkHash(m knob.Machine, place setting.Scope, now map[string]string) error {
+	for _, fields := range now {
+		if fields != setting.NoHashFields {
+			return nil
+		}
+	}
+	if _, err := m.Settings.Read(setting.Setting{Backend: "rss", Scope: place}); !errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
+	return fmt.Errorf("the card has no receive hash: no fields, no key and no table (so has a virtio card whose host offers no RSS): %w", errors.ErrUnsupported)
 }
 
 // Get is of [Knob].
