@@ -21,10 +21,10 @@ type beatLine struct {
 	ctx                 context.Context
 	toAgent, fromAgent  chan agentpb.Beat_Kind
 
-	mu    sync.Mutex
-	way   time.Duration // of a message, each way
-	stall time.Time     // until when nothing passes
-	heard func(agentpb.Beat_Kind)
+	mu      sync.Mutex
+	way     time.Duration // of a message, each way
+	stall   time.Time     // until when nothing passes
+	receive func(agentpb.Beat_Kind)
 }
 
 func (l *beatLine) Beats(ctx context.Context, _ ...grpc.CallOption) (agentpb.Agent_BeatsClient, error) {
@@ -34,7 +34,7 @@ func (l *beatLine) Beats(ctx context.Context, _ ...grpc.CallOption) (agentpb.Age
 			select {
 			case kind := <-l.toAgent:
 				l.pass()
-				l.heard(kind)
+				l.receive(kind)
 			case <-ctx.Done():
 				return
 			}
@@ -98,7 +98,7 @@ func TestSilentSlices(t *testing.T) {
 						})
 						return nil
 					}
-					l.heard = func(kind agentpb.Beat_Kind) {
+					l.receive = func(kind agentpb.Beat_Kind) {
 						speak("hears", kind)
 						if l == near {
 							p.hear(kind)
