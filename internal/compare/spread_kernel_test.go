@@ -1,12 +1,14 @@
 package compare
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/kernel"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/testenv/agenttest"
+	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/internal/vm"
 )
 
@@ -75,10 +77,8 @@ func TestIPVLANCards(t *testing.T) {
 	q = onCards(t, m, "host", "vlan")
 	q.Remote.Dev = "eth0,ipvlan"
 	forGuest(&q)
-	if _, _, err := Do(t.Context(), resolve(t, q), Host{Watch: deaf{}}); err == nil {
-		t.Error("vlan was built on an ipvlan")
-	} else {
-		t.Log(err)
+	if _, err := q.Resolve(); verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), "by ipvlan") {
+		t.Errorf("vlan on an ipvlan: %v", err)
 	}
 	for _, m := range m {
 		nothingLeft(t, m)
