@@ -215,7 +215,7 @@ func demolish(name string) error {
 	}
 	list, err := w.Namespaces()
 	if err == nil {
-		err = w.Kill(list, killGrace)
+		err = errors.Join(w.Kill(list, killGrace), netcfg.RestoreRCU()) // a fast path's daemon may have been killed
 	}
 	var unrestored error
 	if err == nil {

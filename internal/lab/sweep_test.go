@@ -211,3 +211,27 @@ func TestSweepWaitsForTheHalfStarted(t *testing.T) {
 		t.Errorf("sweep removed %v (%v), %s is there: %v", removed, err, name, hasTraces(t, name))
 	}
 }
+
+// A fast path's daemon may be killed while it has the host's RCU grace periods shortened. Its lab's
+// end restores them.
+func TestEndRestoresRCU(t *testing.T) {
+	const record, setting = "/run/venturi-rcu-expedited", "/sys/kernel/rcu_expedited"
+	name := remains(t, true, true, false)
+	before, err := os.ReadFile(setting)
+	if err != nil || strings.TrimSpace(string(before)) != "0" {
+		t.Skipf("%s is %q here, %v", setting, before, err)
+	}
+	testenv.Must(t, os.WriteFile(record, nil, 0o600))
+	testenv.Must(t, os.WriteFile(setting, []byte("1"), 0))
+	testenv.Must(t, lab.Remove(t.Context(), name))
+	for end := time.Now().Add(testenv.Timeout); ; time.Sleep(10 * time.Millisecond) { // another package's daemon may start or end
+		_, err := os.Lstat(record)
+		now, _ := os.ReadFile(setting)
+		if errors.Is(err, os.ErrNotExist) && strings.TrimSpace(string(now)) == "0" {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%v after the lab's end, %s is %q, and the record: %v", testenv.Timeout, setting, now, err)
+		}
+	}
+}
