@@ -66,11 +66,6 @@ func (s *site) sh(script string) error {
 	})
 }
 
-func (s *site) wire(t *testing.T, script string) {
-	t.Helper()
-	testenv.Must(t, s.sh(script))
-}
-
 func (s *site) plan(t *testing.T) (p *discover.Plan) {
 	t.Helper()
 	testenv.InNetns(t, s.node.Path(), func() (err error) {
