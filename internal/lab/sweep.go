@@ -215,7 +215,7 @@ func demolish(name string) error {
 	}
 	list, err := w.Namespaces()
 	if err == nil {
-		err = errors.Join(w.Kill(list, killGrace), netcfg.RestoreRCU()) // a fast path's daemon may have been killed
+		err = w.Kill(list, killGrace)
 	}
 	var unrestored error
 	if err == nil {
@@ -224,8 +224,8 @@ func demolish(name string) error {
 	if err != nil {
 		return fmt.Errorf("remove lab %s: %w", name, err)
 	}
-	failed := []error{unrestored}
-	for _, n := range slices.Backward(list) { // a pod's name sorts after its machine's
+	failed := []error{unrestored, netcfg.RestoreRCU()} // a fast path's daemon may have been killed
+	for _, n := range slices.Backward(list) {          // a pod's name sorts after its machine's
 		failed = append(failed, w.DeleteCards(n), w.Delete(n))
 	}
 	failed = append(failed, kernel.UnmountPins(folder(name)), os.RemoveAll(folder(name)))

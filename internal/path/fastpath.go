@@ -22,7 +22,7 @@ var (
 	routedFast = withFastPath(routed, func(s *Site, i int) fastpath.Config {
 		return fastpath.Config{Kind: fastpath.Routed, Devices: topology.DeviceNames{Pods: []string{s.routedDevice()}}}
 	})
-	ipipFast = withFastPath(ipip, func(s *Site, i int) fastpath.Config {
+	ipipFast = withFastPath(ipip.without("mode"), func(s *Site, i int) fastpath.Config {
 		return fastpath.Config{
 			Kind: fastpath.IPIP, Devices: topology.DeviceNames{Tunnels: []string{s.ipipTunnel()}, Pods: []string{s.routedDevice()}},
 		}
@@ -37,6 +37,12 @@ var (
 		}
 	})
 )
+
+// without is the driver without one of its options.
+func (d Driver) without(option string) Driver {
+	d.Options = slices.DeleteFunc(slices.Clone(d.Options), func(o Option) bool { return o.Name == option })
+	return d
+}
 
 // withFastPath gives a driver that lays the fast path over the path of another. devices
 // says what the fast path of the i-th machine joins.
@@ -60,9 +66,6 @@ func withFastPath(over Driver, devices func(s *Site, i int) fastpath.Config) Dri
 	d.Resolve = func(v Values) error {
 		if v["tunnels"] != "" && v.Int("tunnels") != 1 {
 			return errors.New("the fast path supports one tunnel only")
-		}
-		if v["mode"] == ipipCross {
-			return errors.New("the fast path supports either tunnels or none: use ipip+fast with mode=always, or routed+fast")
 		}
 		if over.Resolve == nil {
 			return nil

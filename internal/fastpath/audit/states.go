@@ -2,9 +2,9 @@ package audit
 
 import "github.com/venturi-net/venturi/internal/nft"
 
-// states are the connection states that packets may have. Packets of a tunnel get no replies,
-// because packets in the other direction use other ports. So each counts as the first of its
-// connection, unless both ports happen to be equal, or the connection is not tracked. Ahead of
+// states are the connection states that packets may have. Packets of a tunnel in UDP get no replies,
+// because packets in the other direction use other ports. So each may be the first of its
+// connection; those of IPIP get replies, and any may be the first after the entry's timeout. Ahead of
 // connection tracking, packets have no state, unless a bridge has tracked them.
 func (r *exprEvaluator) states() (all []uint32) {
 	switch {

@@ -34,7 +34,7 @@ func (n *node) choose() *Plan {
 }
 
 // chooseWire finds the wire, and the ipip device if more routes lead by it than by next hops on
-// the wire. A default route does not count.
+// the wire. Default routes do not count.
 func (n *node) chooseWire(p *Plan) {
 	wire := n.wire()
 	if wire != 0 {
@@ -46,7 +46,10 @@ func (n *node) chooseWire(p *Plan) {
 		if !ok || !isUp(l) || l.Attrs().MasterIndex != 0 {
 			continue
 		}
-		if routes := n.routesBy(tunnel.Index); len(routes) > best {
+		if toOne := tunnel.FlowBased || tunnel.Remote != nil && !tunnel.Remote.IsUnspecified(); toOne && best > 0 {
+			continue // it is not supported, and what leads to those peers may be
+		}
+		if routes := n.podRoutesBy(tunnel.Index); len(routes) > best {
 			best = len(routes)
 			p.Kind, p.Tunnel, p.Wire = fastpath.IPIP, tunnel.Name, n.name(cmp.Or(int(tunnel.Link), n.deviceTo(routes[0].via), wire))
 		}

@@ -12,7 +12,6 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/nlmsg"
@@ -173,7 +172,7 @@ var programmedCNIs = []struct {
 
 // encapsulations are the kinds of devices that put headers around packets, or leave the kernel.
 var encapsulations = map[string]string{
-	"ipip": "IPIP", "sit": "IPv6 in IPv4", "gre": "GRE", "gretap": "GRE", "ip6gre": "GRE over IPv6", "ip6gretap": "GRE over IPv6",
+	"ipip": "IPIP to one host", "sit": "IPv6 in IPv4", "gre": "GRE", "gretap": "GRE", "ip6gre": "GRE over IPv6", "ip6gretap": "GRE over IPv6",
 	"ip6tnl": "a tunnel over IPv6", "geneve": "Geneve", "vxlan": "VXLAN", "wireguard": "WireGuard", "vti": "IPsec", "vti6": "IPsec", "xfrm": "IPsec",
 	"tuntap": "a program's tunnel", "ppp": "PPP", "bareudp": "UDP", "gtp": "GTP",
 }
@@ -192,7 +191,7 @@ func (n *node) leftAlone(p *Plan) []topology.Refusal {
 
 func (n *node) whyLeft(l netlink.Link, p *Plan) string {
 	a := l.Attrs()
-	if a.Name == p.Wire && p.Kind == fastpath.IPIP {
+	if a.Name == p.Wire && p.Tunnel != "" {
 		return n.besideTunnel(a.Index, p)
 	}
 	if a.Name == p.Wire || a.Name == p.Tunnel || a.Flags&net.FlagLoopback != 0 {

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/venturi-net/venturi/internal/fastpath"
 )
 
 // Devices of kinds that not every kernel has are left alone, each with its reason.
@@ -27,5 +29,38 @@ func TestLeavesKindsAlone(t *testing.T) {
 		if len(left) != 1 || left[0].Device != "x0" || !strings.HasPrefix(left[0].Reason, c.why) {
 			t.Errorf("%s: %+v, want %q", c.kind, left, c.why)
 		}
+	}
+}
+
+// A tunnel to one host, which the fast path does not support, takes no node from the wire that it does.
+func TestChoosesWire(t *testing.T) {
+	wire := &netlink.Device{LinkAttrs: netlink.LinkAttrs{Name: "eth0", Index: 2, NetNsID: -1, Flags: net.FlagUp}}
+	tunnel := &netlink.Iptun{LinkAttrs: netlink.LinkAttrs{Name: "tunl0", Index: 7, NetNsID: -1, Flags: net.FlagUp}}
+	n := &node{links: []netlink.Link{wire, tunnel}, byIndex: map[int]netlink.Link{2: wire, 7: tunnel}}
+	for i, device := range []int{2, 7, 7} {
+		n.routes = append(n.routes, route{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 1, byte(i)}), 24), device, netip.MustParseAddr("192.0.2.9")})
+	}
+	if p := n.choose(); p.Kind != fastpath.IPIP || p.Tunnel != "tunl0" {
+		t.Errorf("with most routes by the tunnel, it chose %+v", p)
+	}
+	tunnel.Remote = net.IPv4(192, 0, 2, 9)
+	if p := n.choose(); p.Kind != fastpath.Routed || p.Wire != "eth0" || p.Tunnel != "" {
+		t.Errorf("with a tunnel to one host, it chose %+v", p)
+	}
+}
+
+// What leads to other nodes beside the tunnel is named, whatever the tunnel.
+func TestNamesRoutesBesideTunnel(t *testing.T) {
+	wire := &netlink.Device{LinkAttrs: netlink.LinkAttrs{Name: "eth0", Index: 2, NetNsID: -1, Flags: net.FlagUp}}
+	n := &node{links: []netlink.Link{wire}, byIndex: map[int]netlink.Link{2: wire},
+		routes: []route{{netip.MustParsePrefix("10.1.2.0/24"), 2, netip.MustParseAddr("192.0.2.9")}}}
+	for _, kind := range []string{fastpath.IPIP, fastpath.VXLAN} {
+		left := n.leftAlone(&Plan{Kind: kind, Wire: "eth0", Tunnel: "tunnel0"})
+		if want := "leads to 10.1.2.0/24 without the tunnel"; len(left) != 1 || left[0].Device != "eth0" || !strings.HasPrefix(left[0].Reason, want) {
+			t.Errorf("%s: %+v, want %q", kind, left, want)
+		}
+	}
+	if left := n.leftAlone(&Plan{Kind: fastpath.Routed, Wire: "eth0"}); len(left) != 0 {
+		t.Errorf("without a tunnel: %+v", left)
 	}
 }
