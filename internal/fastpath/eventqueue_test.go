@@ -99,7 +99,7 @@ func TestInbox(t *testing.T) {
 // gives the daemon's inbox and state, and what to end it by, which gives its error.
 func follow(t *testing.T, fast *bpf.Objects, n *netcfg.Namespace, read func() (topology.Topology, error)) (box *fastpath.EventQueue, off func() string, end func() error) {
 	t.Helper()
-	c := &fastpath.Config{Kind: fastpath.Routed, Port: 4789, Pins: t.TempDir(), State: filepath.Join(t.TempDir(), "state")}
+	c := &fastpath.Config{Kind: fastpath.VXLAN, Port: 4789, Pins: t.TempDir(), State: filepath.Join(t.TempDir(), "state")}
 	return followBy(t, c, fast, n, read)
 }
 
@@ -153,6 +153,11 @@ func TestNewsWhileBusy(t *testing.T) {
 	}
 	testenv.Lose(t, n.Path(), 2)
 	goOn()
+	defer func() {
+		if t.Failed() {
+			t.Logf("nothing is carried because: %q", off())
+		}
+	}()
 	eventually(t, "the last rule is read", func() bool { return strings.Contains(off(), "may differ between packets") })
 	must(t, end())
 }
