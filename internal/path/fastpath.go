@@ -22,7 +22,7 @@ var (
 	routedFast = withFastPath(routed, func(s *Site, i int) fastpath.Config {
 		return fastpath.Config{Kind: fastpath.Routed, Devices: topology.DeviceNames{Pods: []string{s.routedDevice()}}}
 	})
-	ipipFast = withFastPath(ipip.without("mode"), func(s *Site, i int) fastpath.Config {
+	ipipFast = withFastPath(ipip.omitOption("mode"), func(s *Site, i int) fastpath.Config {
 		return fastpath.Config{
 			Kind: fastpath.IPIP, Devices: topology.DeviceNames{Tunnels: []string{s.ipipTunnel()}, Pods: []string{s.routedDevice()}},
 		}
@@ -38,8 +38,8 @@ var (
 	})
 )
 
-// without is the driver without one of its options.
-func (d Driver) without(option string) Driver {
+// omitOption is the driver without one of its options.
+func (d Driver) omitOption(option string) Driver {
 	d.Options = slices.DeleteFunc(slices.Clone(d.Options), func(o Option) bool { return o.Name == option })
 	return d
 }
