@@ -75,14 +75,15 @@ const (
 type exprEvaluator struct {
 	*chainWalker
 	ruleEffect
-	chain    chainName
-	loaded   loadedField
-	register int // register that it was loaded into
-	mask     uint32
-	tcp      bool              // the rule matches only TCP
-	values   map[int]markValue // registers of which something is known
-	field    *fieldValues      // the loaded field, if it is one that may differ
-	pending  bool              // loaded, but not used yet
+	chain      chainName
+	loaded     loadedField
+	register   int // register that it was loaded into
+	mask       uint32
+	tcp        bool              // the rule matches only TCP
+	values     map[int]markValue // registers of which something is known
+	field      *fieldValues      // the loaded field, if it is one that may differ
+	pending    bool              // loaded, but not used yet
+	protocolIn int               // register with the packet's protocol; 0: none is known to have it
 }
 
 // read evaluates a rule for packets with some marks.
@@ -117,6 +118,7 @@ func (r *exprEvaluator) expression(name string, data nlmsg.Map) error {
 	}
 	r.acts = r.acts || actingExpressions[name]
 	r.useValues(name)
+	r.trackProtocol(name, data)
 	from, reads := sourceOf(name, data)
 	if reads && from != r.register {
 		r.forgetLoaded() // this expression reads the field that was loaded before

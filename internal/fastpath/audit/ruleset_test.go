@@ -247,6 +247,16 @@ func TestRulingsOfIPIP(t *testing.T) {
 		{"input", "tcp flags psh limit rate 10/second accept", ""},
 		{"input", "meta l4proto != 4 limit rate 10/second accept", ""},
 		{"input", "th dport 0 drop", "ip t first: bytes 2 to 3 of a header"},
+		{"input", "meta l4proto { tcp, udp } th dport 53 drop", ""},
+		{"input", "ip protocol { tcp, udp } th dport 53 drop", ""},
+		{"input", "meta l4proto { tcp, 4 } th dport 53 drop", "ip t first: bytes 2 to 3 of a header"},
+		{"input", "meta l4proto != { tcp, udp } th dport 53 drop", "ip t first: bytes 2 to 3 of a header"},
+		{"input", "ip daddr . meta l4proto . th dport { 10.0.0.1 . tcp . 53 } drop", ""},
+		{"input", "th dport . meta l4proto vmap { 53 . tcp : drop }", ""},
+		{"input", "ip daddr . meta l4proto . th dport vmap { 10.0.0.1 . tcp . 53 : drop, 10.0.0.2 . udp . 53 : drop }", ""},
+		{"input", "ip daddr . meta l4proto . th dport vmap { 10.0.0.1 . tcp . 53 : drop, 10.0.0.2 . 4 . 53 : drop }", "ip t first: bytes 2 to 3 of a header"},
+		{"input", "meta l4proto . th dport vmap { tcp . 53 : drop, * : drop }", "ip t first: bytes 2 to 3 of a header"},
+		{"input", "meta l4proto . th dport vmap { tcp . 1-9 : drop }", "ip t first: bytes 2 to 3 of a header"},
 		{"output", "th sport 17664 drop", "ip t first: bytes 0 to 1 of a header"},
 		{"output", "ip ttl 5 drop", "ip t first: bytes 8 to 8 of a header"},
 		{"forward", "iifname \"wire\" limit rate 10/second drop", ""},
@@ -284,6 +294,8 @@ const kubeProxy = `table ip kube-proxy {
 		ct state new jump endpoints-check
 		ct state new jump cluster-ips-check
 	}
+	chain filter-input { type filter hook input priority -110; ct state new jump endpoints-check; }
+	chain filter-output { type filter hook output priority -110; ct state new jump endpoints-check; }
 	chain nat-prerouting { type nat hook prerouting priority -100; jump services; }
 	chain nat-postrouting { type nat hook postrouting priority 100; meta mark & 0x4000 == 0 return; meta mark set mark and 0xffffbfff; masquerade random; }
 }`
@@ -294,8 +306,10 @@ func TestRulingsOfKubeProxy(t *testing.T) {
 	n := testenv.Netns(t)
 	err := testenv.Load(t, n, kubeProxy, "nft", "-f", "-")
 	testenv.Must(t, err)
-	if got := auditRuleset(t, n, 8472); got.PerPacket != "" {
-		t.Errorf("they are fickle: %s", got.PerPacket)
+	for _, of := range []audit.Overlay{{Protocol: unix.IPPROTO_UDP, Port: 8472}, {Protocol: unix.IPPROTO_IPIP}, {}} {
+		if got := auditOverlay(t, n, of); got.PerPacket != "" {
+			t.Errorf("with the overlay %+v they are fickle: %s", of, got.PerPacket)
+		}
 	}
 }
 

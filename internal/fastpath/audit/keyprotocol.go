@@ -1,0 +1,47 @@
+package audit
+
+import (
+	"slices"
+
+	"github.com/venturi-net/venturi/internal/nlmsg"
+	"golang.org/x/sys/unix"
+)
+
+// trackProtocol follows in which register a rule has the packet's protocol, to look it up alone or
+// as a part of a key. nft loads the parts of a key into ascending registers: whatever may write over
+// an earlier part ends this.
+func (r *exprEvaluator) trackProtocol(name string, data nlmsg.Map) {
+	into, writes := targetOf(name, data)
+	switch {
+	case name == "lookup":
+	case name == "meta" && writes && data.BigEndian32(unix.NFTA_META_KEY) == unix.NFT_META_L4PROTO, name == "payload" && writes && loadsProtocol(data):
+		r.protocolIn = into
+	case name != "meta" && name != "payload", writes && registerOffset(into) <= registerOffset(r.protocolIn):
+		r.protocolIn = 0
+	}
+}
+
+// loadsProtocol reports whether a load of header bytes is that of the IP header's protocol.
+func loadsProtocol(data nlmsg.Map) bool {
+	return data.BigEndian32(unix.NFTA_PAYLOAD_BASE) == unix.NFT_PAYLOAD_NETWORK_HEADER &&
+		data.BigEndian32(unix.NFTA_PAYLOAD_OFFSET) == 9 && data.BigEndian32(unix.NFTA_PAYLOAD_LEN) == 1
+}
+
+// registerOffset is the offset of a register, in bytes: 1 to 4 have 16 each, and those from 8 on
+// (NFT_REG32_00) are their quarters.
+func registerOffset(register int) int {
+	if register >= unix.NFT_REG32_00 {
+		return 4 * (register - unix.NFT_REG32_00)
+	}
+	return 16 * (register - 1)
+}
+
+// hasOtherProtocols reports whether a lookup matches no packet of a tunnel, since each key of the set
+// has another protocol in it.
+func (r *exprEvaluator) hasOtherProtocols(of *filterSet, data nlmsg.Map) bool {
+	if !r.chain.outer || r.protocolIn == 0 || of.perPacket != "" || of.flags&unix.NFT_SET_INTERVAL != 0 || data.BigEndian32(unix.NFTA_LOOKUP_FLAGS) > 0 {
+		return false
+	}
+	at := registerOffset(r.protocolIn) - registerOffset(data.BigEndian32(unix.NFTA_LOOKUP_SREG))
+	return at >= 0 && !slices.ContainsFunc(of.elements, func(e element) bool { return len(e.key) <= at || int(e.key[at]) == r.Protocol })
+}
