@@ -178,6 +178,9 @@ is carried, the difference is printed, and the exit code is 8. See "venturi fast
 With --stay-off it does not exit then, but waits for SIGTERM: what would start it again, as a
 DaemonSet does, leaves the node as it is until somebody ends it.
 
+Once a minute it looks whether the node is wired in another way, as when a second node
+brings the tunnel; if so, it ends and begins anew with what "plan" finds by then.
+
 Connections that the node translates are carried as well: those to the virtual address of a
 Service, and masqueraded ones. Their packets get the addresses, ports and checksums that
 connection tracking has for them. --nat=false leaves them on the node's own path.
@@ -207,7 +210,7 @@ If nothing can be carried, nothing is changed, the plan is printed, and the exit
 			if err != nil {
 				return err
 			}
-			stats, err := node.Enable(ctx, config, node.Options{
+			stats, err := enableNode(ctx, env, config, node.Options{
 				Open:  func() (*journal.Journal, error) { return openToChange(env, journalWait) },
 				Trial: trial, Hold: holder(env),
 				Report: func(s fastpath.State) { display.PrintFastPathState(env.Stderr, s) },

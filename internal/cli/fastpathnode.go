@@ -2,11 +2,13 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"net"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/display"
 	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/fastpath/discover"
 	"github.com/venturi-net/venturi/internal/fastpath/node"
 	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -32,6 +34,35 @@ func planConfig(env *Env, what string, nat bool) (c fastpath.Config, err error) 
 	c = plan.Config()
 	c.NoNAT = !nat
 	return c, nil
+}
+
+// enableNode enables a fast path. Whenever the node is wired in another way, it begins anew with a new
+// plan: meanwhile packets take the node's own path.
+func enableNode(ctx context.Context, env *Env, c fastpath.Config, o node.Options) (stats []fastpath.Stat, err error) {
+	if o.Trial > 0 {
+		return node.Enable(ctx, c, o)
+	}
+	for {
+		wired, stop := node.UntilRewired(ctx, c, chooseConfig)
+		stats, err = node.Enable(wired, c, o)
+		rewired := errors.Is(context.Cause(wired), node.ErrRewired)
+		if stop(); err != nil || !rewired {
+			return stats, err
+		}
+		sanitize.Fprintf(env.Stderr, "venturi: the network of this node is wired in another way now: planning again\n")
+		if c, err = planConfig(env, "cannot enable the fast path again", !c.NoNAT); err != nil {
+			return stats, err
+		}
+		o.Replace = false
+	}
+}
+
+func chooseConfig() (c fastpath.Config, err error) {
+	p, err := discover.Choose()
+	if err != nil {
+		return c, err
+	}
+	return p.Config(), nil
 }
 
 // serveNode serves the metrics of a fast path at an address until stop is called; empty: nowhere.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -204,6 +205,13 @@ func TestFindsWirings(t *testing.T) {
 			if p.Kind != c.kind || p.Wire != c.wire || p.Tunnel != c.tunnel || p.Off != "" || !p.CarriesAll() {
 				t.Errorf("planned %+v", p)
 			}
+			testenv.InNetns(t, s.node.Path(), func() error {
+				chosen, err := discover.Choose()
+				if err == nil && !reflect.DeepEqual(chosen.Config(), p.Config()) {
+					t.Errorf("chosen is %+v, and planned %+v", chosen.Config(), p.Config())
+				}
+				return err
+			})
 			if len(p.Pods) != 2 || p.Pods[0] != (discover.PlannedPod{Device: c.first, Addr: "10.244.0.2", Outlook: discover.Carried}) || p.Pods[1].Device != c.other {
 				t.Errorf("pods: %+v", p.Pods)
 			}
