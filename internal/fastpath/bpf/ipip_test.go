@@ -14,13 +14,13 @@ import (
 // The outer header of IPIP has a TTL and DF of its own, or those of the packet in it.
 func TestIPIPCarries(t *testing.T) {
 	protocols(t, func(t *testing.T, protocol layers.IPProtocol) {
-		for _, tos := range []uint8{0, 1, 2, 3, 0xb8} {
-			for _, flags := range []layers.IPv4Flag{0, layers.IPv4DontFragment} {
-				for _, outer := range []bpf.Outer{{}, {TTL: 9}, {DontFragment: true}, {TTL: 255, DontFragment: true, DSCP: 46}} {
-					r := newRig(t, bpf.IPIP, protocol)
-					outer.From, outer.To, outer.Local, outer.Remote = r.wireMAC, farMAC, localVTEP, remoteVTEP
-					r.peer = bpf.IPIPPeer(5, uint32(r.wire), 1480, outer)
-					r.put(t)
+		for _, outer := range []bpf.Outer{{}, {TTL: 9}, {DontFragment: true}, {TTL: 255, DontFragment: true, DSCP: 46}} {
+			r := newRig(t, bpf.IPIP, protocol) // it loads every program
+			outer.From, outer.To, outer.Local, outer.Remote = r.wireMAC, farMAC, localVTEP, remoteVTEP
+			r.peer = bpf.IPIPPeer(5, uint32(r.wire), 1480, outer)
+			r.put(t)
+			for _, tos := range []uint8{0, 1, 2, 3, 0xb8} {
+				for _, flags := range []layers.IPv4Flag{0, layers.IPv4DontFragment} {
 					p := r.podPacket()
 					p.ip.TOS, p.ip.Flags, p.ip.TTL = tos, flags, 33
 					verdict, out := r.run(t, r.objs.FromPod, r.pod, p.bytes(t))
