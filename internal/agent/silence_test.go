@@ -33,7 +33,7 @@ func (l *beatLine) Beats(ctx context.Context, _ ...grpc.CallOption) (agentpb.Age
 		for {
 			select {
 			case kind := <-l.toAgent:
-				l.pass()
+				l.delay()
 				l.receive(kind)
 			case <-ctx.Done():
 				return
@@ -43,8 +43,8 @@ func (l *beatLine) Beats(ctx context.Context, _ ...grpc.CallOption) (agentpb.Age
 	return l, nil
 }
 
-// pass waits as long as a message is on its way.
-func (l *beatLine) pass() {
+// delay waits as long as a message is on its way.
+func (l *beatLine) delay() {
 	l.mu.Lock()
 	wait := max(l.way, time.Until(l.stall))
 	l.mu.Unlock()
@@ -61,7 +61,7 @@ func (l *beatLine) Send(b *agentpb.Beat) error {
 func (l *beatLine) Recv() (*agentpb.Beat, error) {
 	select {
 	case kind := <-l.fromAgent:
-		l.pass()
+		l.delay()
 		return &agentpb.Beat{Kind: kind}, nil
 	case <-l.ctx.Done():
 		return nil, status.FromContextError(l.ctx.Err()).Err()

@@ -138,7 +138,7 @@ func NewIPIP(o Options) (*Objects, error) { return newPlain(IPIP, o) }
 // NewRouted loads the fast path of a network without tunnels.
 func NewRouted(o Options) (*Objects, error) { return newPlain(Routed, o) }
 
-// newPlain loads programs to which nothing has to be told.
+// newPlain loads programs that need no configuration.
 func newPlain(kind string, o Options) (*Objects, error) {
 	spec, err := source(kind, o.Shadow)
 	if err != nil {
