@@ -34,6 +34,7 @@ type attachState struct {
 	missing   []attachment    // to be attached, in this order
 	obsolete  []string        // pins of programs to be detached
 	unchecked []string        // pins of programs to be checked next
+	unread    bool            // there are pods to be read when these are attached
 }
 
 // attachment is where a program belongs.
@@ -143,6 +144,7 @@ func (d *daemon) forgetFilters() {
 // program does nothing: its device is not in the tables.
 func (d *daemon) planAttach() {
 	wanted := map[string]bool{}
+	d.attach.unread = d.topo.Unread > 0
 	d.attach.missing, d.attach.obsolete = nil, nil
 	for _, p := range d.attachments() {
 		pin := d.pin(p)
@@ -152,14 +154,15 @@ func (d *daemon) planAttach() {
 		}
 	}
 	for pin := range d.attach.attached {
-		if !wanted[pin] {
+		if !wanted[pin] && d.topo.Unread == 0 { // it may be one of a pod that is not read yet
 			d.attach.obsolete = append(d.attach.obsolete, pin)
 		}
 	}
 }
 
 // attachNext attaches missing programs, or detaches obsolete ones, for a moment. It writes the
-// state when the first pod is complete, and when the last is.
+// state when the first pod is complete, and when the last is. When all first pods are, it reads the
+// others.
 func (d *daemon) attachNext() error {
 	defer netcfg.ExpediteRCU()()
 	for begin := time.Now(); len(d.attach.missing)+len(d.attach.obsolete) > 0 && time.Since(begin) < attachSlice; {
@@ -171,7 +174,13 @@ func (d *daemon) attachNext() error {
 		return err
 	}
 	if d.lastState.Pods == 0 || len(d.attach.missing) == 0 {
-		return d.writeState()
+		if err := d.writeState(); err != nil {
+			return err
+		}
+	}
+	if d.attach.unread && len(d.attach.missing) == 0 {
+		d.attach.unread = false
+		return d.resync()
 	}
 	return nil
 }
@@ -196,9 +205,9 @@ func (d *daemon) attachOne() error {
 	return d.programs.noteOwnChange(p)
 }
 
-// attachPending is ready while there are programs to attach or detach.
+// attachPending is ready while there are programs to attach or detach, or pods to be read for that.
 func (d *daemon) attachPending() <-chan struct{} {
-	if len(d.attach.missing)+len(d.attach.obsolete) == 0 {
+	if len(d.attach.missing)+len(d.attach.obsolete) == 0 && !d.attach.unread {
 		return nil
 	}
 	return alwaysReady
@@ -212,7 +221,8 @@ func closedChannel() <-chan struct{} {
 	return c
 }
 
-// waitingPods counts the pods whose programs are missing.
+// waitingPods counts the pods whose programs are missing, and the links to pods that are not read
+// yet.
 func (d *daemon) waitingPods() int {
 	pods := map[int]bool{}
 	for _, p := range d.attach.missing {
@@ -220,7 +230,7 @@ func (d *daemon) waitingPods() int {
 			pods[p.device] = true
 		}
 	}
-	return len(pods)
+	return len(pods) + d.topo.Unread
 }
 
 // nextChecks takes the next batch of pins to check: those of links. That a filter goes is

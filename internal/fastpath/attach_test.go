@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
+	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -60,6 +62,36 @@ func TestManyPods(t *testing.T) {
 	n.carrying(t, time.Now())
 	n.inOrder(t)
 	last.end(t)
+}
+
+// The first pods are carried before the others are looked at, and the network's tables are not read
+// again for these.
+func TestFirstPods(t *testing.T) {
+	const pods = fastpath.FirstPods + 5
+	n := newNode(t, fastpath.VXLAN, pods, 3)
+	n.awaitCarriers(t)
+	fast, err := bpf.NewVXLAN(bpf.Options{}, tunnelPort)
+	must(t, err)
+	t.Cleanup(fast.Close)
+	must(t, kernel.MountPins(n.Pins))
+	var states []fastpath.State
+	var reads int
+	testenv.InNetns(t, n.netns.Path(), func() (err error) {
+		states, reads, err = fastpath.StartStates(&n.Config, n.netns, fast)
+		return err
+	})
+	if reads > 0 {
+		t.Errorf("the network was read %d times again", reads)
+	}
+	if s := states[0]; s.Off != "" || s.Pods != 0 || s.Waiting != pods {
+		t.Errorf("before anything is attached: %+v", s)
+	}
+	if s := states[len(states)-1]; s.Off != "" || s.Pods != pods || s.Waiting != 0 {
+		t.Errorf("at last: %+v", s)
+	}
+	if !slices.ContainsFunc(states, func(s fastpath.State) bool { return s.Pods > 0 && s.Waiting >= pods-fastpath.FirstPods }) {
+		t.Errorf("no pod was carried before all were looked at: %+v", states)
+	}
 }
 
 // inOrder checks that the wire's programs were attached first, and each pod's together.

@@ -92,8 +92,8 @@ func (d *daemon) auditRules() (again <-chan time.Time, err error) {
 // takeRules gives what was read of the rules before the programs were loaded, unless there has been
 // an event since, or reads them.
 func (d *daemon) takeRules() (rules audit.RulesetAudit, reason string, unread bool, err error) {
-	first := d.firstRules
-	d.firstRules = nil
+	first := d.early.rules
+	d.early.rules = nil
 	if first == nil || len(d.events.filled) > 0 {
 		return d.readRules()
 	}

@@ -127,8 +127,7 @@ type daemon struct {
 
 	topo         topology.Topology                                                            // what is carried: refused pods and next hops are left out
 	readTopology func(topology.DeviceNames, topology.ProgramOwner) (topology.Topology, error) // [topology.Read]; tests replace it
-	firstRules   *rulesRead                                                                   // as firstRead
-	firstRead    *topologyRead                                                                // of before the programs were loaded; nil: it is used, or too old
+	early        earlyRead                                                                    // of before the programs were loaded
 	watching     <-chan error                                                                 // of [topology.Watch]
 	bridgedPods  bool                                                                         // some pods are behind bridges
 	// podsAnnounced: changes of the pods' own devices are announced.
@@ -236,7 +235,7 @@ func (d *daemon) follow(ctx context.Context) (err error) {
 		case <-d.events.filled:
 			var changed topology.Changes
 			changed, err = d.events.drain()
-			d.firstRead, d.firstRules = nil, nil
+			d.early.discard()
 			if changed&topology.RulesChanged != 0 && auditDue == nil {
 				auditDue = time.After(max(settle, time.Until(auditRest)))
 			}
@@ -307,13 +306,7 @@ func (d *daemon) resync() error {
 	if !d.audit.done {
 		return nil
 	}
-	topo, err := topology.Topology{}, error(nil)
-	if d.firstRead != nil {
-		topo, err = d.firstRead.topo, d.firstRead.err
-		d.firstRead = nil
-	} else {
-		topo, err = d.readTopology(d.Devices, d.programs.owns)
-	}
+	topo, err := d.takeTopology()
 	if err == nil {
 		d.topo, err = d.refuse(topo)
 	}

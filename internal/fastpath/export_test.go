@@ -154,6 +154,44 @@ func newTestDaemon(c *Config, n *netcfg.Namespace, fast *bpf.Objects, read func(
 	return d, end, nil
 }
 
+// StartStates attaches all that a daemon in the calling thread's namespace attaches at its start. It
+// gives the state after each step, and tells how often the network was read again for it.
+func StartStates(c *Config, n *netcfg.Namespace, fast *bpf.Objects) (states []State, reads int, err error) {
+	d, end, err := newTestDaemon(c, n, fast, func() (topology.Topology, error) {
+		reads++
+		return topology.Read(c.Devices, func(uint32) bool { return false })
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	defer end()
+	ctx, cancel := context.WithCancel(context.Background())
+	tables, err := d.watch(ctx)
+	if err != nil {
+		cancel()
+		return nil, 0, err
+	}
+	defer cancelAndWait(cancel, d.watching)
+	d.readEarly(tables)
+	defer d.early.discard()
+	following, err := d.flows.start(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer cancelAndWait(cancel, following)
+	if _, err = d.auditRules(); err == nil {
+		states = append(states, *d.lastState)
+	}
+	for err == nil && d.attachPending() != nil {
+		err = d.attachNext()
+		states = append(states, *d.lastState)
+	}
+	return states, reads, errors.Join(err, d.stop(), d.closeProber())
+}
+
+// FirstPods is how many pods a daemon reads before it attaches anything.
+const FirstPods = firstPods
+
 // NewsBesideSysctl polls once after a sysctl has changed and load has loaded a program, and tells
 // how many full polls are due afterwards.
 func NewsBesideSysctl(c *Config, n *netcfg.Namespace, fast *bpf.Objects, load func()) (due int, err error) {

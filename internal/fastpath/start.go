@@ -9,10 +9,16 @@ import (
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 )
 
-// topologyRead is what a read of the topology gave.
-type topologyRead struct {
-	topo topology.Topology
-	err  error
+// firstPods is how many pods are read before anything is attached, so that the first one need not
+// wait for all of them.
+const firstPods = 16
+
+// earlyRead is what was read of the network while the programs were loaded. It holds until there is
+// an event.
+type earlyRead struct {
+	reader *topology.Reader   // nil: nothing holds any more
+	topo   *topology.Topology // of the first pods; nil: it was taken
+	rules  *rulesRead         // nil: they were taken
 }
 
 // rulesRead is what a read of the rules gave.
@@ -21,6 +27,27 @@ type rulesRead struct {
 	reason string
 	unread bool
 	err    error
+}
+
+func (e *earlyRead) discard() {
+	if e.reader != nil {
+		e.reader.Close()
+	}
+	*e = earlyRead{}
+}
+
+// takeTopology gives the topology: first that of some pods, then that of all, from the tables that
+// were read early, and then whatever the kernel says.
+func (d *daemon) takeTopology() (topology.Topology, error) {
+	if first := d.early.topo; first != nil {
+		d.early.topo = nil
+		return *first, nil
+	}
+	if reader := d.early.reader; reader != nil {
+		defer d.early.discard()
+		return reader.Read(topology.AllPods)
+	}
+	return d.readTopology(d.Devices, d.programs.owns)
 }
 
 // prepare loads the programs, and reads the network meanwhile.
@@ -37,13 +64,24 @@ func (d *daemon) prepare(ctx context.Context) error {
 		tables, err = d.watch(ctx)
 	}
 	if err == nil {
-		topo, failed := topology.ReadFrom(tables, d.Devices, d.programs.owns)
-		d.firstRead = &topologyRead{topo, failed}
-		rules := rulesRead{}
-		rules.audit, rules.reason, rules.unread, rules.err = d.readRules()
-		d.firstRules = &rules
+		d.readEarly(tables)
 	}
 	return errors.Join(err, <-loaded)
+}
+
+// readEarly reads what the first pods need. What cannot be read now is read later.
+func (d *daemon) readEarly(tables *topology.Tables) {
+	reader, err := topology.OpenReader(tables, d.Devices, d.programs.owns)
+	if err != nil {
+		return
+	}
+	d.early.reader = reader
+	if topo, err := reader.Read(firstPods); err == nil {
+		d.early.topo = &topo
+	}
+	rules := rulesRead{}
+	rules.audit, rules.reason, rules.unread, rules.err = d.readRules()
+	d.early.rules = &rules
 }
 
 // watch starts to listen to changes of the network, and gives what it has read of it then.
@@ -58,6 +96,7 @@ func (d *daemon) close(cancel context.CancelFunc) {
 	if cancel(); d.watching != nil {
 		cancelAndWait(cancel, d.watching)
 	}
+	d.early.discard()
 	if d.poller != nil {
 		d.closePoller()
 	}

@@ -44,7 +44,7 @@ func (s *State) write(file string) error {
 // writeState writes the state file if the state has changed.
 func (d *daemon) writeState() error {
 	waiting := d.waitingPods()
-	now := &State{Off: d.audit.off, Unreplied: d.audit.needsReply(), Pods: len(d.tables.pods) - waiting, Waiting: waiting, Peers: len(d.tables.peers), Refused: d.topo.Refusals}
+	now := &State{Off: d.audit.off, Unreplied: d.audit.needsReply(), Pods: len(d.tables.pods) - (waiting - d.topo.Unread), Waiting: waiting, Peers: len(d.tables.peers), Refused: d.topo.Refusals}
 	if d.Shadow && now.Off == "" {
 		now.Off = shadowReason
 	}

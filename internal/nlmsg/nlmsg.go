@@ -3,6 +3,7 @@ package nlmsg
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"strings"
@@ -57,6 +58,33 @@ func ByNumber(attrs Attrs) Map {
 	}
 	return data
 }
+
+// AppendAttrs appends the attributes in b to a list. With a list that has room ([Room]), it does not
+// allocate.
+func AppendAttrs(list Attrs, b []byte) (Attrs, error) {
+	for len(b) >= unix.SizeofRtAttr {
+		n := int(binary.NativeEndian.Uint16(b))
+		if n < unix.SizeofRtAttr || n > len(b) {
+			return nil, fmt.Errorf("attribute of %d bytes, of which %d are there: %w", n, len(b), unix.EINVAL)
+		}
+		list = append(list, Attr{Attr: syscall.RtAttr{Len: uint16(n), Type: binary.NativeEndian.Uint16(b[2:])}, Value: b[unix.SizeofRtAttr:n]})
+		b = b[min((n+3)&^3, len(b)):]
+	}
+	return list, nil
+}
+
+// Find gives the value of an attribute, the last one if there are several; nil: it is not there.
+func Find(list Attrs, number uint16) []byte {
+	for i := len(list) - 1; i >= 0; i-- {
+		if Number(list[i].Attr.Type) == number {
+			return list[i].Value
+		}
+	}
+	return nil
+}
+
+// Room is room for the attributes of most messages.
+type Room [72]Attr
 
 // attrType strips the two flag bits that share the field with an attribute's
 // number.

@@ -66,36 +66,36 @@ func auditLink(message []byte) (index int, reason string, err error) {
 		return 0, "", fmt.Errorf("message of %d bytes is too short", len(message))
 	}
 	index = int(int32(binary.NativeEndian.Uint32(message[4:])))
-	attrs, err := nl.ParseRouteAttr(message[unix.SizeofIfInfomsg:])
+	var room, infoRoom, dataRoom nlmsg.Room
+	attrs, err := nlmsg.AppendAttrs(room[:0], message[unix.SizeofIfInfomsg:])
 	if err != nil {
 		return index, "", err
 	}
-	info, err := nl.ParseRouteAttr(nlmsg.ByNumber(attrs)[unix.IFLA_LINKINFO])
+	info, err := nlmsg.AppendAttrs(infoRoom[:0], nlmsg.Find(attrs, unix.IFLA_LINKINFO))
 	if err != nil {
 		return index, "", err
 	}
-	parts := nlmsg.ByNumber(info)
-	kind := parts.Text(nl.IFLA_INFO_KIND)
+	kind := unix.ByteSliceToString(nlmsg.Find(info, nl.IFLA_INFO_KIND))
 	if proven := deviceKindAttrs[kind]; proven != nil {
-		data, err := nl.ParseRouteAttr(parts[nl.IFLA_INFO_DATA])
+		data, err := nlmsg.AppendAttrs(dataRoom[:0], nlmsg.Find(info, nl.IFLA_INFO_DATA))
 		if err != nil {
 			return index, "", err
 		}
 		if why := proven.FirstUnknown(data); why != "" {
 			return index, why, nil
 		}
-		if options := nlmsg.ByNumber(data)[bridgeBoolOptions]; kind == "bridge" && len(options) >= 4 {
+		if options := nlmsg.Find(data, bridgeBoolOptions); kind == "bridge" && len(options) >= 4 {
 			if unknown := binary.NativeEndian.Uint32(options) &^ provenBridgeOptions; unknown != 0 {
 				return index, fmt.Sprintf("options %#x of a bridge", unknown), nil
 			}
 		}
 	}
-	if parts.Text(nl.IFLA_INFO_SLAVE_KIND) == "bridge" {
-		data, err := nl.ParseRouteAttr(parts[nl.IFLA_INFO_SLAVE_DATA])
+	if unix.ByteSliceToString(nlmsg.Find(info, nl.IFLA_INFO_SLAVE_KIND)) == "bridge" {
+		data, err := nlmsg.AppendAttrs(dataRoom[:0], nlmsg.Find(info, nl.IFLA_INFO_SLAVE_DATA))
 		if err != nil {
 			return index, "", err
 		}
-		if state := nlmsg.ByNumber(data)[unix.IFLA_BRPORT_STATE]; len(state) == 1 && state[0] != portForwarding {
+		if state := nlmsg.Find(data, unix.IFLA_BRPORT_STATE); len(state) == 1 && state[0] != portForwarding {
 			return index, fmt.Sprintf("state %d of a bridge's port, which does not forward", state[0]), nil
 		}
 		return index, provenBridgePort.FirstUnknown(data), nil

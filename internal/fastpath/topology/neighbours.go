@@ -65,7 +65,8 @@ func readNeighbour(message []byte) (e neighbourEntry, err error) {
 	if len(message) < ndmSize {
 		return e, fmt.Errorf("message of %d bytes is too short", len(message))
 	}
-	attrs, err := nl.ParseRouteAttr(message[ndmSize:])
+	var room nlmsg.Room
+	attrs, err := nlmsg.AppendAttrs(room[:0], message[ndmSize:])
 	if err != nil {
 		return e, err
 	}

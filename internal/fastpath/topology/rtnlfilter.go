@@ -29,10 +29,23 @@ func newRtnlFilter(owns ProgramOwner) *rtnlFilter {
 }
 
 // resync reloads the state from the kernel. Objects that cannot be read count as unknown.
-func (n *rtnlFilter) resync() { n.load(readTables()) }
+func (n *rtnlFilter) resync() { n.load(readTables(), readFilterTables()) }
 
-// load loads the state, of which some has been read.
-func (n *rtnlFilter) load(tables *Tables) {
+// filterTables are the tables that only the filter needs, besides [Tables].
+type filterTables struct{ ports, addresses [][]byte }
+
+// readFilterTables reads them in the calling thread's namespace.
+func readFilterTables() filterTables {
+	// Requests VLANs of a bridge in the same form as in notifications.
+	vlans := nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(bridgeVLANs))
+	return filterTables{
+		ports:     dumpRoute(unix.RTM_GETLINK, nl.NewIfInfomsg(familyBridge), vlans),
+		addresses: dumpRoute(unix.RTM_GETADDR, nl.NewIfAddrmsg(unix.AF_INET)),
+	}
+}
+
+// load loads the state that has been read.
+func (n *rtnlFilter) load(tables *Tables, more filterTables) {
 	clear(n.neighbours)
 	clear(n.devices)
 	clear(n.addresses)
@@ -41,16 +54,14 @@ func (n *rtnlFilter) load(tables *Tables) {
 			n.neighbours[keyOfNeighbour(&entries[i])] = neighbourFingerprint(&entries[i])
 		}
 	}
-	// Requests VLANs of a bridge in the same form as in notifications.
-	vlans := nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(bridgeVLANs))
-	for _, links := range [][][]byte{tables.links, dumpRoute(unix.RTM_GETLINK, nl.NewIfInfomsg(familyBridge), vlans)} {
+	for _, links := range [][][]byte{tables.links, more.ports} {
 		for _, m := range links {
 			if d, ok := readDevice(m); ok {
 				n.devices[d.key] = d.deviceState
 			}
 		}
 	}
-	for _, m := range dumpRoute(unix.RTM_GETADDR, nl.NewIfAddrmsg(unix.AF_INET)) {
+	for _, m := range more.addresses {
 		if name, is, ok := readAddress(m); ok {
 			n.addresses[name] = is
 		}
@@ -262,54 +273,63 @@ func readDevice(message []byte) (d deviceMessage, ok bool) {
 	if len(message) < unix.SizeofIfInfomsg {
 		return d, false
 	}
-	attrs, err := nl.ParseRouteAttr(message[unix.SizeofIfInfomsg:])
+	var room, infoRoom nlmsg.Room
+	attrs, err := nlmsg.AppendAttrs(room[:0], message[unix.SizeofIfInfomsg:])
 	if err != nil {
 		return d, false
 	}
 	family, index := message[0], message[4:8]
 	flags := binary.NativeEndian.Uint32(message[8:]) &^ listenerFlags
 	d.key = deviceKey{family, binary.NativeEndian.Uint32(index)}
-	data := nlmsg.ByNumber(attrs)
-	d.event = data.Has(unix.IFLA_EVENT)
-	all := binary.NativeEndian.AppendUint32(nil, flags)
+	d.event = nlmsg.Find(attrs, unix.IFLA_EVENT) != nil
+	all := binary.NativeEndian.AppendUint32(make([]byte, 0, 2*len(message)), flags)
 	if family == familyBridge {
 		d.bridged = true
-		d.forwarding = sha256.Sum256(appendStableNested(appendStable(all, attrs, separateAttrs), data[unix.IFLA_PROTINFO], volatilePortAttrs))
+		d.forwarding = sha256.Sum256(appendStableNested(appendStable(all, attrs, separateAttrs), nlmsg.Find(attrs, unix.IFLA_PROTINFO), volatilePortAttrs))
 		return d, true
 	}
-	info, err := nl.ParseRouteAttr(data[unix.IFLA_LINKINFO])
+	info, err := nlmsg.AppendAttrs(infoRoom[:0], nlmsg.Find(attrs, unix.IFLA_LINKINFO))
 	if err != nil {
 		return d, false
 	}
-	kind := nlmsg.ByNumber(info)
-	isBridge, isPort := kind.Text(nl.IFLA_INFO_KIND) == "bridge", kind.Text(nl.IFLA_INFO_SLAVE_KIND) == "bridge"
+	isBridge := unix.ByteSliceToString(nlmsg.Find(info, nl.IFLA_INFO_KIND)) == "bridge"
+	isPort := unix.ByteSliceToString(nlmsg.Find(info, nl.IFLA_INFO_SLAVE_KIND)) == "bridge"
 	d.bridged = isBridge || isPort
-	var forwarding []byte
+	forwarding := make([]byte, 0, len(message))
 	for _, number := range []uint16{unix.IFLA_IFNAME, unix.IFLA_GROUP, unix.IFLA_MASTER} {
-		forwarding = appendAttr(forwarding, number, data[number])
+		forwarding = appendAttr(forwarding, number, nlmsg.Find(attrs, number))
 	}
-	separate := map[uint16]bool{nl.IFLA_INFO_XSTATS: true}
+	separate := separateInfo
 	if isBridge {
-		separate[nl.IFLA_INFO_DATA] = true
+		separate = separateBridgeInfo
 		forwarding = binary.NativeEndian.AppendUint32(forwarding, flags)
 		for _, number := range []uint16{unix.IFLA_MTU, unix.IFLA_ADDRESS} {
-			forwarding = appendAttr(forwarding, number, data[number])
+			forwarding = appendAttr(forwarding, number, nlmsg.Find(attrs, number))
 		}
-		forwarding = appendStableNested(forwarding, kind[nl.IFLA_INFO_DATA], volatileBridgeAttrs)
+		forwarding = appendStableNested(forwarding, nlmsg.Find(info, nl.IFLA_INFO_DATA), volatileBridgeAttrs)
 	}
 	if isPort {
-		separate[nl.IFLA_INFO_SLAVE_DATA] = true
-		forwarding = appendStableNested(forwarding, kind[nl.IFLA_INFO_SLAVE_DATA], volatilePortAttrs)
+		separate = separatePortInfo
+		forwarding = appendStableNested(forwarding, nlmsg.Find(info, nl.IFLA_INFO_SLAVE_DATA), volatilePortAttrs)
 	}
 	d.forwarding = sha256.Sum256(forwarding)
 	d.rest = sha256.Sum256(appendStable(appendStable(all, attrs, volatileDeviceAttrs), info, separate))
 	return d, true
 }
 
+// separateInfo are the parts of IFLA_LINKINFO that say nothing that lasts, or are compared
+// separately: of any device, of a bridge, and of a bridge's port, which is no bridge.
+var (
+	separateInfo       = map[uint16]bool{nl.IFLA_INFO_XSTATS: true}
+	separateBridgeInfo = map[uint16]bool{nl.IFLA_INFO_XSTATS: true, nl.IFLA_INFO_DATA: true}
+	separatePortInfo   = map[uint16]bool{nl.IFLA_INFO_XSTATS: true, nl.IFLA_INFO_SLAVE_DATA: true}
+)
+
 // appendStableNested appends a nested attribute without its volatile members, or the bytes unchanged
 // if they cannot be parsed.
 func appendStableNested(b, value []byte, volatile map[uint16]bool) []byte {
-	attrs, err := nl.ParseRouteAttr(value)
+	var room nlmsg.Room
+	attrs, err := nlmsg.AppendAttrs(room[:0], value)
 	if err != nil {
 		return append(b, value...)
 	}

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 
@@ -20,6 +21,8 @@ type Topology struct {
 	NextHops []NextHop
 	TC       map[int]TCState // by ifindex: devices on the way to pods and peers
 	Refusals []Refusal
+	// Unread are links that may lead to pods and were not looked at.
+	Unread int
 	// PodsWithXDP are pods that are excluded because the pod's end has an XDP program.
 	PodsWithXDP []LocalPod
 	// PerPacket names a route or policy rule that may treat packets of an established flow
@@ -72,37 +75,66 @@ type DeviceNames struct {
 // and pods and peers that are not fully known. If interrupted dumps are the only problem, the error
 // wraps [ErrInterrupted].
 func Read(of DeviceNames, owns ProgramOwner) (Topology, error) {
-	return ReadFrom(readTables(), of, owns)
+	r, err := OpenReader(readTables(), of, owns)
+	if err != nil {
+		return Topology{}, err
+	}
+	defer r.Close()
+	return r.Read(AllPods)
 }
 
-// ReadFrom does so where the largest tables have been read already.
-func ReadFrom(tables *Tables, of DeviceNames, owns ProgramOwner) (Topology, error) {
-	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
-	if err != nil {
-		return Topology{}, fmt.Errorf("open netlink: %w", err)
+// AllPods has [Reader.Read] look at every pod.
+const AllPods = math.MaxInt
+
+// Reader reads the topology of a namespace from tables that were read once. What it asks the kernel
+// for each pod and each peer it asks anew with each read.
+type Reader struct {
+	reader
+	of DeviceNames
+}
+
+// OpenReader opens a reader for the calling thread's namespace, to which the tables belong.
+func OpenReader(tables *Tables, of DeviceNames, owns ProgramOwner) (*Reader, error) {
+	r := &Reader{of: of, reader: reader{Tables: tables, node: of.Node, owns: owns, byIndex: map[int]netlink.Link{}, byName: map[string]netlink.Link{}}}
+	var err error
+	if r.h, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+		return nil, fmt.Errorf("open netlink: %w", err)
 	}
-	defer h.Close()
-	querier, err := openRtnlQuerier()
-	if err != nil {
-		return Topology{}, err
+	if r.querier, err = openRtnlQuerier(); err != nil {
+		r.h.Close()
+		return nil, err
 	}
-	defer querier.close()
-	r := reader{Tables: tables, h: h, querier: querier, node: of.Node, owns: owns, byIndex: map[int]netlink.Link{}, byName: map[string]netlink.Link{}}
 	if err := r.read(); err != nil {
-		return Topology{}, err
+		r.Close()
+		return nil, err
 	}
-	var w Topology
-	pods := r.podLinks(of)
-	for _, name := range pods {
+	return r, nil
+}
+
+// Close releases the reader's sockets.
+func (r *Reader) Close() {
+	r.h.Close()
+	r.querier.close()
+}
+
+// Read gives the topology with so many pods at most, and all peers.
+func (r *Reader) Read(pods int) (w Topology, err error) {
+	r.refused, r.withXDP = nil, nil
+	links := r.podLinks(r.of)
+	for i, name := range links {
+		if len(w.Pods) >= pods {
+			w.Unread = len(links) - i
+			break
+		}
 		if pod, ok := r.pod(name); ok {
 			pod.MTU = r.podMTU(pod)
 			w.Pods = append(w.Pods, pod)
 		}
 	}
-	if len(of.Tunnels) == 0 {
-		w.NextHops = r.wireNextHops(of.Wire)
+	if len(r.of.Tunnels) == 0 {
+		w.NextHops = r.wireNextHops(r.of.Wire)
 	}
-	for _, name := range of.Tunnels {
+	for _, name := range r.of.Tunnels {
 		peers, err := r.tunnelNextHops(name)
 		if err != nil {
 			return Topology{}, err
@@ -117,7 +149,7 @@ func ReadFrom(tables *Tables, of DeviceNames, owns ProgramOwner) (Topology, erro
 		devices[p.Device], devices[p.WireDevice], wires[p.WireDevice] = true, true, true
 	}
 	w.TC, err = r.tcStates(devices, wires)
-	w.Refusals, w.PodsWithXDP, w.PerPacket, w.MissingFDB = r.refused, r.withXDP, r.perPacket, r.missingFDB(pods)
+	w.Refusals, w.PodsWithXDP, w.PerPacket, w.MissingFDB = r.refused, r.withXDP, r.perPacket, r.missingFDB(links)
 	return w, err
 }
 

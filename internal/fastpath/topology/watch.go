@@ -67,8 +67,11 @@ func Watch(ctx context.Context, owns ProgramOwner, tell func(Event)) (done <-cha
 	ended, events := make(chan error, 4), make(chan Event)
 	known := newRtnlFilter(owns)
 	tables = readTables()
-	known.load(tables)
-	go receive(ctx, route, route.Receive, known.event, known.resync, events, ended)
+	more := readFilterTables()
+	go func() { // announcements wait meanwhile
+		known.load(tables, more)
+		receive(ctx, route, route.Receive, known.event, known.resync, events, ended)
+	}()
 	go receive(ctx, rules, rules.Receive, nftEvent, func() {}, events, ended)
 	if ipsec != nil {
 		go receive(ctx, ipsec, ipsec.Receive, func(netlink.Message) Event { return Event{Changes: RulesChanged} }, func() {}, events, ended)
