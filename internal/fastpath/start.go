@@ -16,9 +16,9 @@ const firstPods = 16
 // earlyRead is what was read of the network while the programs were loaded. It holds until there is
 // an event.
 type earlyRead struct {
-	reader *topology.Reader   // nil: nothing holds any more
-	topo   *topology.Topology // of the first pods; nil: it was taken
-	rules  *rulesRead         // nil: they were taken
+	reader *topology.TableReader // nil: nothing holds any more
+	topo   *topology.Topology    // of the first pods; nil: it was taken
+	rules  *rulesRead            // nil: they were taken
 }
 
 // rulesRead is what a read of the rules gave.
@@ -71,7 +71,7 @@ func (d *daemon) prepare(ctx context.Context) error {
 
 // readEarly reads what the first pods need. What cannot be read now is read later.
 func (d *daemon) readEarly(tables *topology.Tables) {
-	reader, err := topology.OpenReader(tables, d.Devices, d.programs.owns)
+	reader, err := topology.OpenTableReader(tables, d.Devices, d.programs.owns)
 	if err != nil {
 		return
 	}

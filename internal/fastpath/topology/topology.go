@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"net/netip"
 
@@ -69,88 +68,6 @@ type DeviceNames struct {
 	// Node is a host that somebody else has wired: every link to another namespace may lead
 	// to a pod, and a wire must be of a kind that is proven.
 	Node bool `json:",omitempty"`
-}
-
-// Read reads the topology of the calling thread's namespace. It skips devices that do not exist,
-// and pods and peers that are not fully known. If interrupted dumps are the only problem, the error
-// wraps [ErrInterrupted].
-func Read(of DeviceNames, owns ProgramOwner) (Topology, error) {
-	r, err := OpenReader(readTables(), of, owns)
-	if err != nil {
-		return Topology{}, err
-	}
-	defer r.Close()
-	return r.Read(AllPods)
-}
-
-// AllPods has [Reader.Read] look at every pod.
-const AllPods = math.MaxInt
-
-// Reader reads the topology of a namespace from tables that were read once. What it asks the kernel
-// for each pod and each peer it asks anew with each read.
-type Reader struct {
-	reader
-	of DeviceNames
-}
-
-// OpenReader opens a reader for the calling thread's namespace, to which the tables belong.
-func OpenReader(tables *Tables, of DeviceNames, owns ProgramOwner) (*Reader, error) {
-	r := &Reader{of: of, reader: reader{Tables: tables, node: of.Node, owns: owns, byIndex: map[int]netlink.Link{}, byName: map[string]netlink.Link{}}}
-	var err error
-	if r.h, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
-		return nil, fmt.Errorf("open netlink: %w", err)
-	}
-	if r.querier, err = openRtnlQuerier(); err != nil {
-		r.h.Close()
-		return nil, err
-	}
-	if err := r.read(); err != nil {
-		r.Close()
-		return nil, err
-	}
-	return r, nil
-}
-
-// Close releases the reader's sockets.
-func (r *Reader) Close() {
-	r.h.Close()
-	r.querier.close()
-}
-
-// Read gives the topology with so many pods at most, and all peers.
-func (r *Reader) Read(pods int) (w Topology, err error) {
-	r.refused, r.withXDP = nil, nil
-	links := r.podLinks(r.of)
-	for i, name := range links {
-		if len(w.Pods) >= pods {
-			w.Unread = len(links) - i
-			break
-		}
-		if pod, ok := r.pod(name); ok {
-			pod.MTU = r.podMTU(pod)
-			w.Pods = append(w.Pods, pod)
-		}
-	}
-	if len(r.of.Tunnels) == 0 {
-		w.NextHops = r.wireNextHops(r.of.Wire)
-	}
-	for _, name := range r.of.Tunnels {
-		peers, err := r.tunnelNextHops(name)
-		if err != nil {
-			return Topology{}, err
-		}
-		w.NextHops = append(w.NextHops, peers...)
-	}
-	devices, wires := map[int]bool{}, map[int]bool{}
-	for _, p := range w.Pods {
-		devices[p.Device], devices[p.NeighDevice] = true, true
-	}
-	for _, p := range w.NextHops {
-		devices[p.Device], devices[p.WireDevice], wires[p.WireDevice] = true, true, true
-	}
-	w.TC, err = r.tcStates(devices, wires)
-	w.Refusals, w.PodsWithXDP, w.PerPacket, w.MissingFDB = r.refused, r.withXDP, r.perPacket, r.missingFDB(links)
-	return w, err
 }
 
 // deviceMAC is a MAC on the link of a device.

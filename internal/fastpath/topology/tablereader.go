@@ -1,0 +1,91 @@
+package topology
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Read reads the topology of the calling thread's namespace. It skips devices that do not exist,
+// and pods and peers that are not fully known. If interrupted dumps are the only problem, the error
+// wraps [ErrInterrupted].
+func Read(of DeviceNames, owns ProgramOwner) (Topology, error) {
+	r, err := OpenTableReader(readTables(), of, owns)
+	if err != nil {
+		return Topology{}, err
+	}
+	defer r.Close()
+	return r.Read(AllPods)
+}
+
+// AllPods has [TableReader.Read] look at every pod.
+const AllPods = math.MaxInt
+
+// TableReader reads the topology of a namespace from tables that were read once. What it asks the kernel
+// for each pod and each peer it asks anew with each read.
+type TableReader struct {
+	reader
+	names DeviceNames
+}
+
+// OpenTableReader opens a reader for the calling thread's namespace, to which the tables belong.
+func OpenTableReader(tables *Tables, of DeviceNames, owns ProgramOwner) (*TableReader, error) {
+	r := &TableReader{names: of, reader: reader{Tables: tables, node: of.Node, owns: owns, byIndex: map[int]netlink.Link{}, byName: map[string]netlink.Link{}}}
+	var err error
+	if r.h, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+		return nil, fmt.Errorf("open netlink: %w", err)
+	}
+	if r.querier, err = openRtnlQuerier(); err != nil {
+		r.h.Close()
+		return nil, err
+	}
+	if err := r.read(); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// Close releases the reader's sockets.
+func (r *TableReader) Close() {
+	r.h.Close()
+	r.querier.close()
+}
+
+// Read gives the topology with so many pods at most, and all peers.
+func (r *TableReader) Read(pods int) (w Topology, err error) {
+	r.refused, r.withXDP = nil, nil
+	links := r.podLinks(r.names)
+	for i, name := range links {
+		if len(w.Pods) >= pods {
+			w.Unread = len(links) - i
+			break
+		}
+		if pod, ok := r.pod(name); ok {
+			pod.MTU = r.podMTU(pod)
+			w.Pods = append(w.Pods, pod)
+		}
+	}
+	if len(r.names.Tunnels) == 0 {
+		w.NextHops = r.wireNextHops(r.names.Wire)
+	}
+	for _, name := range r.names.Tunnels {
+		peers, err := r.tunnelNextHops(name)
+		if err != nil {
+			return Topology{}, err
+		}
+		w.NextHops = append(w.NextHops, peers...)
+	}
+	devices, wires := map[int]bool{}, map[int]bool{}
+	for _, p := range w.Pods {
+		devices[p.Device], devices[p.NeighDevice] = true, true
+	}
+	for _, p := range w.NextHops {
+		devices[p.Device], devices[p.WireDevice], wires[p.WireDevice] = true, true, true
+	}
+	w.TC, err = r.tcStates(devices, wires)
+	w.Refusals, w.PodsWithXDP, w.PerPacket, w.MissingFDB = r.refused, r.withXDP, r.perPacket, r.missingFDB(links)
+	return w, err
+}
