@@ -59,7 +59,7 @@ test-kernels: setup-test bin/venturi ## run the tests of paths and of devices' k
 agree: setup-test bin/venturi ## compare our figures with those of qperf, iperf3, ping, and netperf and sockperf where they are (about 20 minutes)
 	$(SUDO) bin/venturi verify agree $(ARGS)
 
-studies: setup bin/venturi ## run all five studies, and write their tables into docs/studies (about 45 minutes; one whose modules this kernel lacks runs under kernel 6.1, and takes an hour without KVM; NAMES='qinq'; STUDY_ARGS='--kernel 6.12')
+studies: setup bin/venturi ## run all five studies, and write their tables into docs/studies (about an hour; one whose modules this kernel lacks runs under kernel 6.1; NAMES='qinq'; STUDY_ARGS='--kernel 6.12')
 	$(SUDO) STUDY_ARGS='$(STUDY_ARGS)' KERNEL=$(firstword $(KERNELS)) scripts/studies $(NAMES)
 
 bench-stats: setup bin/venturi ## count false alarms and missed differences of verdicts (about half an hour)

@@ -39,9 +39,10 @@ var shortForms = map[string]shortForm{
 	},
 	// Nothing but a kernel with modules has its paths.
 	"qinq": {
-		cut:     strings.NewReplacer("emulated-budget: 55m", "", "budget: 10m", "budget: 160s", "640", "10", "20G", "100M", "1G", "50M"),
+		cut: strings.NewReplacer("emulated-budget: 24m", "", "budget: 10m", "budget: 160s", "640", "10",
+			", threads: 5, emulated: no", ", threads: 5", "20G, emulated: no", "100M", "20G", "100M"),
 		args:    []string{"--kernel", "6.12"},
-		columns: []string{"1 stream, Gb/s", "CPU at 20 Gb/s, s/GB", "CPU at 1 Gb/s, s/GB"},
+		columns: []string{"1 stream, Gb/s", "CPU at 20 Gb/s, s/GB", "CPU at 50 Mb/s, s/GB"},
 	},
 }
 

@@ -278,6 +278,9 @@ func reportStudy(env *Env, name string, args []string, partial bool, opt view.Op
 		if !rec.Plan.OneHost() {
 			s = s.OnMachines()
 		}
+		if slices.ContainsFunc(rec.Facts, func(f result.Facts) bool { return f.Emulated }) {
+			s = s.OnEmulatedCPU()
+		}
 		wire := s.Wires[0]
 		if known, ok := s.WireOf(rec.Plan); ok {
 			wire = known

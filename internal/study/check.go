@@ -325,9 +325,27 @@ func (c *checker) loads() error {
 		if _, err := q.Plan(); err != nil {
 			return because(line, err)
 		}
-		c.study.Loads = append(c.study.Loads, cell)
+		l, err := loadOf(cell, l.Emulated)
+		if err != nil {
+			return err
+		}
+		c.study.Loads = append(c.study.Loads, l)
+	}
+	if !slices.ContainsFunc(c.study.Loads, func(l Load) bool { return !l.RealCPU }) {
+		return wrong(lineOf(c.root, "loads", 0), "no load is left where the CPU is emulated")
 	}
 	return nil
+}
+
+// loadOf reads whether a load is measured where the CPU is emulated.
+func loadOf(cell compare.CellSpec, emulated text) (Load, error) {
+	switch emulated.s {
+	case "", "yes":
+		return Load{CellSpec: cell}, nil
+	case "no":
+		return Load{CellSpec: cell, RealCPU: true}, nil
+	}
+	return Load{}, wrong(emulated.line, "emulated is %q, but must be yes or no", emulated.s)
 }
 
 func (c *checker) time() (err error) {

@@ -97,7 +97,7 @@ func (s *Study) Explain(w io.Writer) error {
 	}
 	line("\nLoads")
 	for _, l := range s.Loads {
-		line("  %s\tsizes %s\tflows %s%s", l.Load, orDefault(l.Sizes, "the load's own"), orDefault(strings.Trim(fmt.Sprint(l.Flows), "[]"), "1"), variant(l))
+		line("  %s\tsizes %s\tflows %s%s%s", l.Load, orDefault(l.Sizes, "the load's own"), orDefault(strings.Trim(fmt.Sprint(l.Flows), "[]"), "1"), variant(l.CellSpec), onlyReal(l))
 	}
 	line("\nTables")
 	for _, t := range s.Tables {
@@ -206,6 +206,14 @@ func variant(l compare.CellSpec) string {
 		text += "  run by " + l.Tool
 	}
 	return text
+}
+
+// onlyReal says where a load is left out.
+func onlyReal(l Load) string {
+	if l.RealCPU {
+		return "  not on an emulated CPU"
+	}
+	return ""
 }
 
 func eachWire(n int) string {

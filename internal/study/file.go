@@ -54,6 +54,7 @@ type fileLoad struct {
 	Sizes       list `yaml:"sizes"`
 	Flows       list `yaml:"flows"`
 	fileTraffic `yaml:",inline"`
+	Emulated    text `yaml:"emulated"`
 }
 
 // fileTraffic is what else a load can have, under the names of the flags of compare.

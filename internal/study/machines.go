@@ -1,6 +1,10 @@
 package study
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/venturi-net/venturi/internal/report/layout"
+)
 
 // RealWire is the name of the only wire of a study on real machines.
 const RealWire = "real"
@@ -23,9 +27,18 @@ func (s *Study) OnMachines() *Study {
 	return &real
 }
 
-// OnEmulatedCPU gives the study with the time that it takes there.
+// OnEmulatedCPU gives the study as it is measured where the CPU is emulated: in the time that it
+// takes there, with the loads that can be measured there, and with what tables show of these.
 func (s *Study) OnEmulatedCPU() *Study {
 	slow := *s
 	slow.Budget = max(s.Budget, s.EmulatedBudget)
+	slow.Loads = slices.DeleteFunc(slices.Clone(s.Loads), func(l Load) bool { return l.RealCPU })
+	slow.Tables = nil
+	for _, t := range s.Tables {
+		t.Figures = slices.DeleteFunc(slices.Clone(t.Figures), func(f layout.Figure) bool { return f.RealCPU })
+		if len(t.Figures) > 0 {
+			slow.Tables = append(slow.Tables, t)
+		}
+	}
 	return &slow
 }

@@ -37,8 +37,9 @@ func TestOnMachines(t *testing.T) {
 	}
 }
 
-// On an emulated CPU a study has the time that it needs there, if it says it.
-func TestEmulatedBudget(t *testing.T) {
+// On an emulated CPU a study has the time that it needs there, if it says it, and neither loads that
+// are left out there nor their figures.
+func TestOnEmulatedCPU(t *testing.T) {
 	s, err := Parse("good.yaml", []byte(good))
 	if err != nil {
 		t.Fatal(err)
@@ -46,9 +47,18 @@ func TestEmulatedBudget(t *testing.T) {
 	if got := s.OnEmulatedCPU(); got.Budget != 40*time.Minute || s.Budget != 10*time.Minute {
 		t.Errorf("a budget of %v, and of %v elsewhere", got.Budget, s.Budget)
 	}
+	slow := s.OnEmulatedCPU()
+	if cells := slow.Requests()[0].Cells; len(cells) != 2 || len(slow.Tables) != 2 || len(s.Loads) != 3 || len(s.Tables) != 3 {
+		t.Errorf("it measures %+v, and shows %+v", cells, slow.Tables)
+	}
 	var out strings.Builder
-	if err := s.Explain(&out); err != nil || !strings.Contains(out.String(), "budget 10m; 40m on an emulated CPU") {
-		t.Errorf("%v: %s", err, &out)
+	if err := s.Explain(&out); err != nil {
+		t.Error(err)
+	}
+	for _, want := range []string{"budget 10m; 40m on an emulated CPU", "answers of 16384 bytes  not on an emulated CPU\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is missing: %s", want, &out)
+		}
 	}
 	s.EmulatedBudget = 0
 	if got := s.OnEmulatedCPU(); got.Budget != 10*time.Minute {

@@ -30,7 +30,7 @@ paths:
 loads:
   - load: tcp_lat
   - {load: tcp_bw, sizes: 8:256K:*2, flows: [1, 8]}
-  - {load: tcp_rr, response: 16K}
+  - {load: tcp_rr, response: 16K, emulated: no}
 budget: 10m
 emulated-budget: 40m
 margin: 5%
@@ -135,9 +135,9 @@ func TestRefused(t *testing.T) {
 		{"cores of one machine", ", m2: 1}", "}", "machine m2 has no cores"},
 		{"cores of two machines", "m2: 1", "m2: 0", "core 0 is that of m1 and of m2"},
 		{"cores of a third machine", "m2: 1", "m2: 1, m3: 3", "the lab has no machine \"m3\""},
-		{"response", "{load: tcp_rr, response: 16K}\nbudget", "{load: tcp_rr, response: many}\nbudget", `"many" is not a number of bytes`},
-		{"several responses", "{load: tcp_rr, response: 16K}\nbudget", "{load: tcp_rr, response: '1,2'}\nbudget", "all answers have the same size"},
-		{"response of a stream", "{load: tcp_rr, response: 16K}\nbudget", "{load: tcp_bw, response: 16K}\nbudget", "tcp_bw"},
+		{"response", "{load: tcp_rr, response: 16K, emulated: no}\nbudget", "{load: tcp_rr, response: many}\nbudget", `"many" is not a number of bytes`},
+		{"several responses", "{load: tcp_rr, response: 16K, emulated: no}\nbudget", "{load: tcp_rr, response: '1,2'}\nbudget", "all answers have the same size"},
+		{"response of a stream", "{load: tcp_rr, response: 16K, emulated: no}\nbudget", "{load: tcp_bw, response: 16K}\nbudget", "tcp_bw"},
 		{"response of a figure", "      - {load: tcp_rr, response: 16K}\n", "      - {load: tcp_rr, response: 8K}\n", "tcp_rr/1/response=8192 is shown and not measured"},
 		{"tool-time", "margin: 5%", "tool-time: soon", `the tool-time is "soon"`},
 		{"tool-time without a tool", "margin: 5%", "tool-time: 10s", "none is named"},
@@ -158,6 +158,8 @@ func TestRefused(t *testing.T) {
 		{"sizes", "sizes: 8:256K:*2", "sizes: 8:256K:*1", "never ends"},
 		{"flows", "flows: [1, 8]", "flows: [1, x]", `flows is "x"`},
 		{"many flows", "flows: [1, 8]", "flows: [1, 9999]", "9999"},
+		{"emulated", "emulated: no", "emulated: off", `emulated is "off", but must be yes or no`},
+		{"nothing emulated", "tcp_lat\n  - {load: tcp_bw, sizes: 8:256K:*2, flows: [1, 8]", "tcp_lat\n    emulated: no\n  - {load: tcp_bw, sizes: 8:256K:*2, flows: [1, 8], emulated: no", "no load is left where the CPU is emulated"},
 		{"emulated-budget", "emulated-budget: 40m", "emulated-budget: late", `the emulated-budget is "late"`},
 		{"small emulated-budget", "emulated-budget: 40m", "emulated-budget: 9m", `the emulated-budget is "9m"`},
 		{"budget", "budget: 10m", "budget: soon", `the budget is "soon"`},

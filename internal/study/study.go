@@ -39,7 +39,7 @@ type Study struct {
 	Paths    []Path // the host network first
 	// WiresOf lists the wires of each path that is not on all of them.
 	WiresOf map[string][]string
-	Loads   []compare.CellSpec
+	Loads   []Load
 	Budget  time.Duration // over all wires; 0: as long as a comparison takes by default
 	// EmulatedBudget is in place of Budget where the CPU is emulated; 0: Budget is.
 	EmulatedBudget time.Duration
@@ -59,6 +59,12 @@ type Wire struct {
 type Path struct {
 	Name string
 	Spec string // driver and options, as path.ParseSpec takes them
+}
+
+// Load is what is measured on each path.
+type Load struct {
+	compare.CellSpec
+	RealCPU bool // left out where the CPU is emulated, with its figures
 }
 
 // mostBytes is more than any study takes: a larger file is something else.
@@ -117,9 +123,13 @@ func readFile(name string) ([]byte, error) {
 // share the budget.
 func (s *Study) Requests() []compare.Request {
 	var all []compare.Request
+	var cells []compare.CellSpec
+	for _, l := range s.Loads {
+		cells = append(cells, l.CellSpec)
+	}
 	for _, w := range s.Wires {
 		q := compare.Request{
-			Cells: s.Loads, Wire: w.Options, Hosts: s.Hosts, Services: s.Services, Cores: s.Cores,
+			Cells: cells, Wire: w.Options, Hosts: s.Hosts, Services: s.Services, Cores: s.Cores,
 			Budget: s.Budget / time.Duration(len(s.Wires)), Margin: s.Margin, ToolTime: s.ToolTime,
 		}
 		for _, p := range s.pathsOn(w) {

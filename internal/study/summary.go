@@ -51,6 +51,12 @@ type SummaryPath struct {
 // SummaryLoad is a load with its sizes and numbers of flows; absent ones are
 // the load's own size, and one flow.
 type SummaryLoad struct {
+	summaryCell
+	RealCPU bool `json:"real_cpu_only,omitempty"` // left out where the CPU is emulated
+}
+
+// summaryCell is a [compare.CellSpec] as it is printed.
+type summaryCell struct {
 	Load    string  `json:"load"`
 	Sizes   string  `json:"sizes,omitempty"`
 	Flows   []int   `json:"flows,omitempty"`
@@ -112,7 +118,7 @@ func (s *Study) Summary() (Summary, error) {
 		sum.Paths = append(sum.Paths, p)
 	}
 	for _, l := range s.Loads {
-		sum.Loads = append(sum.Loads, SummaryLoad(l))
+		sum.Loads = append(sum.Loads, SummaryLoad{summaryCell(l.CellSpec), l.RealCPU})
 	}
 	for _, t := range s.Tables {
 		sum.Tables = append(sum.Tables, t.Title)

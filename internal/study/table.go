@@ -28,6 +28,10 @@ func (c *checker) tables() error {
 	if err != nil {
 		return err
 	}
+	emulated, err := c.study.OnEmulatedCPU().Requests()[0].Plan()
+	if err != nil {
+		return err
+	}
 	for i, t := range c.file.Tables {
 		line := lineOf(c.root, "tables", i)
 		if t.Title.s == "" {
@@ -44,7 +48,7 @@ func (c *checker) tables() error {
 			return wrong(line, "the table has no figures")
 		}
 		for _, f := range t.Figures {
-			figure, err := c.figure(f, max(f.Load.line, f.Name.line, line), plan.Cells)
+			figure, err := c.figure(f, max(f.Load.line, f.Name.line, line), plan.Cells, emulated.Cells)
 			if err != nil {
 				return err
 			}
@@ -121,8 +125,8 @@ func (c *checker) tablePaths(out *layout.Table, t fileTable) error {
 	return nil
 }
 
-// figure reads a figure, which must be of what is measured.
-func (c *checker) figure(f fileFigure, line int, measured []result.Cell) (layout.Figure, error) {
+// figure reads a figure, which must be of what is measured, emulated of that where the CPU is.
+func (c *checker) figure(f fileFigure, line int, measured, emulated []result.Cell) (layout.Figure, error) {
 	out := layout.Figure{Name: oneLine(f.Name), Load: f.Load.s, Unit: f.Unit.s}
 	cell, err := cellSpec(f.Load, f.Sizes, f.Flows, f.fileTraffic, line)
 	if err != nil {
@@ -134,7 +138,9 @@ func (c *checker) figure(f fileFigure, line int, measured []result.Cell) (layout
 		return out, because(line, err)
 	}
 	for _, shown := range plan.Cells {
-		if !slices.ContainsFunc(measured, func(m result.Cell) bool { return m.Name == shown.Name }) {
+		same := func(m result.Cell) bool { return m.Name == shown.Name }
+		out.RealCPU = out.RealCPU || !slices.ContainsFunc(emulated, same)
+		if !slices.ContainsFunc(measured, same) {
 			return out, &mistake{line: line, reason: shown.Name + " is shown and not measured", do: "add it to the loads of the study"}
 		}
 		out.Sizes, out.Flows = insertMissing(out.Sizes, shown.Size), insertMissing(out.Flows, shown.Flows)

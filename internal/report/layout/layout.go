@@ -77,6 +77,7 @@ type Figure struct {
 	CPU         bool // show CPU time for 1e9 bytes received, seconds, in place of it
 	Full        bool // show the threads and cores that had no time left, in place of it
 	Runs        bool // show the first three series and their average, in place of it, and quotients of averages
+	RealCPU     bool // it is of a load that is left out where the CPU is emulated
 }
 
 // nsPerSecond makes seconds of CPU time.
