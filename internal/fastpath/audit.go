@@ -174,6 +174,7 @@ func (d *daemon) poll() error {
 		d.neigh.learned = true
 	}
 	d.programs.note(news)
+	reset := d.readSysctls()
 	if d.audit.unwatched, err = d.findUnwatched(news.Programs); err != nil {
 		return err
 	}
@@ -185,9 +186,7 @@ func (d *daemon) poll() error {
 			return err
 		}
 	}
-	settings := d.poller.Sysctls()
-	reset := !slices.Equal(settings, d.audit.sysctls)
-	if d.audit.sysctls = settings; reset {
+	if reset {
 		if err := d.epoch.bump(); err != nil {
 			return err
 		}
@@ -212,6 +211,13 @@ func (d *daemon) poll() error {
 	return nil
 }
 
+// readSysctls reads the sysctls that affect packets, and tells whether one has changed.
+func (d *daemon) readSysctls() (changed bool) {
+	was := d.audit.sysctls
+	d.audit.sysctls = d.poller.Sysctls()
+	return !slices.Equal(was, d.audit.sysctls)
+}
+
 // findUnwatched names rules or hooks whose changes the kernel does not announce; "": there
 // are none. If there are new BPF programs or links, it looks at all hooks.
 func (d *daemon) findUnwatched(news bool) (string, error) {
@@ -229,6 +235,9 @@ func (d *daemon) findUnwatched(news bool) (string, error) {
 	}
 	if function != "" {
 		return fmt.Sprintf("unknown netfilter hook %s: its effect cannot be checked", function), nil
+	}
+	if topology.KeepsPriority(d.audit.sysctls) {
+		return "the sysctl net.ipv4.ip_forward_update_priority is 0, so packets keep their priority when they are forwarded", nil
 	}
 	if listed {
 		return "", nil

@@ -51,6 +51,7 @@ func (d *daemon) inspect() (found Inspection, unread bool, err error) {
 		return found, unread, err
 	}
 	d.bridgedPods = hasBridgedPods(d.topo)
+	d.readSysctls()
 	if d.audit.unwatched, err = d.findUnwatched(true); err != nil {
 		return found, unread, err
 	}

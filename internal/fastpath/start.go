@@ -129,7 +129,8 @@ func (d *daemon) start() (err error) {
 		return err
 	}
 	d.tables = newTables(d.objs, d.epoch.value)
-	d.audit.perPacket, d.audit.sysctls = notAuditedYet, d.poller.Sysctls()
+	d.audit.perPacket = notAuditedYet
+	d.readSysctls()
 	if err := d.objs.SetUnreplied(false); err != nil {
 		return err
 	}

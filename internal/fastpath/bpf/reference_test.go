@@ -299,7 +299,7 @@ func (r *reference) toTunnel(frame []byte) (h header, learned bool) {
 func (r *reference) toPeer(frame []byte) (h header, learned bool) {
 	if r.kind == "routed" {
 		h, learned = r.toTunnel(frame)
-		return h, learned && bytes.Equal(frame[:6], r.peer[:6])
+		return h, learned && bytes.Equal(frame[:12], r.peer[:12])
 	}
 	if r.kind == bpf.IPIP {
 		return r.toIPIPPeer(frame)

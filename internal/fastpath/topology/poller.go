@@ -15,7 +15,10 @@ import (
 
 // polledSysctls are the sysctls of a namespace that affect packets and whose changes send no
 // notification.
-var polledSysctls = []string{"bridge/bridge-nf-call-iptables", "bridge/bridge-nf-filter-vlan-tagged", "ipv4/ip_default_ttl", "ipv4/ip_forward_use_pmtu"}
+var polledSysctls = []string{"bridge/bridge-nf-call-iptables", "bridge/bridge-nf-filter-vlan-tagged", "ipv4/ip_default_ttl", "ipv4/ip_forward_use_pmtu", updatesPriority}
+
+// updatesPriority is whether forwarding derives the priority of packets from their TOS.
+const updatesPriority = "ipv4/ip_forward_update_priority"
 
 // Poller polls state of a namespace whose changes send no notification. It polls often, so it keeps
 // its files and sockets open: opening one costs several times as much as reading it.
@@ -77,6 +80,12 @@ func (s *Poller) Sysctls() []string {
 		values[i], _ = s.sysctls[i].read()
 	}
 	return values
+}
+
+// KeepsPriority tells whether, by values of [Poller.Sysctls], forwarding leaves the priority of packets
+// as it is. Carried ones get that of their TOS.
+func KeepsPriority(sysctls []string) bool {
+	return strings.TrimSpace(sysctls[slices.Index(polledSysctls, updatesPriority)]) == "0"
 }
 
 // LegacyTables lists the loaded tables of legacy iptables for IPv4, by name.

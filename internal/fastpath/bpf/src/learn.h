@@ -327,7 +327,8 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, const stru
 	struct pod *pod;
 	struct hop *to;
 
-	if (data + at > end || parse(data + at, end, OUT, &p) || p.flags)
+	/* A VLAN device upon the wire sends through it: its tag is not among the headers yet. */
+	if (skb->vlan_present || data + at > end || parse(data + at, end, OUT, &p) || p.flags)
 		return NEXT;
 	to = bpf_map_lookup_elem(&hops, via);
 	if (!to || to->tenant != tenant)
@@ -397,7 +398,7 @@ static __always_inline int learn_in(struct __sk_buff *skb)
 	if (!stamped(skb, now))
 		return NEXT;
 	skb->tc_index = 0;
-	if (data + ETH_HLEN > end || skb->protocol != bpf_htons(ETH_P_IP) || parse(data + ETH_HLEN, end, IN, &p) || p.flags)
+	if (skb->vlan_present || data + ETH_HLEN > end || skb->protocol != bpf_htons(ETH_P_IP) || parse(data + ETH_HLEN, end, IN, &p) || p.flags)
 		return NEXT;
 	pod = bpf_map_lookup_elem(&pods, &device);
 	/* A packet for another address is only passing: a pod may be a router. */

@@ -36,10 +36,10 @@ int from_pod(struct __sk_buff *skb)
 	return carry(skb, OUT, bpf_redirect(c.to->wire, 0));
 }
 
-/* The peer was found by the MAC: there is nothing else to compare. */
+/* The peer was found by its MAC. The other one is not the wire's if a device upon the wire sends. */
 static __always_inline int same_headers(const void *data, const struct peer *to)
 {
-	return 1;
+	return same_mac(data + MAC_LEN, (const void *)to->header + MAC_LEN);
 }
 
 SEC("tc/to_peer")
