@@ -41,7 +41,6 @@ const scanEvery = 1000
 
 // learnAll runs so many packets through a program, and gives how many have taught something.
 func (f *fuzzing) learnAll(t *testing.T, name string, packets int) (learned int) {
-	check(t, f.objs.Hops.Put(f.hopKey(f.kind), bpf.Hop{Peer: peerNumber, Tenant: f.ref.tenant}))
 	program, device, into, encapsulated, reference, stamp := f.objs.ToTunnel, f.wire, false, false, f.ref.toTunnel, f.epoch
 	f.macs = append(bytes.Clone(farMAC), f.wireMAC...)
 	before := map[bpf.FlowKey]bpf.Flow{}

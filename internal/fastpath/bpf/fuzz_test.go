@@ -49,6 +49,7 @@ type fuzzing struct {
 func newFuzzing(t *testing.T, kind string, seed uint64) *fuzzing {
 	r := newRig(t, kind, layers.IPProtocolTCP)
 	r.put(t)
+	r.putHop(t, kind)
 	check(t, r.objs.Flows.Delete(r.key))
 	tenant := r.key.TenantProto >> 8
 	header := make([]byte, 0, 64)

@@ -71,7 +71,7 @@ func isIPIP(frame []byte) bool {
 // fromIPIPPeer says why a packet is not as the peer sends it.
 func (r *reference) fromIPIPPeer(frame []byte, h header) bpf.Count {
 	switch {
-	case !bytes.Equal(frame[26:30], r.peer[30:34]), !bytes.Equal(frame[30:34], r.peer[26:30]):
+	case !r.isKnownSender(frame):
 		return bpf.SlowSource
 	case int(binary.BigEndian.Uint16(frame[16:])) != (h.length+20)&0xffff:
 		return bpf.SlowSize

@@ -76,8 +76,7 @@ func TestTableFull(t *testing.T) {
 	r.key = other // which takes all the room
 	r.put(t)
 	check(t, small.Tenant.Set(uint32(vni)))
-	hop := bpf.HopKey{Ifindex: uint32(r.wire), Mac: [6]uint8(farTunnelMAC)}
-	check(t, r.objs.Hops.Put(hop, bpf.Hop{Peer: peerNumber, Tenant: vni}))
+	r.putHop(t, bpf.VXLAN)
 
 	out := func(counted bpf.Count) {
 		t.Helper()

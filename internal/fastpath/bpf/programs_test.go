@@ -120,6 +120,12 @@ func (r *rig) hopKey(kind string) bpf.HopKey {
 	return bpf.NewHopKey(r.wire, map[string][]byte{bpf.VXLAN: farTunnelMAC, bpf.IPIP: remoteVTEP.AsSlice(), bpf.Routed: farMAC}[kind])
 }
 
+// putHop lets the network know the peer, by how it addresses it.
+func (r *rig) putHop(t testing.TB, kind string) {
+	t.Helper()
+	check(t, r.objs.Hops.Put(r.hopKey(kind), bpf.Hop{Peer: peerNumber, Tenant: r.key.TenantProto >> 8}))
+}
+
 // inFrontOf is a frame as it is on a tunnel's device: without MACs where there are none.
 func inFrontOf(kind string, frame []byte) []byte {
 	if kind == bpf.IPIP {

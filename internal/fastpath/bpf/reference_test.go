@@ -223,13 +223,16 @@ func (r *reference) fromWire(frame []byte) outcome {
 		return counted(why)
 	}
 	var f *referenceFlow
+	known := r.isKnownSender(frame)
 	if tenant == r.tenant {
 		f = r.find(h.protocol, h.ends, true)
-		if h.flags {
+		if h.flags && known {
 			r.end(h)
 		}
 	}
 	switch {
+	case h.flags && !known:
+		return counted(bpf.SlowSource)
 	case h.flags:
 		return counted(bpf.SlowFlags)
 	case f == nil:
@@ -239,6 +242,8 @@ func (r *reference) fromWire(frame []byte) outcome {
 		f.warm = true
 	}
 	switch {
+	case !r.confirmed && !known:
+		return counted(bpf.SlowSource)
 	case !r.confirmed:
 		return counted(bpf.SlowUnproven)
 	case h.length > r.inSize, h.length+at > len(frame):
@@ -248,6 +253,16 @@ func (r *reference) fromWire(frame []byte) outcome {
 		return counted(why)
 	}
 	return outcome{true, append(bytes.Clone(r.pod), forward(frame[at:], h, f.wire, f.pod, true)...), bpf.CarriedIn}
+}
+
+// isKnownSender says whether the addresses around a packet by the wire are the peer's and ours: nobody
+// else ends a flow.
+func (r *reference) isKnownSender(frame []byte) bool {
+	if r.kind == bpf.Routed {
+		return true
+	}
+	known := bytes.Equal(frame[26:30], r.peer[30:34]) && bytes.Equal(frame[30:34], r.peer[26:30])
+	return known && (r.kind == bpf.IPIP || bytes.Equal(frame[50:56], r.peer[56:62]) && bytes.Equal(frame[56:62], r.peer[50:56]))
 }
 
 // end ends the flows of a packet that comes by the wire.

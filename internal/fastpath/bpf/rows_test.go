@@ -159,7 +159,7 @@ func TestAnyBytes(t *testing.T) {
 		r := newRig(t, kind, layers.IPProtocolUDP)
 		r.put(t)
 		on := r.forwarded(kind)
-		check(t, r.objs.Hops.Put(r.hopKey(kind), bpf.Hop{Peer: peerNumber, Tenant: r.key.TenantProto >> 8}))
+		r.putHop(t, kind)
 		toPeer, toPod := stamped(t, r.objs.ToPeer, r.epoch), stamped(t, r.objs.ToPod, r.epoch)
 		if kind != bpf.Routed {
 			toPeer = stamped(t, r.objs.ToPeer, crossed|r.epoch)

@@ -33,6 +33,8 @@ func TestGoesSlow(t *testing.T) {
 		{"syn in", "vxlan", tcp, in, func(_ *rig, p *packet) { p.tcp.SYN = true }, bpf.SlowFlags, true},
 		{"fin in", "vxlan", tcp, in, func(_ *rig, p *packet) { p.tcp.FIN = true }, bpf.SlowFlags, true},
 		{"rst in", "routed", tcp, in, func(_ *rig, p *packet) { p.tcp.RST = true }, bpf.SlowFlags, true},
+		{"rst in", "ipip", tcp, in, func(_ *rig, p *packet) { p.tcp.RST = true }, bpf.SlowFlags, true},
+		{"rst in, with congestion", "ipip", tcp, in, func(_ *rig, p *packet) { p.tcp.RST, p.ip.TOS, p.outerIP.TOS = true, 2, 3 }, bpf.SlowFlags, true},
 		{"no ack", "vxlan", tcp, out, func(_ *rig, p *packet) { p.tcp.ACK = false }, bpf.SlowFlags, true},
 		{"no ack in", "routed", tcp, in, func(_ *rig, p *packet) { p.tcp.ACK = false }, bpf.SlowFlags, true},
 		{"no daemon", "vxlan", tcp, out, func(r *rig, _ *packet) { r.deadline = 1 }, bpf.SlowNoDaemon, false},
@@ -115,6 +117,7 @@ func TestGoesSlow(t *testing.T) {
 			}
 			c.change(r, p)
 			r.put(t)
+			r.putHop(t, c.kind)
 			packet := p.bytes(t)
 			verdict, left := r.run(t, program, device, packet)
 			if verdict != next || !bytes.Equal(left, packet) {
@@ -132,6 +135,53 @@ func TestGoesSlow(t *testing.T) {
 				t.Errorf("the flow: %v, want it forgotten: %v", err, c.forgets)
 			}
 		})
+	}
+}
+
+// What comes through a tunnel, but not from a peer to this host, ends no flow and resets none: anybody
+// can send it, and rules may drop it.
+func TestStrangersEndNoFlow(t *testing.T) {
+	testenv.Root(t)
+	for _, kind := range []string{bpf.VXLAN, bpf.IPIP} {
+		for _, c := range []struct {
+			name     string
+			protocol layers.IPProtocol
+			change   func(r *rig, p *packet)
+		}{
+			{"opens a connection", layers.IPProtocolTCP, func(_ *rig, p *packet) { p.tcp.SYN = true }},
+			{"ends one", layers.IPProtocolTCP, func(_ *rig, p *packet) { p.tcp.FIN = true }},
+			{"resets one", layers.IPProtocolTCP, func(_ *rig, p *packet) { p.tcp.RST = true }},
+			{"is the first reply", layers.IPProtocolUDP, func(r *rig, _ *packet) { r.flow.Unreplied, r.flow.SeenIn = 1, 0 }},
+		} {
+			for sender, change := range map[string]func(*packet){
+				"the peer":                   nil,
+				"another machine":            func(p *packet) { p.outerIP.SrcIP = []byte{192, 168, 0, 3} },
+				"the peer to somebody else":  func(p *packet) { p.outerIP.DstIP = []byte{192, 168, 0, 3} },
+				"another device in a tunnel": func(p *packet) { p.eth.SrcMAC = gatewayMAC },
+			} {
+				if kind == bpf.IPIP && sender == "another device in a tunnel" {
+					continue // there are no MACs
+				}
+				t.Run(kind+", "+c.name+", from "+sender, func(t *testing.T) {
+					r := newRig(t, kind, c.protocol)
+					r.flow.Used = 1
+					p := r.received(kind)
+					if c.change(r, p); change != nil {
+						change(p)
+					}
+					r.put(t)
+					r.putHop(t, kind)
+					verdict, _ := r.run(t, r.objs.FromWire, r.wire, p.bytes(t))
+					var f bpf.Flow
+					err := r.objs.Flows.Lookup(r.key, &f)
+					same := err == nil && f == r.flow
+					counted := r.counted(t)[bpf.PerDirection+bpf.SlowSource] == 1
+					if verdict != next || same != (change != nil) || counted != (change != nil) {
+						t.Errorf("verdict %d, counted %v; the flow is %+v (%v), and was %+v", int32(verdict), r.counted(t), f, err, r.flow)
+					}
+				})
+			}
+		}
 	}
 }
 

@@ -117,7 +117,7 @@ func TestStamps(t *testing.T) {
 					r := stamping(t, kind)
 					c.change(r)
 					r.put(t)
-					check(t, r.objs.Hops.Put(r.hopKey(kind), bpf.Hop{Peer: peerNumber, Tenant: r.key.TenantProto >> 8}))
+					r.putHop(t, kind)
 					if got := r.stampOf(t, kind, way, c.came); got != c.want {
 						t.Errorf("stamped %#x, want %#x", got, c.want)
 					}

@@ -177,6 +177,7 @@ func TestTranslatedApart(t *testing.T) {
 				r := newRig(t, kind, layers.IPProtocolUDP)
 				wire, onWire := r.translate(n)
 				r.put(t)
+				r.putHop(t, kind)
 				check(t, r.objs.Flows.Put(wire, onWire))
 				try := func(out, in bpf.Count) {
 					t.Helper()
@@ -226,6 +227,7 @@ func TestTranslatedEnds(t *testing.T) {
 			r := newRig(t, kind, layers.IPProtocolTCP)
 			wire, onWire := r.translate(n)
 			r.put(t)
+			r.putHop(t, kind)
 			check(t, r.objs.Flows.Put(wire, onWire))
 			p, program, device := r.podPacket().withEnds(n.local, n.remote), r.objs.FromPod, r.pod
 			counted, keys := bpf.SlowFlags, []bpf.FlowKey{r.key, wire}

@@ -154,6 +154,10 @@ static __always_inline int lookup_out(struct __sk_buff *skb, struct carried *c)
 	return 0;
 }
 
+/* A packet from the wire may end or reset its flow. One that has come through a tunnel must be from
+ * a peer: rules may drop what others send. */
+static __always_inline int known_sender(struct __sk_buff *skb, void *data, __u32 tenant);
+
 /* A packet for a pod, whose IP header is at an offset. 0: it can be carried. */
 static __always_inline int lookup_in(struct __sk_buff *skb, void *data, void *end, __u32 at, __u32 tenant, struct carried *c)
 {
@@ -167,7 +171,7 @@ static __always_inline int lookup_in(struct __sk_buff *skb, void *data, void *en
 	hash = hash_key(c->p.a, c->p.b);
 	c->p.a |= tenant << 8;
 	if (c->p.flags)
-		return drop_flow(&c->p, IN);
+		return known_sender(skb, data, tenant) ? drop_flow(&c->p, IN) : SLOW_SOURCE;
 	c->nat = 0;
 	c->to = slot_of(hash);
 	if (!c->to)
@@ -185,10 +189,25 @@ static __always_inline int lookup_in(struct __sk_buff *skb, void *data, void *en
 	}
 	segment = skb->gso_size;
 	size = segment ? c->p.headers + segment : c->p.ip_len;
+	if (!c->to->size[IN])
+		return known_sender(skb, data, tenant) ? not_forwarded(&c->p.key) : SLOW_SOURCE;
 	/* Short frames are padded; the pod removes the padding, as the host would. */
 	if (size > c->to->size[IN] || (segment ? len != skb->len : len > skb->len))
-		return c->to->size[IN] ? SLOW_SIZE : not_forwarded(&c->p.key);
+		return SLOW_SIZE;
 	return 0;
+}
+
+/* The peer behind a hop, and its number; 0: there is none. */
+static __always_inline struct peer *peer_behind(const struct hop_key *via, __u32 tenant, __u32 *number)
+{
+	struct hop *to = bpf_map_lookup_elem(&hops, via);
+	struct peer *peer;
+
+	if (!to || to->tenant != tenant)
+		return 0;
+	*number = to->peer;
+	peer = bpf_map_lookup_elem(&peers, number);
+	return peer && peer->epoch ? peer : 0;
 }
 
 /* 0: the outer headers of a packet are those that the peer's host sends. A packet from which
@@ -199,14 +218,11 @@ static __always_inline int from_peer(void *data, const void *header, const struc
  * name. */
 static __always_inline void stamp_in(struct __sk_buff *skb, void *data, const struct hop_key *via, __u32 tenant, const struct carried *c)
 {
-	struct hop *to = bpf_map_lookup_elem(&hops, via);
-	struct peer *peer;
+	__u32 number;
+	struct peer *peer = peer_behind(via, tenant, &number);
 
-	if (!to || to->tenant != tenant)
-		return;
-	peer = bpf_map_lookup_elem(&peers, &to->peer);
-	if (peer && peer->epoch && !from_peer(data, peer->header, &c->p, 1))
-		note_peer(skb, &c->p, to->peer, peer->epoch);
+	if (peer && !from_peer(data, peer->header, &c->p, 1))
+		note_peer(skb, &c->p, number, peer->epoch);
 }
 
 /* Leaves a packet from the wire to the slow path. A packet for no pod of this host is neither

@@ -90,12 +90,20 @@ static __always_inline int same_headers(const void *data, const struct peer *to)
 	       is->frag_off == outer_df(ours, inner->frag_off) && !((is->tos ^ ours->tos) & ~ECN_MASK);
 }
 
-/* The outer headers are those that the peer's host sends, and the network accepts. */
-static __always_inline int from_peer(void *data, const void *ours, const struct parsed *p, int learning)
+/* The outer addresses are those that the peer's host sends with. */
+static __always_inline int source_matches(void *data, const void *ours)
 {
 	const struct iphdr *ip = data + OUTER_IP, *back = ours + OUTER_IP;
 
-	if (ip->saddr != back->daddr || ip->daddr != back->saddr)
+	return ip->saddr == back->daddr && ip->daddr == back->saddr;
+}
+
+/* The outer headers are those that the peer's host sends, and the network accepts. */
+static __always_inline int from_peer(void *data, const void *ours, const struct parsed *p, int learning)
+{
+	const struct iphdr *ip = data + OUTER_IP;
+
+	if (!source_matches(data, ours))
 		return SLOW_SOURCE;
 	if (ip->tot_len != bpf_htons(p->ip_len + OVERHEAD))
 		return SLOW_SIZE;

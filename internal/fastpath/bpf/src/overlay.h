@@ -87,6 +87,16 @@ int to_peer(struct __sk_buff *skb)
 	return learn_out(skb, INNER_IP, &via, tenant_of(data), outer_port(data), now, 1);
 }
 
+/* The addresses around a packet are those of a peer and of this host. */
+static __always_inline int known_sender(struct __sk_buff *skb, void *data, __u32 tenant)
+{
+	struct hop_key via = sender(skb, data);
+	__u32 number;
+	struct peer *peer = peer_behind(&via, tenant, &number);
+
+	return peer && source_matches(data, peer->header);
+}
+
 SEC("tc/from_wire")
 int from_wire(struct __sk_buff *skb)
 {

@@ -91,15 +91,23 @@ static __always_inline int same_headers(const void *data, const struct peer *to)
 	       is->frag_off == ours->frag_off && !((is->tos ^ ours->tos) & ~ECN_MASK);
 }
 
-/* The outer headers are those that the peer's host sends, and the network accepts: a tunnel
- * device drops frames from its own MAC. */
-static __always_inline int from_peer(void *data, const void *ours, const struct parsed *p, int learning)
+/* The addresses are those that the peer's host sends with. A tunnel device drops frames from its
+ * own MAC. */
+static __always_inline int source_matches(void *data, const void *ours)
 {
 	const void *us = ours + INNER_ETH + MAC_LEN, *to = data + INNER_ETH;
 	const struct iphdr *ip = data + OUTER_IP, *back = ours + OUTER_IP;
+
+	return ip->saddr == back->daddr && ip->daddr == back->saddr && same_mac(to, us) && !same_mac(to + MAC_LEN, us);
+}
+
+/* The outer headers are those that the peer's host sends, and the network accepts. */
+static __always_inline int from_peer(void *data, const void *ours, const struct parsed *p, int learning)
+{
+	const struct iphdr *ip = data + OUTER_IP;
 	const struct udphdr *udp = data + OUTER_UDP;
 
-	if (ip->saddr != back->daddr || ip->daddr != back->saddr || !same_mac(to, us) || same_mac(to + MAC_LEN, us))
+	if (!source_matches(data, ours))
 		return SLOW_SOURCE;
 	if (ip->tot_len != bpf_htons(p->ip_len + OVERHEAD) || udp->len != bpf_htons(p->ip_len + OVERHEAD - IP_LEN))
 		return SLOW_SIZE;
