@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 
+	"golang.org/x/net/ipv4"
+
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/netcfg"
@@ -59,7 +61,7 @@ var ipip = Driver{
 const (
 	ipipAlways   = "always"
 	ipipCross    = "cross-subnet"
-	ipipOverhead = 20 // outer IPv4
+	ipipOverhead = ipv4.HeaderLen
 	maxSubnets   = 16
 )
 

@@ -2,8 +2,10 @@ package topology
 
 import (
 	"fmt"
+	"net/netip"
 
 	"github.com/mdlayher/netlink"
+	vnl "github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -58,6 +60,16 @@ func OuterOf(attributes []byte) (why string, err error) {
 func IPIPOf(attributes []byte) (dscp, ttl int, dontFragment bool, why string, err error) {
 	h, err := parseIPIPHeader(attributes)
 	return h.dscp, h.ttl, h.dontFragment, h.refusal, err
+}
+
+// OtherReceiver names a device that may take the packets of an ipip device with a local address, or
+// without one; "": there is none.
+func OtherReceiver(tunnel int, local netip.Addr, links ...vnl.Link) string {
+	r := reader{byIndex: map[int]vnl.Link{}}
+	for _, l := range links {
+		r.byIndex[l.Attrs().Index] = l
+	}
+	return r.otherReceiver(tunnel, local)
 }
 
 // LinkOf returns the unproven attribute in a message about a device.

@@ -13,14 +13,15 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/net/ipv4"
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/nlmsg"
 )
 
 const (
-	kindIPIP     = "ipip"
-	ipipOverhead = 20 // IPv4
+	kindIPIP = "ipip"
+	kindVTI  = "vti"
 )
 
 // ipipHeader is how an ipip device writes outer headers.
@@ -114,7 +115,7 @@ func (r *reader) ipipNextHops(l netlink.Link) (peers []NextHop, err error) {
 			Local: h.local, Remote: hop.Addr, IPIP: true, DSCP: h.dscp, TTL: h.ttl, DontFragment: h.dontFragment, LowerDevice: h.device, BoundAddr: h.local.AsSlice(),
 		}}
 		if r.resolveUnderlay(&peer) {
-			peer.MTU = min(a.MTU, peer.MTU-ipipOverhead, r.leastRouteMTU(a.Index, nil, a.MTU))
+			peer.MTU = min(a.MTU, peer.MTU-ipv4.HeaderLen, r.leastRouteMTU(a.Index, nil, a.MTU))
 			peers = append(peers, peer)
 		}
 	}
@@ -123,7 +124,8 @@ func (r *reader) ipipNextHops(l netlink.Link) (peers []NextHop, err error) {
 
 // otherReceiver names another device that may take the packets of a tunnel with a local address, if
 // it has one; "": there is none. The kernel gives a packet to the device that names most of its
-// addresses, and to that without any (tunl0) last.
+// addresses, and to that without any (tunl0) last. It asks vti devices first. Of other kinds, vti6 and
+// ip6tnl take IPIP out of IPv6 only, and sit what no ipip device takes.
 func (r *reader) otherReceiver(tunnel int, local netip.Addr) string {
 	for _, index := range slices.Sorted(maps.Keys(r.byIndex)) {
 		l := r.byIndex[index]
@@ -135,6 +137,9 @@ func (r *reader) otherReceiver(tunnel int, local netip.Addr) string {
 		case *netlink.Iptun:
 			at, remote = other.Local, other.Remote
 		case *netlink.Vti:
+			if other.Type() != kindVTI {
+				continue
+			}
 			at, remote = other.Local, other.Remote
 		default:
 			continue
