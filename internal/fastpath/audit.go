@@ -121,10 +121,12 @@ func (d *daemon) pollIPSets() {
 	}
 }
 
+// outerProtocols are the IP protocols of tunnels, by the kind of the fast path.
+var outerProtocols = map[string]int{VXLAN: syscall.IPPROTO_UDP, IPIP: syscall.IPPROTO_IPIP}
+
 // overlay is what rules meet of the tunnels.
 func (d *daemon) overlay() audit.Overlay {
-	protocols := map[string]int{VXLAN: syscall.IPPROTO_UDP, IPIP: syscall.IPPROTO_IPIP}
-	return audit.Overlay{Protocol: protocols[d.Kind], Port: d.Port, Wire: d.Devices.Wire}
+	return audit.Overlay{Protocol: outerProtocols[d.Kind], Port: d.Port, Wire: d.Devices.Wire}
 }
 
 // readRules reads the rules of the namespace, and says why their verdict on a packet may not

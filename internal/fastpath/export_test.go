@@ -36,6 +36,9 @@ type (
 	NetfilterLinks = netfilterLinks
 )
 
+// OtherTunnel says that the tunnel to a next hop is not one that the programs of a config are for.
+func OtherTunnel(c *Config, p topology.NextHop) string { return c.otherTunnel(p) }
+
 func NewSweep(fast *bpf.Objects, track *kernel.Conntrack) *Sweep { return newSweep(fast, track) }
 
 // Whole goes through all flows, as the first sweep, and says in how many turns and how

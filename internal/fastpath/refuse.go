@@ -47,7 +47,7 @@ func (d *daemon) refuse(w topology.Topology) (topology.Topology, error) {
 	var peers []topology.NextHop
 	for _, p := range w.NextHops {
 		onWire, err := look(p.WireDevice, d.ingress(), true)
-		behind, also := d.otherPort(p), error(nil)
+		behind, also := d.otherTunnel(p), error(nil)
 		if behind == "" && p.Device != p.WireDevice {
 			behind, also = look(p.Device, 0, false)
 		}
@@ -88,14 +88,27 @@ func (d *daemon) refuse(w topology.Topology) (topology.Topology, error) {
 	return w, nil
 }
 
-// otherPort says that the tunnel to a next hop has not the UDP port that the programs were loaded
-// for; "": it has, or there is no tunnel. Another tunnel may have the name meanwhile.
-func (d *daemon) otherPort(p topology.NextHop) string {
-	if p.Encap == nil || p.Encap.Port == int(d.Port) {
+// otherTunnel says that the tunnel to a next hop is not of the kind, or has not the UDP port, that the
+// programs were loaded for; "": it is and has, or there is no tunnel. Another tunnel may have the name
+// meanwhile.
+func (c *Config) otherTunnel(p topology.NextHop) string {
+	if p.Encap == nil {
 		return ""
 	}
-	return fmt.Sprintf("uses UDP port %d, and the fast path was enabled for port %d: disable it, and enable it again", p.Encap.Port, d.Port)
+	kind := VXLAN
+	if p.Encap.IPIP {
+		kind = IPIP
+	}
+	switch {
+	case kind != c.Kind:
+		return fmt.Sprintf("is of kind %s, and the fast path was enabled for %s: %s", kind, c.Kind, enableAgain)
+	case p.Encap.Port != int(c.Port):
+		return fmt.Sprintf("uses UDP port %d, and the fast path was enabled for port %d: %s", p.Encap.Port, c.Port, enableAgain)
+	}
+	return ""
 }
+
+const enableAgain = "disable it, and enable it again"
 
 var (
 	directionNames = map[audit.Direction]string{audit.Ingress: "ingress", audit.Egress: "egress"}
