@@ -128,5 +128,10 @@ func (n *node) besideTunnel(wire int, p *Plan) string {
 	if len(to) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("leads to %s without the tunnel: the fast path uses the tunnel only, which is %s", list(to), p.Tunnel)
+	return unusedRoutes(to, " without the tunnel", "the tunnel", p.Tunnel)
+}
+
+// unusedRoutes says that routes lead elsewhere than by what the fast path uses.
+func unusedRoutes(to []string, how, uses, name string) string {
+	return fmt.Sprintf("leads to %s%s: the fast path uses %s only, which is %s", list(to), how, uses, name)
 }

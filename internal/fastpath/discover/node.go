@@ -220,19 +220,19 @@ func (n *node) whyLeft(l netlink.Link, p *Plan) string {
 	encapsulation := encapsulations[l.Type()]
 	switch {
 	case len(beyond) > 0 && l.Type() == "ipip":
-		return fmt.Sprintf("leads to %s by IPIP: the fast path uses one wire or tunnel only, which is %s", list(beyond), cmp.Or(p.Tunnel, p.Wire))
+		return unusedRoutes(beyond, " by IPIP", "one wire or tunnel", cmp.Or(p.Tunnel, p.Wire))
 	case len(all) > 0 && encapsulation != "" && l.Type() != "vxlan":
 		return fmt.Sprintf("leads to %s by %s, which the fast path does not support", list(all), encapsulation)
 	case len(beyond) == 0:
 		return ""
 	case l.Type() == "vxlan":
-		return fmt.Sprintf("leads to %s: the fast path uses one tunnel only, which is %s", list(beyond), p.Tunnel)
+		return unusedRoutes(beyond, "", "one tunnel", p.Tunnel)
 	case n.leadsInside(l):
 		return fmt.Sprintf("leads to %s through a pod; the fast path carries to a pod only packets for the pod itself", list(beyond))
 	case p.Wire == "":
 		return fmt.Sprintf("leads to %s, and is not a device that the fast path can use", list(beyond))
 	}
-	return fmt.Sprintf("leads to %s: the fast path uses one wire only, which is %s", list(beyond), p.Wire)
+	return unusedRoutes(beyond, "", "one wire", p.Wire)
 }
 
 // list names some, and how many more there are.
