@@ -4,6 +4,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,6 +41,40 @@ func supportedFastPaths() []string {
 	return slices.Concat(basicFastPaths, []string{tcFilterPath}, netkits, tunnels)
 }
 
+// withIPIP are paths and the one over IPIP where this kernel has it; in a guest, which runs for what
+// this machine's own kernel lacks, that one alone.
+func withIPIP(paths ...string) []string {
+	switch {
+	case !hasIPIP():
+		return paths
+	case agenttest.InGuest():
+		return []string{"ipip+fast"}
+	}
+	return append(slices.Clip(paths), "ipip+fast")
+}
+
+// twins are fast paths, each behind the path that it lies over.
+func twins(fast []string) (paths []string) {
+	for _, path := range fast {
+		paths = append(paths, slowTwin(path), path)
+	}
+	return paths
+}
+
+// slowTwin is the path that a fast path lies over; of any other path, it itself.
+func slowTwin(path string) string { return strings.TrimSuffix(path, "+fast") }
+
+// isFor tells whether something is for a path or its twin: among the paths that it names, if it
+// names any.
+func isFor(paths, path string) bool {
+	return paths == "" || slices.Contains(strings.Fields(paths), slowTwin(path))
+}
+
+// isForAny tells whether something is for any of some paths.
+func isForAny(only string, paths []string) bool {
+	return slices.ContainsFunc(paths, func(path string) bool { return isFor(only, path) })
+}
+
 func hasIPIP() bool {
 	answer, _ := feature.IPIP.Ask()
 	return answer == feature.Yes
@@ -68,6 +103,9 @@ func requireFastPath(t testing.TB) {
 	testenv.Root(t)
 	if answer, err := feature.Programs.Ask(); answer != feature.Yes {
 		t.Skipf("this kernel has no fast path: %v", err)
+	}
+	if agenttest.InGuest() {
+		testenv.Must(t, useHooks())
 	}
 }
 

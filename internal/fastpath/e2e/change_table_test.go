@@ -73,19 +73,19 @@ var changes = []change{
 	},
 	{
 		name: "nft deny where the wire receives",
-		do:   `nft 'table netdev deny { chain c { type filter hook ingress device "wire0" priority 0; meta l4proto udp drop; }; }'`,
+		do:   `nft 'table netdev deny { chain c { type filter hook ingress device "wire0" priority 0; meta l4proto { 4, 17 } drop; }; }'`,
 		undo: `nft delete table netdev deny`,
 		out:  delivered, in: dropped,
 	},
 	{
-		name: "nft deny of what the machine sends, its tunnel with it", path: "vxlan",
-		do:   `nft 'table ip deny { chain c { type filter hook output priority 0; meta l4proto udp drop; }; }'`,
+		name: "nft deny of what the machine sends, its tunnel with it", path: "vxlan ipip",
+		do:   `nft 'table ip deny { chain c { type filter hook output priority 0; meta l4proto { 4, 17 } drop; }; }'`,
 		undo: `nft delete table ip deny`,
 		out:  dropped, in: delivered,
 	},
 	{
-		name: "nft deny of what is for the machine, its tunnel with it", path: "vxlan",
-		do:   `nft 'table ip deny { chain c { type filter hook input priority 0; meta l4proto udp drop; }; }'`,
+		name: "nft deny of what is for the machine, its tunnel with it", path: "vxlan ipip",
+		do:   `nft 'table ip deny { chain c { type filter hook input priority 0; meta l4proto { 4, 17 } drop; }; }'`,
 		undo: `nft delete table ip deny`,
 		out:  delivered, in: dropped,
 	},
@@ -277,7 +277,7 @@ var changes = []change{
 		out:  delivered, in: delivered,
 	},
 	{
-		name: "tunnel down", path: "vxlan", rebuild: true,
+		name: "tunnel down", path: "vxlan ipip", rebuild: true,
 		do:   `ip link set {out} down`,
 		undo: `ip link set {out} up`,
 		out:  dropped, in: dropped,
@@ -289,7 +289,7 @@ var changes = []change{
 		out:  dropped, in: dropped,
 	},
 	{
-		name: "device that leads out has another MAC", rebuild: true,
+		name: "device that leads out has another MAC", path: "vxlan routed", rebuild: true,
 		do: `ip link set {out} address 02:76:00:00:00:99
 			ip neigh replace {hop} lladdr {hopmac} dev {out} nud permanent`,
 		undo: `ip link set {out} address {outmac}`,
@@ -308,8 +308,8 @@ var changes = []change{
 		out:  delivered, in: dropped,
 	},
 	{
-		name: "machine has another address, its tunnel the one before", path: "vxlan", rebuild: true,
-		do: `ip addr del {address}/24 dev wire0
+		name: "machine has another address, its tunnel the one before", path: "vxlan ipip", rebuild: true,
+		do: `ip addr flush dev wire0
 			ip addr add 10.200.0.77/24 dev wire0`,
 		undo: `ip addr flush dev wire0`,
 		out:  dropped, in: dropped,
@@ -340,6 +340,27 @@ var changes = []change{
 		undo: `ip link add {out} address {outmac} mtu {mtu} type vxlan id {vni} local {address} dev wire0 dstport {udp} nolearning
 			ip link set {out} up`,
 		out: dropped, in: dropped,
+	},
+	{
+		name: "ipip device made anew", path: "ipip", rebuild: true,
+		do: `ip link del {out}`,
+		undo: `ip link add {out} mtu {mtu} type ipip local {address} dev wire0 nopmtudisc
+			ip link set {out} up`,
+		out: dropped, in: dropped,
+	},
+	{
+		name: "ipip device has another local address", path: "ipip",
+		do:   `ip link set {out} type ipip local 10.200.0.7{n}`,
+		undo: `ip link set {out} type ipip local {address}`,
+		out:  dropped, in: dropped,
+	},
+	{
+		name: "another ipip device takes the packets of the tunnel", path: "ipip",
+		do: `ip link add thief{n} type ipip local {address} remote {other} dev wire0
+			echo 0 > /proc/sys/net/ipv4/conf/thief{n}/forwarding
+			ip link set thief{n} up`,
+		undo: `ip link del thief{n}`,
+		out:  delivered, in: dropped,
 	},
 	{
 		name: "bridge made anew", path: "vxlan", rebuild: true,

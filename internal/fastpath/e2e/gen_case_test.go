@@ -10,7 +10,7 @@ import (
 // have, as a shell makes it.
 type production struct {
 	name string // of the production and what was chosen in it
-	path string // on paths of this kind alone; empty: on all
+	path string // on these paths alone; empty: on all
 	// resource is what it takes for itself, such as the qdisc of a device: a case has no
 	// two of these.
 	resource string

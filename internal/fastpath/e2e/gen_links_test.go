@@ -26,7 +26,7 @@ func (g *grammar) neighbour() production {
 	entry := "bridge fdb replace {hopmac} dev {out} dst {other} self permanent"
 	switch g.IntN(4) {
 	case 0:
-		return production{name: "neighbour: next hop", resource: "next hop", do: hop + choose(g, "", " router", " protocol static"), undo: hop}
+		return production{name: "neighbour: next hop", path: "vxlan routed", resource: "next hop", do: hop + choose(g, "", " router", " protocol static"), undo: hop}
 	case 1:
 		return production{name: "neighbour: pod", resource: "neighbour of the pod", do: pod + choose(g, "", " router", " protocol static"), undo: pod}
 	}

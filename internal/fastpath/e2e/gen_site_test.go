@@ -52,7 +52,7 @@ type genSite struct {
 }
 
 func newGenSite(t *testing.T) *genSite {
-	l := testenv.Lab(t, lab.Options{Paths: []string{"vxlan", "vxlan+fast", "routed", "routed+fast"}})
+	l := testenv.Lab(t, lab.Options{Paths: twins(withIPIP("vxlan+fast", "routed+fast"))})
 	s := &genSite{lab: l, firewalls: firewalls(t, l), programs: genPrograms(t)}
 	for n, arm := range l.Arms {
 		p := &genPath{Arm: arm, isFast: len(arm.Pins) > 0}
@@ -110,7 +110,7 @@ func (s *genSite) snapshot(t *testing.T, i int) string {
 	t.Helper()
 	var text []byte
 	testenv.Must(t, host.Do(s.lab.Machines[i].Namespace, func() (err error) {
-		text, err = exec.Command("sh", "-euc", "nft list tables; ip rule; ip -o link show type bridge | wc -l; ip nexthop; ip xfrm policy; bridge fdb | grep dst; tc qdisc | grep -v clsact || true; "+
+		text, err = exec.Command("sh", "-euc", "nft list tables; ip rule; ip -o link show type bridge | wc -l; ip nexthop; ip xfrm policy; bridge fdb | grep dst || true; tc qdisc | grep -v clsact || true; "+
 			"ip -4 route show table all | grep -v linkdown; nsenter --net="+s.firewalls[i]+" nft list tables").CombinedOutput()
 		if err != nil {
 			err = fmt.Errorf("%w: %s", err, text)
@@ -124,7 +124,7 @@ func (s *genSite) snapshot(t *testing.T, i int) string {
 // same for several paths is done once.
 func (s *genSite) scripts(c generated, p production, script string) (scripts []string) {
 	for _, path := range s.paths {
-		if p.path != "" && !strings.HasPrefix(path.Path, p.path) {
+		if !isFor(p.path, path.Path) {
 			continue
 		}
 		for paragraph := range strings.SplitSeq(s.words.Replace(path.words[c.machine].Replace(script)), "\n\n") {

@@ -73,12 +73,21 @@ func attachedTo(t *testing.T, arm lab.Arm) (names []string) {
 	return names
 }
 
+// onEach runs a test on a fast path, and on that over IPIP where the kernel has it.
+func onEach(t *testing.T, path string, run func(*testing.T, *lab.Lab, lab.Arm)) {
+	t.Helper()
+	requireFastPath(t)
+	l := testenv.Lab(t, lab.Options{Paths: withIPIP(path)})
+	for _, arm := range l.Arms {
+		t.Run(arm.Name, func(t *testing.T) { run(t, l, arm) })
+	}
+}
+
 // One daemon at a time serves a folder of pins; another is told so, and changes
 // nothing. One that is to replace it does.
-func TestFastPathOneDaemon(t *testing.T) {
-	requireFastPath(t)
-	l := testenv.Lab(t, lab.Options{Paths: basicFastPaths[:1]})
-	arm := l.Arms[0]
+func TestFastPathOneDaemon(t *testing.T) { onEach(t, "routed+fast", checkOneDaemon) }
+
+func checkOneDaemon(t *testing.T, l *lab.Lab, arm lab.Arm) {
 	fastpathtest.WithFlow(t, arm, func(exchange func(time.Duration) error) {
 		fastpathtest.WaitCarried(t, arm, exchange)
 		first := findDaemon(t, l.Machines[0].Namespace, configOf(arm))
@@ -103,10 +112,12 @@ func TestFastPathOneDaemon(t *testing.T) {
 
 // What another version has pinned, with other tables, is not taken over; and what
 // is attached where nothing belongs is detached.
-func TestFastPathOfAnotherVersion(t *testing.T) {
-	requireFastPath(t)
-	l := testenv.Lab(t, lab.Options{Paths: basicFastPaths[1:]})
-	arm := l.Arms[0]
+func TestFastPathOfAnotherVersion(t *testing.T) { onEach(t, "vxlan+fast", checkOtherVersion) }
+
+func checkOtherVersion(t *testing.T, l *lab.Lab, arm lab.Arm) {
+	if !kernel.HasTCX() {
+		t.Skip("this kernel has no tcx, by which it attaches a program")
+	}
 	fastpathtest.WithFlow(t, arm, func(exchange func(time.Duration) error) {
 		for _, another := range []bool{false, true} {
 			fastpathtest.WaitCarried(t, arm, exchange)
@@ -161,10 +172,9 @@ func strayProgram(t *testing.T, l *lab.Lab, arm lab.Arm) (pin string) {
 
 // A daemon whose folder of pins is taken away ends, and says so; the next one makes
 // another.
-func TestFastPathWithoutPins(t *testing.T) {
-	requireFastPath(t)
-	l := testenv.Lab(t, lab.Options{Paths: basicFastPaths[:1]})
-	arm := l.Arms[0]
+func TestFastPathWithoutPins(t *testing.T) { onEach(t, "routed+fast", checkWithoutPins) }
+
+func checkWithoutPins(t *testing.T, l *lab.Lab, arm lab.Arm) {
 	fastpathtest.WithFlow(t, arm, func(exchange func(time.Duration) error) {
 		fastpathtest.WaitCarried(t, arm, exchange)
 		pid := findDaemon(t, l.Machines[0].Namespace, configOf(arm))
@@ -200,10 +210,9 @@ func TestFastPathWithoutPins(t *testing.T) {
 // A daemon that is held up for long, by a machine that swaps or somebody with a
 // debugger, is as good as none; when it goes on, nothing holds that was learned
 // before.
-func TestFastPathHeldUp(t *testing.T) {
-	requireFastPath(t)
-	l := testenv.Lab(t, lab.Options{Paths: basicFastPaths[1:]})
-	arm := l.Arms[0]
+func TestFastPathHeldUp(t *testing.T) { onEach(t, "vxlan+fast", checkHeldUp) }
+
+func checkHeldUp(t *testing.T, l *lab.Lab, arm lab.Arm) {
 	fastpathtest.WithFlow(t, arm, func(exchange func(time.Duration) error) {
 		fastpathtest.WaitCarried(t, arm, exchange)
 		pid := findDaemon(t, l.Machines[0].Namespace, configOf(arm))
