@@ -68,6 +68,16 @@ func isIPIP(frame []byte) bool {
 	return len(frame) >= 62 && isIPv4(frame) && frame[14] == 0x45 && frame[23] == 4
 }
 
+// isKnownSender says whether the addresses around a packet by the wire are the peer's and ours: nobody
+// else ends a flow.
+func (r *reference) isKnownSender(frame []byte) bool {
+	if r.kind == bpf.Routed {
+		return true
+	}
+	known := bytes.Equal(frame[26:30], r.peer[30:34]) && bytes.Equal(frame[30:34], r.peer[26:30])
+	return known && (r.kind == bpf.IPIP || bytes.Equal(frame[50:56], r.peer[56:62]) && bytes.Equal(frame[56:62], r.peer[50:56]))
+}
+
 // fromIPIPPeer says why a packet is not as the peer sends it.
 func (r *reference) fromIPIPPeer(frame []byte, h header) bpf.Count {
 	switch {

@@ -255,16 +255,6 @@ func (r *reference) fromWire(frame []byte) outcome {
 	return outcome{true, append(bytes.Clone(r.pod), forward(frame[at:], h, f.wire, f.pod, true)...), bpf.CarriedIn}
 }
 
-// isKnownSender says whether the addresses around a packet by the wire are the peer's and ours: nobody
-// else ends a flow.
-func (r *reference) isKnownSender(frame []byte) bool {
-	if r.kind == bpf.Routed {
-		return true
-	}
-	known := bytes.Equal(frame[26:30], r.peer[30:34]) && bytes.Equal(frame[30:34], r.peer[26:30])
-	return known && (r.kind == bpf.IPIP || bytes.Equal(frame[50:56], r.peer[56:62]) && bytes.Equal(frame[56:62], r.peer[50:56]))
-}
-
 // end ends the flows of a packet that comes by the wire.
 func (r *reference) end(h header) {
 	if f := r.find(h.protocol, h.ends, true); f != nil {

@@ -59,11 +59,11 @@ func TestFastPathFollowsChanges(t *testing.T) {
 	paths := twins(withIPIP(basicFastPaths...))
 	for _, services := range []int{0, 30} {
 		due := func(s change) bool { return s.services == (services > 0) && s.isDue(paths) }
-		if !slices.ContainsFunc(changes, due) {
+		if !slices.ContainsFunc(allChanges, due) {
 			continue
 		}
 		l, flows := steadyLab(t, services, paths...)
-		for n, s := range changes {
+		for n, s := range allChanges {
 			if due(s) {
 				t.Run(s.name, func(t *testing.T) { s.check(t, l, flows, n%len(l.Machines)) })
 			}
