@@ -29,6 +29,8 @@ type ruleEffect struct {
 	asks           []string  // ipsets that it asks, which only users change
 	connReads      uint32    // bits of the connection's mark that it depends on
 	connWrites     uint32    // and bits that it may change
+	counts         bool      // has a counter that packets get to, whether the rest of it matches them or not
+	logs           bool      // likewise: logs them, or counts them in an object or a set
 }
 
 // Names of fields that are known to differ between packets of one flow, or to change during it.
@@ -155,6 +157,10 @@ func (r *exprEvaluator) expression(name string, data nlmsg.Map) error {
 				r.unproven = "a verdict that is not known"
 			}
 		}
+	case "counter":
+		r.countAt()
+	case "log", "last":
+		r.logAt()
 	case "notrack", "reject":
 		r.verdict = map[string]string{"notrack": "notrack", "reject": "drop"}[name]
 	case "meta":
@@ -195,7 +201,9 @@ func (r *exprEvaluator) expression(name string, data nlmsg.Map) error {
 		if provenObjects[kind] == "" {
 			r.unproven = "named object of type " + fmt.Sprint(kind)
 		}
-		r.acts = r.acts || kind != unix.NFT_OBJECT_COUNTER
+		if r.acts = r.acts || kind != unix.NFT_OBJECT_COUNTER; kind == unix.NFT_OBJECT_COUNTER {
+			r.logAt()
+		}
 	case "exthdr":
 		r.loaded, r.alwaysMatches = otherField, false
 		// IPv4 packets of the fast path have no options, and packets of a tunnel have no TCP
@@ -266,7 +274,9 @@ func (r *exprEvaluator) meta(data nlmsg.Map) {
 	written, proven := data.Has(unix.NFTA_META_SREG), provenMeta
 	if written {
 		proven = provenMetaWrites
-		r.acts = r.acts || key != unix.NFT_META_NFTRACE
+		if r.acts = r.acts || key != unix.NFT_META_NFTRACE; key == unix.NFT_META_NFTRACE {
+			r.logAt()
+		}
 	}
 	if name := perPacketMeta[key]; name != "" && !written {
 		r.perPacket = name

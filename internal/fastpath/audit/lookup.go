@@ -19,7 +19,9 @@ func (r *exprEvaluator) lookup(data nlmsg.Map) error {
 	if of.perPacket != "" {
 		r.perPacket = of.perPacket
 	}
-	r.neverMatches = r.neverMatches || r.hasOtherProtocols(of, data)
+	if r.neverMatches = r.neverMatches || r.hasOtherProtocols(of, data); of.counts {
+		r.logAt()
+	}
 	r.protocolIn = 0 // data of a map may be written over it
 	mapped := data.Has(unix.NFTA_LOOKUP_DREG)
 	verdicts := mapped && data.BigEndian32(unix.NFTA_LOOKUP_DREG) == verdictReg

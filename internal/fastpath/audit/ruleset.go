@@ -36,6 +36,9 @@ type RulesetAudit struct {
 	// DeviceChains are the directions in which netdev chains are attached, by device name. A name
 	// that ends in * is a prefix.
 	DeviceChains map[string]Direction
+	// Counters are the rules that somebody has made count or log, and IPTablesCounters those of
+	// iptables that count because all of them do.
+	Counters, IPTablesCounters RuleCounters
 }
 
 // DirectionsAt returns the directions in which chains are attached to a device.
@@ -69,11 +72,15 @@ func Ruleset(of Overlay) (RulesetAudit, error) {
 		return RulesetAudit{}, fmt.Errorf("dump nftables chains: %w", err)
 	}
 	is := RulesetAudit{DeviceChains: map[string]Direction{}}
+	r := newWalker(of)
 	var begins []baseChain
 	for _, m := range chains {
 		c, err := nft.ReadChain(m)
 		if err != nil {
 			return is, fmt.Errorf("parse nftables chain: %w", err)
+		}
+		if isOfIPTables(c) {
+			r.iptables[[2]string{c.Family, c.Table}] = true
 		}
 		if c.Hook == "" || c.Family == "ip6" || c.Family == "arp" {
 			continue
@@ -92,7 +99,7 @@ func Ruleset(of Overlay) (RulesetAudit, error) {
 	slices.SortStableFunc(begins, func(a, b baseChain) int {
 		return cmp.Or(cmp.Compare(a.hook, b.hook), cmp.Compare(a.priority, b.priority))
 	})
-	return is, is.audit(newWalker(of), begins)
+	return is, is.audit(r, begins)
 }
 
 // audit walks the chains as packets of established flows do, and as those of connections without a
@@ -105,6 +112,7 @@ func (is *RulesetAudit) audit(r *chainWalker, begins []baseChain) error {
 		r.stateless = false
 	}
 	is.PerPacket, is.MarkChain = r.summary(), r.markChain
+	is.noteCounters(r)
 	if err != nil {
 		return err
 	}
@@ -115,6 +123,8 @@ func (is *RulesetAudit) audit(r *chainWalker, begins []baseChain) error {
 	err = r.walkAll(slices.DeleteFunc(begins, func(c baseChain) bool { return c.outer }))
 	if is.PerPacketUnreplied = r.summary(); is.PerPacketUnreplied != "" {
 		r = &established // others are not carried
+	} else {
+		is.noteCounters(r)
 	}
 	is.ReadsConnMark, is.IPSets = r.readsConnMark, slices.Sorted(slices.Values(r.asked))
 	return err

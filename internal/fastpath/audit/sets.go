@@ -26,12 +26,14 @@ type filterSet struct {
 	flags     uint32
 	perPacket string // why a lookup does not hold for the next packet; "" means that it does
 	elements  []element
+	counts    bool // its elements count, or have other expressions
 }
 
 // element is an element of a set: its key, and its verdict or data.
 type element struct {
 	key         []byte
 	verdict, to string
+	counts      bool // it counts, or has another expression
 }
 
 func newSetReader() *setReader {
@@ -107,6 +109,7 @@ func (r *setReader) listSets(c chainName) error {
 func (s *filterSet) auditHead(name string, attrs nlmsg.Attrs) {
 	data := nlmsg.ByNumber(attrs)
 	s.flags = uint32(max(0, data.BigEndian32(unix.NFTA_SET_FLAGS)))
+	s.counts = data.Has(setExpression) || data.Has(setExpressionList)
 	switch {
 	case s.flags&(unix.NFT_SET_TIMEOUT|unix.NFT_SET_EVAL) != 0 || data.Has(unix.NFTA_SET_TIMEOUT):
 		s.perPacket = "elements of set " + name + " come and go by themselves"
@@ -173,7 +176,7 @@ func (s *filterSet) readElements(c chainName, set string) error {
 			if fickle != "" && s.perPacket == "" {
 				s.perPacket = fmt.Sprintf("an element of set %s: %s", set, fickle)
 			}
-			s.elements = append(s.elements, read)
+			s.elements, s.counts = append(s.elements, read), s.counts || read.counts
 		}
 	}
 	return nil
@@ -186,6 +189,7 @@ func readElement(message []byte) (e element, fickle string, err error) {
 	}
 	data := nlmsg.ByNumber(parts)
 	e.key = data.DataValue(unix.NFTA_SET_ELEM_KEY)
+	e.counts = data.Has(unix.NFTA_SET_ELEM_EXPR) || data.Has(elemExpressionList)
 	if fickle = expressionOfSet(data[unix.NFTA_SET_ELEM_EXPR], data[elemExpressionList]); fickle == "" {
 		fickle = provenElement.FirstUnknown(parts)
 	}

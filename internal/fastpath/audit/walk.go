@@ -26,6 +26,7 @@ type chainWalker struct {
 	ipsets    map[uint16]ipset       // nil: not read yet
 	stateless bool                   // connections are not tracked
 	unreplied bool                   // audit packets before the first reply
+	iptables  map[[2]string]bool     // families and tables that iptables has made
 
 	// Of all walks:
 	untracked     bool     // a notrack rule was found
@@ -33,6 +34,9 @@ type chainWalker struct {
 	markChain     string   // chain of a rule that sets marks
 	readsConnMark bool     // rules depend on marks of connections
 	asked         []string // ipsets that rules depend on
+
+	// Rules that count or log, and those of iptables that do so because all have a counter.
+	counting, countingByIPTables countingRules
 
 	// Of one walk:
 	differences []string
@@ -42,7 +46,10 @@ type chainWalker struct {
 }
 
 func newWalker(of Overlay) *chainWalker {
-	return &chainWalker{Overlay: of, sets: newSetReader(), chains: map[[3]string][][]byte{}}
+	return &chainWalker{
+		Overlay: of, sets: newSetReader(), chains: map[[3]string][][]byte{}, iptables: map[[2]string]bool{},
+		counting: countingRules{names: map[string]bool{}}, countingByIPTables: countingRules{names: map[string]bool{}},
+	}
 }
 
 // walkedChain is a chain that packets with some marks enter.
@@ -153,8 +160,11 @@ func (r *chainWalker) walk(c chainName, in markState) (result chainResult, err e
 // step goes through a rule, and returns the marks of packets that meet the next one.
 func (r *chainWalker) step(c chainName, in markState, message []byte, result *chainResult) (next markState, err error) {
 	rule, err := r.read(c, in, message)
-	if err != nil || rule.neverMatches {
+	if err != nil {
 		return in, err
+	}
+	if r.noteCounter(c, rule, message); rule.neverMatches {
+		return in, nil
 	}
 	if err := r.note(c, rule, message); err != nil {
 		return in, err
@@ -276,14 +286,18 @@ func (r *chainWalker) findConnMarks() {
 
 // summary names the first finding, and says how many others there are.
 func (r *chainWalker) summary() string {
-	switch n := len(r.findings); n {
-	case 0:
+	if len(r.findings) == 0 {
 		return ""
-	case 1:
-		return r.findings[0]
-	default:
-		return fmt.Sprintf("%s; %d more", r.findings[0], n-1)
 	}
+	return summarize(r.findings[0], len(r.findings))
+}
+
+// summarize names the first of some, and says how many others there are.
+func summarize(first string, n int) string {
+	if n > 1 {
+		return fmt.Sprintf("%s; %d more", first, n-1)
+	}
+	return first
 }
 
 // rules reads the rules of a chain. A chain that is gone has none.

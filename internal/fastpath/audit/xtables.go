@@ -17,7 +17,9 @@ func (r *exprEvaluator) target(data nlmsg.Map) {
 	case revision > latest:
 		r.unproven = fmt.Sprintf("target %s of revision %d", target, revision)
 	}
-	r.acts = r.acts || !loggingTargets[target]
+	if r.acts = r.acts || !loggingTargets[target]; loggingTargets[target] {
+		r.logAt()
+	}
 	switch {
 	case target == "MARK" && revision == 2:
 		r.targetMark(info)
@@ -59,6 +61,7 @@ func (r *exprEvaluator) match(data nlmsg.Map) error {
 		if r.neverMatches {
 			return nil
 		}
+		r.logAt()
 		limited, err := hasQuota(unix.ByteSliceToString(info))
 		if err == nil && !limited {
 			return nil // it only counts

@@ -1,0 +1,70 @@
+package audit
+
+import (
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/nft"
+)
+
+// RuleCounters are rules that packets of established flows raise counters of, or are logged by, on
+// the network's own path: for carried packets they stand still.
+type RuleCounters struct {
+	Number int    `json:"number"`
+	First  string `json:"first,omitempty"` // that packets meet, as nft names it
+}
+
+// String names the first, and says how many others there are.
+func (c RuleCounters) String() string { return summarize(c.First, c.Number) }
+
+// countingRules are the names of rules that count or log, each once.
+type countingRules struct {
+	names map[string]bool
+	first string
+}
+
+func (c *countingRules) add(name string) {
+	if len(c.names) == 0 {
+		c.first = name
+	}
+	c.names[name] = true
+}
+
+func (c countingRules) counters() RuleCounters { return RuleCounters{len(c.names), c.first} }
+
+// iptablesTables are the tables of iptables and ebtables, which give each rule a counter.
+var iptablesTables = map[string]bool{"filter": true, "mangle": true, "nat": true, "raw": true, "security": true, "broute": true}
+
+// isOfIPTables reports whether a chain at a hook is one that iptables or ebtables makes.
+func isOfIPTables(c nft.ChainSummary) bool {
+	return (c.Family == "ip" || c.Family == "bridge") && iptablesTables[c.Table] && c.Name == strings.ToUpper(c.Hook)
+}
+
+// noteCounter records a rule that counts or logs packets of the walk. A rule of iptables that does more
+// than this has its counter because all have one.
+func (r *chainWalker) noteCounter(c chainName, rule ruleEffect, message []byte) {
+	if !rule.counts && !rule.logs {
+		return
+	}
+	counting := &r.counting
+	if r.iptables[[2]string{c.family, c.table}] && !rule.logs && !rule.onlyMatches() {
+		counting = &r.countingByIPTables
+	}
+	counting.add(ruleName(c, message))
+}
+
+// onlyMatches reports whether a rule does nothing to what it matches but count and log it.
+func (e ruleEffect) onlyMatches() bool {
+	return e.verdict == "" && !e.verdictMap && len(e.targets) == 0 && !e.acts && e.unproven == ""
+}
+
+// noteCounters takes what a walker has found.
+func (is *RulesetAudit) noteCounters(r *chainWalker) {
+	is.Counters, is.IPTablesCounters = r.counting.counters(), r.countingByIPTables.counters()
+}
+
+// countAt records that the rule counts packets which get there.
+func (r *exprEvaluator) countAt() { r.counts = r.counts || !r.neverMatches }
+
+// logAt records that the rule logs packets which get there, or counts them in something that somebody
+// has made to count.
+func (r *exprEvaluator) logAt() { r.logs = r.logs || !r.neverMatches }
