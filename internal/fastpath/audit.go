@@ -28,6 +28,7 @@ type auditState struct {
 	ipsets      *audit.IPSetPoller // of those that rules depend on
 	links       netfilterLinks     // where the kernel does not list its hooks
 	sysctls     []string           // that rules and headers depend on, as last read
+	accounting  bool               // connection tracking counts
 }
 
 // needsReply says why flows must have a reply before they are carried; "": they need none,
@@ -177,6 +178,7 @@ func (d *daemon) poll() error {
 	}
 	d.programs.note(news)
 	reset := d.readSysctls()
+	d.audit.accounting = d.poller.CountsConnections()
 	if d.audit.unwatched, err = d.findUnwatched(news.Programs); err != nil {
 		return err
 	}
@@ -273,7 +275,7 @@ func (d *daemon) offReason() string {
 	if off == "" && d.topo.PerPacket != "" {
 		off = fmt.Sprintf("packets of one flow may take different routes (%s)", d.topo.PerPacket)
 	}
-	return off
+	return cmp.Or(off, d.counters().Conflict(d.KeepCounters))
 }
 
 // updateGate revokes the lease if there is a reason to, and renews it when there is none.

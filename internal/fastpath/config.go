@@ -21,8 +21,12 @@ type Config struct {
 	TC      bool                 `json:"tc,omitempty"`     // attach programs as tc filters, as on kernels without tcx
 	NoNAT   bool                 `json:"no_nat,omitempty"` // leave flows slow whose addresses or ports are translated
 	Shadow  bool                 `json:"shadow,omitempty"` // carry nothing, but compare what would be carried with what the network sends
-	Pins    string               `json:"pins"`             // folder for pinned programs and tables, which outlive the daemon
-	State   string               `json:"state"`            // file that the daemon replaces when its state changes
+	// KeepCounters are the kinds of counters for whose sake nothing is carried where there are any;
+	// see [CounterKinds].
+	KeepCounters []string `json:"keep_counters,omitempty"`
+
+	Pins  string `json:"pins"`  // folder for pinned programs and tables, which outlive the daemon
+	State string `json:"state"` // file that the daemon replaces when its state changes
 }
 
 // Kinds of fast path.

@@ -142,14 +142,14 @@ type daemon struct {
 	activity activity
 	deadline uint64 // the last one written for the programs; 0: they carry nothing
 
-	attach    attachState
-	audit     auditState
-	programs  programTracker
-	neigh     neighbourState
-	prober    *kernel.ARPProber // nil: no probe was sent yet
-	lastState *State            // as written to the state file
-	report    func(State)
-	compared  func(shadow.Result)
+	attach                attachState
+	audit                 auditState
+	programs              programTracker
+	neigh                 neighbourState
+	prober                *kernel.ARPProber // nil: no probe was sent yet
+	lastState, lastReport *State            // as written to the state file, and as reported without its counters
+	report                func(State)
+	compared              func(shadow.Result)
 }
 
 // errReplaced ends a daemon from which another takes over.

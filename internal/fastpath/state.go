@@ -21,6 +21,8 @@ type State struct {
 	Peers     int    `json:"peers"`   // known
 	// Refused are the devices that are left to the slow path, each with the reason.
 	Refused []topology.Refusal `json:"refused"`
+	// Counters are those that stand still; nil: nothing is carried, or the daemon is older than this.
+	Counters *BypassedCounters `json:"counters,omitempty"`
 }
 
 // ReadState reads a daemon's state. Before the daemon has started there is no file, and the
@@ -51,12 +53,19 @@ func (d *daemon) writeState() error {
 	if now.Refused == nil {
 		now.Refused = []topology.Refusal{} // and not null
 	}
+	reported := *now
+	if now.Off == "" {
+		counters := d.counters()
+		counters.addDevices(d.Devices, d.topo)
+		now.Counters = &counters
+	}
 	if reflect.DeepEqual(now, d.lastState) {
 		return nil
 	}
 	d.lastState = now
 	begun := d.synced && waiting == 0 && d.audit.perPacket != notAuditedYet
-	if d.report != nil && begun {
+	if d.report != nil && begun && !reflect.DeepEqual(&reported, d.lastReport) { // rules come and go all the time
+		d.lastReport = &reported
 		d.report(*now)
 	}
 	err := now.write(d.State)

@@ -20,9 +20,13 @@ type Plan struct {
 	// Off says why nothing is carried on this node; empty: nothing keeps everything slow.
 	Off string `json:"off,omitempty"`
 	// Unreplied says why one-way UDP is not carried; empty: it is.
-	Unreplied string        `json:"unreplied,omitempty"`
-	Pods      []PlannedPod  `json:"pods"`
-	Peers     []PlannedPeer `json:"peers"`
+	Unreplied string `json:"unreplied,omitempty"`
+	// Counters are those that stand still where packets are carried; nil: there is nothing to follow.
+	Counters *fastpath.BypassedCounters `json:"counters,omitempty"`
+	// KeepCounters are the kinds of them for whose sake nothing is carried.
+	KeepCounters []string      `json:"keep_counters,omitempty"`
+	Pods         []PlannedPod  `json:"pods"`
+	Peers        []PlannedPeer `json:"peers"`
 	// LeftAlone are other devices of the node that packets of pods may take, which stay slow.
 	LeftAlone []topology.Refusal `json:"left"`
 }
@@ -67,9 +71,17 @@ func (p *Plan) CarriesAll() bool {
 	return p.CarriesAny() && len(p.LeftAlone) == 0 && !slices.ContainsFunc(p.Pods, pod) && !slices.ContainsFunc(p.Peers, peer)
 }
 
+// Keep has counters of some kinds kept true: where there are any, nothing is carried.
+func (p *Plan) Keep(kinds []string) {
+	p.KeepCounters = kinds
+	if p.Off == "" && p.Counters != nil {
+		p.Off = p.Counters.Conflict(kinds)
+	}
+}
+
 // Config is what a daemon needs to carry what the plan says.
 func (p *Plan) Config() fastpath.Config {
-	c := fastpath.Config{Kind: p.Kind, Port: uint16(p.Port), Devices: topology.DeviceNames{Wire: p.Wire, Node: true}}
+	c := fastpath.Config{Kind: p.Kind, Port: uint16(p.Port), Devices: topology.DeviceNames{Wire: p.Wire, Node: true}, KeepCounters: p.KeepCounters}
 	if p.Tunnel != "" {
 		c.Devices.Tunnels = []string{p.Tunnel}
 	}
@@ -91,7 +103,7 @@ func Find() (*Plan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("judge the network of this node: %w", err)
 	}
-	p.Off, p.Unreplied = found.Off, found.Unreplied
+	p.Off, p.Unreplied, p.Counters = found.Off, found.Unreplied, &found.Counters
 	if why := n.obstacle(); why != "" {
 		p.Off = why
 	}

@@ -26,7 +26,8 @@ func TestMain(m *testing.M) { testenv.Main(m, testenv.Roles{"enable": enable, "s
 
 // enable is a process that enables the fast path of the namespace that it is in: FOLDER TRIAL, and
 // "filters" if its programs are to be tc filters, as on older kernels, "shadow" if a flow is to be
-// compared first, or "replace" if it may take over from another process.
+// compared first, "keep" if it is to keep the counters true that somebody has asked for, or "replace" if it may
+// take over from another process.
 func enable(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -35,6 +36,9 @@ func enable(args []string) int {
 		trial, _ := time.ParseDuration(args[2])
 		config := plan.Config()
 		config.TC = slices.Contains(args[3:], "filters")
+		if slices.Contains(args[3:], "keep") {
+			config.KeepCounters = fastpath.PurposefulCounters
+		}
 		first := node.ShadowOptions{}
 		if slices.Contains(args[3:], "shadow") {
 			first = node.ShadowOptions{Flows: 1, Limit: testenv.Timeout}

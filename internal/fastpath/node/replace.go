@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -43,4 +44,18 @@ func (f files) takeOver(ctx context.Context, j *journal.Journal) (txn int, lock 
 			return txns[0].ID, lock, err
 		}
 	}
+}
+
+// KeptCounters are the kinds of counters that the fast path of the calling thread's namespace keeps
+// true, whether its process lives or not. Where there is none, it keeps none.
+func KeptCounters() []string {
+	f, err := ownFiles()
+	if err != nil {
+		return nil
+	}
+	c, err := fastpath.Load(f.config)
+	if err != nil { // it has not started yet, or what is there cannot be taken over either
+		return nil
+	}
+	return c.KeepCounters
 }

@@ -25,6 +25,7 @@ const updatesPriority = "ipv4/ip_forward_update_priority"
 type Poller struct {
 	Hooks   *audit.HookPoller
 	sysctls []procFile
+	acct    procFile
 	legacy  procFile
 	snmp    procFile
 	querier *rtnlQuerier
@@ -39,7 +40,10 @@ const (
 
 // OpenPoller opens a poller of the calling thread's namespace.
 func OpenPoller() (*Poller, error) {
-	s := &Poller{legacy: procFile{path: nft.LegacyTablesFile}, snmp: procFile{path: snmpFile, text: make([]byte, snmpSize)}}
+	s := &Poller{
+		acct:   procFile{path: "/proc/sys/net/netfilter/nf_conntrack_acct"},
+		legacy: procFile{path: nft.LegacyTablesFile}, snmp: procFile{path: snmpFile, text: make([]byte, snmpSize)},
+	}
 	for _, name := range polledSysctls {
 		s.sysctls = append(s.sysctls, procFile{path: filepath.Join("/proc/sys/net", name)})
 	}
@@ -63,6 +67,7 @@ func (s *Poller) Close() {
 	for i := range s.sysctls {
 		s.sysctls[i].close()
 	}
+	s.acct.close()
 	s.legacy.close()
 	s.snmp.close()
 	if s.Hooks != nil {
@@ -86,6 +91,12 @@ func (s *Poller) Sysctls() []string {
 // as it is. Carried ones get that of their TOS.
 func KeepsPriority(sysctls []string) bool {
 	return strings.TrimSpace(sysctls[slices.Index(polledSysctls, updatesPriority)]) == "0"
+}
+
+// CountsConnections reports whether connection tracking counts the packets and bytes of connections.
+func (s *Poller) CountsConnections() bool {
+	value, err := s.acct.read() // where nothing is tracked, there is no such file
+	return err == nil && strings.TrimSpace(value) != "0"
 }
 
 // LegacyTables lists the loaded tables of legacy iptables for IPv4, by name.

@@ -1,0 +1,88 @@
+package fastpath
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
+	"github.com/venturi-net/venturi/internal/fastpath/kernel"
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
+)
+
+// Kinds of counters that [Config].KeepCounters may name.
+const (
+	KeepConntrack = "conntrack" // packets and bytes of connections
+	KeepRules     = "rules"     // of rules that somebody has made count or log
+	KeepIPTables  = "iptables"  // of all rules of iptables
+)
+
+// CounterKinds are all of them.
+var CounterKinds = []string{KeepConntrack, KeepRules, KeepIPTables}
+
+// PurposefulCounters are those that count only where somebody has asked for it.
+var PurposefulCounters = []string{KeepConntrack, KeepRules}
+
+// BypassedCounters are what stands still while packets are carried. The programs cannot keep them: no
+// helper of the kernel lets a program raise the statistics of a device, the counter of a rule or the
+// accounting of a connection, nor can a daemon set them.
+type BypassedCounters struct {
+	// Tunnels and Bridges are devices that carried packets bypass: neither statistics nor captures
+	// there show them.
+	Tunnels []string `json:"tunnels"`
+	Bridges []string `json:"bridges"`
+	// Veths and Netkits are how many devices of pods there are on the node. Carried packets into a
+	// pod bypass either kind, those out of it a netkit device only.
+	Veths   int `json:"veths"`
+	Netkits int `json:"netkits"`
+	// InPods: the pods' own devices do not count what is carried into them, though captures there
+	// show it. See [BypassedCounters.AskKernel].
+	InPods    bool               `json:"in_pods,omitempty"`
+	Conntrack bool               `json:"conntrack"` // connection tracking counts
+	Rules     audit.RuleCounters `json:"rules"`
+	IPTables  audit.RuleCounters `json:"iptables"`
+}
+
+// Conflict says why nothing is carried if counters of some kinds are to be kept true; "": nothing of
+// them would stand still.
+func (c BypassedCounters) Conflict(keep []string) string {
+	for _, kind := range keep {
+		why := ""
+		switch {
+		case kind == KeepConntrack && c.Conntrack:
+			why = "connection tracking counts the packets of connections (net.netfilter.nf_conntrack_acct is 1)"
+		case kind == KeepRules && c.Rules.Number > 0:
+			why = fmt.Sprintf("rules count or log packets of established flows (%s)", c.Rules)
+		case kind == KeepIPTables && c.IPTables.Number > 0:
+			why = fmt.Sprintf("rules of iptables count packets of established flows (%s)", c.IPTables)
+		}
+		if why != "" {
+			return why + ", and --keep-counters=" + kind + " is given"
+		}
+	}
+	return ""
+}
+
+// addDevices adds the devices that packets are carried past.
+func (c *BypassedCounters) addDevices(of topology.DeviceNames, topo topology.Topology) {
+	c.Tunnels, c.Bridges = append([]string{}, of.Tunnels...), []string{} // and not null
+	for _, p := range topo.Pods {
+		if topo.TC[p.Device].Netkit {
+			c.Netkits++
+		} else {
+			c.Veths++
+		}
+		if bridge := topo.TC[p.NeighDevice].Name; p.NeighDevice != p.Device && !slices.Contains(c.Bridges, bridge) {
+			c.Bridges = append(c.Bridges, bridge)
+		}
+	}
+	slices.Sort(c.Bridges)
+}
+
+// AskKernel finds out what depends on the kernel alone. The daemon leaves it to those who print
+// counters: it reads the kernel's types, which takes some megabytes.
+func (c *BypassedCounters) AskKernel() { c.InPods = !kernel.CountsRedirected() }
+
+// counters are those of rules and connections that stand still while packets are carried.
+func (d *daemon) counters() BypassedCounters {
+	return BypassedCounters{Conntrack: d.audit.accounting, Rules: d.audit.rules.Counters, IPTables: d.audit.rules.IPTablesCounters}
+}
