@@ -68,6 +68,7 @@ func newFastpathPlan(env *Env) *cobra.Command {
 	var (
 		netns  string
 		asJSON bool
+		keep   []string
 	)
 	cmd := &cobra.Command{
 		Use:   "plan",
@@ -86,6 +87,9 @@ What it does not support, it leaves alone and lists: BPF data planes such as Cil
 Open vSwitch, other encapsulations, bonds and VLANs below a tunnel, iptables-legacy, limits
 on pods' devices, Ethernet overlays.
 
+What stands still while packets are carried is listed, too: statistics of devices, counters
+of rules, and captures. With --keep-counters it shows what "enable" would carry with it.
+
   carried  its established TCP and UDP flows over IPv4 are carried
   waiting  they will be, as soon as the node has learned this pod's or peer's address
   slow     they stay on the node's own path
@@ -94,10 +98,11 @@ The exit code is 0 if everything listed is carried or waiting, 8 if something st
 slow path, and 4 if nothing can be carried.`,
 		Example: `  venturi fastpath plan
   venturi fastpath plan --netns node1
+  venturi fastpath plan --keep-counters
   venturi fastpath plan --json | jq -r '.pods[] | select(.outlook == "slow") | .device + " " + .why'`,
 		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			plan, err := readPlan(netns)
+			plan, err := readPlan(netns, keep)
 			if err != nil {
 				return err
 			}
@@ -120,11 +125,13 @@ slow path, and 4 if nothing can be carried.`,
 	f := cmd.Flags()
 	f.VarP(onceFlag{&netns}, "netns", "n", netnsHelp)
 	f.BoolVar(&asJSON, "json", false, "print it as JSON")
+	keepCountersFlag(f, &keep)
 	return cmd
 }
 
-// readPlan finds what a fast path would carry in a network namespace.
-func readPlan(netns string) (plan *discover.Plan, err error) {
+// readPlan finds what a fast path would carry in a network namespace, if it keeps counters of some
+// kinds true.
+func readPlan(netns string, keep []string) (plan *discover.Plan, err error) {
 	const what = "cannot plan a fast path"
 	if os.Geteuid() != 0 {
 		return nil, verr.New(verr.Permission, what, "only root can read rules, programs and the other ends of pods' devices", "run it as root, or through sudo")
@@ -137,7 +144,9 @@ func readPlan(netns string) (plan *discover.Plan, err error) {
 		return nil, err
 	}
 	err = host.Do(file, func() error {
-		plan, err = discover.Find()
+		if plan, err = discover.Find(); err == nil {
+			plan.Keep(keep)
+		}
 		return err
 	})
 	if err != nil && !errors.As(err, new(*verr.Error)) {
@@ -154,6 +163,7 @@ func newFastpathEnable(env *Env) *cobra.Command {
 		flows  int
 		again  bool
 		stay   bool
+		keep   []string
 	)
 	cmd := &cobra.Command{
 		Use:   "enable",
@@ -189,10 +199,24 @@ With --replace it takes over from another process that carries here, of this ver
 another, as for an upgrade: that process ends and leaves everything in place, no packet is
 lost, and the counts go on. Nothing is compared then. A trial cannot be taken over.
 
+Carried packets do not raise all counters; "venturi fastpath plan" lists which stand still.
+With --keep-counters nothing is carried as long as carried packets would be missing where
+somebody counts on purpose. Its kinds are
+
+  conntrack  packets and bytes of connections, while net.netfilter.nf_conntrack_acct is 1
+  rules      rules of nftables with a counter, rules of iptables that do nothing but count,
+             and all rules that log, if packets of established flows meet them
+  iptables   all rules of iptables that they meet: each has a counter, also those of
+             kube-proxy, so this keeps everything slow on most nodes
+
+Without kinds it means conntrack,rules. Statistics of devices cannot be kept. A process that
+takes over keeps what the one before it kept, unless it is told: none keeps nothing.
+
 If nothing can be carried, nothing is changed, the plan is printed, and the exit code is 4.`,
 		Example: `  venturi fastpath enable --trial 120s
   venturi fastpath enable --listen 127.0.0.1:9138
   venturi fastpath enable --replace
+  venturi fastpath enable --keep-counters=conntrack
   ip netns exec node1 venturi fastpath enable`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -202,7 +226,10 @@ If nothing can be carried, nothing is changed, the plan is printed, and the exit
 			if flows < 0 {
 				return verr.New(verr.Usage, "cannot compare packets of "+strconv.Itoa(flows)+" flows", "--shadow is less than 0", "give a number of flows, or 0 to compare none")
 			}
-			config, err := planConfig(env, "cannot enable the fast path", nat)
+			if again && keep == nil {
+				keep = node.KeptCounters()
+			}
+			config, err := planConfig(env, "cannot enable the fast path", nat, keep)
 			if err != nil {
 				return err
 			}
@@ -234,6 +261,7 @@ If nothing can be carried, nothing is changed, the plan is printed, and the exit
 	cmd.Flags().IntVar(&flows, "shadow", 16, "compare packets of so many flows with the network's own first; 0: none")
 	cmd.Flags().BoolVar(&stay, "stay-off", false, "if a packet differs, wait for SIGTERM instead of exiting")
 	cmd.Flags().BoolVar(&again, "replace", false, "take over from the process that carries here, if there is one")
+	keepCountersFlag(cmd.Flags(), &keep)
 	cmd.MarkFlagsMutuallyExclusive("trial", "replace")
 	cmd.Flags().StringVar(&listen, "listen", "", "serve metrics at this address, such as :9138")
 	return cmd
@@ -278,6 +306,8 @@ func newFastpathStatus(env *Env) *cobra.Command {
 		Long: `Show whether the current network namespace has a fast path, what it carries, and what
 happened to the packets since it was enabled: how many were carried, and why the others
 were not.
+
+It lists the statistics, counters and captures that stand still while packets are carried.
 
 For each pod and peer it counts the flows in the table: all, those that are carried in at
 least one direction, and those that the node translates, such as to Services.

@@ -5,13 +5,21 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"os"
 	"os/exec"
+	"regexp"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/fastpath/discover"
+	"github.com/venturi-net/venturi/internal/fastpath/node"
 	"github.com/venturi-net/venturi/internal/feature"
+	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -24,9 +32,6 @@ func TestFastpathPlanCodes(t *testing.T) {
 		t.Skipf("this kernel has no fast path: %v", err)
 	}
 	w, n := testenv.Namespace(t)
-	ends, err := w.Create(w.Name("ends"))
-	testenv.Must(t, err)
-	t.Cleanup(ends.Close)
 	t.Setenv("VENTURI_JOURNAL", t.TempDir()+"/journal")
 	run := func(want int, args ...string) (out string) {
 		t.Helper()
@@ -47,28 +52,34 @@ func TestFastpathPlanCodes(t *testing.T) {
 	if out := run(verr.Missing, "plan", "--netns", n.Path()); !strings.Contains(out, "nothing is carried: ") {
 		t.Errorf("of an empty namespace: %s", out)
 	}
-	testenv.Shell(t, n.Path(), strings.ReplaceAll(`
-		echo 1 > /proc/sys/net/ipv4/ip_forward
-		pair() {
-			ip link add $1 type veth peer name o$1 address $2 netns ENDS
-			ip link set $1 up
-			ip -n ENDS link set o$1 up
-		}
-		pair eth0 02:00:00:00:aa:02
-		ip addr add 192.0.2.1/24 dev eth0
-		ip neigh add 192.0.2.2 lladdr 02:00:00:00:aa:02 dev eth0
-		ip route add 10.244.2.0/24 via 192.0.2.2
-		for i in 2 3; do
-			pair cali$i 02:00:00:00:bb:0$i
-			ip route add 10.244.0.$i/32 dev cali$i
-			ip neigh add 10.244.0.$i lladdr 02:00:00:00:bb:0$i dev cali$i
-		done
-	`, "ENDS", ends.Name()))
+	wirePods(t, w, n)
 	var plan discover.Plan
 	testenv.Must(t, json.Unmarshal([]byte(run(verr.OK, "plan", "-n", n.Path(), "--json")), &plan))
-	if plan.Wire != "eth0" || len(plan.Pods) != 2 || len(plan.Peers) != 1 || plan.Pods[0].Outlook != discover.Carried {
-		t.Errorf("planned %+v", plan)
+	if plan.Wire != "eth0" || len(plan.Pods) != 2 || len(plan.Peers) != 1 || plan.Pods[0].Outlook != discover.Carried || plan.Counters.Veths != 2 || plan.Counters.Rules.Number != 0 {
+		t.Errorf("planned %+v, with %+v", plan, plan.Counters)
 	}
+	run(verr.OK, "plan", "-n", n.Path(), "--keep-counters")
+	testenv.Shell(t, n.Path(), "nft 'table ip acct { chain c { type filter hook forward priority 0; counter; }; }'")
+	for _, c := range []struct {
+		code int
+		flag string
+		says string
+	}{
+		{verr.OK, "--keep-counters=none", "1 that count or log: ip acct c handle 2\n"},
+		{verr.OK, "--keep-counters=conntrack,iptables", "1 that count or log: ip acct c handle 2\n"},
+		{verr.Missing, "--keep-counters", "(ip acct c handle 2), and --keep-counters=rules is given\n"},
+		{verr.Usage, "--keep-counters=devices", ""},
+		{verr.Usage, "--keep-counters=", ""},
+	} {
+		if out := run(c.code, "plan", "-n", n.Path(), c.flag); !strings.Contains(out, c.says) {
+			t.Errorf("plan %s: %s", c.flag, out)
+		}
+	}
+	testenv.InNetns(t, n.Path(), func() error {
+		run(verr.Missing, "enable", "--keep-counters")
+		return nil
+	})
+	testenv.Shell(t, n.Path(), "nft delete table ip acct")
 	testenv.Shell(t, n.Path(), "tc qdisc add dev cali2 root tbf rate 10mbit burst 100kb latency 1s")
 	if out := run(verr.Findings, "plan", "-n", n.Path()); !strings.Contains(out, "has a queueing discipline tbf") {
 		t.Errorf("with a limit: %s", out)
@@ -92,6 +103,115 @@ func TestFastpathPlanCodes(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// wirePods wires two pods and a peer to a node, as Calico does without encapsulation.
+func wirePods(t *testing.T, w *netcfg.Writer, n *netcfg.Namespace) {
+	t.Helper()
+	ends, err := w.Create(w.Name("ends"))
+	testenv.Must(t, err)
+	t.Cleanup(ends.Close)
+	testenv.Shell(t, n.Path(), strings.ReplaceAll(`
+		echo 1 > /proc/sys/net/ipv4/ip_forward
+		pair() {
+			ip link add $1 type veth peer name o$1 address $2 netns ENDS
+			ip link set $1 up
+			ip -n ENDS link set o$1 up
+		}
+		pair eth0 02:00:00:00:aa:02
+		ip addr add 192.0.2.1/24 dev eth0
+		ip neigh add 192.0.2.2 lladdr 02:00:00:00:aa:02 dev eth0
+		ip route add 10.244.2.0/24 via 192.0.2.2
+		for i in 2 3; do
+			pair cali$i 02:00:00:00:bb:0$i
+			ip route add 10.244.0.$i/32 dev cali$i
+			ip neigh add 10.244.0.$i lladdr 02:00:00:00:bb:0$i dev cali$i
+		done
+	`, "ENDS", ends.Name()))
+}
+
+// A process that takes over keeps the counters that the one before it kept, unless it is told otherwise.
+func TestFastpathReplacesKeepingCounters(t *testing.T) {
+	testenv.Root(t)
+	if answer, err := feature.Programs.Ask(); answer != feature.Yes {
+		t.Skipf("this kernel has no fast path: %v", err)
+	}
+	w, n := testenv.Namespace(t)
+	t.Setenv("VENTURI_JOURNAL", t.TempDir()+"/journal")
+	wirePods(t, w, n)
+	start := func(said io.Writer, args ...string) *exec.Cmd {
+		cmd := exec.Command("venturi", append([]string{"fastpath"}, args...)...)
+		cmd.Stderr = said
+		testenv.Must(t, host.Do(n.Path(), cmd.Start))
+		return cmd
+	}
+	t.Cleanup(func() { testenv.Must(t, start(t.Output(), "disable").Wait()) })
+	var running *exec.Cmd
+	for _, c := range []struct {
+		args []string
+		keep []string
+	}{
+		{[]string{"--keep-counters=conntrack"}, []string{"conntrack"}},
+		{[]string{"--replace"}, []string{"conntrack"}},
+		{[]string{"--replace", "--keep-counters"}, []string{"conntrack", "rules"}},
+		{[]string{"--replace", "--keep-counters=none"}, nil},
+		{[]string{"--replace"}, nil},
+	} {
+		carries := make(awaited, 1)
+		next := start(io.MultiWriter(t.Output(), carries), append([]string{"enable", "--shadow", "0"}, c.args...)...)
+		t.Cleanup(func() { _ = next.Process.Kill(); _ = next.Wait() }) // if it has not ended below
+		select {
+		case <-carries:
+		case <-time.After(testenv.Timeout):
+			t.Fatalf("after %v, enable %v does not carry", testenv.Timeout, c.args)
+		}
+		if running != nil {
+			testenv.Must(t, running.Wait())
+		}
+		running = next
+		testenv.InNetns(t, n.Path(), func() error {
+			s, err := node.ReadStatus()
+			if err == nil && (!s.Running || s.State.Counters == nil || !slices.Equal(s.Config.KeepCounters, c.keep)) {
+				t.Errorf("enable %v: it keeps %v; want %v; %+v", c.args, s.Config.KeepCounters, c.keep, s.State)
+			}
+			return err
+		})
+	}
+	testenv.Must(t, running.Process.Signal(syscall.SIGTERM))
+	testenv.Must(t, running.Wait())
+}
+
+// The systemd unit has its options from a file, and those that it names as an example exist.
+func TestFastpathUnit(t *testing.T) {
+	text, err := os.ReadFile("../../contrib/systemd/venturi-fastpath.service")
+	testenv.Must(t, err)
+	for _, line := range []string{"\nEnvironmentFile=-/etc/default/venturi-fastpath\n", "/venturi fastpath enable $OPTIONS\n"} {
+		if !strings.Contains(string(text), line) {
+			t.Errorf("it has no line with %q", line)
+		}
+	}
+	example := regexp.MustCompile(`(?m)^#\s+OPTIONS=(.*)$`).FindStringSubmatch(string(text))
+	if example == nil {
+		t.Fatal("it shows no options")
+	}
+	cmd := newFastpathEnable(&Env{Stderr: io.Discard})
+	testenv.Must(t, cmd.ParseFlags(strings.Fields(example[1])))
+	if kinds := cmd.Flags().Lookup("keep-counters").Value.String(); kinds != "conntrack" {
+		t.Errorf("it keeps %q", kinds)
+	}
+}
+
+// awaited gets a value when what is written to it says that pods are carried.
+type awaited chan bool
+
+func (a awaited) Write(text []byte) (int, error) {
+	if bytes.Contains(text, []byte("carried: pods 2")) {
+		select {
+		case a <- true:
+		default:
+		}
+	}
+	return len(text), nil
 }
 
 // After a difference, what would be started again waits until it is ended; after anything else it ends.

@@ -20,8 +20,8 @@ const shadowLimit = 10 * time.Second
 
 // planConfig plans a fast path for this node. If nothing can be carried, it prints the plan, and
 // the error says so.
-func planConfig(env *Env, what string, nat bool) (c fastpath.Config, err error) {
-	plan, err := readPlan("")
+func planConfig(env *Env, what string, nat bool, keep []string) (c fastpath.Config, err error) {
+	plan, err := readPlan("", keep)
 	if err != nil {
 		return c, err
 	}
@@ -50,7 +50,7 @@ func enableNode(ctx context.Context, env *Env, c fastpath.Config, o node.Options
 			return stats, err
 		}
 		sanitize.Fprintf(env.Stderr, "venturi: the network of this node is wired in another way now: planning again\n")
-		if c, err = planConfig(env, "cannot enable the fast path again", !c.NoNAT); err != nil {
+		if c, err = planConfig(env, "cannot enable the fast path again", !c.NoNAT, c.KeepCounters); err != nil {
 			return stats, err
 		}
 		o.Replace = false

@@ -62,7 +62,7 @@ func (s *shadowCommand) run(cmd *cobra.Command, _ []string) error {
 	case s.flows < 0:
 		return verr.New(verr.Usage, what, "--flows is less than 0", "give a number of flows such as 100")
 	}
-	config, err := planConfig(s.env, what, s.nat)
+	config, err := planConfig(s.env, what, s.nat, nil)
 	if err != nil {
 		return err
 	}

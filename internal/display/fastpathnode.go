@@ -36,6 +36,9 @@ func NewFastPathReport(s node.Status) FastPathReport {
 	if r.Packets == nil { // it has not started: scripts get what there is of a list, not null
 		r.Packets, r.SlowIngress = map[string]int64{}, map[string]int64{}
 	}
+	if r.State != nil && r.State.Counters != nil {
+		r.State.Counters.AskKernel()
+	}
 	if r.Pods == nil {
 		r.Pods = []fastpath.PodFlows{}
 	}
@@ -76,6 +79,9 @@ func (r FastPathReport) Print(out io.Writer) error {
 		sanitize.Fprintf(w, "share of packets that was carried: %.1f %%\n", 100*r.Carried)
 	}
 	r.printOwners(w)
+	if r.Running && r.Config != nil && r.State != nil && r.State.Counters != nil {
+		printCounters(w, *r.State.Counters, r.Config.Devices.Wire)
+	}
 	printFates(w, r.Packets, r.SlowIngress)
 	return w.Flush()
 }

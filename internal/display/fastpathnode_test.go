@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
 )
 
 // A status says whose flows there are and which share of packets was carried, and a rate what
@@ -17,7 +18,10 @@ func TestFastPathReport(t *testing.T) {
 		Packets: map[string]int64{"carried_out": 200, "carried_in": 100, "slow_unknown": 100},
 		Pods:    []fastpath.PodFlows{{Device: "veth0", Addr: netip.MustParseAddr("10.244.1.2"), FlowCount: count}},
 		Peers:   []fastpath.PeerFlows{{Addr: "192.0.10.2", FlowCount: count}}}
-	now, off, gone, anew := before, before, before, before
+	now, off, gone, anew, bypassed := before, before, before, before, before
+	bypassed.Config = &fastpath.Config{Devices: topology.DeviceNames{Wire: "eth0"}}
+	bypassed.State = &fastpath.State{Pods: 1, Peers: 1, Counters: &fastpath.BypassedCounters{Bridges: []string{"cni0"}, Veths: 1}}
+	bypassed.Packets, bypassed.Peers = nil, nil
 	anew.Packets = map[string]int64{"carried_out": 30, "carried_in": 30, "slow_unknown": 120}
 	now.Packets = map[string]int64{"carried_out": 500, "carried_in": 400, "slow_unknown": 110, "slow_flags": 190}
 	off.State = &fastpath.State{Off: "there are IPsec policies"}
@@ -40,6 +44,17 @@ carried out of its pod           200
 carried into its pod             100      
 slow: its flow is not known yet  100      
 `, func(out *bytes.Buffer) error { return before.Print(out) }},
+		{"counters that stand still", `carried: pods 1, peers 1
+
+POD    ADDRESS     FLOWS  CARRIED  TRANSLATED
+veth0  10.244.1.2  12     10       4
+
+STANDS STILL      WHILE PACKETS ARE CARRIED
+cni0              its statistics; tcpdump there does not show carried packets
+veth of pods (1)  statistics of what goes into the pod (TX here); tcpdump there does not show it
+IP statistics     of this node, such as ForwDatagrams (nstat, /proc/net/snmp)
+All packets are still counted at eth0 and at the devices in pods, and tcpdump shows them there.
+`, func(out *bytes.Buffer) error { return bypassed.Print(out) }},
 		{"rate", "carried 300/s (75.0 %), slow 100/s, flows 12; main reason for slow packets: opens or ends a connection\n",
 			func(out *bytes.Buffer) error { return now.PrintRate(out, before, 2*time.Second) }},
 		{"nothing", "carried 0/s (0.0 %), slow 0/s, flows 12\n", func(out *bytes.Buffer) error { return before.PrintRate(out, before, time.Second) }},

@@ -50,8 +50,8 @@ func PrintFastPathPlan(out io.Writer, p *discover.Plan) error {
 	for _, l := range p.LeftAlone {
 		sanitize.Fprintf(w, "%s\t%s\n", l.Device, l.Reason)
 	}
-	if p.CarriesAny() {
-		sanitize.Fprintf(w, "\nCarried packets bypass the bridge, the tunnel device and the rules: counters and captures there do not see them.\n")
+	if p.CarriesAny() && p.Counters != nil {
+		printCounters(w, *p.Counters, p.Wire)
 	}
 	if p.CarriesAny() && p.Unreplied != "" {
 		sanitize.Fprintf(w, "one-way UDP stays on the slow path: %s\n", p.Unreplied)

@@ -140,6 +140,7 @@ func (h *helm) checkRefused(t *testing.T) {
 		{"image.name=x,tolerations={a b}", "tolerations"},
 		{"image.name=x,nodeAgent=true", "nodeAgent"},
 		{"image.name=x,fastPath.metricsPort=70000", "metricsPort"},
+		{"image.name=x,fastPath.keepCounters=devices", "keepCounters"},
 	} {
 		args := []string{"template", "net", chart}
 		if c.set != "" {
