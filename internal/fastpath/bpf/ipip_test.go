@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
+	"fmt"
 	"testing"
 
 	"github.com/gopacket/gopacket/layers"
@@ -15,32 +16,34 @@ import (
 func TestIPIPCarries(t *testing.T) {
 	protocols(t, func(t *testing.T, protocol layers.IPProtocol) {
 		for _, outer := range []bpf.Outer{{}, {TTL: 9}, {DontFragment: true}, {TTL: 255, DontFragment: true, DSCP: 46}} {
-			r := newRig(t, bpf.IPIP, protocol) // it loads every program
-			outer.From, outer.To, outer.Local, outer.Remote = r.wireMAC, farMAC, localVTEP, remoteVTEP
-			r.peer = bpf.IPIPPeer(5, uint32(r.wire), 1480, outer)
-			r.put(t)
-			for _, tos := range []uint8{0, 1, 2, 3, 0xb8} {
-				for _, flags := range []layers.IPv4Flag{0, layers.IPv4DontFragment} {
-					p := r.podPacket()
-					p.ip.TOS, p.ip.Flags, p.ip.TTL = tos, flags, 33
-					verdict, out := r.run(t, r.objs.FromPod, r.pod, p.bytes(t))
-					if verdict != redirect {
-						t.Fatalf("verdict %d, counted %v", int32(verdict), r.counted(t))
-					}
-					p.outerEth = layers.Ethernet{SrcMAC: r.wireMAC, DstMAC: farMAC, EthernetType: layers.EthernetTypeIPv4}
-					p.outerIP = layers.IPv4{Version: 4, IHL: 5, TOS: outer.DSCP<<2 | tos&3, TTL: 32, Id: p.ip.Id, Flags: flags, Protocol: layers.IPProtocolIPv4, SrcIP: localVTEP.AsSlice(), DstIP: remoteVTEP.AsSlice()}
-					if outer.TTL != 0 {
-						p.outerIP.TTL = outer.TTL
-					}
-					if outer.DontFragment {
-						p.outerIP.Flags = layers.IPv4DontFragment
-					}
-					hopped(p, nil, nil).encapsulated = true
-					if want := p.bytes(t); !bytes.Equal(out, want) {
-						t.Errorf("tos %#x, flags %v, %+v: out comes\n% x, want\n% x", tos, flags, outer, out, want)
+			t.Run(fmt.Sprintf("TTL %d, DF %v, DSCP %d", outer.TTL, outer.DontFragment, outer.DSCP), func(t *testing.T) {
+				r := newRig(t, bpf.IPIP, protocol)
+				outer.From, outer.To, outer.Local, outer.Remote = r.wireMAC, farMAC, localVTEP, remoteVTEP
+				r.peer = bpf.IPIPPeer(5, uint32(r.wire), 1480, outer)
+				r.put(t)
+				for _, tos := range []uint8{0, 1, 2, 3, 0xb8} {
+					for _, flags := range []layers.IPv4Flag{0, layers.IPv4DontFragment} {
+						p := r.podPacket()
+						p.ip.TOS, p.ip.Flags, p.ip.TTL = tos, flags, 33
+						verdict, out := r.run(t, r.objs.FromPod, r.pod, p.bytes(t))
+						if verdict != redirect {
+							t.Fatalf("verdict %d, counted %v", int32(verdict), r.counted(t))
+						}
+						p.outerEth = layers.Ethernet{SrcMAC: r.wireMAC, DstMAC: farMAC, EthernetType: layers.EthernetTypeIPv4}
+						p.outerIP = layers.IPv4{Version: 4, IHL: 5, TOS: outer.DSCP<<2 | tos&3, TTL: 32, Id: p.ip.Id, Flags: flags, Protocol: layers.IPProtocolIPv4, SrcIP: localVTEP.AsSlice(), DstIP: remoteVTEP.AsSlice()}
+						if outer.TTL != 0 {
+							p.outerIP.TTL = outer.TTL
+						}
+						if outer.DontFragment {
+							p.outerIP.Flags = layers.IPv4DontFragment
+						}
+						hopped(p, nil, nil).encapsulated = true
+						if want := p.bytes(t); !bytes.Equal(out, want) {
+							t.Errorf("tos %#x, flags %v, %+v: out comes\n% x, want\n% x", tos, flags, outer, out, want)
+						}
 					}
 				}
-			}
+			})
 		}
 		r := newRig(t, bpf.IPIP, protocol)
 		r.put(t)

@@ -12,5 +12,13 @@ func TestMain(m *testing.M) {
 	if code, ok := guest.Main(os.Args, os.Stderr); ok {
 		os.Exit(code)
 	}
-	testenv.Main(m, nil)
+	testenv.Main(closePool{m}, nil)
+}
+
+// closePool runs the tests of m, and closes what they have kept.
+type closePool struct{ m *testing.M }
+
+func (c closePool) Run() int {
+	defer pool.close()
+	return c.m.Run()
 }

@@ -87,32 +87,36 @@ func newRig(t testing.TB, kind string, protocol layers.IPProtocol) *rig {
 		r.pod, r.wire, r.wireMAC = pod.Attrs().Index, wire.Attrs().Index, wire.Attrs().HardwareAddr
 		return nil
 	})
+	r.objs = pool.get(t, kind, func() (*bpf.Objects, error) { return loadKind(kind, bpf.Options{}) })
 	tenant := uint32(0)
-	var err error
 	switch kind {
 	case bpf.VXLAN:
 		tenant = vni
-		r.objs, err = bpf.NewVXLAN(bpf.Options{}, port)
 		r.peer = bpf.VXLANPeer(5, uint32(r.wire), 1450, bpf.Outer{
 			From: r.wireMAC, To: farMAC, Local: localVTEP, Remote: remoteVTEP, TTL: 64, Port: port, VNI: vni,
 			InnerFrom: tunnelMAC, InnerTo: farTunnelMAC,
 		})
 	case bpf.IPIP:
-		r.objs, err = bpf.NewIPIP(bpf.Options{})
 		r.peer = bpf.IPIPPeer(5, uint32(r.wire), 1480, bpf.Outer{From: r.wireMAC, To: farMAC, Local: localVTEP, Remote: remoteVTEP})
 	default:
-		r.objs, err = bpf.NewRouted(bpf.Options{})
 		r.peer = bpf.RoutedPeer(5, uint32(r.wire), 1500, r.wireMAC, farMAC)
 	}
-	if err != nil {
-		t.Fatalf("load: %+v", err)
-	}
-	t.Cleanup(r.objs.Close)
 	r.podEntry = bpf.NewPod(6, tenant, 1500, podAddr, podMAC, gatewayMAC)
 	r.podEntry.MacEpoch = r.podEntry.Epoch
 	r.key = bpf.NewFlowKey(tenant, uint8(protocol), netip.AddrPortFrom(podAddr, 4000), netip.AddrPortFrom(remoteAddr, 5000))
 	r.flow = bpf.Flow{Epoch: 1, SeenOut: 1, SeenIn: 1, Pod: uint32(r.pod), PodEpoch: 6, Peer: peerNumber, PeerEpoch: 5, Port: binary.NativeEndian.Uint16([]byte{0xc0, 0x01})}
 	return r
+}
+
+// loadKind loads the fast path of a kind.
+func loadKind(kind string, o bpf.Options) (*bpf.Objects, error) {
+	switch kind {
+	case bpf.VXLAN:
+		return bpf.NewVXLAN(o, port)
+	case bpf.IPIP:
+		return bpf.NewIPIP(o)
+	}
+	return bpf.NewRouted(o)
 }
 
 // hopKey is how the network addresses the peer.
@@ -312,9 +316,9 @@ func protocols(t *testing.T, run func(t *testing.T, protocol layers.IPProtocol))
 
 func TestVXLANCarriesOut(t *testing.T) {
 	protocols(t, func(t *testing.T, protocol layers.IPProtocol) {
+		r := newRig(t, "vxlan", protocol)
+		r.put(t)
 		for _, tos := range []uint8{0, 1, 2, 3, 0xb8} {
-			r := newRig(t, "vxlan", protocol)
-			r.put(t)
 			p := r.podPacket()
 			p.ip.TOS = tos
 			verdict, out := r.run(t, r.objs.FromPod, r.pod, p.bytes(t))

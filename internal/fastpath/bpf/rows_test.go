@@ -2,6 +2,7 @@ package bpf_test
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -70,17 +71,19 @@ func TestSegments(t *testing.T) {
 		{"routed", "out", 1461, bpf.SlowSize},
 		{"vxlan", "out", 1411, bpf.SlowSize},
 	} {
-		r := newRig(t, c.kind, layers.IPProtocolTCP)
-		r.put(t)
-		p, program, device := r.podPacket(), r.objs.FromPod, r.pod
-		if c.way == "in" {
-			p, program, device = r.received("routed"), r.objs.FromWire, r.wire
-		}
-		p.payload = make([]byte, 3000)
-		r.segments(t, program, device, p.bytes(t), c.size, 3)
-		if got := r.counted(t); len(got) != 1 || got[c.counted] != 1 {
-			t.Errorf("%s %s, segments of %d bytes: counted %v, want one of %s", c.kind, c.way, c.size, got, c.counted)
-		}
+		t.Run(fmt.Sprintf("%s %s, segments of %d bytes", c.kind, c.way, c.size), func(t *testing.T) {
+			r := newRig(t, c.kind, layers.IPProtocolTCP)
+			r.put(t)
+			p, program, device := r.podPacket(), r.objs.FromPod, r.pod
+			if c.way == "in" {
+				p, program, device = r.received("routed"), r.objs.FromWire, r.wire
+			}
+			p.payload = make([]byte, 3000)
+			r.segments(t, program, device, p.bytes(t), c.size, 3)
+			if got := r.counted(t); len(got) != 1 || got[c.counted] != 1 {
+				t.Errorf("counted %v, want one of %s", got, c.counted)
+			}
+		})
 	}
 }
 
@@ -103,26 +106,28 @@ func TestFitsPod(t *testing.T) {
 			{"too large segments", most - headers + 1, 3, "in", bpf.PerDirection + bpf.SlowSize},
 			{"out it is the peer's size, of segments", most - headers + 1, 3, "out", bpf.CarriedOut},
 		} {
-			r := newRig(t, kind, layers.IPProtocolTCP)
-			r.podEntry.Size = most
-			r.put(t)
-			p, program, device := r.podPacket(), r.objs.FromPod, r.pod
-			if c.way == "in" {
-				p, program, device = r.received(kind), r.objs.FromWire, r.wire
-			}
-			p.payload = make([]byte, c.payload*max(1, c.segments))
-			if c.segments == 0 {
-				r.run(t, program, device, p.bytes(t))
-			} else {
-				r.segments(t, program, device, p.bytes(t), uint32(c.payload), uint32(c.segments))
-			}
-			want := c.counted
-			if kind != bpf.Routed && c.segments > 0 && (want == bpf.CarriedOut || want == bpf.CarriedIn) {
-				want += bpf.SlowEncapsulated - bpf.CarriedOut // it fits, but a test's segments are of no protocol: the kernel does not grow or shrink them
-			}
-			if got := r.counted(t); len(got) != 1 || got[want] != 1 {
-				t.Errorf("%s, %s: counted %v, want one of %s", kind, c.name, got, want)
-			}
+			t.Run(kind+", "+c.name, func(t *testing.T) {
+				r := newRig(t, kind, layers.IPProtocolTCP)
+				r.podEntry.Size = most
+				r.put(t)
+				p, program, device := r.podPacket(), r.objs.FromPod, r.pod
+				if c.way == "in" {
+					p, program, device = r.received(kind), r.objs.FromWire, r.wire
+				}
+				p.payload = make([]byte, c.payload*max(1, c.segments))
+				if c.segments == 0 {
+					r.run(t, program, device, p.bytes(t))
+				} else {
+					r.segments(t, program, device, p.bytes(t), uint32(c.payload), uint32(c.segments))
+				}
+				want := c.counted
+				if kind != bpf.Routed && c.segments > 0 && (want == bpf.CarriedOut || want == bpf.CarriedIn) {
+					want += bpf.SlowEncapsulated - bpf.CarriedOut // it fits, but a test's segments are of no protocol: the kernel does not grow or shrink them
+				}
+				if got := r.counted(t); len(got) != 1 || got[want] != 1 {
+					t.Errorf("counted %v, want one of %s", got, want)
+				}
+			})
 		}
 	}
 }

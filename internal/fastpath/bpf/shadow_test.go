@@ -17,19 +17,7 @@ import (
 func shadowOf(t *testing.T, r *rig, kind string) (*rig, *perf.Reader) {
 	t.Helper()
 	s := *r
-	var err error
-	switch kind {
-	case bpf.VXLAN:
-		s.objs, err = bpf.NewVXLAN(bpf.Options{Shadow: true}, port)
-	case bpf.IPIP:
-		s.objs, err = bpf.NewIPIP(bpf.Options{Shadow: true})
-	default:
-		s.objs, err = bpf.NewRouted(bpf.Options{Shadow: true})
-	}
-	if err != nil {
-		t.Fatalf("load: %+v", err)
-	}
-	t.Cleanup(s.objs.Close)
+	s.objs = pool.get(t, "shadow "+kind, func() (*bpf.Objects, error) { return loadKind(kind, bpf.Options{Shadow: true}) })
 	records, err := perf.NewReader(s.objs.Records(), 1<<19)
 	check(t, err)
 	t.Cleanup(func() { records.Close() })

@@ -17,11 +17,7 @@ func stampOn(epoch uint32) uint32 { return 0x8000 | epoch }
 func stamping(t *testing.T, kind string) *rig {
 	t.Helper()
 	r := newRig(t, kind, layers.IPProtocolTCP)
-	r.objs.Close()
-	var err error
-	if r.objs, err = bpf.NewStamping(kind, port); err != nil {
-		t.Fatalf("load: %+v", err)
-	}
+	r.objs = pool.get(t, "stamping "+kind, func() (*bpf.Objects, error) { return bpf.NewStamping(kind, port) })
 	r.epoch = 5
 	return r
 }
