@@ -38,8 +38,12 @@ func (m *SSHMachine) Leftovers(t testing.TB, but ...string) (left []string) {
 // WantNothingLeft waits until nothing of ours is on the machine, and fails the test after limit.
 func (m *SSHMachine) WantNothingLeft(t testing.TB, limit time.Duration, but ...string) {
 	t.Helper()
+	end := time.Now().Add(limit)
+	for len(m.Processes()) > 0 && time.Now().Before(end) { // for all else programs have to be asked
+		time.Sleep(20 * time.Millisecond)
+	}
 	left := m.Leftovers(t, but...)
-	for end := time.Now().Add(limit); len(left) > 0 && time.Now().Before(end); left = m.Leftovers(t, but...) {
+	for ; len(left) > 0 && time.Now().Before(end); left = m.Leftovers(t, but...) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	if len(left) > 0 {
