@@ -87,20 +87,20 @@ var samples = []sample{
 }
 
 // many has more paths and loads than a screen has room for.
-func many() *result.Record {
+var many = sync.OnceValue(func() *result.Record {
 	t := reporttest.Small(recordtest.TCPLat, recordtest.UDPLat, recordtest.TCPBw, recordtest.UDPBw, recordtest.TCPRR, recordtest.TCPMsg)
 	t.Histograms, t.Meters = false, false
 	for i, name := range []string{"macvlan", "ipvlan", "geneve", "ovs-vxlan.2", "vxlan+fast", "a-name-of-twenty-six-signs"} {
 		t.Arms = append(t.Arms, recordtest.Path(name, 0.9+0.05*float64(i)))
 	}
 	return recordtest.Make(t)
-}
+})
 
-func loss() *result.Record {
+var loss = sync.OnceValue(func() *result.Record {
 	t := reporttest.Small(recordtest.UDPLat, recordtest.UDPMsg)
 	t.Arms[3].Loss = 1e-4
 	return recordtest.Make(t)
-}
+})
 
 func fragments() *result.Record { return recordtest.Make(reporttest.Small(recordtest.UDPBw)) }
 
@@ -138,19 +138,19 @@ var backgroundStream = sync.OnceValue(func() *result.Record {
 })
 
 // fullThread has a path whose packets are all in the hands of one thread.
-func fullThread() *result.Record {
+var fullThread = sync.OnceValue(func() *result.Record {
 	rec := recordtest.Make(reporttest.Small(recordtest.UDPMsg, recordtest.Background))
 	recordtest.AddThreads(rec, "host", 0.02)
 	recordtest.AddThreads(rec, "vxlan", 0.97)
 	return rec
-}
+})
 
 // curve has the latency beside shares of what each path carries.
-func curve() *result.Record {
+var curve = sync.OnceValue(func() *result.Record {
 	return recordtest.Make(reporttest.Small(recordtest.Curve(0, 0.5, 0.9)...))
-}
+})
 
-func interrupted() *result.Record {
+var interrupted = sync.OnceValue(func() *result.Record {
 	rec := recordtest.Make(reporttest.Small(recordtest.TCPLat))
 	var kept []result.Slice
 	for _, s := range rec.Slices {
@@ -161,7 +161,7 @@ func interrupted() *result.Record {
 	rec.Slices = kept
 	rec.End = &result.End{Reason: result.Interrupted, Series: 3, Slices: len(kept), Took: 41e9}
 	return rec
-}
+})
 
 func oneSeries() *result.Record {
 	t := reporttest.Small(recordtest.TCPLat)
@@ -169,12 +169,12 @@ func oneSeries() *result.Record {
 	return recordtest.Make(t)
 }
 
-func noisy() *result.Record {
+var noisy = sync.OnceValue(func() *result.Record {
 	t := reporttest.Small(recordtest.TCPLat, recordtest.UDPLat)
 	t.Noise, t.Arms[3].Factor = recordtest.Noisy, 1.02
 	t.Arms[2].Factor = 1.01
 	return recordtest.Make(t)
-}
+})
 
 func invalid() *result.Record {
 	t := reporttest.Small(recordtest.TCPLat)

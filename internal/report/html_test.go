@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -228,8 +229,8 @@ func TestLoadLatencyOfShortRun(t *testing.T) {
 }
 
 // loadCurve has the latency of two paths at several loads.
-func loadCurve() *result.Record {
+var loadCurve = sync.OnceValue(func() *result.Record {
 	t := reporttest.Small(recordtest.Curve(0, 0.25, 0.5, 0.75, 0.9)...)
 	t.Series, t.Rounds = 3, 4
 	return recordtest.Make(t)
-}
+})
