@@ -1,9 +1,11 @@
 package venturi_test
 
 import (
+	"bytes"
 	"os"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -13,6 +15,9 @@ import (
 // is wrong for everybody else.
 var foreign = regexp.MustCompile(`(^|[^\w./-])/(wor` + `k|roo` + `t|hom` + `e)/[\w.]|` +
 	`(pro` + `xy|su` + `m)\.golang\.org|registry\.n` + `pmjs|py` + `pi\.org|deb\.deb` + `ian\.org|crates\.i` + `o`)
+
+// foreignParts are what each of them has a part of: most files have none, and the expression is slow to say so.
+var foreignParts = []string{"/wor" + "k/", "/roo" + "t/", "/hom" + "e/", ".golang" + ".org", "registry.n" + "pmjs", "py" + "pi.org", "deb.deb" + "ian", "crates.i" + "o"}
 
 func TestNoForeignPlaces(t *testing.T) {
 	files, err := tree()
@@ -24,7 +29,8 @@ func TestNoForeignPlaces(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !utf8.Valid(text) {
+		has := func(part string) bool { return bytes.Contains(text, []byte(part)) }
+		if !utf8.Valid(text) || !slices.ContainsFunc(foreignParts, has) {
 			continue
 		}
 		for i, line := range strings.Split(string(text), "\n") {
