@@ -53,6 +53,7 @@ func (run fakeNode) stream(t *testing.T, name string) net.Conn {
 
 // A node that fails, at whatever moment, costs the report that node alone, and is named.
 func TestExamineWithBadNodes(t *testing.T) {
+	t.Parallel() // it waits for a node that does not answer
 	for name, bad := range map[string]fakeNode{
 		"ends at once": nil,
 		"doctor fails": func(i agent.Invocation) int {
@@ -95,6 +96,7 @@ func TestExamineWithBadNodes(t *testing.T) {
 
 // Where no node can be examined there is no report, but the reason of one.
 func TestExamineNoNode(t *testing.T) {
+	t.Parallel() // it waits for a node that does not answer
 	e := exam{args: []string{"doctor"}, nodes: []kube.ClusterNode{{Name: "n0"}}}
 	r := &ClusterReport{}
 	var failed []error
