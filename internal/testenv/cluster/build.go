@@ -148,7 +148,9 @@ func commandLines(ctx context.Context, dir string, each func(line string), args 
 			said = append(said, lines.Text())
 			said = said[max(0, len(said)-mostSaid):]
 		}
-		io.Copy(io.Discard, take) // a line too long
+		if lines.Err() != nil { // a line too long
+			io.Copy(io.Discard, take)
+		}
 	}()
 	out, err := cmd.Output()
 	give.Close()

@@ -191,6 +191,9 @@ func readReports(r io.Reader, say func(string)) (failure string) {
 			say(line)
 		}
 	}
+	if err := lines.Err(); err != nil {
+		return "its first process cannot be understood: " + err.Error()
+	}
 	return "its first process has ended"
 }
 
