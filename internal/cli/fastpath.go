@@ -209,8 +209,9 @@ somebody counts on purpose. Its kinds are
   iptables   all rules of iptables that they meet: each has a counter, also those of
              kube-proxy, so this keeps everything slow on most nodes
 
-Without kinds it means conntrack,rules. Statistics of devices cannot be kept. A process that
-takes over keeps what the one before it kept, unless it is told: none keeps nothing.
+Without kinds it means conntrack,rules; kinds follow a "=". Statistics of devices cannot be
+kept. A process that takes over keeps what the one before it kept, unless it is told
+otherwise; none keeps nothing.
 
 If nothing can be carried, nothing is changed, the plan is printed, and the exit code is 4.`,
 		Example: `  venturi fastpath enable --trial 120s

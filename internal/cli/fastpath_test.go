@@ -169,13 +169,19 @@ func TestFastpathReplacesKeepingCounters(t *testing.T) {
 			testenv.Must(t, running.Wait())
 		}
 		running = next
-		testenv.InNetns(t, n.Path(), func() error {
-			s, err := node.ReadStatus()
-			if err == nil && (!s.Running || s.State.Counters == nil || !slices.Equal(s.Config.KeepCounters, c.keep)) {
-				t.Errorf("enable %v: it keeps %v; want %v; %+v", c.args, s.Config.KeepCounters, c.keep, s.State)
+		for end := time.Now().Add(testenv.Timeout); ; time.Sleep(20 * time.Millisecond) { // it says so before it writes it
+			var s node.Status
+			testenv.InNetns(t, n.Path(), func() (err error) {
+				s, err = node.ReadStatus()
+				return err
+			})
+			if s.Running && s.State.Counters != nil && slices.Equal(s.Config.KeepCounters, c.keep) {
+				break
 			}
-			return err
-		})
+			if time.Now().After(end) {
+				t.Fatalf("enable %v: it keeps %v; want %v; %+v", c.args, s.Config.KeepCounters, c.keep, s.State)
+			}
+		}
 	}
 	testenv.Must(t, running.Process.Signal(syscall.SIGTERM))
 	testenv.Must(t, running.Wait())

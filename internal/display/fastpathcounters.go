@@ -32,7 +32,7 @@ func printCounters(w io.Writer, c fastpath.BypassedCounters, wire string) {
 		row("rules", fmt.Sprintf("%d that count or log: %s", c.Rules.Number, c.Rules))
 	}
 	if c.IPTables.Number > 0 {
-		row("iptables", fmt.Sprintf("the counters of %d rules: %s", c.IPTables.Number, c.IPTables))
+		row("iptables", fmt.Sprintf("%d that count, as all rules of iptables do: %s", c.IPTables.Number, c.IPTables))
 	}
 	row("IP statistics", "of this node, such as ForwDatagrams (nstat, /proc/net/snmp)")
 	if c.InPods {

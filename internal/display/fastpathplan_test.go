@@ -43,7 +43,7 @@ cni0              its statistics; tcpdump there does not show carried packets
 veth of pods (1)  statistics of what goes into the pod (TX here); tcpdump there does not show it
 conntrack         packets and bytes of connections (net.netfilter.nf_conntrack_acct is 1)
 rules             2 that count or log: inet acct c handle 7; 1 more
-iptables          the counters of 9 rules: ip filter FORWARD handle 12; 8 more
+iptables          9 that count, as all rules of iptables do: ip filter FORWARD handle 12; 8 more
 IP statistics     of this node, such as ForwDatagrams (nstat, /proc/net/snmp)
 All packets are still counted at eth0 and at the devices in pods, and tcpdump shows them there.
 `},
