@@ -17,12 +17,18 @@ import (
 	"github.com/venturi-net/venturi/internal/fastpath/discover"
 	"github.com/venturi-net/venturi/internal/fastpath/node"
 	"github.com/venturi-net/venturi/internal/fastpath/shadow"
+	"github.com/venturi-net/venturi/internal/guest"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m, testenv.Roles{"enable": enable, "shadow": compare}) }
+func TestMain(m *testing.M) {
+	if code, ok := guest.Main(os.Args, os.Stderr); ok {
+		os.Exit(code)
+	}
+	testenv.Main(m, testenv.Roles{"enable": enable, "shadow": compare})
+}
 
 // enable is a process that enables the fast path of the namespace that it is in: FOLDER TRIAL, and
 // "filters" if its programs are to be tc filters, as on older kernels, "shadow" if a flow is to be

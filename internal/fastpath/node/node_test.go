@@ -22,7 +22,7 @@ import (
 // end the nodes are as before: ended by a signal, killed and undone, disabled by another process,
 // and at the end of a trial.
 func TestEnable(t *testing.T) {
-	for _, w := range wirings {
+	for _, w := range supportedWirings() {
 		t.Run(w.name, func(t *testing.T) {
 			c := newCluster(t, w.node, w.pod)
 			exchange := c.flow(t)

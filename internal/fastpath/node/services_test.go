@@ -12,6 +12,7 @@ import (
 	"github.com/ti-mo/conntrack"
 
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/testenv/traffic"
 )
@@ -208,14 +209,19 @@ func (c *cluster) forgetConnections(t *testing.T) {
 	t.Helper()
 	for i, n := range c.nodes {
 		c.untilRunning(t, i, true)
-		testenv.InNetns(t, n.Path(), func() error {
-			track, err := conntrack.Dial(nil)
-			if err != nil {
-				return err
-			}
-			return errors.Join(track.Flush(), track.Close())
-		})
+		flushConntrack(t, n)
 	}
+}
+
+func flushConntrack(t *testing.T, n *netcfg.Namespace) {
+	t.Helper()
+	testenv.InNetns(t, n.Path(), func() error {
+		track, err := conntrack.Dial(nil)
+		if err != nil {
+			return err
+		}
+		return errors.Join(track.Flush(), track.Close())
+	})
 }
 
 // oncePerRound does a thing once in the fifty exchanges of a round.

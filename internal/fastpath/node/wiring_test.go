@@ -27,6 +27,7 @@ import (
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/agenttest"
 )
 
 // cluster is two nodes that are wired as by a CNI plugin, each with a pod.
@@ -35,8 +36,10 @@ type cluster struct {
 	journals    [2]string
 }
 
-// wirings are what is done on node I, whose peer is node J, and in its pod.
-var wirings = []struct{ name, node, pod string }{
+// wiring is what is done on node I, whose peer is node J, and in its pod.
+type wiring struct{ name, node, pod string }
+
+var wirings = []wiring{
 	{"Flannel vxlan", bridged + `
 		ip link add flannel.1 address 02:00:00:00:cc:0I mtu 1450 type vxlan id 1 dstport 8472 local 192.0.10.I dev eth0 nolearning
 		ip addr add 10.244.I.0/32 dev flannel.1
@@ -64,6 +67,27 @@ var wirings = []struct{ name, node, pod string }{
 		ip route add 10.244.I.1/32 dev eth0
 		ip route add 10.244.I.0/24 via 10.244.I.1
 		ip route add default via 10.244.I.1`},
+}
+
+// calicoIPIP is by tunl0, which the kernel makes with the first ipip device.
+var calicoIPIP = wiring{"Calico IPIP", routed + `
+		ip link add ipip9 type ipip local 192.0.10.9
+		ip link del ipip9
+		ip link set tunl0 mtu 1480 up
+		ip addr add 10.244.I.0/32 dev tunl0
+		ip route add blackhole 10.244.I.0/26 proto bird
+		ip route add 10.244.J.0/26 via 192.0.10.J dev tunl0 proto bird onlink`, routedPod + "; ip link set eth0 mtu 1480"}
+
+// supportedWirings are those that this kernel has devices for; in a guest, those that it has for them
+// alone.
+func supportedWirings() []wiring {
+	switch answer, _ := feature.IPIP.Ask(); {
+	case answer != feature.Yes:
+		return wirings
+	case agenttest.InGuest():
+		return []wiring{calicoIPIP}
+	}
+	return append(slices.Clip(wirings), calicoIPIP)
 }
 
 const (
@@ -121,6 +145,7 @@ func newCluster(t *testing.T, onNode, inPod string) *cluster {
 			ip link set eth0 up
 			ip link set veth0 up
 		`+onNode))
+		flushConntrack(t, c.nodes[i]) // every node tracks connections: this loads the module, whose sysctls are new
 	}
 	return c
 }
