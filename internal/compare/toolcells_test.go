@@ -127,7 +127,6 @@ func TestTools(t *testing.T) {
 	fakeNetperf(t, netperfMean)
 	q := short(t, "tcp_bw", "tcp_rr", "ping")
 	q.Paths, q.Series, q.Rounds, q.Tool = []string{"vxlan"}, 2, 2, []string{"iperf3", "ping", "netperf"}
-	q.ToolTime = time.Second
 	rec, _, err := Do(t.Context(), resolve(t, q), testHost(t, deaf{}))
 	if err != nil {
 		t.Fatal(err)
