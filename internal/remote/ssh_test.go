@@ -206,6 +206,7 @@ func TestSameProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.Install(t, program)
+	testenv.Must(t, os.Remove(m.Root()+testenv.InstalledSum)) // here it is to be reckoned
 	for _, noCopy := range []bool{false, true} {
 		s, err := open(t, m, func(o *remote.Options) { o.NoCopy = noCopy })
 		if err != nil {
