@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -226,11 +227,10 @@ func checkRoot(m Machine, h greeting) error {
 // provideProgram has the script run the program: the one that is there, if it is the same or
 // nothing may be copied; else a copy of ours.
 func (s *Process) provideProgram(ctx context.Context, o Options, h greeting) error {
-	program, err := os.ReadFile(o.Program)
+	sum, err := checksum(o.Program)
 	if err != nil {
 		return fmt.Errorf("read this program: %w", err)
 	}
-	sum := fmt.Sprintf("%x", sha256.Sum256(program))
 	if o.NoCopy && h.program == "none" {
 		return verr.New(verr.Missing, "cannot use machine "+s.Machine.Name, "venturi is not on its PATH, and --no-copy forbids to bring it",
 			"install venturi there, or leave --no-copy out")
@@ -243,7 +243,12 @@ func (s *Process) provideProgram(ctx context.Context, o Options, h greeting) err
 		_, err := fmt.Fprintf(s, "%s %srun\n", s.Machine.Name, verb)
 		return err
 	}
+	program, err := os.ReadFile(o.Program)
+	if err != nil {
+		return fmt.Errorf("read this program: %w", err)
+	}
 	body, encoding := program, "plain"
+	sum = fmt.Sprintf("%x", sha256.Sum256(program)) // somebody may have replaced the file
 	if h.gzip {
 		if body, err = zipped(program); err != nil {
 			return err
@@ -255,6 +260,28 @@ func (s *Process) provideProgram(ctx context.Context, o Options, h greeting) err
 	}
 	s.Copied = int64(len(body))
 	return s.send(ctx, body)
+}
+
+// checksums are those of files, by name, that were read before: many machines are compared with one
+// program.
+var checksums sync.Map
+
+func checksum(file string) (string, error) {
+	if sum, known := checksums.Load(file); known {
+		return sum.(string), nil
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	sum := fmt.Sprintf("%x", h.Sum(nil))
+	checksums.Store(file, sum)
+	return sum, nil
 }
 
 // chunk is what is sent within one deadline: a slow line is no broken one.
