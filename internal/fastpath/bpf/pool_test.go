@@ -139,12 +139,8 @@ func empty(m *ebpf.Map) error {
 	case ebpf.Hash:
 		return deleteAll(m)
 	case ebpf.Array:
-		keys := make([]uint32, n)
-		for i := range keys {
-			keys[i] = uint32(i)
-		}
-		values := reflect.MakeSlice(reflect.SliceOf(reflect.ArrayOf(int(m.ValueSize()), reflect.TypeFor[byte]())), n, n)
-		_, err := m.BatchUpdate(keys, values.Interface(), nil)
+		keys, zero := zeros(n, int(m.ValueSize()))
+		_, err := m.BatchUpdate(keys, zero, nil)
 		return err
 	case ebpf.PerCPUArray:
 		cores, err := ebpf.PossibleCPU()
@@ -166,6 +162,23 @@ func empty(m *ebpf.Map) error {
 	}
 	return fmt.Errorf("no test can empty a table of type %v", m.Type())
 }
+
+// zeroSlices are kept: they have megabytes.
+var zeroSlices = map[[2]int]any{}
+
+// zeros gives the keys of an array, and as many values of zeros.
+func zeros(n, size int) (keys, values any) {
+	for len(arrayKeys) < n {
+		arrayKeys = append(arrayKeys, uint32(len(arrayKeys)))
+	}
+	of := [2]int{n, size}
+	if zeroSlices[of] == nil {
+		zeroSlices[of] = reflect.MakeSlice(reflect.SliceOf(reflect.ArrayOf(size, reflect.TypeFor[byte]())), n, n).Interface()
+	}
+	return arrayKeys[:n], zeroSlices[of]
+}
+
+var arrayKeys []uint32
 
 func deleteAll(m *ebpf.Map) error {
 	var keys [][]byte
