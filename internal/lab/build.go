@@ -106,7 +106,13 @@ func (b *builder) wire(ctx context.Context, o Options) error {
 			Name: machineName(i), In: n, Wire: wireDevice, MAC: ends[i].MAC, Addr: wireAddr(wireNet, i), MTU: o.Wire.MTU,
 		})
 	}
-	if err := b.join(wireDevice, ends); err != nil {
+	err := error(nil)
+	if o.StackWire != nil {
+		err = o.StackWire(ends, b.join)
+	} else {
+		err = b.join(wireDevice, ends)
+	}
+	if err != nil {
 		return err
 	}
 	return b.addressWire(ctx, wireNet)

@@ -35,6 +35,9 @@ type Options struct {
 	Names []string // of the arms, where they are not to be called as their drivers
 	Hosts int      // how many machines; 0: DefaultHosts
 	Wire  Wire     // the zero value: DefaultWire
+	// StackWire makes the machines' devices on the wire upon cards, which it joins by a name that
+	// the machines' ends have in common; nil: they are cards themselves. Tests have VLANs there.
+	StackWire func(ends []netcfg.VethEnd, join func(name string, ends []netcfg.VethEnd) error) error
 	// Services is how many Services' worth of kube-proxy rules the machines'
 	// packet filters carry; 0: no rules and no connection tracking.
 	Services int
