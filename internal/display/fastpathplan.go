@@ -14,13 +14,17 @@ import (
 // PrintFastPathPlan prints what a fast path would carry on a node, and what not.
 func PrintFastPathPlan(out io.Writer, p *discover.Plan) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	wire := p.Wire
+	if p.Layers != "" {
+		wire += " (" + p.Layers + ")"
+	}
 	switch p.Kind {
 	case fastpath.VXLAN:
-		sanitize.Fprintf(w, "to other nodes by %s: VXLAN (VNI %d, UDP port %d) over %s\n", p.Tunnel, p.VNI, p.Port, p.Wire)
+		sanitize.Fprintf(w, "to other nodes by %s: VXLAN (VNI %d, UDP port %d) over %s\n", p.Tunnel, p.VNI, p.Port, wire)
 	case fastpath.IPIP:
-		sanitize.Fprintf(w, "to other nodes by %s: IPIP over %s\n", p.Tunnel, p.Wire)
+		sanitize.Fprintf(w, "to other nodes by %s: IPIP over %s\n", p.Tunnel, wire)
 	case fastpath.Routed:
-		sanitize.Fprintf(w, "to other nodes by %s, without encapsulation\n", p.Wire)
+		sanitize.Fprintf(w, "to other nodes by %s, without encapsulation\n", wire)
 	}
 	if p.Off != "" {
 		sanitize.Fprintf(w, "nothing is carried: %s\n", p.Off)

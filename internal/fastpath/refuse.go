@@ -35,21 +35,26 @@ func (d *daemon) refuse(w topology.Topology) (topology.Topology, error) {
 	if len(d.programs.cache) > maxCached {
 		clear(d.programs.cache)
 	}
-	why := map[int]string{}
-	look := func(index int, at kernel.AttachPoint, only bool) (string, error) {
+	why, wires := map[int]string{}, map[int]string{}
+	look := func(index int, at kernel.AttachPoint) (string, error) {
 		if known, ok := why[index]; ok {
 			return known, nil
 		}
-		reason, err := d.refusal(crossing{index, w.TC[index], at, only})
+		reason, err := d.refusal(crossing{index, w.TC[index], at, false})
 		why[index] = reason
 		return reason, err
 	}
 	var peers []topology.NextHop
 	for _, p := range w.NextHops {
-		onWire, err := look(p.WireDevice, d.ingress(), true)
+		onWire, known := wires[p.WireDevice]
+		err := error(nil)
+		if !known {
+			onWire, err = d.wireRefusal(p.WireDevice, w.TC)
+			wires[p.WireDevice] = onWire
+		}
 		behind, also := d.otherTunnel(p), error(nil)
 		if behind == "" && p.Device != p.WireDevice {
-			behind, also = look(p.Device, 0, false)
+			behind, also = look(p.Device, 0)
 		}
 		if err := errors.Join(err, also); err != nil {
 			return w, err
@@ -65,9 +70,9 @@ func (d *daemon) refuse(w topology.Topology) (topology.Topology, error) {
 	}
 	var pods []topology.LocalPod
 	for _, p := range w.Pods {
-		reason, err := look(p.Device, d.podIngress(w.TC[p.Device]), false)
+		reason, err := look(p.Device, d.podIngress(w.TC[p.Device]))
 		if err == nil && reason == "" && p.NeighDevice != p.Device {
-			if reason, err = look(p.NeighDevice, 0, false); reason != "" {
+			if reason, err = look(p.NeighDevice, 0); reason != "" {
 				reason = w.TC[p.NeighDevice].Name + " " + reason
 			}
 		}
@@ -182,6 +187,43 @@ func (d *daemon) refusal(p crossing) (string, error) {
 		}
 	}
 	return "", nil
+}
+
+// wireRefusal says what at a wire, or at a device below it, is in the way of carried packets; "":
+// nothing.
+func (d *daemon) wireRefusal(wire int, tc map[int]topology.TCState) (string, error) {
+	reason, err := d.refusal(crossing{wire, tc[wire], d.ingress(), true})
+	for _, lower := range tc[wire].Lower {
+		if reason == "" && err == nil {
+			reason, err = d.lowerRefusal(lower, tc[lower])
+		}
+	}
+	return reason, err
+}
+
+// lowerRefusal says what at a device below the wire may treat carried packets in another way than
+// others; "": nothing. All of them cross it. But those that leave lack marks and conntrack entries, and
+// what marks those that come in, for rules to read, is not audited.
+func (d *daemon) lowerRefusal(device int, tc topology.TCState) (string, error) {
+	programs, _, err := d.programs.list(attachPoint{device, kernel.Ingress})
+	if err != nil {
+		return "", err
+	}
+	why := ""
+	switch name := foreign(programs); {
+	case d.audit.rules.DirectionsAt(tc.Name) != 0:
+		why = "has an nftables chain"
+	case tc.ForeignFilters&audit.Ingress != 0:
+		why = "has tc filters at its ingress"
+	case name != "":
+		why = fmt.Sprintf("has a BPF program %s at its ingress", name)
+	default: // the readers at its queueing disciplines are among those of the wire
+		why, err = d.metadataReader(crossing{index: device, tc: tc})
+	}
+	if why != "" {
+		why = topology.StandsOn(tc.Name, why)
+	}
+	return why, err
 }
 
 // metadataReader says what at a device through which carried packets leave may read more

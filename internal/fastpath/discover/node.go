@@ -181,15 +181,18 @@ var encapsulations = map[string]string{
 // follow.
 func (n *node) leftAlone(p *Plan) []topology.Refusal {
 	left := []topology.Refusal{}
+	wires := n.wireDevices(p)
 	for _, l := range n.links {
-		if why := n.whyLeft(l, p); why != "" {
+		if why := n.whyLeft(l, p, wires[l.Attrs().Index]); why != "" {
 			left = append(left, topology.Refusal{Device: l.Attrs().Name, Reason: why})
 		}
 	}
 	return left
 }
 
-func (n *node) whyLeft(l netlink.Link, p *Plan) string {
+// whyLeft says why a device is left alone; "": it is not, or leads nowhere. onWire tells that it is the
+// wire, or below it.
+func (n *node) whyLeft(l netlink.Link, p *Plan, onWire bool) string {
 	a := l.Attrs()
 	if a.Name == p.Wire && p.Tunnel != "" {
 		return n.besideTunnel(a.Index, p)
@@ -201,11 +204,11 @@ func (n *node) whyLeft(l netlink.Link, p *Plan) string {
 	switch {
 	case l.Type() == "openvswitch":
 		return "is an Open vSwitch bridge, whose flows the fast path does not read"
-	case topology.IsPodLink(l) && n.isPod(l):
+	case !onWire && topology.IsPodLink(l) && n.isPod(l):
 		return "" // it is among the pods
 	case enslaved && l.Type() == "vxlan":
 		return fmt.Sprintf("is a port of %s: the fast path does not support Ethernet overlays, in which pods use each other's MAC addresses", master.Attrs().Name)
-	case enslaved && slices.ContainsFunc(n.ports(a.MasterIndex), topology.IsPodLink):
+	case !onWire && enslaved && slices.ContainsFunc(n.ports(a.MasterIndex), topology.IsPodLink):
 		return fmt.Sprintf("is a port of %s and a %s device: traffic through it stays on the slow path", master.Attrs().Name, l.Type())
 	}
 	var beyond, all []string
@@ -244,6 +247,43 @@ func list(names []string) string {
 	return strings.Join(names, ", ")
 }
 
+// wireDevices are the wire of a plan and the devices below it, by index.
+func (n *node) wireDevices(p *Plan) map[int]bool {
+	wires := map[int]bool{}
+	for _, l := range host.LowerDevices(n.links, p.Wire) {
+		wires[l.Attrs().Index] = true
+	}
+	return wires
+}
+
+// layers describes what a device stands on; "": nothing.
+func (n *node) layers(device string) string {
+	i := slices.IndexFunc(n.links, func(l netlink.Link) bool { return l.Attrs().Name == device })
+	if i < 0 {
+		return ""
+	}
+	var lower, layers []string
+	for _, l := range topology.LowerLinks(slices.Values(n.links), n.links[i]) {
+		lower = append(lower, l.Attrs().Name)
+	}
+	switch on := strings.Join(lower, " and "); l := n.links[i].(type) {
+	case *netlink.Vlan:
+		tag := fmt.Sprintf("VLAN %d", l.VlanId)
+		if l.VlanProtocol == netlink.VLAN_PROTOCOL_8021AD {
+			tag = "802.1ad " + tag
+		}
+		layers = append(layers, tag+" on "+cmp.Or(on, "a device of another network namespace"))
+	case *netlink.Bond:
+		layers = append(layers, l.Mode.String()+" bond of "+cmp.Or(on, "no device"))
+	}
+	for _, name := range lower {
+		if more := n.layers(name); more != "" {
+			layers = append(layers, more)
+		}
+	}
+	return strings.Join(layers, ", ")
+}
+
 // isPod tells whether a link to another namespace is to be listed as one to a pod: it is a port,
 // or a single address is routed to it, or nothing is. A link with a subnet is one between routers.
 func (n *node) isPod(l netlink.Link) bool {
@@ -257,9 +297,10 @@ func (n *node) isPod(l netlink.Link) bool {
 // pods judges each device that leads to a pod.
 func (n *node) pods(p *Plan, found topology.Topology) []PlannedPod {
 	pods := []PlannedPod{}
+	wires := n.wireDevices(p)
 	for _, l := range n.links {
 		a := l.Attrs()
-		if !topology.IsPodLink(l) || a.Name == p.Wire || !n.isPod(l) {
+		if !topology.IsPodLink(l) || wires[a.Index] || !n.isPod(l) {
 			continue
 		}
 		pod := PlannedPod{Device: a.Name, Outlook: Carried}

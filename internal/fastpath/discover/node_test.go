@@ -64,3 +64,26 @@ func TestNamesRoutesBesideTunnel(t *testing.T) {
 		t.Errorf("without a tunnel: %+v", left)
 	}
 }
+
+// A plan says what its wire stands on.
+func TestLayersOfWire(t *testing.T) {
+	attrs := func(name string, index, parent, master int) netlink.LinkAttrs {
+		return netlink.LinkAttrs{Name: name, Index: index, ParentIndex: parent, MasterIndex: master, NetNsID: -1}
+	}
+	n := &node{links: []netlink.Link{
+		&netlink.Device{LinkAttrs: attrs("eth0", 1, 0, 3)}, &netlink.Device{LinkAttrs: attrs("eth1", 2, 0, 3)},
+		&netlink.Bond{LinkAttrs: attrs("bond0", 3, 0, 0), Mode: netlink.BOND_MODE_802_3AD},
+		&netlink.Vlan{LinkAttrs: attrs("bond0.100", 4, 3, 0), VlanId: 100, VlanProtocol: netlink.VLAN_PROTOCOL_8021AD},
+		&netlink.Vlan{LinkAttrs: attrs("bond0.100.5", 5, 4, 0), VlanId: 5, VlanProtocol: netlink.VLAN_PROTOCOL_8021Q},
+	}}
+	for device, want := range map[string]string{
+		"eth0": "", "gone": "",
+		"bond0":       "802.3ad bond of eth0 and eth1",
+		"bond0.100":   "802.1ad VLAN 100 on bond0, 802.3ad bond of eth0 and eth1",
+		"bond0.100.5": "VLAN 5 on bond0.100, 802.1ad VLAN 100 on bond0, 802.3ad bond of eth0 and eth1",
+	} {
+		if is := n.layers(device); is != want {
+			t.Errorf("%s: %q, want %q", device, is, want)
+		}
+	}
+}

@@ -14,6 +14,7 @@ import (
 type Plan struct {
 	Kind   string `json:"kind,omitempty"`   // [fastpath.VXLAN], [fastpath.IPIP] or [fastpath.Routed]; empty: nothing was found that it could follow
 	Wire   string `json:"wire,omitempty"`   // device that leads to other nodes
+	Layers string `json:"layers,omitempty"` // what the wire stands on: "VLAN 100 on bond0, 802.3ad bond of eth0 and eth1"; empty: nothing
 	Tunnel string `json:"tunnel,omitempty"` // vxlan or ipip device
 	VNI    int    `json:"vni,omitempty"`
 	Port   int    `json:"port,omitempty"` // UDP port of the tunnel
@@ -94,7 +95,7 @@ func Find() (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.LeftAlone = n.leftAlone(p)
+	p.Layers, p.LeftAlone = n.layers(p.Wire), n.leftAlone(p)
 	if p.Kind == "" {
 		n.refuseAll(p)
 		return p, nil

@@ -118,6 +118,12 @@ above() { # DEVICE: one that has eth0 below it, and takes over its addresses
 	ip link set $1 up
 	ip neigh add 192.0.10.2 lladdr 02:00:00:00:aa:10 dev $1
 }
+bond() { # NAME MODE OPTIONS: a bond of eth0
+	name=$1 mode=$2; shift 2
+	ip link add $name type bond mode $mode $*
+	ip link set eth0 down
+	ip link set eth0 master $name
+}
 externalTunnel() { # a tunnel whose networks are those of the routes, and a peer
 	ip link add flannel.1 address 02:00:00:00:cc:01 mtu 1450 type vxlan dstport 8472 external
 	ip addr add 10.244.0.0/32 dev flannel.1
@@ -192,6 +198,10 @@ func TestFindsWirings(t *testing.T) {
 		{"Calico without encapsulation", calico, "routed", "eth0", "", "cali2", "cali3", "192.0.10.2"},
 		{"Calico VXLAN", "wire eth0 10; routed cali2 2; routed cali3 3; ip route add default via 192.0.10.254; tunnel vxlan.calico 4096 4789; remote vxlan.calico 2", "vxlan", "eth0", "vxlan.calico", "cali2", "cali3", "192.0.10.2"},
 		{"Calico IPIP", calicoIPIP, "ipip", "eth0", "tunl0", "cali2", "cali3", "192.0.10.2"},
+		{"Flannel vxlan over a VLAN", "wire eth0 10; ip link add eth0.100 link eth0 type vlan id 100; above eth0.100; cni0; UPLINK=eth0.100; tunnel flannel.1 1 8472; remote flannel.1 2", "vxlan", "eth0.100", "flannel.1", "veth2", "veth3", "192.0.10.2"},
+		{"Flannel host-gw over QinQ, of a MAC of its own", "wire eth0 10; ip link add eth0.5 link eth0 type vlan protocol 802.1ad id 5 loose_binding on gvrp on; ip link set eth0.5 up; ip link add eth0.5.6 address 02:00:00:00:99:01 link eth0.5 type vlan id 6 ingress-qos-map 2:3 egress-qos-map 6:7; above eth0.5.6; cni0; ip route add 10.244.2.0/24 via 192.0.10.2 dev eth0.5.6", "routed", "eth0.5.6", "", "veth2", "veth3", "192.0.10.2"},
+		{"Flannel vxlan over a bond", "wire eth0 10; bond bond0 802.3ad xmit_hash_policy layer3+4; above bond0; cni0; UPLINK=bond0; tunnel flannel.1 1 8472; remote flannel.1 2", "vxlan", "bond0", "flannel.1", "veth2", "veth3", "192.0.10.2"},
+		{"Calico over a VLAN on a bond", "wire eth0 10; bond bond0 active-backup; ip link set bond0 up; ip link add bond0.100 link bond0 type vlan id 100; above bond0.100; routed cali2 2; routed cali3 3; ip route add blackhole 10.244.0.0/26 proto bird; ip route add 10.244.2.0/26 via 192.0.10.2 dev bond0.100 proto bird", "routed", "bond0.100", "", "cali2", "cali3", "192.0.10.2"},
 		{"plugin ptp", "wire eth0 10; routed veth2 2; routed veth3 3; ip addr add 10.244.0.1/32 dev veth2; ip addr add 10.244.0.1/32 dev veth3; ip route add 10.244.2.0/24 via 192.0.10.2", "routed", "eth0", "", "veth2", "veth3", "192.0.10.2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -11,7 +11,9 @@ func Allowlist() []allowlist.Row {
 		{Kind: "action of a filter of the wire", Names: allowlist.Keys(provenActions), Test: "TestFilterActions"},
 		{Kind: "queueing discipline of a pod", Names: allowlist.Keys(plainQdiscs), Test: "TestFastPathRefuses"},
 		{Kind: "queueing discipline of the wire", Names: allowlist.Keys(provenQueues), Test: "TestReadersOfWire"},
-		{Kind: "wire of a node that somebody else has wired", Names: allowlist.Keys(provenWires), Test: "TestUnprovenWires"},
+		{Kind: "wire of a node that somebody else has wired", Names: allowlist.Keys(provenWires), Test: "TestUnprovenStacks"},
+		{Kind: "mode of a bond as the wire", Names: provenBondModes, Test: "TestUnprovenLinks"},
+		{Kind: "xmit_hash_policy of a bond as the wire", Names: provenBondPolicies, Test: "TestUnprovenLinks"},
 		{Kind: "filter of the wire, where it sends", Names: allowlist.Keys(provenFilters), Test: "TestReadersOfWire"},
 	}
 	for _, a := range topologyAttributes {
@@ -33,7 +35,7 @@ var (
 		"vnifilter", "localbypass", "label policy", "reserved bits", "mcroute"), Test: "TestUnprovenTunnels"}
 	provenIPIP = allowlist.Attrs{Object: "an ipip device", Names: allowlist.NamesFrom(1, "device", "local", "remote", "ttl", "tos", "", "", "", "protocol", "pmtudisc", "", "", "", "",
 		"encap", "encap flags", "encap sport", "encap dport", "external", "fwmark"), Test: "TestUnprovenIPIP"}
-	topologyAttributes = []*allowlist.Attrs{&provenRoutes, &provenMetrics, &provenNexthop, &provenNeighbour, &provenPort, &provenTunnel, &provenVXLAN, &provenIPIP, &provenBridge, &provenBridgePort, &provenNetkit, &provenVeth}
+	topologyAttributes = []*allowlist.Attrs{&provenRoutes, &provenMetrics, &provenNexthop, &provenNeighbour, &provenPort, &provenTunnel, &provenVXLAN, &provenIPIP, &provenBridge, &provenBridgePort, &provenNetkit, &provenVeth, &provenVLAN, &provenBond, &provenBondPort}
 )
 
 // provenQueues are the queueing disciplines that are safe on the wire: they read only fields that

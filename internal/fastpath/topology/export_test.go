@@ -78,6 +78,15 @@ func LinkOf(message []byte) (reason string, err error) {
 	return reason, err
 }
 
+// WireOf returns why a device of a node must not be the wire. Reasons are those of its devices, by index.
+func WireOf(links []vnl.Link, reasons map[int]string, wire int) string {
+	r := reader{node: true, byIndex: map[int]vnl.Link{}, linkReasons: reasons, wireReasons: map[int]string{}}
+	for _, l := range links {
+		r.byIndex[l.Attrs().Index] = l
+	}
+	return r.unprovenWire(r.byIndex[wire])
+}
+
 // FilterOf returns the kind of a filter, and an unproven action of it.
 func FilterOf(message []byte) (kind, action string) {
 	f := readFilter(message)

@@ -3,6 +3,8 @@ package topology
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -27,18 +29,137 @@ var (
 		"", "mrp ring open", "mrp in open", "mcast eht hosts limit", "mcast eht hosts", "locked", "mab", "mcast groups", "mcast max groups", "neigh vlan suppress"), Test: "TestUnprovenLinks"}
 	provenNetkit = allowlist.Attrs{Object: "a netkit device", Names: allowlist.NamesFrom(1, "peer info", "primary", "policy", "peer policy", "mode", "scrub", "peer scrub", "headroom", "tailroom"), Test: "TestUnprovenLinks"}
 	provenVeth   = allowlist.Attrs{Object: "a veth device", Names: allowlist.NamesFrom(1, "peer info"), Test: "TestUnprovenLinks"}
-
-	// Boolean options of a bridge, by bit: no_ll_learn, mcast_vlan_snooping,
-	// mdb_offload_fail_notification and fdb_local_vlan_0. The bit of mst_enable is excluded.
-	provenBridgeOptions uint32 = 1<<0 | 1<<1 | 1<<3 | 1<<4
-
-	deviceKindAttrs = map[string]*allowlist.Attrs{"bridge": &provenBridge, kindNetkit: &provenNetkit, "veth": &provenVeth}
+	provenVLAN   = allowlist.Attrs{Object: "a vlan device", Names: allowlist.NamesFrom(1, "id", "flags", "egress qos", "ingress qos", "protocol"), Test: "TestUnprovenLinks"}
+	provenBond   = allowlist.Attrs{Object: "a bond", Names: allowlist.NamesFrom(1, "mode", "active slave", "miimon", "up delay", "down delay", "use carrier", "arp interval", "arp ip target", "arp validate", "arp all targets",
+		"primary", "primary reselect", "fail over mac", "xmit hash policy", "resend igmp", "num peer notif", "all slaves active", "min links", "lp interval", "packets per slave",
+		"ad lacp rate", "ad select", "ad info", "ad actor sys prio", "ad user port key", "ad actor system", "tlb dynamic lb", "peer notif delay", "ad lacp active", "missed max",
+		"ns ip6 target", "coupled control", "broadcast neighbour", "lacp strict"), Test: "TestUnprovenLinks"}
+	provenBondPort = allowlist.Attrs{Object: "a bond's port", Names: allowlist.NamesFrom(1, "state", "mii status", "link failure count", "permanent MAC", "queue id", "ad aggregator id", "ad actor port state", "ad partner port state",
+		"priority", "ad actor port priority", "ad churn actor state", "ad churn partner state"), Test: "TestUnprovenLinks"}
 )
+
+// provenKind is what is proven of a kind of device, or of a device that is a port of one.
+type provenKind struct {
+	attrs *allowlist.Attrs
+	// refusals say why a value of an attribute is refused; "": it is proven. An absent one is 0.
+	refusals map[uint16]valueRefusal
+}
+
+type valueRefusal func(value uint32) string
+
+var (
+	deviceKinds = map[string]provenKind{
+		"bridge":   {&provenBridge, map[uint16]valueRefusal{bridgeBoolOptions: refusedBridgeOptions}},
+		kindNetkit: {attrs: &provenNetkit},
+		"veth":     {attrs: &provenVeth},
+		kindVLAN:   {&provenVLAN, map[uint16]valueRefusal{nl.IFLA_VLAN_FLAGS: refusedVLANFlags}},
+		kindBond: {&provenBond, map[uint16]valueRefusal{
+			nl.IFLA_BOND_MODE:             allExcept("mode %s of a bond", bondModes, provenBondModes),
+			nl.IFLA_BOND_FAIL_OVER_MAC:    allExcept("fail_over_mac %s of a bond", bondMACs, []string{"none"}),
+			nl.IFLA_BOND_XMIT_HASH_POLICY: allExcept("xmit_hash_policy %s of a bond", bondPolicies, provenBondPolicies),
+		}},
+	}
+	portKinds = map[string]provenKind{
+		"bridge": {&provenBridgePort, map[uint16]valueRefusal{unix.IFLA_BRPORT_STATE: refusedPortState}},
+		kindBond: {&provenBondPort, map[uint16]valueRefusal{nl.IFLA_BOND_SLAVE_QUEUE_ID: allExcept("queue_id %s of a bond's port", nil, []string{"0"})}},
+	}
+)
+
+// Values of a bond's attributes, by number. With the proven modes and policies, the port of a packet
+// depends on its outermost headers, or on no packet. With others it may depend on a hash that the
+// kernel has taken of the packet before, or on earlier packets, or the bond changes packets.
+var (
+	bondModes          = []string{"balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", "balance-tlb", "balance-alb"}
+	bondMACs           = []string{"none", "active", "follow"}
+	bondPolicies       = []string{"layer2", "layer3+4", "layer2+3", "encap2+3", "encap3+4", "vlan+srcmac"}
+	provenBondModes    = []string{"active-backup", "balance-xor", "802.3ad"}
+	provenBondPolicies = []string{"layer2", "layer2+3", "layer3+4"}
+)
+
+// allExcept refuses all values of an attribute except some. The reason has the name of the value.
+func allExcept(reason string, names, proven []string) valueRefusal {
+	return func(value uint32) string {
+		name := fmt.Sprint(value)
+		if int(value) < len(names) {
+			name = names[value]
+		}
+		if slices.Contains(proven, name) {
+			return ""
+		}
+		return fmt.Sprintf(reason, name)
+	}
+}
 
 const (
 	bridgeBoolOptions = 46 // IFLA_BR_MULTI_BOOLOPT
-	portForwarding    = 3  // BR_STATE_FORWARDING
+	// Boolean options of a bridge, by bit: no_ll_learn, mcast_vlan_snooping,
+	// mdb_offload_fail_notification and fdb_local_vlan_0. The bit of mst_enable is excluded.
+	provenBridgeOptions = 1<<0 | 1<<1 | 1<<3 | 1<<4
+	portForwarding      = 3 // BR_STATE_FORWARDING
 )
+
+func refusedBridgeOptions(options uint32) string {
+	if unknown := options &^ provenBridgeOptions; unknown != 0 {
+		return fmt.Sprintf("options %#x of a bridge", unknown)
+	}
+	return ""
+}
+
+func refusedPortState(state uint32) string {
+	if state != portForwarding {
+		return fmt.Sprintf("state %d of a bridge's port, which does not forward", state)
+	}
+	return ""
+}
+
+// Flags of a VLAN device. Without reorderHeader packets keep their tags where programs see them. The
+// other ones concern protocols of its own, and whether it is down when the device below it is.
+const (
+	reorderHeader   = 1 << 0 // VLAN_FLAG_REORDER_HDR
+	provenVLANFlags = 0xf    // and GVRP, LOOSE_BINDING, MVRP
+)
+
+func refusedVLANFlags(flags uint32) string {
+	switch {
+	case flags&reorderHeader == 0:
+		return "reorder_hdr off of a vlan device"
+	case flags&^provenVLANFlags != 0:
+		return fmt.Sprintf("flags %#x of a vlan device", flags&^provenVLANFlags)
+	}
+	return ""
+}
+
+// refusal names an attribute that is not proven, or the value of one; "": there is none.
+func (k provenKind) refusal(data nlmsg.Attrs) string {
+	if why := k.attrs.FirstUnknown(data); why != "" {
+		return why
+	}
+	for _, number := range slices.Sorted(maps.Keys(k.refusals)) {
+		value, ok := leadingNumber(nlmsg.Find(data, number))
+		if !ok {
+			return fmt.Sprintf("attribute %d of %s, which cannot be read", number, k.attrs.Object)
+		}
+		if why := k.refusals[number](value); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// leadingNumber is the number that an attribute begins with; 0: it is absent.
+func leadingNumber(value []byte) (number uint32, ok bool) {
+	switch n := len(value); {
+	case n == 0:
+		return 0, true
+	case n == 1:
+		return uint32(value[0]), true
+	case n == 2:
+		return uint32(binary.NativeEndian.Uint16(value)), true
+	case n >= 4:
+		return binary.NativeEndian.Uint32(value), true
+	}
+	return 0, false
+}
 
 // parseLinks reads the devices, and finds unproven attributes of them and of bridge ports.
 func (r *reader) parseLinks() error {
@@ -75,30 +196,21 @@ func auditLink(message []byte) (index int, reason string, err error) {
 	if err != nil {
 		return index, "", err
 	}
-	kind := unix.ByteSliceToString(nlmsg.Find(info, nl.IFLA_INFO_KIND))
-	if proven := deviceKindAttrs[kind]; proven != nil {
-		data, err := nlmsg.AppendAttrs(dataRoom[:0], nlmsg.Find(info, nl.IFLA_INFO_DATA))
+	for _, part := range []struct {
+		proven     map[string]provenKind
+		kind, data uint16
+	}{{deviceKinds, nl.IFLA_INFO_KIND, nl.IFLA_INFO_DATA}, {portKinds, nl.IFLA_INFO_SLAVE_KIND, nl.IFLA_INFO_SLAVE_DATA}} {
+		proven, ok := part.proven[unix.ByteSliceToString(nlmsg.Find(info, part.kind))]
+		if !ok {
+			continue
+		}
+		data, err := nlmsg.AppendAttrs(dataRoom[:0], nlmsg.Find(info, part.data))
 		if err != nil {
 			return index, "", err
 		}
-		if why := proven.FirstUnknown(data); why != "" {
-			return index, why, nil
+		if reason = proven.refusal(data); reason != "" {
+			return index, reason, nil
 		}
-		if options := nlmsg.Find(data, bridgeBoolOptions); kind == "bridge" && len(options) >= 4 {
-			if unknown := binary.NativeEndian.Uint32(options) &^ provenBridgeOptions; unknown != 0 {
-				return index, fmt.Sprintf("options %#x of a bridge", unknown), nil
-			}
-		}
-	}
-	if unix.ByteSliceToString(nlmsg.Find(info, nl.IFLA_INFO_SLAVE_KIND)) == "bridge" {
-		data, err := nlmsg.AppendAttrs(dataRoom[:0], nlmsg.Find(info, nl.IFLA_INFO_SLAVE_DATA))
-		if err != nil {
-			return index, "", err
-		}
-		if state := nlmsg.Find(data, unix.IFLA_BRPORT_STATE); len(state) == 1 && state[0] != portForwarding {
-			return index, fmt.Sprintf("state %d of a bridge's port, which does not forward", state[0]), nil
-		}
-		return index, provenBridgePort.FirstUnknown(data), nil
 	}
 	return index, "", nil
 }

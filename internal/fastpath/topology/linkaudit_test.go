@@ -1,6 +1,7 @@
 package topology_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,7 +11,7 @@ import (
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 )
 
-// An unknown attribute of a bridge, a bridge port, a netkit or a veth device is named.
+// An unknown attribute of a device or of a port is named, and a value that is not proven.
 func TestUnprovenLinks(t *testing.T) {
 	link := func(kind string, data []byte, slave string, slaveData []byte) []byte {
 		info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
@@ -41,6 +42,29 @@ func TestUnprovenLinks(t *testing.T) {
 		{"netkit", link("netkit", attr(8, 0, 0), "", nil), ""},
 		{"netkit of a later kernel", link("netkit", attr(unseen, 1), "", nil), "attribute 200 of a netkit device"},
 		{"veth of a later kernel", link("veth", attr(unseen, 1), "", nil), "attribute 200 of a veth device"},
+		{"VLAN", link("vlan", slices.Concat(attr(1, 100, 0), attr(2, 1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff), attr(5, 0x81, 0)), "", nil), ""},
+		{"VLAN with all flags that are proven, and maps", link("vlan", slices.Concat(attr(2, 0xf, 0, 0, 0, 0, 0, 0, 0), attr(3), attr(4)), "", nil), ""},
+		{"VLAN without flags", link("vlan", attr(1, 100, 0), "", nil), "reorder_hdr off of a vlan device"},
+		{"VLAN that keeps tags", link("vlan", attr(2, 4, 0, 0, 0, 0, 0, 0, 0), "", nil), "reorder_hdr off of a vlan device"},
+		{"VLAN of a bridge", link("vlan", attr(2, 0x11, 0, 0, 0, 0, 0, 0, 0), "", nil), "flags 0x10 of a vlan device"},
+		{"VLAN of a later kernel", link("vlan", attr(unseen, 1), "", nil), "attribute 200 of a vlan device"},
+		{"VLAN with half of its flags", link("vlan", attr(2, 1, 0, 0), "", nil), "attribute 2 of a vlan device, which cannot be read"},
+		{"bond", link("bond", slices.Concat(attr(1, 1), attr(13, 0), attr(14, 0), attr(34, 0)), "", nil), ""},
+		{"bond by hash", link("bond", slices.Concat(attr(1, 2), attr(14, 1)), "", nil), ""},
+		{"bond by LACP", link("bond", slices.Concat(attr(1, 4), attr(14, 2)), "", nil), ""},
+		{"bond in turn", link("bond", attr(1, 0), "", nil), "mode balance-rr of a bond"},
+		{"bond that copies", link("bond", attr(1, 3), "", nil), "mode broadcast of a bond"},
+		{"bond by load", link("bond", attr(1, 5), "", nil), "mode balance-tlb of a bond"},
+		{"bond that changes packets", link("bond", attr(1, 6), "", nil), "mode balance-alb of a bond"},
+		{"bond in a mode of a later kernel", link("bond", attr(1, 7), "", nil), "mode 7 of a bond"},
+		{"bond that hashes inner headers", link("bond", slices.Concat(attr(1, 4), attr(14, 3)), "", nil), "xmit_hash_policy encap2+3 of a bond"},
+		{"bond by the kernel's hash", link("bond", slices.Concat(attr(1, 4), attr(14, 4)), "", nil), "xmit_hash_policy encap3+4 of a bond"},
+		{"bond that hashes tags", link("bond", slices.Concat(attr(1, 4), attr(14, 5)), "", nil), "xmit_hash_policy vlan+srcmac of a bond"},
+		{"bond whose MAC changes", link("bond", slices.Concat(attr(1, 1), attr(13, 1)), "", nil), "fail_over_mac active of a bond"},
+		{"bond of a later kernel", link("bond", slices.Concat(attr(1, 1), attr(unseen, 1)), "", nil), "attribute 200 of a bond"},
+		{"port of a bond", link("", nil, "bond", slices.Concat(attr(1, 0), attr(5, 0, 0), attr(12, 0))), ""},
+		{"port of a bond with a queue", link("", nil, "bond", attr(5, 3, 0)), "queue_id 3 of a bond's port"},
+		{"port of a bond of a later kernel", link("veth", nil, "bond", attr(unseen, 1)), "attribute 200 of a bond's port"},
 		{"another kind", link("dummy", attr(unseen, 1), "", nil), ""},
 	} {
 		if why, err := topology.LinkOf(c.message); err != nil || why != c.want {

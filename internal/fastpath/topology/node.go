@@ -2,6 +2,9 @@ package topology
 
 import (
 	"fmt"
+	"iter"
+	"maps"
+	"net"
 	"slices"
 
 	"github.com/vishvananda/netlink"
@@ -19,8 +22,12 @@ func (r *reader) podLinks(of DeviceNames) []string {
 		return of.Pods
 	}
 	var names []string
+	var wires []int // and what they stand on
+	if wire, ok := r.byName[of.Wire]; ok {
+		wires = append(r.lowerDevices(wire.Attrs().Index), wire.Attrs().Index)
+	}
 	for name, l := range r.byName {
-		if IsPodLink(l) && name != of.Wire {
+		if IsPodLink(l) && !slices.Contains(wires, l.Attrs().Index) {
 			names = append(names, name)
 		}
 	}
@@ -28,8 +35,19 @@ func (r *reader) podLinks(of DeviceNames) []string {
 	return names
 }
 
-// provenWires are the kinds of devices that a node's wire may be: "device" is hardware.
-var provenWires = map[string]bool{"device": true, "veth": true}
+const (
+	kindVLAN = "vlan"
+	kindBond = "bond"
+)
+
+// provenWires are the kinds of devices that a node's wire may be ("device" is hardware), each with
+// the kinds of devices that it may stand on.
+var provenWires = map[string][]string{
+	"device": nil,
+	"veth":   nil,
+	kindBond: {"device", "veth"},
+	kindVLAN: {"device", "veth", kindBond, kindVLAN},
+}
 
 // masterReason says that a device belongs to another, such as a VRF, which treats its packets by
 // routes and rules of its own; "" means that it does not.
@@ -43,9 +61,20 @@ func (r *reader) masterReason(l netlink.Link) string {
 
 // unprovenWire says why a device must not be the wire; "": it may.
 func (r *reader) unprovenWire(l netlink.Link) string {
+	index := l.Attrs().Index
+	why, known := r.wireReasons[index]
+	if !known {
+		why = r.auditWire(l)
+		r.wireReasons[index] = why
+	}
+	return why
+}
+
+func (r *reader) auditWire(l netlink.Link) string {
 	a := l.Attrs()
+	_, proven := provenWires[l.Type()]
 	switch {
-	case r.node && !provenWires[l.Type()]:
+	case r.node && !proven:
 		return "is of kind " + l.Type() + ", which is not proven as a wire"
 	case r.node && a.EncapType != "ether":
 		return "carries no Ethernet frames, but " + a.EncapType
@@ -57,5 +86,53 @@ func (r *reader) unprovenWire(l netlink.Link) string {
 	if why := r.masterReason(l); why != "" {
 		return why + ", which is not proven below a wire"
 	}
+	return r.auditStack(l)
+}
+
+// auditStack says why a device must not carry a wire's packets, or one that it stands on; "": they may.
+func (r *reader) auditStack(l netlink.Link) string {
+	if why := r.linkReasons[l.Attrs().Index]; why != "" {
+		return "has " + why
+	}
+	lower := LowerLinks(maps.Values(r.byIndex), l)
+	if l.Type() == kindVLAN && len(lower) == 0 {
+		return "stands on a device of another network namespace"
+	}
+	for _, below := range lower {
+		if why := r.auditLower(below, l); why != "" {
+			return StandsOn(below.Attrs().Name, why)
+		}
+	}
 	return ""
 }
+
+// auditLower says why another device must not stand on a device; "": it may.
+func (r *reader) auditLower(l, upper netlink.Link) string {
+	a := l.Attrs()
+	switch {
+	case !slices.Contains(provenWires[upper.Type()], l.Type()):
+		return fmt.Sprintf("is of kind %s, which is not proven below a device of kind %s", l.Type(), upper.Type())
+	case a.MasterIndex != upper.Attrs().Index && r.masterReason(l) != "":
+		return r.masterReason(l) + ", which is not proven below a wire"
+	case upper.Type() == kindVLAN && a.Flags&net.FlagUp == 0:
+		return "is down"
+	}
+	return r.auditStack(l)
+}
+
+// LowerLinks are those of some devices of a namespace that a VLAN or a bond stands on, by index. Other
+// devices stand on none.
+func LowerLinks(links iter.Seq[netlink.Link], l netlink.Link) (lower []netlink.Link) {
+	a := l.Attrs()
+	for other := range links {
+		isParent := l.Type() == kindVLAN && a.NetNsID < 0 && other.Attrs().Index == a.ParentIndex
+		if isParent || l.Type() == kindBond && other.Attrs().MasterIndex == a.Index {
+			lower = append(lower, other)
+		}
+	}
+	slices.SortFunc(lower, func(a, b netlink.Link) int { return a.Attrs().Index - b.Attrs().Index })
+	return lower
+}
+
+// StandsOn says of a device that one below it is in the way.
+func StandsOn(lower, why string) string { return fmt.Sprintf("stands on %s, which %s", lower, why) }

@@ -1,7 +1,10 @@
 package topology_test
 
 import (
+	"net"
 	"testing"
+
+	"github.com/vishvananda/netlink"
 
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/testenv"
@@ -35,5 +38,54 @@ func TestUnprovenWires(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A VLAN or a bond is a wire only if all that it stands on is proven.
+func TestUnprovenStacks(t *testing.T) {
+	const elsewhere = 9
+	attrs := func(index, parent, master int) netlink.LinkAttrs {
+		return netlink.LinkAttrs{
+			Name: map[int]string{1: "eth0", 2: "eth1", 3: "bond0", 4: "vlan4", 5: "vlan5", 6: "other6"}[index], Index: index, ParentIndex: parent, MasterIndex: master,
+			NetNsID: -1, Flags: net.FlagUp, EncapType: "ether", HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, byte(index)},
+		}
+	}
+	card := func(index, master int) netlink.Link { return &netlink.Device{LinkAttrs: attrs(index, 0, master)} }
+	vlan := func(index, parent int) *netlink.Vlan { return &netlink.Vlan{LinkAttrs: attrs(index, parent, 0)} }
+	other := func(kind string, parent, master int) netlink.Link {
+		return &netlink.GenericLink{LinkType: kind, LinkAttrs: attrs(6, parent, master)}
+	}
+	bond := &netlink.Bond{LinkAttrs: attrs(3, 0, 0)}
+	stopped, stranger := card(1, 0), vlan(4, 1)
+	stopped.Attrs().Flags, stranger.NetNsID = 0, 0
+	for _, c := range []struct {
+		name    string
+		links   []netlink.Link
+		reasons map[int]string
+		wire    int
+		want    string
+	}{
+		{"VLAN", []netlink.Link{card(1, 0), vlan(4, 1)}, nil, 4, ""},
+		{"QinQ", []netlink.Link{card(1, 0), vlan(4, 1), vlan(5, 4)}, nil, 5, ""},
+		{"bond", []netlink.Link{card(1, 3), card(2, 3), bond}, nil, 3, ""},
+		{"VLAN on a bond", []netlink.Link{card(1, 3), card(2, 3), bond, vlan(4, 3)}, nil, 4, ""},
+		{"attribute of the wire", []netlink.Link{card(1, 0), vlan(4, 1)}, map[int]string{4: "x", 2: "y"}, 4, "has x"},
+		{"attribute of the VLAN below", []netlink.Link{card(1, 0), vlan(4, 1), vlan(5, 4)}, map[int]string{4: "x"}, 5, "stands on vlan4, which has x"},
+		{"attribute of the bond below", []netlink.Link{card(1, 3), bond, vlan(4, 3)}, map[int]string{3: "x"}, 4, "stands on bond0, which has x"},
+		{"attribute of a port", []netlink.Link{card(1, 3), card(2, 3), bond, vlan(4, 3)}, map[int]string{2: "x"}, 4, "stands on bond0, which stands on eth1, which has x"},
+		{"team below a VLAN", []netlink.Link{other("team", 0, 0), vlan(4, 6)}, nil, 4, "stands on other6, which is of kind team, which is not proven below a device of kind vlan"},
+		{"VLAN below a bond", []netlink.Link{card(1, 0), &netlink.Vlan{LinkAttrs: attrs(4, 1, 3)}, bond}, nil, 3, "stands on vlan4, which is of kind vlan, which is not proven below a device of kind bond"},
+		{"macvlan below a bond", []netlink.Link{other("macvlan", 1, 3), bond}, nil, 3, "stands on other6, which is of kind macvlan, which is not proven below a device of kind bond"},
+		{"port of a bridge below a VLAN", []netlink.Link{card(1, 6), other("bridge", 0, 0), vlan(4, 1)}, nil, 4, "stands on eth0, which is a port of other6, of kind bridge, which is not proven below a wire"},
+		{"port of a bond below a VLAN", []netlink.Link{card(1, 3), bond, vlan(4, 1)}, nil, 4, "stands on eth0, which is a port of bond0, of kind bond, which is not proven below a wire"},
+		{"port of a bond", []netlink.Link{card(1, 3), bond}, nil, 1, "is a port of bond0, of kind bond, which is not proven below a wire"},
+		{"bond in a VRF", []netlink.Link{card(1, 3), &netlink.Bond{LinkAttrs: attrs(3, 0, 6)}, other("vrf", 0, 0)}, nil, 3, "is a port of other6, of kind vrf, which is not proven below a wire"},
+		{"device below that is down", []netlink.Link{stopped, vlan(4, 1)}, nil, 4, "stands on eth0, which is down"},
+		{"device of another namespace", []netlink.Link{card(1, 0), stranger}, nil, 4, "stands on a device of another network namespace"},
+		{"device below that is gone", []netlink.Link{vlan(4, elsewhere)}, nil, 4, "stands on a device of another network namespace"},
+	} {
+		if why := topology.WireOf(c.links, c.reasons, c.wire); why != c.want {
+			t.Errorf("%s: %q, want %q", c.name, why, c.want)
+		}
 	}
 }

@@ -32,7 +32,7 @@ type TableReader struct {
 
 // OpenTableReader opens a reader for the calling thread's namespace, to which the tables belong.
 func OpenTableReader(tables *Tables, of DeviceNames, owns ProgramOwner) (*TableReader, error) {
-	r := &TableReader{names: of, reader: reader{Tables: tables, node: of.Node, owns: owns, byIndex: map[int]netlink.Link{}, byName: map[string]netlink.Link{}}}
+	r := &TableReader{names: of, reader: reader{Tables: tables, node: of.Node, owns: owns, byIndex: map[int]netlink.Link{}, byName: map[string]netlink.Link{}, wireReasons: map[int]string{}}}
 	var err error
 	if r.h, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
 		return nil, fmt.Errorf("open netlink: %w", err)

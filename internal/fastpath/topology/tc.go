@@ -4,9 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
-	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
@@ -26,6 +27,7 @@ type TCState struct {
 	// Of the wire and its lower devices: what may read the marks of sent packets, and what may read
 	// anything else that packets of the fast path lack. Empty means nothing.
 	MarkReader, UnknownReader string
+	Lower                     []int // of the wire: ifindexes of its lower devices, which have states of their own
 }
 
 // plainQdiscs do nothing to packets as long as the device accepts them, and a virtual device always
@@ -40,13 +42,19 @@ const (
 	parentEgress  = 0xfffffff3
 )
 
-// tcStates reads the traffic control state of devices.
+// tcStates reads the traffic control state of devices, and of those below the wires among them.
 func (r *reader) tcStates(devices, wires map[int]bool) (map[int]TCState, error) {
 	queues, err := dumpQdiscs()
 	if err != nil {
 		return nil, err
 	}
-	ways := map[int]TCState{}
+	ways, lower := map[int]TCState{}, map[int][]int{}
+	for wire := range wires {
+		lower[wire] = r.lowerDevices(wire)
+		for _, device := range lower[wire] {
+			devices[device] = true
+		}
+	}
 	for device := range devices {
 		if l, ok := r.byIndex[device]; ok {
 			ways[device] = TCState{Name: l.Attrs().Name, Netkit: l.Type() == kindNetkit}
@@ -72,7 +80,8 @@ func (r *reader) tcStates(devices, wires map[int]bool) (map[int]TCState, error) 
 		if !ok {
 			continue
 		}
-		if way.MarkReader, way.UnknownReader, err = r.packetReaders(way.Name, queues); err != nil {
+		way.Lower = lower[wire]
+		if way.MarkReader, way.UnknownReader, err = r.packetReaders(wire, way.Lower, queues); err != nil {
 			return nil, err
 		}
 		ways[wire] = way
@@ -80,21 +89,32 @@ func (r *reader) tcStates(devices, wires map[int]bool) (map[int]TCState, error) 
 	return ways, nil
 }
 
+// lowerDevices are the devices of the namespace that a device stands on.
+func (r *reader) lowerDevices(device int) (lower []int) {
+	l, ok := r.byIndex[device]
+	if !ok {
+		return nil
+	}
+	for _, other := range host.LowerDevices(slices.Collect(maps.Values(r.byIndex)), l.Attrs().Name) {
+		if index := other.Attrs().Index; index != device {
+			lower = append(lower, index)
+		}
+	}
+	slices.Sort(lower)
+	return lower
+}
+
 // packetReaders finds what reads more of a sent packet than its contents, on a wire and its lower
 // devices.
-func (r *reader) packetReaders(wire string, queues []qdisc) (byMarks, unproven string, err error) {
-	var links []netlink.Link
-	for _, l := range r.byIndex {
-		links = append(links, l)
-	}
-	for _, l := range host.LowerDevices(links, wire) {
+func (r *reader) packetReaders(wire int, lower []int, queues []qdisc) (byMarks, unproven string, err error) {
+	for _, device := range append([]int{wire}, lower...) {
 		for _, q := range queues {
-			if q.device != l.Attrs().Index {
+			if q.device != device {
 				continue
 			}
 			of := "a queueing discipline " + q.kind
-			if l.Attrs().Name != wire {
-				of += " at " + l.Attrs().Name
+			if device != wire {
+				of += " at " + r.byIndex[device].Attrs().Name
 			}
 			filtered, proven := provenQueues[q.kind]
 			if !proven {

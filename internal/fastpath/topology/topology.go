@@ -97,6 +97,7 @@ type reader struct {
 	withXDP          []LocalPod     // see [Topology]
 	perPacket        string         // see [Topology]
 	linkReasons      map[int]string // by ifindex: an unproven attribute of the device
+	wireReasons      map[int]string // by ifindex: why the device must not be the wire, of those that were audited
 	uncertainDevices map[int]string // by ifindex: why the device's routes may treat packets of a flow differently
 }
 
