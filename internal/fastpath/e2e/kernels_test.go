@@ -9,8 +9,8 @@ import (
 )
 
 // The tests run once more in virtual machines under other kernels, as this very binary: for the
-// netkit and ipip devices, which this machine's own kernel has not, for tc filters in the place of
-// tcx, and for what is set for a whole machine.
+// netkit and ipip devices, VLANs and bonds, which this machine's own kernel has not, for tc filters in the
+// place of tcx, and for what is set for a whole machine.
 func TestKernels(t *testing.T) {
 	testenv.Root(t)
 	testenv.NeedsLong(t)
@@ -34,7 +34,7 @@ var useHooks = sync.OnceValue(func() error {
 
 // guestArgs choose what runs in a guest.
 func guestArgs() []string {
-	run := "TestFastPathConntrackFull|TestFastPathFollowsChanges|TestFastPathOneDaemon"
+	run := "TestFastPathConntrackFull|TestFastPathFollowsChanges|TestFastPathOneDaemon|TestFastPathOnStackedWires"
 	if agenttest.ChosenPart() == agenttest.AllTests {
 		run += "|TestNetkitWays|TestNetkitHooks|TestNetkitDrops|TestFastPathCarries|TestFastPathObeysNewRules|TestFastPathCounters|TestFastPathRefuses" +
 			"|TestFastPathBehindProgram|TestFastPathWithoutDaemon|TestFastPathReplays|TestFastPathReplaysServices" +

@@ -69,7 +69,7 @@ var obstacles = []obstacle{
 	{name: "route that encapsulates", add: "ip route add 203.0.113.0/24 encap ip id 7 dst 203.0.113.1 dev WIRE", del: "ip route del 203.0.113.0/24 dev WIRE", device: "WIRE", reason: "the route to 203.0.113.0/24 in table 254 has an encapsulation"},
 	{name: "route of several next hops", path: "vxlan+fast", add: "ip route add 203.0.113.0/24 nexthop dev TUNNEL nexthop dev WIRE", del: "ip route del 203.0.113.0/24", device: "TUNNEL", reason: "the route to 203.0.113.0/24 in table 254 has several next hops"},
 	{name: "marks and classes of the wire", add: marks + "tc qdisc add dev WIRE root handle 7: htb default 1; tc filter add dev WIRE parent 7:" + someFilter, del: "tc qdisc del dev WIRE root; nft 'delete table ip obstacle'", device: "WIRE", reason: "has a queueing discipline htb with filters, which may depend on marks that rules set (ip obstacle c)"},
-	{name: "marks and a program of the wire", build: markedProgram, device: "WIRE", reason: "has a BPF program obstacle at its egress, which may depend on marks that rules set (ip obstacle c)"},
+	{name: "marks and a program of the wire", build: markedProgram("wire0"), device: "WIRE", reason: "has a BPF program obstacle at its egress, which may depend on marks that rules set (ip obstacle c)"},
 	{name: "rule by TOS", add: "ip rule add tos 0x08 blackhole pref 100", del: "ip rule del pref 100", reason: "(policy rule 100 goes by the TOS)"},
 	{name: "route by TOS", add: "ip route add blackhole 203.0.113.1 tos 0x08", del: "ip route del blackhole 203.0.113.1 tos 0x08", reason: "(the route to 203.0.113.1/32 in table 254 goes by the TOS)"},
 	{name: "program at a hook of netfilter", build: netfilterProgram, reason: "netfilter"},
@@ -94,29 +94,38 @@ func TestFastPathRefuses(t *testing.T) {
 					continue
 				}
 				t.Run(arm.Path+" "+o.name, func(t *testing.T) {
-					words := devicesOf(t, config.Devices, m)
-					where, why := words.Replace(o.device), words.Replace(o.reason)
-					remove := o.put(t, words, m, config.Devices.Pods[0], arm.Client().Namespace)
-					if remove == nil {
-						t.Skip("this kernel has no such thing")
-					}
-					untilState(t, arm, exchange, func(s *fastpath.State) bool {
-						if o.device == "" {
-							return strings.Contains(s.Off, why)
+					o.check(t, m, arm, config.Devices, exchange, func() {
+						if s := stateOf(t, other); o.device == "POD" && len(s.Refused) > 0 {
+							t.Errorf("of a path that this is none of, %+v is refused", s.Refused)
 						}
-						return s.Off == "" && len(s.Refused) == 1 && s.Refused[0].Device == where && strings.Contains(s.Refused[0].Reason, why)
 					})
-					waitSlow(t, arm, exchange)
-					if s := stateOf(t, other); o.device == "POD" && len(s.Refused) > 0 {
-						t.Errorf("of a path that this is none of, %+v is refused", s.Refused)
-					}
-					remove()
-					untilState(t, arm, exchange, func(s *fastpath.State) bool { return s.Off == "" && len(s.Refused) == 0 })
-					fastpathtest.WaitCarried(t, arm, exchange)
 				})
 			}
 		})
 	}
+}
+
+// check lays an obstacle on the way of a flow that is carried: the daemon says so, and nothing is
+// carried until it is gone. slow is called meanwhile.
+func (o obstacle) check(t *testing.T, m lab.Machine, arm lab.Arm, devices topology.DeviceNames, exchange func(time.Duration) error, slow func()) {
+	t.Helper()
+	words := devicesOf(t, devices, m)
+	where, why := words.Replace(o.device), words.Replace(o.reason)
+	remove := o.put(t, words, m, devices.Pods[0], arm.Client().Namespace)
+	if remove == nil {
+		t.Skip("this kernel has no such thing")
+	}
+	untilState(t, arm, exchange, func(s *fastpath.State) bool {
+		if o.device == "" {
+			return strings.Contains(s.Off, why)
+		}
+		return s.Off == "" && len(s.Refused) == 1 && s.Refused[0].Device == where && strings.Contains(s.Refused[0].Reason, why)
+	})
+	waitSlow(t, arm, exchange)
+	slow()
+	remove()
+	untilState(t, arm, exchange, func(s *fastpath.State) bool { return s.Off == "" && len(s.Refused) == 0 })
+	fastpathtest.WaitCarried(t, arm, exchange)
 }
 
 // A program that comes behind the fast path's own on a pod's device, or on the wire,
@@ -302,19 +311,21 @@ func silentXDP(t *testing.T, m lab.Machine, pod, inside string) (detach func()) 
 	return xdpProgram(t, m, pod, inside)
 }
 
-// markedProgram is a program where the wire sends, and a rule that gives packets marks,
+// markedProgram is a program where a device sends, and a rule that gives packets marks,
 // by which it may go.
-func markedProgram(t *testing.T, m lab.Machine, _, _ string) (detach func()) {
-	t.Helper()
-	if !kernel.HasTCX() {
-		return nil
-	}
-	_, remove := attach(t, m, "wire0", ebpf.AttachTCXEgress)
-	testenv.InNetns(t, m.Namespace, func() error { return runScript(marks) })
-	return func() {
+func markedProgram(device string) func(t *testing.T, m lab.Machine, pod, inside string) (detach func()) {
+	return func(t *testing.T, m lab.Machine, _, _ string) (detach func()) {
 		t.Helper()
-		testenv.InNetns(t, m.Namespace, func() error { return runScript("nft 'delete table ip obstacle'") })
-		remove()
+		if !kernel.HasTCX() {
+			return nil
+		}
+		_, remove := attach(t, m, device, ebpf.AttachTCXEgress)
+		testenv.InNetns(t, m.Namespace, func() error { return runScript(marks) })
+		return func() {
+			t.Helper()
+			testenv.InNetns(t, m.Namespace, func() error { return runScript("nft 'delete table ip obstacle'") })
+			remove()
+		}
 	}
 }
 

@@ -46,6 +46,9 @@ func isNoise(b []byte) bool {
 	if len(b) < ethLen+1 {
 		return true
 	}
+	if isTag(b[12:]) && len(b) > ethLen+tagLen {
+		return isNoise(b[tagLen:]) // where addresses are is not looked at
+	}
 	switch kind := binary.BigEndian.Uint16(b[12:]); {
 	case kind == unix.ETH_P_ARP, kind == unix.ETH_P_IPV6:
 		return false
@@ -58,6 +61,12 @@ func isNoise(b []byte) bool {
 		return (kind != 11 || code != 1) && (kind != 3 || code > 1 || b[ethLen+1] != fromKernel)
 	}
 	return true
+}
+
+// isTag tells whether a VLAN tag begins here.
+func isTag(b []byte) bool {
+	kind := binary.BigEndian.Uint16(b)
+	return kind == unix.ETH_P_8021Q || kind == unix.ETH_P_8021AD
 }
 
 // fromKernel is the TOS of what the kernel tells by itself.
@@ -83,9 +92,9 @@ func (v view) ether(f frame, b []byte, say func(string), end func([]string)) {
 	}
 	say(v.mac(b[6:12]) + ">" + v.mac(b[:6]))
 	kind, b := binary.BigEndian.Uint16(b[12:]), b[ethLen:]
-	for kind == unix.ETH_P_8021Q && len(b) >= 4 {
-		say(fmt.Sprintf(" tag %x", binary.BigEndian.Uint16(b)))
-		kind, b = binary.BigEndian.Uint16(b[2:]), b[4:]
+	for (kind == unix.ETH_P_8021Q || kind == unix.ETH_P_8021AD) && len(b) >= tagLen {
+		say(fmt.Sprintf(" tag %x:%x", kind, binary.BigEndian.Uint16(b)))
+		kind, b = binary.BigEndian.Uint16(b[2:]), b[tagLen:]
 	}
 	if kind != unix.ETH_P_IP {
 		end([]string{fmt.Sprintf(" type %04x %d:%08x", kind, len(b), crc32.ChecksumIEEE(b))})

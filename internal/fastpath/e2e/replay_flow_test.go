@@ -142,7 +142,7 @@ func (s *scene) play(c replayed) (lines []string, many int) {
 	}
 	for name, frames := range s.captured {
 		v := s.view
-		if v.wire = name == "wire"; v.wire && c.wire {
+		if v.wire = name == "wire" || name == "card"; v.wire && c.wire {
 			continue // it is what was sent
 		}
 		for _, f := range frames {

@@ -191,7 +191,7 @@ func forgetWays(t *testing.T, l *lab.Lab) {
 // goes between them is their business.
 func (s *scene) inPods(c replayed) []string {
 	lines, _ := s.play(c)
-	return slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "wire: ") })
+	return slices.DeleteFunc(lines, isOnWire)
 }
 
 // tooLarge is what just fits on the narrow way, and what does not; a pod's own end

@@ -44,9 +44,10 @@ type scene struct {
 	isFast bool
 	// tracked tells that the machines track connections, and drop what is invalid.
 	tracked      bool
-	a, b         int // sockets: of the pods' devices,
-	out, w       int // of the first machine's on the wire, and of the second's
-	socket       int // of UDP in b, which gets what the pod's programs would
+	a, b         int   // sockets: of the pods' devices,
+	out, w       int   // of the first machine's on the wire, and of the second's
+	cards        []int // of the second machine's cards, if its device on the wire stands on them
+	socket       int   // of UDP in b, which gets what the pod's programs would
 	wires        [2]net.HardwareAddr
 	nodes        [2]netip.Addr // of the machines, in the headers of tunnels
 	marks        uint32
@@ -77,6 +78,9 @@ func newNATScene(t *testing.T, l *lab.Lab, index int, nat natMode) *scene {
 	s.b = s.open(arm.Server().Namespace, arm.Server().Device)
 	s.out = s.open(l.Machines[0].Namespace, "wire0")
 	s.w = s.open(l.Machines[1].Namespace, "wire0")
+	for _, card := range cardsBelow(t, l.Machines[1]) {
+		s.cards = append(s.cards, s.open(l.Machines[1].Namespace, card))
+	}
 	s.listen(arm.Client(), portA)
 	s.listen(arm.Client(), markA)
 	s.listen(arm.Server(), markB)
@@ -224,15 +228,23 @@ func (s *scene) send(fd int, frames ...frame) {
 
 // capture reads what has come so far.
 func (s *scene) capture() {
-	for name, fd := range map[string]int{"a": s.a, "b": s.b, "wire": s.w} {
-		for buf := make([]byte, 1<<17); ; {
-			got, err := readFrame(fd, buf)
-			if err == unix.EAGAIN {
-				break
-			}
-			testenv.Must(s.t, err)
-			s.captured[name] = append(s.captured[name], got)
+	for name, fds := range map[string][]int{"a": {s.a}, "b": {s.b}, "wire": {s.w}, "card": s.cards} {
+		for _, fd := range fds {
+			s.captured[name] = append(s.captured[name], readFrames(s.t, fd)...)
 		}
+	}
+}
+
+// readFrames reads what has come so far.
+func readFrames(t *testing.T, fd int) (frames []frame) {
+	t.Helper()
+	for buf := make([]byte, 1<<17); ; {
+		got, err := readFrame(fd, buf)
+		if err == unix.EAGAIN {
+			return frames
+		}
+		testenv.Must(t, err)
+		frames = append(frames, got)
 	}
 }
 

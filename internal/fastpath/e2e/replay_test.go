@@ -72,7 +72,12 @@ var (
 func hasOuterTOS(line, tos string) bool {
 	const header = " v4 tos"
 	_, rest, _ := strings.Cut(line, header)
-	return strings.HasPrefix(line, "wire: ") && strings.Count(line, header) == 2 && strings.HasPrefix(rest, tos+" ")
+	return isOnWire(line) && strings.Count(line, header) == 2 && strings.HasPrefix(rest, tos+" ")
+}
+
+// isOnWire tells whether a line is of a packet on the wire, or on a card below it.
+func isOnWire(line string) bool {
+	return strings.HasPrefix(line, "wire: ") || strings.HasPrefix(line, "card: ")
 }
 
 func (a *accepted) says(line string, more, tracked bool) bool {
@@ -138,7 +143,7 @@ func replay(t *testing.T, l *lab.Lab) {
 	for i := 0; i < len(l.Arms); i += 2 {
 		slow, fast := newScene(t, l, i), newScene(t, l, i+1)
 		for _, c := range slices.Concat(podReplays, wireReplays) {
-			if (strings.HasPrefix(slow.arm.Path, c.kind) || c.kind == anyTunnel && slow.tunnels()) && (!c.bursts || takesBursts()) {
+			if c.concerns(slow) {
 				c.compare(t, slow, fast)
 			}
 		}
@@ -147,6 +152,11 @@ func replay(t *testing.T, l *lab.Lab) {
 		}
 		replayNarrow(t, l, slow, fast)
 	}
+}
+
+// concerns tells whether there is something to see of a case on a path.
+func (c replayed) concerns(s *scene) bool {
+	return (strings.HasPrefix(s.arm.Path, c.kind) || c.kind == anyTunnel && s.tunnels()) && (!c.bursts || takesBursts())
 }
 
 // pin keeps the test on one CPU, and with it all that the kernel does for packets

@@ -23,32 +23,34 @@ import (
 // and at the end of a trial.
 func TestEnable(t *testing.T) {
 	for _, w := range supportedWirings() {
-		t.Run(w.name, func(t *testing.T) {
-			c := newCluster(t, w.node, w.pod)
-			exchange := c.flow(t)
-			testenv.Must(t, exchange()) // now the neighbours are known
-			before := [2]string{c.snapshot(t, 0), c.snapshot(t, 1)}
-			first, second := c.enable(t, 0, "0"), c.enable(t, 1, "0")
-			c.untilCarried(t, exchange)
-			testenv.Must(t, first.Process.Signal(syscall.SIGTERM))
-			testenv.Must(t, first.Wait())
-			c.check(t, 0, before[0])
-			testenv.Must(t, exchange())
+		t.Run(w.name, w.checkEnable)
+	}
+}
 
-			testenv.Must(t, second.Process.Kill())
-			_ = second.Wait()
-			testenv.Must(t, exchange())
-			if s := c.status(t, 1); !s.Enabled || s.Running {
-				t.Errorf("after it was killed: %+v", s)
-			}
-			testenv.Must(t, c.disable(t, 1))
-			c.check(t, 1, before[1])
-			testenv.Must(t, exchange())
-			// What tests of other packages have there is not ours; folders of these nodes are in check.
-			if others, err := os.ReadDir(node.Root); err == nil && len(others) == 0 {
-				t.Errorf("%s is left, and empty", node.Root)
-			}
-		})
+func (w wiring) checkEnable(t *testing.T) {
+	c := newCluster(t, w.node, w.pod)
+	exchange := c.flow(t)
+	testenv.Must(t, exchange()) // now the neighbours are known
+	before := [2]string{c.snapshot(t, 0), c.snapshot(t, 1)}
+	first, second := c.enable(t, 0, "0"), c.enable(t, 1, "0")
+	c.untilCarried(t, exchange)
+	testenv.Must(t, first.Process.Signal(syscall.SIGTERM))
+	testenv.Must(t, first.Wait())
+	c.check(t, 0, before[0])
+	testenv.Must(t, exchange())
+
+	testenv.Must(t, second.Process.Kill())
+	_ = second.Wait()
+	testenv.Must(t, exchange())
+	if s := c.status(t, 1); !s.Enabled || s.Running {
+		t.Errorf("after it was killed: %+v", s)
+	}
+	testenv.Must(t, c.disable(t, 1))
+	c.check(t, 1, before[1])
+	testenv.Must(t, exchange())
+	// What tests of other packages have there is not ours; folders of these nodes are in check.
+	if others, err := os.ReadDir(node.Root); err == nil && len(others) == 0 {
+		t.Errorf("%s is left, and empty", node.Root)
 	}
 }
 
