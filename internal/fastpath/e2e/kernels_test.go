@@ -34,7 +34,7 @@ var useHooks = sync.OnceValue(func() error {
 
 // guestArgs choose what runs in a guest.
 func guestArgs() []string {
-	run := "TestFastPathConntrackFull|TestFastPathFollowsChanges|TestFastPathOneDaemon|TestFastPathOnStackedWires"
+	run := "TestFastPathConntrackFull|TestFastPathFollowsChanges|TestFastPathOneDaemon|TestFastPathOnStackedWires|TestFastPathTaggedTwin"
 	if agenttest.ChosenPart() == agenttest.AllTests {
 		run += "|TestNetkitWays|TestNetkitHooks|TestNetkitDrops|TestFastPathCarries|TestFastPathObeysNewRules|TestFastPathCounters|TestFastPathRefuses" +
 			"|TestFastPathBehindProgram|TestFastPathWithoutDaemon|TestFastPathReplays|TestFastPathReplaysServices" +

@@ -94,6 +94,9 @@ func (r *reader) auditStack(l netlink.Link) string {
 	if why := r.linkReasons[l.Attrs().Index]; why != "" {
 		return "has " + why
 	}
+	if r.node && l.Type() == "veth" && l.Attrs().NetNsID < 0 {
+		return "is a veth device whose other end is in the same network namespace" // what is behind it may read marks
+	}
 	lower := LowerLinks(maps.Values(r.byIndex), l)
 	if l.Type() == kindVLAN && len(lower) == 0 {
 		return "stands on a device of another network namespace"

@@ -14,7 +14,7 @@ import (
 // which names its wire, any is that has a MAC.
 func TestUnprovenWires(t *testing.T) {
 	for _, c := range []struct{ name, wire, script, onNode, inLab string }{
-		{"veth", "w0", "", "", ""},
+		{"veth", "w0", "", "is a veth device whose other end is in the same network namespace", ""},
 		{"bridge", "br1", "ip link add br1 up type bridge; ip link set w0 master br1", "is of kind bridge, which is not proven as a wire", ""},
 		{"port of a bridge", "w0", "ip link add br1 up type bridge; ip link set w0 master br1", "is a port of br1, of kind bridge, which is not proven below a wire", ""},
 		{"macvlan", "m0", "ip link add m0 up link w0 type macvlan mode bridge", "is of kind macvlan, which is not proven as a wire", ""},
@@ -52,6 +52,11 @@ func TestUnprovenStacks(t *testing.T) {
 	}
 	card := func(index, master int) netlink.Link { return &netlink.Device{LinkAttrs: attrs(index, 0, master)} }
 	vlan := func(index, parent int) *netlink.Vlan { return &netlink.Vlan{LinkAttrs: attrs(index, parent, 0)} }
+	elsewhereEnd := func(index int) netlink.LinkAttrs {
+		a := attrs(index, 2, 0)
+		a.NetNsID = 0
+		return a
+	}
 	other := func(kind string, parent, master int) netlink.Link {
 		return &netlink.GenericLink{LinkType: kind, LinkAttrs: attrs(6, parent, master)}
 	}
@@ -73,6 +78,9 @@ func TestUnprovenStacks(t *testing.T) {
 		{"attribute of the VLAN below", []netlink.Link{card(1, 0), vlan(4, 1), vlan(5, 4)}, map[int]string{4: "x"}, 5, "stands on vlan4, which has x"},
 		{"attribute of the bond below", []netlink.Link{card(1, 3), bond, vlan(4, 3)}, map[int]string{3: "x"}, 4, "stands on bond0, which has x"},
 		{"attribute of a port", []netlink.Link{card(1, 3), card(2, 3), bond, vlan(4, 3)}, map[int]string{2: "x"}, 4, "stands on bond0, which stands on eth1, which has x"},
+		{"veth", []netlink.Link{&netlink.Veth{LinkAttrs: elsewhereEnd(1)}}, nil, 1, ""},
+		{"veth within the namespace", []netlink.Link{&netlink.Veth{LinkAttrs: attrs(1, 2, 0)}}, nil, 1, "is a veth device whose other end is in the same network namespace"},
+		{"veth within the namespace, below a VLAN", []netlink.Link{&netlink.Veth{LinkAttrs: attrs(1, 2, 0)}, vlan(4, 1)}, nil, 4, "stands on eth0, which is a veth device whose other end is in the same network namespace"},
 		{"team below a VLAN", []netlink.Link{other("team", 0, 0), vlan(4, 6)}, nil, 4, "stands on other6, which is of kind team, which is not proven below a device of kind vlan"},
 		{"VLAN below a bond", []netlink.Link{card(1, 0), &netlink.Vlan{LinkAttrs: attrs(4, 1, 3)}, bond}, nil, 3, "stands on vlan4, which is of kind vlan, which is not proven below a device of kind bond"},
 		{"macvlan below a bond", []netlink.Link{other("macvlan", 1, 3), bond}, nil, 3, "stands on other6, which is of kind macvlan, which is not proven below a device of kind bond"},
