@@ -80,15 +80,15 @@ reason: a rule, a device, a queueing discipline. Nothing is changed and nothing 
 It supports pods on veth or netkit pairs, attached to a bridge or reached by a route to their
 address, and peers behind one vxlan or ipip device or by next hops on one wire: Flannel
 (vxlan, host-gw), Calico (VXLAN, IPIP, or without encapsulation), and the plugins bridge and
-ptp. All of it is read from the kernel: devices, routes, neighbours, forwarding entries,
+ptp. The wire may be a network card, a VLAN or a bond. All of it is read from the kernel: devices, routes, neighbours, forwarding entries,
 rules, programs.
 
-What it does not support, it leaves alone and lists: BPF data planes such as Cilium's,
-Open vSwitch, other encapsulations, bonds and VLANs below a tunnel, iptables-legacy, limits
-on pods' devices, Ethernet overlays.
+It leaves alone and lists what it does not support: BPF data planes such as Cilium's, Open
+vSwitch, other encapsulations, bridges and teams as the wire, iptables-legacy, limits on
+pods' devices, Ethernet overlays.
 
-What stands still while packets are carried is listed, too: statistics of devices, counters
-of rules, and captures. With --keep-counters it shows what "enable" would carry with it.
+It also lists what misses carried packets: statistics of devices, counters of rules, and
+captures. With --keep-counters it shows what "enable" would carry with it.
 
   carried  its established TCP and UDP flows over IPv4 are carried
   waiting  they will be, as soon as the node has learned this pod's or peer's address
@@ -199,19 +199,18 @@ With --replace it takes over from another process that carries here, of this ver
 another, as for an upgrade: that process ends and leaves everything in place, no packet is
 lost, and the counts go on. Nothing is compared then. A trial cannot be taken over.
 
-Carried packets do not raise all counters; "venturi fastpath plan" lists which stand still.
-With --keep-counters nothing is carried as long as carried packets would be missing where
-somebody counts on purpose. Its kinds are
+Some counters miss carried packets; "venturi fastpath plan" lists them. With --keep-counters
+nothing is carried while a counter of these kinds would miss packets:
 
   conntrack  packets and bytes of connections, while net.netfilter.nf_conntrack_acct is 1
-  rules      rules of nftables with a counter, rules of iptables that do nothing but count,
-             and all rules that log, if packets of established flows meet them
-  iptables   all rules of iptables that they meet: each has a counter, also those of
-             kube-proxy, so this keeps everything slow on most nodes
+  rules      nftables rules with a counter, iptables rules that only count, and rules that
+             log, if packets of established flows may reach them
+  iptables   any iptables rule that they may reach. All have counters, kube-proxy's included,
+             so this keeps everything slow on most nodes
 
-Without kinds it means conntrack,rules; kinds follow a "=". Statistics of devices cannot be
-kept. A process that takes over keeps what the one before it kept, unless it is told
-otherwise; none keeps nothing.
+The default is conntrack,rules. Write kinds after "=", separated by commas; "none" keeps
+nothing. Device statistics cannot be kept. With --replace, the kinds of the running process
+are kept unless you give others.
 
 If nothing can be carried, nothing is changed, the plan is printed, and the exit code is 4.`,
 		Example: `  venturi fastpath enable --trial 120s
@@ -228,7 +227,10 @@ If nothing can be carried, nothing is changed, the plan is printed, and the exit
 				return verr.New(verr.Usage, "cannot compare packets of "+strconv.Itoa(flows)+" flows", "--shadow is less than 0", "give a number of flows, or 0 to compare none")
 			}
 			if again && keep == nil {
-				keep = node.KeptCounters()
+				var err error
+				if keep, err = node.KeptCounters(); err != nil {
+					return verr.Wrap(verr.Failed, "cannot take over the fast path", err, "give --keep-counters with the kinds that it is to keep, or none")
+				}
 			}
 			config, err := planConfig(env, "cannot enable the fast path", nat, keep)
 			if err != nil {

@@ -67,7 +67,7 @@ func TestFastpathPlanCodes(t *testing.T) {
 	}{
 		{verr.OK, "--keep-counters=none", "1 that count or log: ip acct c handle 2\n"},
 		{verr.OK, "--keep-counters=conntrack,iptables", "1 that count or log: ip acct c handle 2\n"},
-		{verr.Missing, "--keep-counters", "(ip acct c handle 2), and --keep-counters=rules is given\n"},
+		{verr.Missing, "--keep-counters", "--keep-counters=rules is given, and established flows may reach rules that count or log (in ip acct c)\n"},
 		{verr.Usage, "--keep-counters=devices", ""},
 		{verr.Usage, "--keep-counters=", ""},
 	} {

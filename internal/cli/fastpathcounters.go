@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,7 +20,7 @@ const noCounters = "none"
 
 // keepCountersFlag adds --keep-counters.
 func keepCountersFlag(f *pflag.FlagSet, to *[]string) {
-	f.Var(counterKinds{to}, "keep-counters", fmt.Sprintf("carry nothing where these would stand still: %s or %s", strings.Join(fastpath.CounterKinds, ", "), noCounters))
+	f.Var(counterKinds{to}, "keep-counters", fmt.Sprintf("carry nothing while these counters would miss packets: %s (separated by commas), or %s", strings.Join(fastpath.CounterKinds, ", "), noCounters))
 	f.Lookup("keep-counters").NoOptDefVal = strings.Join(fastpath.PurposefulCounters, ",")
 }
 
@@ -31,6 +32,9 @@ func (k counterKinds) String() string {
 }
 
 func (k counterKinds) Set(text string) error {
+	if *k.to != nil {
+		return errors.New("it is given twice: write all kinds after one \"=\"")
+	}
 	kinds := []string{}
 	if text == noCounters {
 		*k.to = kinds
@@ -38,7 +42,7 @@ func (k counterKinds) Set(text string) error {
 	}
 	for kind := range strings.SplitSeq(text, ",") {
 		if !slices.Contains(fastpath.CounterKinds, kind) {
-			return fmt.Errorf("%q is not a kind of counters: give some of %s, or %s", kind, strings.Join(fastpath.CounterKinds, ","), noCounters)
+			return fmt.Errorf("unknown kind %q: use %s, separated by commas, or %s", kind, strings.Join(fastpath.CounterKinds, ", "), noCounters)
 		}
 		if !slices.Contains(kinds, kind) {
 			kinds = append(kinds, kind)

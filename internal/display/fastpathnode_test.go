@@ -44,16 +44,16 @@ carried out of its pod           200
 carried into its pod             100      
 slow: its flow is not known yet  100      
 `, func(out *bytes.Buffer) error { return before.Print(out) }},
-		{"counters that stand still", `carried: pods 1, peers 1
+		{"counters that miss packets", `carried: pods 1, peers 1
 
 POD    ADDRESS     FLOWS  CARRIED  TRANSLATED
 veth0  10.244.1.2  12     10       4
 
-STANDS STILL      WHILE PACKETS ARE CARRIED
-cni0              its statistics; tcpdump there does not show carried packets
-veth of pods (1)  statistics of what goes into the pod (TX here); tcpdump there does not show it
-IP statistics     of this node, such as ForwDatagrams (nstat, /proc/net/snmp)
-All packets are still counted at eth0 and at the devices in pods, and tcpdump shows them there.
+MISSES CARRIED PACKETS  WHAT
+cni0                    all statistics, and tcpdump
+veth of pods (1)        statistics and tcpdump of packets into the pod (TX)
+IP statistics           of this node, such as ForwDatagrams (nstat, /proc/net/snmp)
+eth0 and the devices in pods count all packets; tcpdump works there.
 `, func(out *bytes.Buffer) error { return bypassed.Print(out) }},
 		{"rate", "carried 300/s (75.0 %), slow 100/s, flows 12; main reason for slow packets: opens or ends a connection\n",
 			func(out *bytes.Buffer) error { return now.PrintRate(out, before, 2*time.Second) }},

@@ -37,15 +37,15 @@ veth2  10.244.0.2  carried
 PEER        ROUTES  FLOWS    WHY
 192.0.10.2  -       carried  
 
-STANDS STILL      WHILE PACKETS ARE CARRIED
-flannel.1         its statistics; tcpdump there does not show carried packets
-cni0              its statistics; tcpdump there does not show carried packets
-veth of pods (1)  statistics of what goes into the pod (TX here); tcpdump there does not show it
-conntrack         packets and bytes of connections (net.netfilter.nf_conntrack_acct is 1)
-rules             2 that count or log: inet acct c handle 7; 1 more
-iptables          9 that count, as all rules of iptables do: ip filter FORWARD handle 12; 8 more
-IP statistics     of this node, such as ForwDatagrams (nstat, /proc/net/snmp)
-All packets are still counted at eth0 and at the devices in pods, and tcpdump shows them there.
+MISSES CARRIED PACKETS  WHAT
+flannel.1               all statistics, and tcpdump
+cni0                    all statistics, and tcpdump
+veth of pods (1)        statistics and tcpdump of packets into the pod (TX)
+conntrack               packets and bytes of connections (net.netfilter.nf_conntrack_acct is 1)
+rules                   2 that count or log: inet acct c handle 7; 1 more
+iptables                9, each with a counter: ip filter FORWARD handle 12; 8 more
+IP statistics           of this node, such as ForwDatagrams (nstat, /proc/net/snmp)
+eth0 and the devices in pods count all packets; tcpdump works there.
 `},
 		"routed netkit pods on an older kernel": {calico, `to other nodes by eth0, without encapsulation
 
@@ -55,14 +55,14 @@ veth2  10.244.0.2  carried
 PEER        ROUTES  FLOWS    WHY
 192.0.10.2  -       carried  
 
-STANDS STILL        WHILE PACKETS ARE CARRIED
-netkit of pods (1)  their statistics; tcpdump there does not show carried packets
-devices in pods     statistics of what they receive, which this kernel does not count; tcpdump there shows it
-IP statistics       of this node, such as ForwDatagrams (nstat, /proc/net/snmp)
-All packets are still counted at eth0. tcpdump shows them there and in pods.
+MISSES CARRIED PACKETS  WHAT
+netkit of pods (1)      all statistics, and tcpdump
+devices in pods         received packets: this kernel does not count them; tcpdump works
+IP statistics           of this node, such as ForwDatagrams (nstat, /proc/net/snmp)
+eth0 counts all packets; tcpdump works there and in pods.
 `},
 		"counters are kept": {kept, `to other nodes by flannel.1: VXLAN (VNI 1, UDP port 8472) over eth0
-nothing is carried: rules count or log packets of established flows (inet acct c handle 7; 1 more), and --keep-counters=rules is given
+nothing is carried: --keep-counters=rules is given, and established flows may reach rules that count or log (in inet acct c)
 
 POD    ADDRESS     FLOWS    WHY
 veth2  10.244.0.2  carried  

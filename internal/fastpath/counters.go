@@ -22,7 +22,7 @@ var CounterKinds = []string{KeepConntrack, KeepRules, KeepIPTables}
 // PurposefulCounters are those that count only where somebody has asked for it.
 var PurposefulCounters = []string{KeepConntrack, KeepRules}
 
-// BypassedCounters are what stands still while packets are carried. The programs cannot keep them: no
+// BypassedCounters are what misses carried packets. The programs cannot keep them: no
 // helper of the kernel lets a program raise the statistics of a device, the counter of a rule or the
 // accounting of a connection, nor can a daemon set them.
 type BypassedCounters struct {
@@ -36,27 +36,27 @@ type BypassedCounters struct {
 	Netkits int `json:"netkits"`
 	// InPods: the pods' own devices do not count what is carried into them, though captures there
 	// show it. See [BypassedCounters.AskKernel].
-	InPods    bool               `json:"in_pods,omitempty"`
+	InPods    bool               `json:"in_pods"`
 	Conntrack bool               `json:"conntrack"` // connection tracking counts
 	Rules     audit.RuleCounters `json:"rules"`
 	IPTables  audit.RuleCounters `json:"iptables"`
 }
 
-// Conflict says why nothing is carried if counters of some kinds are to be kept true; "": nothing of
-// them would stand still.
+// Conflict says why nothing is carried if counters of some kinds are to be kept true; "": none of them
+// would miss a packet. It stays the same while rules come and go in the same chain.
 func (c BypassedCounters) Conflict(keep []string) string {
 	for _, kind := range keep {
 		why := ""
 		switch {
 		case kind == KeepConntrack && c.Conntrack:
-			why = "connection tracking counts the packets of connections (net.netfilter.nf_conntrack_acct is 1)"
+			why = "connection accounting is on (net.netfilter.nf_conntrack_acct=1)"
 		case kind == KeepRules && c.Rules.Number > 0:
-			why = fmt.Sprintf("rules count or log packets of established flows (%s)", c.Rules)
+			why = fmt.Sprintf("established flows may reach rules that count or log (in %s)", c.Rules.Chain())
 		case kind == KeepIPTables && c.IPTables.Number > 0:
-			why = fmt.Sprintf("rules of iptables count packets of established flows (%s)", c.IPTables)
+			why = fmt.Sprintf("established flows may reach rules of iptables (in %s)", c.IPTables.Chain())
 		}
 		if why != "" {
-			return why + ", and --keep-counters=" + kind + " is given"
+			return "--keep-counters=" + kind + " is given, and " + why
 		}
 	}
 	return ""
@@ -82,7 +82,7 @@ func (c *BypassedCounters) addDevices(of topology.DeviceNames, topo topology.Top
 // counters: it reads the kernel's types, which takes some megabytes.
 func (c *BypassedCounters) AskKernel() { c.InPods = !kernel.CountsRedirected() }
 
-// counters are those of rules and connections that stand still while packets are carried.
+// counters are those of rules and connections that miss carried packets.
 func (d *daemon) counters() BypassedCounters {
 	return BypassedCounters{Conntrack: d.audit.accounting, Rules: d.audit.rules.Counters, IPTables: d.audit.rules.IPTablesCounters}
 }

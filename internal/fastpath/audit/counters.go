@@ -7,10 +7,16 @@ import (
 )
 
 // RuleCounters are rules that packets of established flows raise counters of, or are logged by, on
-// the network's own path: for carried packets they stand still.
+// the network's own path: they miss carried packets.
 type RuleCounters struct {
 	Number int    `json:"number"`
 	First  string `json:"first,omitempty"` // that packets meet, as nft names it
+}
+
+// Chain names the chain of the first.
+func (c RuleCounters) Chain() string {
+	chain, _, _ := strings.Cut(c.First, " handle ")
+	return chain
 }
 
 // String names the first, and says how many others there are.
@@ -36,7 +42,7 @@ var iptablesTables = map[string]bool{"filter": true, "mangle": true, "nat": true
 
 // isOfIPTables reports whether a chain at a hook is one that iptables or ebtables makes.
 func isOfIPTables(c nft.ChainSummary) bool {
-	return (c.Family == "ip" || c.Family == "bridge") && iptablesTables[c.Table] && c.Name == strings.ToUpper(c.Hook)
+	return (c.Family == "ip" || c.Family == "bridge") && iptablesTables[c.Table] && (c.Name == strings.ToUpper(c.Hook) || c.Name == "BROUTING")
 }
 
 // noteCounter records a rule that counts or logs packets of the walk. A rule of iptables that does more

@@ -12,7 +12,7 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv/fastpathtest"
 )
 
-// Rules whose counters stand still for carried packets are told from those that packets of established
+// Rules whose counters miss carried packets are told from those that packets of established
 // flows do not meet, or do not get to the counter of.
 func TestRuleCounters(t *testing.T) {
 	n := testenv.Netns(t)

@@ -13,11 +13,11 @@ import (
 // carry again.
 var counterOff = []struct{ name, add, del, why string }{
 	{"a rule that counts", "nft 'table ip acct { chain c { type filter hook forward priority 0; ip saddr 10.244.0.0/16 counter; }; }'", "nft delete table ip acct",
-		"rules count or log packets of established flows (ip acct c handle 2), and --keep-counters=rules is given"},
+		"--keep-counters=rules is given, and established flows may reach rules that count or log (in ip acct c)"},
 	{"a rule of iptables that does nothing else", "iptables-nft -I FORWARD -s 10.244.0.0/16", "iptables-nft -D FORWARD -s 10.244.0.0/16",
-		"and --keep-counters=rules is given"},
+		"--keep-counters=rules is given, and "},
 	{"accounting of connections", "echo 1 > /proc/sys/net/netfilter/nf_conntrack_acct", "echo 0 > /proc/sys/net/netfilter/nf_conntrack_acct",
-		"connection tracking counts the packets of connections (net.netfilter.nf_conntrack_acct is 1), and --keep-counters=conntrack is given"},
+		"--keep-counters=conntrack is given, and connection accounting is on (net.netfilter.nf_conntrack_acct=1)"},
 }
 
 // A fast path that keeps counters carries where only iptables counts, as it always does, and nothing
@@ -31,7 +31,7 @@ func TestEnableKeepsCounters(t *testing.T) {
 	c.forgetConnections(t)
 	c.untilCarried(t, exchange)
 	if got := c.status(t, 0).State.Counters; got == nil || got.Rules.Number != 0 || got.IPTables.Number == 0 || got.Veths != 1 || got.Conntrack {
-		t.Errorf("counters that stand still: %+v", got)
+		t.Errorf("counters that miss packets: %+v", got)
 	}
 	for _, off := range counterOff {
 		testenv.Shell(t, c.nodes[0].Path(), off.add)
@@ -56,7 +56,7 @@ func TestEnableKeepsCounters(t *testing.T) {
 	c.forgetConnections(t)
 	c.untilCarried(t, exchange)
 	if got := c.status(t, 0).State.Counters; got == nil || got.Rules.Number != 2 || !got.Conntrack {
-		t.Errorf("counters that stand still where somebody counts: %+v", got)
+		t.Errorf("counters that miss packets where somebody counts: %+v", got)
 	}
 	testenv.Must(t, keepsNone.Process.Signal(syscall.SIGTERM))
 	testenv.Must(t, keepsNone.Wait())

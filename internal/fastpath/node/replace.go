@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -48,14 +49,17 @@ func (f files) takeOver(ctx context.Context, j *journal.Journal) (txn int, lock 
 
 // KeptCounters are the kinds of counters that the fast path of the calling thread's namespace keeps
 // true, whether its process lives or not. Where there is none, it keeps none.
-func KeptCounters() []string {
+func KeptCounters() ([]string, error) {
 	f, err := ownFiles()
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	c, err := fastpath.Load(f.config)
-	if err != nil { // it has not started yet, or what is there cannot be taken over either
-		return nil
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	}
-	return c.KeepCounters
+	if err != nil {
+		return nil, err
+	}
+	return c.KeepCounters, nil
 }
