@@ -103,6 +103,11 @@ func snapshotNetns(b *strings.Builder, sysfs string) error {
 		rings, err := tool.GetRing(device)
 		show("rings", rings, err)
 		channels, err := tool.GetChannels(device)
+		if err == nil && channels.RxCount+channels.TxCount+channels.CombinedCount == 0 {
+			// No device has none. The library gives the kernel the address of a stack, which may
+			// move before the kernel writes there: then nothing was read.
+			channels, err = tool.GetChannels(device)
+		}
 		show("channels", channels, err)
 		coalesce, err := tool.GetCoalesce(device)
 		show("coalesce", coalesce, err)
