@@ -17,8 +17,9 @@ import (
 // no slice anything.
 
 const (
-	// helloTimeout is how long a connection may take to say hello. A client says it at once.
-	helloTimeout = time.Second
+	// helloTimeout is how long a connection may take to say hello. A client says it at once, but
+	// not if its machine is busy.
+	helloTimeout = 2 * time.Second
 	// maxPending is how many connections may take that time at once, over all ports; the
 	// oldest makes room for a new one.
 	maxPending = 128
