@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // FileName is the name of the record in the folder of a run.
@@ -42,6 +43,11 @@ type Record struct {
 	// Merged says which of the slices stand for several: a long record, of more than 49,152
 	// slices, would not fit in memory as it is.
 	Merged Merged
+}
+
+// Emulated tells that software played the CPU of a machine.
+func (r *Record) Emulated() bool {
+	return slices.ContainsFunc(r.Facts, func(f Facts) bool { return f.Emulated })
 }
 
 // Add takes one line in, in the order of the stream, without checking it.

@@ -62,7 +62,7 @@ func newAnalyzer(rec *result.Record, opt Options) (*analyzer, error) {
 	}
 	a := &analyzer{plan: p, opt: opt, base: p.Arms[base], baseline: p.Arms[against], data: index(rec)}
 	a.design = stats.Design{Confidence: p.Confidence, Looks: looks(p), Anytime: p.UntilDecided}
-	a.emulated = slices.ContainsFunc(rec.Facts, func(f result.Facts) bool { return f.Emulated })
+	a.emulated = rec.Emulated()
 	return a, nil
 }
 

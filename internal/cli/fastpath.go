@@ -80,8 +80,8 @@ reason: a rule, a device, a queueing discipline. Nothing is changed and nothing 
 It supports pods on veth or netkit pairs, attached to a bridge or reached by a route to their
 address, and peers behind one vxlan or ipip device or by next hops on one wire: Flannel
 (vxlan, host-gw), Calico (VXLAN, IPIP, or without encapsulation), and the plugins bridge and
-ptp. The wire may be a network card, a VLAN or a bond. All of it is read from the kernel: devices, routes, neighbours, forwarding entries,
-rules, programs.
+ptp. The wire may be a network card, a VLAN or a bond. All of it is read from the kernel:
+devices, routes, neighbours, forwarding entries, rules, programs.
 
 It leaves alone and lists what it does not support: BPF data planes such as Cilium's, Open
 vSwitch, other encapsulations, bridges and teams as the wire, iptables-legacy, limits on
@@ -310,7 +310,7 @@ func newFastpathStatus(env *Env) *cobra.Command {
 happened to the packets since it was enabled: how many were carried, and why the others
 were not.
 
-It lists the statistics, counters and captures that stand still while packets are carried.
+It lists the statistics, counters and captures that miss carried packets.
 
 For each pod and peer it counts the flows in the table: all, those that are carried in at
 least one direction, and those that the node translates, such as to Services.

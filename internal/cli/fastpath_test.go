@@ -24,15 +24,21 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// The exit code of a plan tells whether all of it is carried, some, or nothing, and enable
-// changes nothing in the last case.
-func TestFastpathPlanCodes(t *testing.T) {
+// emptyNode is a network namespace with a journal of its own, on a kernel that has the fast path.
+func emptyNode(t *testing.T) (*netcfg.Writer, *netcfg.Namespace) {
+	t.Helper()
 	testenv.Root(t)
 	if answer, err := feature.Programs.Ask(); answer != feature.Yes {
 		t.Skipf("this kernel has no fast path: %v", err)
 	}
-	w, n := testenv.Namespace(t)
 	t.Setenv("VENTURI_JOURNAL", t.TempDir()+"/journal")
+	return testenv.Namespace(t)
+}
+
+// The exit code of a plan tells whether all of it is carried, some, or nothing, and enable
+// changes nothing in the last case.
+func TestFastpathPlanCodes(t *testing.T) {
+	w, n := emptyNode(t)
 	run := func(want int, args ...string) (out string) {
 		t.Helper()
 		var text bytes.Buffer
@@ -132,12 +138,7 @@ func wirePods(t *testing.T, w *netcfg.Writer, n *netcfg.Namespace) {
 
 // A process that takes over keeps the counters that the one before it kept, unless it is told otherwise.
 func TestFastpathReplacesKeepingCounters(t *testing.T) {
-	testenv.Root(t)
-	if answer, err := feature.Programs.Ask(); answer != feature.Yes {
-		t.Skipf("this kernel has no fast path: %v", err)
-	}
-	w, n := testenv.Namespace(t)
-	t.Setenv("VENTURI_JOURNAL", t.TempDir()+"/journal")
+	w, n := emptyNode(t)
 	wirePods(t, w, n)
 	start := func(said io.Writer, args ...string) *exec.Cmd {
 		cmd := exec.Command("venturi", append([]string{"fastpath"}, args...)...)

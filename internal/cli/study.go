@@ -278,7 +278,7 @@ func reportStudy(env *Env, name string, args []string, partial bool, opt view.Op
 		if !rec.Plan.OneHost() {
 			s = s.OnMachines()
 		}
-		if slices.ContainsFunc(rec.Facts, func(f result.Facts) bool { return f.Emulated }) {
+		if rec.Emulated() {
 			s = s.OnEmulatedCPU()
 		}
 		wire := s.Wires[0]

@@ -10,7 +10,7 @@ import (
 	"github.com/venturi-net/venturi/internal/fastpath/discover"
 )
 
-// A plan says what stands still where packets are carried: of what there is on this node.
+// A plan says what misses carried packets: of what there is on this node.
 func TestFastPathPlan(t *testing.T) {
 	flannel := discover.Plan{
 		Kind: fastpath.VXLAN, Wire: "eth0", Tunnel: "flannel.1", VNI: 1, Port: 8472,

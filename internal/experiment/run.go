@@ -197,7 +197,7 @@ func (r *Run) reportProgress(series, cell, nth int) {
 
 // slowdown is how many times longer this machine takes than a real one; see [Duration].
 func (r *Run) slowdown() int {
-	if slices.ContainsFunc(r.rec.Facts, func(f result.Facts) bool { return f.Emulated }) {
+	if r.rec.Emulated() {
 		return EmulationSlowdown
 	}
 	return 1

@@ -178,7 +178,6 @@ func (d *daemon) poll() error {
 	}
 	d.programs.note(news)
 	reset := d.readSysctls()
-	d.audit.accounting = d.poller.CountsConnections()
 	if d.audit.unwatched, err = d.findUnwatched(news.Programs); err != nil {
 		return err
 	}
@@ -215,8 +214,10 @@ func (d *daemon) poll() error {
 	return nil
 }
 
-// readSysctls reads the sysctls that affect packets, and tells whether one has changed.
+// readSysctls reads whether connections are counted, and the sysctls that affect packets, and tells
+// whether one of these has changed.
 func (d *daemon) readSysctls() (changed bool) {
+	d.audit.accounting = d.poller.CountsConnections()
 	was := d.audit.sysctls
 	d.audit.sysctls = d.poller.Sysctls()
 	return !slices.Equal(was, d.audit.sysctls)
@@ -229,7 +230,7 @@ func (d *daemon) findUnwatched(news bool) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	bridges := d.bridgedPods
+	bridges := len(d.bypassed.Bridges) > 0
 	function, listed, err := d.poller.Hooks.UnknownFunction(d.hasTunnels(), bridges, news)
 	if err != nil {
 		return "", err
@@ -259,11 +260,6 @@ func (d *daemon) findUnwatched(news bool) (string, error) {
 		return fmt.Sprintf("a BPF program is attached to the netfilter hook %s, in this network namespace or another", hook), nil
 	}
 	return "", nil
-}
-
-// hasBridgedPods tells whether there are pods behind bridges.
-func hasBridgedPods(w topology.Topology) bool {
-	return slices.ContainsFunc(w.Pods, func(p topology.LocalPod) bool { return p.NeighDevice != p.Device })
 }
 
 // interruptedReason is why nothing is carried until the topology was read completely.

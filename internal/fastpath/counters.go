@@ -22,9 +22,9 @@ var CounterKinds = []string{KeepConntrack, KeepRules, KeepIPTables}
 // PurposefulCounters are those that count only where somebody has asked for it.
 var PurposefulCounters = []string{KeepConntrack, KeepRules}
 
-// BypassedCounters are what misses carried packets. The programs cannot keep them: no
-// helper of the kernel lets a program raise the statistics of a device, the counter of a rule or the
-// accounting of a connection, nor can a daemon set them.
+// BypassedCounters are what misses carried packets. The programs cannot keep them: no helper of the
+// kernel lets a program raise the statistics of a device, the counter of a rule or the accounting of a
+// connection, nor can a daemon set them.
 type BypassedCounters struct {
 	// Tunnels and Bridges are devices that carried packets bypass: neither statistics nor captures
 	// there show them.
@@ -62,9 +62,9 @@ func (c BypassedCounters) Conflict(keep []string) string {
 	return ""
 }
 
-// addDevices adds the devices that packets are carried past.
-func (c *BypassedCounters) addDevices(of topology.DeviceNames, topo topology.Topology) {
-	c.Tunnels, c.Bridges = append([]string{}, of.Tunnels...), []string{} // and not null
+// bypassedDevices are the devices that packets are carried past.
+func bypassedDevices(of topology.DeviceNames, topo topology.Topology) BypassedCounters {
+	c := BypassedCounters{Tunnels: append([]string{}, of.Tunnels...), Bridges: []string{}} // and not null
 	for _, p := range topo.Pods {
 		if topo.TC[p.Device].Netkit {
 			c.Netkits++
@@ -76,13 +76,16 @@ func (c *BypassedCounters) addDevices(of topology.DeviceNames, topo topology.Top
 		}
 	}
 	slices.Sort(c.Bridges)
+	return c
 }
 
 // AskKernel finds out what depends on the kernel alone. The daemon leaves it to those who print
 // counters: it reads the kernel's types, which takes some megabytes.
 func (c *BypassedCounters) AskKernel() { c.InPods = !kernel.CountsRedirected() }
 
-// counters are those of rules and connections that miss carried packets.
+// counters are those that miss carried packets now.
 func (d *daemon) counters() BypassedCounters {
-	return BypassedCounters{Conntrack: d.audit.accounting, Rules: d.audit.rules.Counters, IPTables: d.audit.rules.IPTablesCounters}
+	c := d.bypassed
+	c.Conntrack, c.Rules, c.IPTables = d.audit.accounting, d.audit.rules.Counters, d.audit.rules.IPTablesCounters
+	return c
 }

@@ -129,7 +129,7 @@ type daemon struct {
 	readTopology func(topology.DeviceNames, topology.ProgramOwner) (topology.Topology, error) // [topology.Read]; tests replace it
 	early        earlyRead                                                                    // of before the programs were loaded
 	watching     <-chan error                                                                 // of [topology.Watch]
-	bridgedPods  bool                                                                         // some pods are behind bridges
+	bypassed     BypassedCounters                                                             // devices on the network's own path to topo's pods and peers
 	// podsAnnounced: changes of the pods' own devices are announced.
 	podsAnnounced bool
 	complete      bool // every pod that was there at the start has its programs
@@ -204,7 +204,7 @@ func serve(ctx context.Context, c *Config, o Options) (err error) {
 func newDaemon(c *Config) *daemon {
 	c.TC = c.TC || !kernel.HasTCX()
 	return &daemon{
-		Config: c, readTopology: topology.Read, events: newEventQueue(),
+		Config: c, readTopology: topology.Read, events: newEventQueue(), bypassed: bypassedDevices(c.Devices, topology.Topology{}),
 		attach:   attachState{attached: map[string]bool{}},
 		programs: programTracker{cache: map[ebpf.ProgramID]seenProgram{}},
 	}
@@ -314,7 +314,7 @@ func (d *daemon) resync() error {
 		return err
 	}
 	d.programs.queue, d.neigh.unmeasured = nil, topology.Topology{}
-	d.bridgedPods = hasBridgedPods(d.topo)
+	d.bypassed = bypassedDevices(d.Devices, d.topo)
 	d.events.setTopology(d.topo)
 	if err := d.tables.sync(d.topo); err != nil {
 		return err

@@ -13,7 +13,7 @@ type Inspection struct {
 	Off       string            // why it would carry nothing; "": nothing is in the way
 	Unreplied string            // why UDP would be carried only after a reply; "": it needs none
 	Topology  topology.Topology // what it would carry; Refusals is what it would leave alone
-	Counters  BypassedCounters  // that would stand still
+	Counters  BypassedCounters  // that would miss carried packets
 }
 
 const (
@@ -51,14 +51,12 @@ func (d *daemon) inspect() (found Inspection, unread bool, err error) {
 	if d.topo, err = d.refuse(topo); err != nil {
 		return found, unread, err
 	}
-	d.bridgedPods = hasBridgedPods(d.topo)
+	d.bypassed = bypassedDevices(d.Devices, d.topo)
 	d.readSysctls()
 	if d.audit.unwatched, err = d.findUnwatched(true); err != nil {
 		return found, unread, err
 	}
-	d.audit.accounting = d.poller.CountsConnections()
 	counters := d.counters()
-	counters.addDevices(d.Devices, d.topo)
 	counters.AskKernel()
 	return Inspection{d.offReason(), d.audit.rules.PerPacketUnreplied, d.topo, counters}, unread, nil
 }

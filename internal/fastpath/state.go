@@ -21,7 +21,7 @@ type State struct {
 	Peers     int    `json:"peers"`   // known
 	// Refused are the devices that are left to the slow path, each with the reason.
 	Refused []topology.Refusal `json:"refused"`
-	// Counters are those that stand still; nil: nothing is carried, or the daemon is older than this.
+	// Counters are those that miss carried packets; nil: nothing is carried, or the daemon is older than this.
 	Counters *BypassedCounters `json:"counters,omitempty"`
 }
 
@@ -56,7 +56,6 @@ func (d *daemon) writeState() error {
 	reported := *now
 	if now.Off == "" {
 		counters := d.counters()
-		counters.addDevices(d.Devices, d.topo)
 		now.Counters = &counters
 	}
 	if reflect.DeepEqual(now, d.lastState) {

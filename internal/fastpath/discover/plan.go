@@ -22,7 +22,7 @@ type Plan struct {
 	Off string `json:"off,omitempty"`
 	// Unreplied says why one-way UDP is not carried; empty: it is.
 	Unreplied string `json:"unreplied,omitempty"`
-	// Counters are those that stand still where packets are carried; nil: there is nothing to follow.
+	// Counters are those that miss carried packets; nil: there is nothing to follow.
 	Counters *fastpath.BypassedCounters `json:"counters,omitempty"`
 	// KeepCounters are the kinds of them for whose sake nothing is carried.
 	KeepCounters []string      `json:"keep_counters,omitempty"`

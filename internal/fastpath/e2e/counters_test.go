@@ -35,8 +35,7 @@ const (
 	countedNoise = countedPackets / 4
 )
 
-// What the daemon says stands still does, for carried packets, and everything else counts each of
-// them: statistics of devices and captures on the way, rules, connections and IP. On the slow path, all
+// What the daemon says misses carried packets does, and everything else counts each of them: statistics of devices and captures on the way, rules, connections and IP. On the slow path, all
 // of it counts.
 func TestFastPathCounters(t *testing.T) {
 	requireFastPath(t)
