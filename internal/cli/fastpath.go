@@ -209,8 +209,10 @@ nothing is carried while a counter of these kinds would miss packets:
              so this keeps everything slow on most nodes
 
 The default is conntrack,rules. Write kinds after "=", separated by commas; "none" keeps
-nothing. Device statistics cannot be kept. With --replace, the kinds of the running process
-are kept unless you give others.
+nothing. Device statistics cannot be kept.
+
+With --replace, --nat and --keep-counters are those of the running process unless you give
+them.
 
 If nothing can be carried, nothing is changed, the plan is printed, and the exit code is 4.`,
 		Example: `  venturi fastpath enable --trial 120s
@@ -226,10 +228,16 @@ If nothing can be carried, nothing is changed, the plan is printed, and the exit
 			if flows < 0 {
 				return verr.New(verr.Usage, "cannot compare packets of "+strconv.Itoa(flows)+" flows", "--shadow is less than 0", "give a number of flows, or 0 to compare none")
 			}
-			if again && keep == nil {
-				var err error
-				if keep, err = node.KeptCounters(); err != nil {
-					return verr.Wrap(verr.Failed, "cannot take over the fast path", err, "give --keep-counters with the kinds that it is to keep, or none")
+			if again && (keep == nil || !cmd.Flags().Changed("nat")) {
+				running, err := node.RunningConfig()
+				if err != nil {
+					return verr.Wrap(verr.Failed, "cannot take over the fast path", err, "give both --nat and --keep-counters, as it is to go on with")
+				}
+				if running != nil && keep == nil {
+					keep = running.KeepCounters
+				}
+				if running != nil && !cmd.Flags().Changed("nat") {
+					nat = !running.NoNAT
 				}
 			}
 			config, err := planConfig(env, "cannot enable the fast path", nat, keep)

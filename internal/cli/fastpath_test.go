@@ -65,6 +65,7 @@ func TestFastpathPlanCodes(t *testing.T) {
 		t.Errorf("planned %+v, with %+v", plan, plan.Counters)
 	}
 	run(verr.OK, "plan", "-n", n.Path(), "--keep-counters")
+	run(verr.Usage, "plan", "--keep-counters", "conntrack")
 	testenv.Shell(t, n.Path(), "nft 'table ip acct { chain c { type filter hook forward priority 0; counter; }; }'")
 	for _, c := range []struct {
 		code int
@@ -136,8 +137,8 @@ func wirePods(t *testing.T, w *netcfg.Writer, n *netcfg.Namespace) {
 	`, "ENDS", ends.Name()))
 }
 
-// A process that takes over keeps the counters that the one before it kept, unless it is told otherwise.
-func TestFastpathReplacesKeepingCounters(t *testing.T) {
+// A process that takes over goes on with the options of the one before it, unless it is given others.
+func TestFastpathReplacesWithSameOptions(t *testing.T) {
 	w, n := emptyNode(t)
 	wirePods(t, w, n)
 	start := func(said io.Writer, args ...string) *exec.Cmd {
@@ -149,14 +150,15 @@ func TestFastpathReplacesKeepingCounters(t *testing.T) {
 	t.Cleanup(func() { testenv.Must(t, start(t.Output(), "disable").Wait()) })
 	var running *exec.Cmd
 	for _, c := range []struct {
-		args []string
-		keep []string
+		args  []string
+		keep  []string
+		noNAT bool
 	}{
-		{[]string{"--keep-counters=conntrack"}, []string{"conntrack"}},
-		{[]string{"--replace"}, []string{"conntrack"}},
-		{[]string{"--replace", "--keep-counters"}, []string{"conntrack", "rules"}},
-		{[]string{"--replace", "--keep-counters=none"}, nil},
-		{[]string{"--replace"}, nil},
+		{[]string{"--keep-counters=conntrack"}, []string{"conntrack"}, false},
+		{[]string{"--replace", "--nat=false"}, []string{"conntrack"}, true},
+		{[]string{"--replace", "--keep-counters"}, []string{"conntrack", "rules"}, true},
+		{[]string{"--replace", "--keep-counters=none"}, nil, true},
+		{[]string{"--replace", "--nat"}, nil, false},
 	} {
 		carries := make(awaited, 1)
 		next := start(io.MultiWriter(t.Output(), carries), append([]string{"enable", "--shadow", "0"}, c.args...)...)
@@ -176,11 +178,11 @@ func TestFastpathReplacesKeepingCounters(t *testing.T) {
 				s, err = node.ReadStatus()
 				return err
 			})
-			if s.Running && s.State.Counters != nil && slices.Equal(s.Config.KeepCounters, c.keep) {
+			if s.Running && s.State.Counters != nil && slices.Equal(s.Config.KeepCounters, c.keep) && s.Config.NoNAT == c.noNAT {
 				break
 			}
 			if time.Now().After(end) {
-				t.Fatalf("enable %v: it keeps %v; want %v; %+v", c.args, s.Config.KeepCounters, c.keep, s.State)
+				t.Fatalf("enable %v: it has %+v; want %+v; %+v", c.args, s.Config, c, s.State)
 			}
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -235,8 +236,19 @@ func atMost(n int) cobra.PositionalArgs {
 		if len(args) <= n {
 			return nil
 		}
-		return fmt.Errorf("unexpected argument %q", args[n])
+		return fmt.Errorf("unexpected argument %q%s", args[n], meantForFlag(cmd, args[n]))
 	}
+}
+
+// meantForFlag says how to give an argument to a flag whose value may be left out: after a space it
+// is not the flag's.
+func meantForFlag(cmd *cobra.Command, argument string) (hint string) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if f.NoOptDefVal != "" && f.Value.Type() != "bool" {
+			hint = fmt.Sprintf("; if it belongs to --%s, write --%[1]s=%s", f.Name, argument)
+		}
+	})
+	return hint
 }
 
 // usage turns what cobra says about a command line into a three-part error.

@@ -244,8 +244,8 @@ func (q Request) check() error {
 		return bad("services", q.Services, fmt.Sprintf("a lab carries 0 to %d Services", lab.MaxServices), "1000 is a usual cluster")
 	case q.ToolTime != 0 && len(q.toolNames()) == 0:
 		return bad("tool-time", q.ToolTime, "it is for real tools, and none is named", "add --tool iperf3 or --with qperf, or leave it out")
-	case q.ToolTime != 0 && (q.ToolTime < time.Second || q.ToolTime > time.Minute || q.ToolTime%time.Second != 0):
-		return bad("tool-time", q.ToolTime, "a real tool runs for whole seconds, 1s to 1m", "2s is the default, and 10s what write-ups use")
+	case q.ToolTime != 0 && (q.ToolTime < tool.MinDuration || q.ToolTime > time.Minute || q.ToolTime%time.Second != 0):
+		return bad("tool-time", q.ToolTime, "a real tool runs for whole seconds, 2s to 1m", "2s is the default, and 10s what write-ups use")
 	case q.ToolTime != 0 && len(q.Tools) > 0 && q.Slice != 0:
 		return bad("tool-time", q.ToolTime, "beside --with, --slice says for how long tools and loads run", "leave one of them out")
 	case len(q.Tools) > 0 && q.Slice%time.Second != 0:

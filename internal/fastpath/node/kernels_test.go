@@ -61,7 +61,7 @@ func TestFollowsStackedWire(t *testing.T) {
 	}
 	c.untilCarried(t, exchange)
 	for _, change := range []struct{ do, undo, reason string }{
-		{"ip link set bond0 type bond xmit_hash_policy encap3+4", "ip link set bond0 type bond xmit_hash_policy layer3+4", "stands on outer, which stands on bond0, which has xmit_hash_policy encap3+4 of a bond"},
+		{"ip link set bond0 type bond xmit_hash_policy encap3+4", "ip link set bond0 type bond xmit_hash_policy layer3+4", "stands on outer, which stands on bond0, which has xmit_hash_policy encap3+4"},
 		{"ip link set outer.100 type vlan reorder_hdr off", "ip link set outer.100 type vlan reorder_hdr on", "has reorder_hdr off of a vlan device"},
 		{"ip link add d0 type dummy; ip link set d0 master bond0", "ip link del d0", "stands on outer, which stands on bond0, which stands on d0, which is of kind dummy, which is not proven below a device of kind bond"},
 	} {

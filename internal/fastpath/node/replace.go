@@ -47,9 +47,9 @@ func (f files) takeOver(ctx context.Context, j *journal.Journal) (txn int, lock 
 	}
 }
 
-// KeptCounters are the kinds of counters that the fast path of the calling thread's namespace keeps
-// true, whether its process lives or not. Where there is none, it keeps none.
-func KeptCounters() ([]string, error) {
+// RunningConfig is that of the fast path of the calling thread's namespace, whether its process lives
+// or not; nil: there is none.
+func RunningConfig() (*fastpath.Config, error) {
 	f, err := ownFiles()
 	if err != nil {
 		return nil, err
@@ -58,8 +58,5 @@ func KeptCounters() ([]string, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	return c.KeepCounters, nil
+	return c, err
 }

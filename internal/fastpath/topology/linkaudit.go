@@ -54,14 +54,14 @@ var (
 		"veth":     {attrs: &provenVeth},
 		kindVLAN:   {&provenVLAN, map[uint16]valueRefusal{nl.IFLA_VLAN_FLAGS: refusedVLANFlags}},
 		kindBond: {&provenBond, map[uint16]valueRefusal{
-			nl.IFLA_BOND_MODE:             allExcept("mode %s of a bond", bondModes, provenBondModes),
-			nl.IFLA_BOND_FAIL_OVER_MAC:    allExcept("fail_over_mac %s of a bond", bondMACs, []string{"none"}),
-			nl.IFLA_BOND_XMIT_HASH_POLICY: allExcept("xmit_hash_policy %s of a bond", bondPolicies, provenBondPolicies),
+			nl.IFLA_BOND_MODE:             allExcept("bond mode %s", bondModes, provenBondModes),
+			nl.IFLA_BOND_FAIL_OVER_MAC:    allExcept("fail_over_mac %s", bondMACs, []string{"none"}),
+			nl.IFLA_BOND_XMIT_HASH_POLICY: allExcept("xmit_hash_policy %s", bondPolicies, provenBondPolicies),
 		}},
 	}
 	portKinds = map[string]provenKind{
 		"bridge": {&provenBridgePort, map[uint16]valueRefusal{unix.IFLA_BRPORT_STATE: refusedPortState}},
-		kindBond: {&provenBondPort, map[uint16]valueRefusal{nl.IFLA_BOND_SLAVE_QUEUE_ID: allExcept("queue_id %s of a bond's port", nil, []string{"0"})}},
+		kindBond: {&provenBondPort, map[uint16]valueRefusal{nl.IFLA_BOND_SLAVE_QUEUE_ID: allExcept("queue_id %s", nil, []string{"0"})}},
 	}
 )
 
