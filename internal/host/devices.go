@@ -58,7 +58,7 @@ func devices(space string) ([]result.Device, error) {
 			Qdisc:     qdisc(h, link),
 		}
 		if toolErr == nil {
-			if all, err := tool.Features(a.Name); err == nil {
+			if all, err := AskEthtool(tool.Features, a.Name); err == nil {
 				d.Features = pick(all)
 			}
 		}
@@ -128,7 +128,7 @@ func Features(device string) (map[string]bool, error) {
 		return nil, fmt.Errorf("open ethtool: %w", err)
 	}
 	defer tool.Close()
-	all, err := tool.Features(device)
+	all, err := AskEthtool(tool.Features, device)
 	if err != nil {
 		return nil, fmt.Errorf("read features of %s: %w", device, err)
 	}

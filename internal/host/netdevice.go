@@ -103,11 +103,11 @@ func NetDevices(sys string) ([]NetDevice, error) {
 
 // askDriver fills in what ethtool tells. What a driver does not tell stays empty.
 func (d *NetDevice) askDriver(tool *ethtool.Ethtool) {
-	if info, err := tool.DriverInfo(d.Name); err == nil {
+	if info, err := AskEthtool(tool.DriverInfo, d.Name); err == nil {
 		d.Driver = info.Driver
 		d.Card = d.Kind == "device" && info.BusInfo != "" && info.BusInfo != "N/A" && info.Driver != "tun"
 	}
-	if all, err := tool.FeaturesWithState(d.Name); err == nil {
+	if all, err := AskEthtool(tool.FeaturesWithState, d.Name); err == nil {
 		for name, s := range all {
 			d.Features[name] = Feature{Settable: s.Available && !s.NeverChanged, Wanted: s.Requested, On: s.Active}
 		}
@@ -115,15 +115,15 @@ func (d *NetDevice) askDriver(tool *ethtool.Ethtool) {
 	if !d.Card {
 		return
 	}
-	if r, err := tool.GetRing(d.Name); err == nil {
+	if r, err := AskEthtool(tool.GetRing, d.Name); err == nil {
 		d.Rings = Rings{RX: int(r.RxPending), RXMax: int(r.RxMaxPending), TX: int(r.TxPending), TXMax: int(r.TxMaxPending)}
 	}
-	if c, err := tool.GetChannels(d.Name); err == nil {
+	if c, err := AskEthtool(tool.GetChannels, d.Name); err == nil {
 		d.MaxQueues = int(max(c.MaxCombined, c.MaxRx))
 		d.Queues = int(c.CombinedCount + c.RxCount)
 	}
 	d.UDPHash = udpHash(d.Name)
-	if all, err := tool.Stats(d.Name); err == nil {
+	if all, err := AskEthtool(tool.Stats, d.Name); err == nil {
 		for name, n := range all {
 			if lacksRoom(name) {
 				d.Counters[name] = n

@@ -169,10 +169,11 @@ func (n *Namespace) Features(device string, want map[string]bool) error {
 			return n.Wrap("open ethtool", err)
 		}
 		defer tool.Close()
-		if err := tool.Change(device, want); err != nil {
+		change := func(device string) (any, error) { return nil, tool.Change(device, want) }
+		if _, err := host.AskEthtool(change, device); err != nil {
 			return n.Wrap("set features of "+device, err)
 		}
-		got, err := tool.Features(device)
+		got, err := host.AskEthtool(tool.Features, device)
 		if err != nil {
 			return n.Wrap("read back features of "+device, err)
 		}

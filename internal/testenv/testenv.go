@@ -88,6 +88,9 @@ func Run(m interface{ Run() int }) int {
 // when go test starts several: one's leak check would see the other's labs.
 const testLock = "test.lock"
 
+// lockWait is longer than any package's tests take.
+const lockWait = 40 * time.Minute
+
 func lockTests() (unlock func(), err error) {
 	if err := os.MkdirAll(lab.Folder, 0o700); err != nil {
 		return nil, err
@@ -96,15 +99,21 @@ func lockTests() (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
+	began, said := time.Now(), false
 	for {
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
-		if err == nil {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		waited := time.Since(began)
+		switch {
+		case err == nil:
 			return func() { f.Close() }, nil
-		}
-		if err != unix.EINTR {
+		case err != unix.EINTR && err != unix.EWOULDBLOCK || waited > lockWait:
 			f.Close()
-			return nil, fmt.Errorf("lock tests: %w", err)
+			return nil, fmt.Errorf("lock tests with %s, for %s: %w", f.Name(), waited.Round(time.Second), err)
+		case waited > 5*time.Second && !said:
+			said = true
+			fmt.Fprintf(os.Stderr, "testenv: another package's tests hold %s; waiting for up to %s (scripts/isolate runs them apart)\n", f.Name(), lockWait)
 		}
+		time.Sleep(50 * time.Millisecond)
 	}
 }
 

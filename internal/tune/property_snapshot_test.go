@@ -92,7 +92,7 @@ func snapshotNetns(b *strings.Builder, sysfs string) error {
 				}
 			}
 		}
-		features, err := tool.FeaturesWithState(device)
+		features, err := host.AskEthtool(tool.FeaturesWithState, device)
 		if err != nil {
 			return fmt.Errorf("features of %s: %w", device, err)
 		}
@@ -100,22 +100,17 @@ func snapshotNetns(b *strings.Builder, sysfs string) error {
 			fmt.Fprintf(b, "%s %s %+v\n", device, name, features[name])
 		}
 		show := func(what string, value any, err error) { fmt.Fprintf(b, "%s %s %+v %v\n", device, what, value, err) }
-		rings, err := tool.GetRing(device)
+		rings, err := host.AskEthtool(tool.GetRing, device)
 		show("rings", rings, err)
-		channels, err := tool.GetChannels(device)
-		if err == nil && channels.RxCount+channels.TxCount+channels.CombinedCount == 0 {
-			// No device has none. The library gives the kernel the address of a stack, which may
-			// move before the kernel writes there: then nothing was read.
-			channels, err = tool.GetChannels(device)
-		}
+		channels, err := host.AskEthtool(tool.GetChannels, device)
 		show("channels", channels, err)
-		coalesce, err := tool.GetCoalesce(device)
+		coalesce, err := host.AskEthtool(tool.GetCoalesce, device)
 		show("coalesce", coalesce, err)
-		pause, err := tool.GetPause(device)
+		pause, err := host.AskEthtool(tool.GetPause, device)
 		show("pause", pause, err)
-		table, err := tool.GetIndir(device)
+		table, err := host.AskEthtool(tool.GetIndir, device)
 		show("rss", table, err)
-		flags, err := tool.PrivFlags(device)
+		flags, err := host.AskEthtool(tool.PrivFlags, device)
 		show("private flags", flags, err)
 	}
 	return snapshotSysctls(b)

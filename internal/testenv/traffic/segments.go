@@ -69,7 +69,7 @@ func sums(t *testing.T, end host.Endpoint) (on bool) {
 			return err
 		}
 		defer tool.Close()
-		features, err := tool.Features(end.Device)
+		features, err := host.AskEthtool(tool.Features, end.Device)
 		on = features["tx-checksum-ip-generic"]
 		return err
 	})
