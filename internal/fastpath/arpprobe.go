@@ -10,8 +10,12 @@ import (
 
 // probeEvery is how often pods behind bridges get an ARP probe. A bridge does not see carried
 // packets, and removes the FDB entry of a MAC that it has not seen for a while, five minutes
-// by default.
-const probeEvery = 30 // ticks
+// by default. While the daemon rests, a probe comes twice in that time, if it is longer than that of
+// two probes, but no rarer than restingProbeEvery.
+const (
+	probeEvery        = 30  // ticks
+	restingProbeEvery = 120 // ticks
+)
 
 // maxProbes is how many ARP probes a neighbour without an FDB entry gets. If it speaks later, its
 // bridge announces that.
@@ -104,13 +108,22 @@ func bridgeNeighbours(pods []topology.LocalPod) (all []topology.BridgeNeighbour)
 	return all
 }
 
-// probeSomePods probes some of the pods behind bridges, and all of them in probeEvery ticks.
+// probeSomePods probes some of the pods behind bridges, and all of them in so many ticks.
 func (d *daemon) probeSomePods() error {
 	var pods []topology.LocalPod
-	for i, p := range d.topo.Pods {
-		if p.NeighDevice != p.Device && uint32(i)%probeEvery == d.tick%probeEvery {
+	every := d.probeInterval()
+	for i := int(d.tick % every); i < len(d.topo.Pods); i += int(every) {
+		if p := d.topo.Pods[i]; p.NeighDevice != p.Device {
 			pods = append(pods, p)
 		}
 	}
 	return d.sendProbes(bridgeNeighbours(pods))
+}
+
+// probeInterval is in how many ticks all pods are probed.
+func (d *daemon) probeInterval() uint32 {
+	if !d.resting() {
+		return probeEvery
+	}
+	return min(max(probeEvery, uint32(d.topo.Ageing/heartbeat/2)), restingProbeEvery)
 }

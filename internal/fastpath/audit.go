@@ -167,17 +167,15 @@ func (d *daemon) setNeedsReply(why string) error {
 // poll looks for changes that the kernel does not announce.
 func (d *daemon) poll() error {
 	d.pollIPSets()
-	resumed, err := d.activity.look(d.objs.Counts)
-	if err != nil {
-		return err
-	}
 	news := d.programs.objectIDs.Poll()
-	if resumed {
+	if d.activity.resumed {
+		d.activity.resumed = false
 		news = topology.BPFNews{Programs: true, XDPLinks: true}
 		d.neigh.learned = true
 	}
 	d.programs.note(news)
 	reset := d.readSysctls()
+	var err error
 	if d.audit.unwatched, err = d.findUnwatched(news.Programs); err != nil {
 		return err
 	}
@@ -195,7 +193,7 @@ func (d *daemon) poll() error {
 		}
 	}
 	begin := time.Now()
-	changed, all, err := d.programs.changed()
+	changed, all, err := d.programs.changed(d.pollBatch())
 	if err != nil {
 		return err
 	}

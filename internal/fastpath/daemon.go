@@ -56,10 +56,12 @@ const (
 	resyncRestFactor, auditRestFactor = 2, 10
 	// pollInterval is how often state without notifications is polled.
 	pollInterval = 50 * time.Millisecond
-	// idlePollInterval is how often that is while nothing is carried, after so many polls.
-	idlePollInterval = 250 * time.Millisecond
-	idleAfter        = 40 // polls
-	// takeoverEvery is how often it is checked whether another daemon wants to take over.
+	// While nothing is carried, after so many polls, it is polled with each heartbeat, and at once
+	// when packets are carried again. lookInterval is how often the daemon looks for these, and
+	// whether another daemon wants to take over.
+	idleAfter    = 40 // polls
+	lookInterval = 250 * time.Millisecond
+	// takeoverEvery is how often that is while it polls.
 	takeoverEvery = 4 // polls
 	// checkEvery is how often the daemon checks that its programs are still attached,
 	// checkBatch of them at a time.
@@ -253,12 +255,7 @@ func (d *daemon) follow(ctx context.Context) (err error) {
 		case <-heartbeats.C:
 			err = d.heartbeat()
 		case <-polls.C:
-			if d.polls++; d.pollDue(takeoverEvery) {
-				err = d.checkTakeover()
-			}
-			if err == nil {
-				err = d.poll()
-			}
+			err = d.look()
 			polls.Reset(d.nextPoll())
 		case <-d.attachPending():
 			err = d.attachNext()
@@ -354,6 +351,11 @@ func (d *daemon) heartbeat() error {
 	}
 	if err := d.probeSomePods(); err != nil {
 		return err
+	}
+	if d.resting() {
+		if err := d.poll(); err != nil {
+			return err
+		}
 	}
 	return d.renewLease()
 }

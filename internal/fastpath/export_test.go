@@ -213,20 +213,43 @@ func NewsBesideSysctl(c *Config, n *netcfg.Namespace, fast *bpf.Objects, load fu
 // IdleAfter is after how many polls without a carried packet they become rare.
 const IdleAfter = idleAfter
 
-// Poller polls as a daemon does that has attached all. It gives the time until the next poll, and
-// how many full polls are due.
-func Poller(c *Config, n *netcfg.Namespace, fast *bpf.Objects) (poll func() (next time.Duration, full int, err error), end func(), err error) {
+// Polling is a daemon that has attached all, and does only what a test has it do.
+type Polling struct{ d *daemon }
+
+// Polled is what one turn did.
+type Polled struct {
+	All  bool          // it has polled
+	Full int           // full polls that are due
+	Next time.Duration // time until the next look
+}
+
+func NewPolling(c *Config, n *netcfg.Namespace, fast *bpf.Objects) (p Polling, end func(), err error) {
 	d, end, err := newTestDaemon(c, n, fast, func() (topology.Topology, error) { return topology.Topology{}, nil })
 	if err != nil {
-		return nil, nil, err
+		return p, nil, err
 	}
 	d.complete = true
 	d.programs.full = 0
-	return func() (time.Duration, int, error) {
-		d.programs.nextFull = time.Now().Add(time.Hour)
-		err := d.poll()
-		return d.nextPoll(), d.programs.full, err
-	}, end, nil
+	return Polling{d}, end, nil
+}
+
+func (p Polling) Look() (Polled, error)      { return p.turn(p.d.look) }
+func (p Polling) Heartbeat() (Polled, error) { return p.turn(p.d.heartbeat) }
+
+func (p Polling) turn(do func() error) (Polled, error) {
+	p.d.programs.nextFull = time.Now().Add(time.Hour)
+	p.d.audit.sysctls = nil
+	err := do()
+	return Polled{p.d.audit.sysctls != nil, p.d.programs.full, p.d.nextPoll()}, err
+}
+
+// ProbeInterval is in how many ticks all pods behind bridges are probed that age so.
+func ProbeInterval(resting bool, ageing time.Duration) uint32 {
+	d := &daemon{Config: &Config{}, complete: true, topo: topology.Topology{Ageing: ageing}}
+	if resting {
+		d.activity.quiet = idleAfter
+	}
+	return d.probeInterval()
 }
 
 func (f *netfilterLinks) Look(tunnels bool) (hook string, err error) { return f.look(tunnels) }

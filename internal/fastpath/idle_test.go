@@ -17,14 +17,14 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-// While nothing is carried, what changes without notification is polled less often; all of it is
-// looked at when something is carried again.
+// While nothing is carried, what changes without notification is polled with heartbeats only; all of
+// it is looked at as soon as something is carried again.
 func TestIdlePolls(t *testing.T) {
 	fast, n := newFast(t), space(t)
 	c := &fastpath.Config{Kind: fastpath.Routed, Pins: t.TempDir(), State: filepath.Join(t.TempDir(), "state")}
 	carried := make([]bpf.Counter, ebpf.MustPossibleCPU())
 	testenv.InNetns(t, n.Path(), func() error {
-		poll, end, err := fastpath.Poller(c, n, fast)
+		d, end, err := fastpath.NewPolling(c, n, fast)
 		if err != nil {
 			return err
 		}
@@ -32,21 +32,45 @@ func TestIdlePolls(t *testing.T) {
 		for round := range 2 {
 			carried[0].Packets++
 			must(t, fast.Counts.Put(uint32(bpf.CarriedIn), carried))
-			busy, full, err := poll()
+			busy, err := d.Look()
 			must(t, err)
-			if round > 0 && full == 0 {
-				t.Error("nobody looks for programs that came while nothing was carried")
+			if !busy.All || round > 0 && busy.Full == 0 {
+				t.Errorf("with packets again, the daemon did %+v: it has to poll all", busy)
+			}
+			if beat, err := d.Heartbeat(); err != nil || beat.All {
+				t.Errorf("a heartbeat polls while looks do, error %v", err)
 			}
 			for i := range fastpath.IdleAfter {
-				next, _, err := poll()
+				quiet, err := d.Look()
 				must(t, err)
-				if idle := next > busy; idle != (i == fastpath.IdleAfter-1) {
-					t.Fatalf("after %d polls without a packet, the next one is in %v; with packets it was in %v", i+1, next, busy)
+				last := i == fastpath.IdleAfter-1
+				if quiet.All == last || (quiet.Next > busy.Next) != last {
+					t.Fatalf("after %d looks without a packet, the daemon did %+v; with packets %+v", i+1, quiet, busy)
 				}
+			}
+			if beat, err := d.Heartbeat(); err != nil || !beat.All {
+				t.Errorf("no heartbeat polls while looks do not, error %v", err)
 			}
 		}
 		return nil
 	})
+}
+
+// Pods are probed less often while nothing is carried, and often enough for their bridge, which
+// forgets them otherwise.
+func TestProbeInterval(t *testing.T) {
+	for _, c := range []struct {
+		resting bool
+		ageing  time.Duration
+		want    uint32
+	}{
+		{false, 300 * time.Second, 30}, {true, 300 * time.Second, 120}, {true, 100 * time.Second, 50},
+		{true, 20 * time.Second, 30}, {true, 0, 30}, {true, 100 * time.Hour, 120},
+	} {
+		if got := fastpath.ProbeInterval(c.resting, c.ageing); got != c.want {
+			t.Errorf("resting %v, ageing %v: all are probed in %d ticks, want %d", c.resting, c.ageing, got, c.want)
+		}
+	}
 }
 
 // What many devices announce, and what concerns no packet, has nobody read the network again.

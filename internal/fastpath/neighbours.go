@@ -25,7 +25,8 @@ const (
 	hopsPerPoll = 1
 )
 
-// mtusEvery is how often it is checked whether path MTUs were learned.
+// mtusEvery is how often it is checked whether path MTUs were learned. While the daemon rests it is
+// not: all are looked at when packets are carried again.
 const mtusEvery = 4 // polls
 
 // mtusRest is the least time between looks at all next hops, as a multiple of what one took: anybody
@@ -46,7 +47,7 @@ func (d *daemon) mtusChanged() bool {
 
 // pathMTUsLearned looks at all next hops when some may have learned a path MTU.
 func (d *daemon) pathMTUsLearned() bool {
-	if d.pollDue(mtusEvery) && d.hasTunnels() {
+	if d.polls%mtusEvery == 0 && !d.resting() && d.hasTunnels() {
 		now, err := d.poller.Unreachables()
 		d.neigh.learned = d.neigh.learned || err != nil || now != d.neigh.unreachables
 		d.neigh.unreachables = now

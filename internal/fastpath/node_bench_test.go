@@ -51,7 +51,7 @@ func benchmarkNode(b *testing.B, kind string, pods int) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// awaitCarriers waits until the kernel has announced that all devices are up: 100 of them a second.
+// awaitCarriers waits until all devices are up and the kernel has announced it: 100 of them a second.
 func (n *node) awaitCarriers(t testing.TB) {
 	t.Helper()
 	limit := patience + time.Duration(len(n.Devices.Pods))*patience/100
@@ -65,6 +65,28 @@ func (n *node) awaitCarriers(t testing.TB) {
 			})
 			return !slices.ContainsFunc(all, func(l vnl.Link) bool { return l.Type() == "veth" && l.Attrs().OperState != vnl.OperUp })
 		})
+		awaitSilence(t, namespace, limit)
+	}
+}
+
+// awaitSilence waits until the kernel announces no more of a namespace's devices. A list of them has
+// their states before it announces these.
+func awaitSilence(t testing.TB, namespace string, limit time.Duration) {
+	t.Helper()
+	const silence = 2 * time.Second // it announces once a second
+	announced, done := make(chan vnl.LinkUpdate), make(chan struct{})
+	testenv.InNetns(t, namespace, func() error { return vnl.LinkSubscribe(announced, done) })
+	for end, some := time.After(limit), true; some; {
+		select {
+		case <-announced:
+		case <-end:
+			t.Fatalf("after %v, the kernel still announces devices", limit)
+		case <-time.After(silence):
+			some = false
+		}
+	}
+	close(done)
+	for range announced { // until it is closed
 	}
 }
 

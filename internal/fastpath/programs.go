@@ -23,7 +23,8 @@ type programTracker struct {
 	ownIDs    []ebpf.ProgramID // of this daemon
 	cache     map[ebpf.ProgramID]seenProgram
 	revisions map[attachPoint]uint64 // of the programs at each attach point, as last read
-	queue     []attachPoint          // to be polled next
+	points    []attachPoint          // those of revisions
+	queue     []attachPoint          // of these, to be polled next
 	objectIDs topology.BPFObjectIDs  // of the host
 	full      int                    // full polls that are due
 	pods      int                    // of those, polls that look at pods' own devices as well
@@ -143,9 +144,6 @@ func programName(id ebpf.ProgramID) (string, error) {
 // maxCached limits what is kept of programs.
 const maxCached = 1 << 12
 
-// pollBatch is how many attach points are polled at a time, in turn.
-const pollBatch = 8
-
 // note makes full polls due because of news of BPF programs or links.
 func (t *programTracker) note(news topology.BPFNews) {
 	const twice = 2 // it may be attached a moment later
@@ -158,17 +156,17 @@ func (t *programTracker) note(news topology.BPFNews) {
 }
 
 // changed polls whether programs were attached or detached. It polls all attach points soon
-// after there was news of BPF programs or links, and otherwise a batch in turn, because a program
+// after there was news of BPF programs or links, and otherwise so many in turn, because a program
 // can be attached without a link long after it was loaded.
-func (t *programTracker) changed() (is, all bool, err error) {
-	if len(t.queue) == 0 {
-		t.queue = slices.Collect(maps.Keys(t.revisions))
+func (t *programTracker) changed(batch int) (is, all bool, err error) {
+	all = t.full > 0 && time.Now().After(t.nextFull)
+	if all || len(t.queue) == 0 {
+		t.points = slices.AppendSeq(t.points[:0], maps.Keys(t.revisions))
+		t.queue = t.points
 	}
-	n := min(pollBatch, len(t.queue))
-	if t.full > 0 && time.Now().After(t.nextFull) {
+	n := min(batch, len(t.queue))
+	if all {
 		t.full--
-		all = true
-		t.queue = slices.Collect(maps.Keys(t.revisions))
 		n = len(t.queue)
 	}
 	some := t.queue[:n]

@@ -31,8 +31,6 @@ const (
 	// entries it takes about as long as the interval between sweeps.
 	sweepBatch = 4096
 	sweepPause = 40 * time.Millisecond
-	// sweepCheck is how often it is checked whether a sweep is due.
-	sweepCheck = heartbeat
 	// flushPause replaces sweepPause in sweeps that delete everything.
 	flushPause = time.Millisecond
 )
@@ -108,7 +106,7 @@ func (f *flows) sweepLoop(ctx context.Context, track *kernel.Conntrack) error {
 		}
 		switch {
 		case !under:
-			pause.Reset(sweepCheck)
+			pause.Reset(time.Duration(max(1, sweepEvery-int32(tick-s.startTick))) * heartbeat)
 		case s.flush:
 			pause.Reset(flushPause)
 		default:

@@ -122,11 +122,11 @@ func Locked(folder string) (bool, error) {
 // [ErrPinsRemoved] if the folder was removed or replaced: then what is at its path belongs
 // to another process.
 func (s *PinLock) TakeoverRequested() (wanted bool, err error) {
-	ours, err := s.folder.Stat()
-	if err != nil {
+	var ours, there unix.Stat_t // os.Stat would leave garbage each time
+	if err := unix.Fstat(int(s.folder.Fd()), &ours); err != nil {
 		return false, err
 	}
-	if there, err := os.Stat(s.path); err != nil || !os.SameFile(ours, there) {
+	if err := unix.Stat(s.path, &there); err != nil || there.Dev != ours.Dev || there.Ino != ours.Ino {
 		return false, fmt.Errorf("look at %s: %w", s.path, ErrPinsRemoved)
 	}
 	err = unix.Flock(int(s.next.Fd()), unix.LOCK_SH|unix.LOCK_NB)

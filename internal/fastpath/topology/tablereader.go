@@ -3,6 +3,8 @@ package topology
 import (
 	"fmt"
 	"math"
+	"slices"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -87,5 +89,28 @@ func (r *TableReader) Read(pods int) (w Topology, err error) {
 	}
 	w.TC, err = r.tcStates(devices, wires)
 	w.Refusals, w.PodsWithXDP, w.PerPacket, w.MissingFDB = r.refused, r.withXDP, r.perPacket, r.missingFDB(links)
+	w.Ageing = r.ageing(w.Pods)
 	return w, err
 }
+
+// ageing is the least time after which a bridge of pods removes an FDB entry that is not refreshed.
+func (r *reader) ageing(pods []LocalPod) time.Duration {
+	var all []time.Duration
+	seen := map[int]bool{}
+	for _, p := range pods {
+		if seen[p.NeighDevice] {
+			continue
+		}
+		seen[p.NeighDevice] = true
+		if b, ok := r.byIndex[p.NeighDevice].(*netlink.Bridge); ok && b.AgeingTime != nil {
+			all = append(all, time.Duration(*b.AgeingTime)*userTick)
+		}
+	}
+	if len(all) == 0 {
+		return 0
+	}
+	return slices.Min(all)
+}
+
+// userTick is the unit of times that the kernel tells: its USER_HZ is 100 on all that Go runs on.
+const userTick = 10 * time.Millisecond

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"time"
 
 	"github.com/venturi-net/venturi/internal/nlmsg"
 	"github.com/vishvananda/netlink"
@@ -29,6 +30,9 @@ type Topology struct {
 	PerPacket string
 	// MissingFDB are neighbours that may be pods but have no FDB entry on their bridge.
 	MissingFDB []BridgeNeighbour
+	// Ageing is after how long without a frame a bridge of pods removes an FDB entry, the least of
+	// all. Zero means at once, or that there is no bridge.
+	Ageing time.Duration
 }
 
 // Refusal is a pod or next hop that is excluded, and why.

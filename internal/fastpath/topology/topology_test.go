@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/netcfg"
@@ -121,6 +122,14 @@ func hasOption(t *testing.T, namespace, script string) (is bool) {
 		return nil
 	})
 	return is
+}
+
+// The topology says how long the bridge of pods remembers them.
+func TestAgeing(t *testing.T) {
+	m, _ := machineAndPod(t, strings.ReplaceAll(overlay, "OPTIONS", "")+"ip link set br0 type bridge ageing_time 4200")
+	if got := topologyOf(t, m).Ageing; got != 42*time.Second {
+		t.Errorf("the bridge forgets after %v, want 42 s", got)
+	}
 }
 
 // Qdiscs and filters that read more of a packet than its contents are found on the wire and on its
