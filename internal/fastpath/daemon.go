@@ -149,7 +149,7 @@ type daemon struct {
 	programs              programTracker
 	neigh                 neighbourState
 	prober                *kernel.ARPProber // nil: no probe was sent yet
-	lastState, lastReport *State            // as written to the state file, and as reported without its counters
+	lastState, lastReport *State            // as written to the state file, and what of it is reported when it changes
 	report                func(State)
 	compared              func(shadow.Result)
 }

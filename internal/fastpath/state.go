@@ -54,6 +54,7 @@ func (d *daemon) writeState() error {
 		now.Refused = []topology.Refusal{} // and not null
 	}
 	reported := *now
+	reported.Unreplied = "" // it names the handle of a rule, which changes whenever kube-proxy writes its rules anew
 	if now.Off == "" {
 		counters := d.counters()
 		now.Counters = &counters
