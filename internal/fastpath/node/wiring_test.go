@@ -8,19 +8,13 @@ import (
 	"net"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
-	vnl "github.com/vishvananda/netlink"
-
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
-	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/fastpath/node"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/host"
@@ -28,6 +22,7 @@ import (
 	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/testenv/agenttest"
+	"github.com/venturi-net/venturi/internal/testenv/fastpathtest"
 )
 
 // cluster is two nodes that are wired as by a CNI plugin, each with a pod.
@@ -320,39 +315,15 @@ func (c *cluster) untilCarried(t *testing.T, exchange func() error) {
 // snapshot is what there is on a node, one thing a line.
 func (c *cluster) snapshot(t *testing.T, i int) string {
 	t.Helper()
-	var text strings.Builder
-	testenv.InNetns(t, c.nodes[i].Path(), func() error {
-		out, err := exec.Command("sh", "-c", `
-			ip -d link; ip addr; ip route show table all; ip rule; ip neigh show nud permanent; bridge fdb | grep -v cni0
-			tc qdisc; nft list ruleset; ip xfrm policy
-			for d in $(ip -o link | cut -d: -f2 | cut -d@ -f1); do tc filter show dev $d ingress; tc filter show dev $d egress; done
-			grep -rs '' /proc/sys/net | grep -v '_count\|_max:\|_buckets\|stable_secret'
-			own=`+node.Root+`/$(stat -Lc %i /proc/self/ns/net)
-			grep $own /proc/self/mounts; ls -R $own 2>/dev/null`).CombinedOutput()
-		if len(out) == 0 {
+	return fastpathtest.NodeState(t, c.nodes[i].Path(), func(script string) (text string) {
+		testenv.InNetns(t, c.nodes[i].Path(), func() error {
+			out, err := exec.Command("sh", "-c", script).CombinedOutput()
+			text = string(out)
 			return err
-		}
-		text.Write(timers.ReplaceAll(out, nil))
-		links, err := vnl.LinkList()
-		if err != nil || !kernel.HasTCX() {
-			return err
-		}
-		for _, l := range links {
-			for _, at := range []ebpf.AttachType{ebpf.AttachTCXIngress, ebpf.AttachTCXEgress} {
-				found, err := link.QueryPrograms(link.QueryOptions{Target: l.Attrs().Index, Attach: at})
-				if err != nil {
-					return err
-				}
-				fmt.Fprintf(&text, "%s %v: %d programs\n", l.Attrs().Name, at, len(found.Programs))
-			}
-		}
-		return nil
+		})
+		return text
 	})
-	return text.String()
 }
-
-// timers are what a bridge tells of times that pass by themselves.
-var timers = regexp.MustCompile(`[a-z_]+_timer +[0-9.]+`)
 
 // check compares a node with what it was.
 func (c *cluster) check(t *testing.T, i int, before string) {
@@ -361,12 +332,5 @@ func (c *cluster) check(t *testing.T, i int, before string) {
 	if now == before {
 		return
 	}
-	for _, pair := range [][2]string{{before, now}, {now, before}} {
-		for line := range strings.Lines(pair[0]) {
-			if !strings.Contains(pair[1], line) {
-				t.Errorf("a line that is in one alone: %s", line)
-			}
-		}
-	}
-	t.Errorf("node %d is not as it was (%d bytes, now %d)", i, len(before), len(now))
+	t.Errorf("node %d is not as it was:\n%s", i, testenv.Difference(before, now))
 }

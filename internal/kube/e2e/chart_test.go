@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -54,6 +55,7 @@ func TestClusterChart(t *testing.T) {
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) { h.checkRendered(t, file) })
 	}
+	t.Run("keepCounters", h.checkKeepCounters)
 	t.Run("refused", h.checkRefused)
 	t.Run("installed", h.checkInstalled)
 }
@@ -115,18 +117,31 @@ func (h *helm) checkRendered(t *testing.T, values string) {
 // more.
 func (h *helm) checkArgs(t *testing.T, object map[string]any, refused, says string) {
 	t.Helper()
-	pod := object["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)
-	venturi := filepath.Join(t.TempDir(), "venturi")
-	testenv.Must(t, os.Symlink(h.file, venturi))
-	var args []string
-	for _, arg := range pod["containers"].([]any)[0].(map[string]any)["args"].([]any) {
-		args = append(args, arg.(string))
-	}
-	cmd := exec.Command(venturi, append(args, refused)...)
+	args := arguments(object)
+	cmd := exec.Command(h.link(t, "venturi"), append(args, refused)...)
 	cmd.Dir = t.TempDir()
 	out, _ := cmd.CombinedOutput()
 	if cmd.ProcessState.ExitCode() != verr.Usage || !strings.Contains(string(out), says) {
 		t.Errorf("venturi %q: exit code %d: %s", args, cmd.ProcessState.ExitCode(), out)
+	}
+}
+
+// arguments are those of the container of an object.
+func arguments(object map[string]any) (args []string) {
+	pod := object["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)
+	for _, arg := range pod["containers"].([]any)[0].(map[string]any)["args"].([]any) {
+		args = append(args, arg.(string))
+	}
+	return args
+}
+
+// The counters that are kept are set as the page shows it; without them, all is carried.
+func (h *helm) checkKeepCounters(t *testing.T) {
+	for set, want := range map[string]string{"": "none", `,fastPath.keepCounters=conntrack\,rules`: "conntrack,rules"} {
+		args := arguments(h.rendered(t, "--set", "image.name=x,fastPath.enabled=true"+set)["DaemonSet"])
+		if !slices.Contains(args, "--keep-counters="+want) {
+			t.Errorf("set by %q, the arguments are %q", set, args)
+		}
 	}
 }
 

@@ -3,13 +3,10 @@ package e2e_test
 import (
 	"net/http"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/testenv/clustertest"
 )
 
@@ -22,7 +19,7 @@ func TestClusterFastPath(t *testing.T) {
 	p := newPlugin(t)
 	h := newHelm(t, p, "privileged")
 	p.toolPods(t, p.namespace(t, "restricted"), "a", "b") // where there is no pod there is nothing to carry
-	names, nodes := h.names(t), p.fastPathState(t)
+	names, nodes := h.names(t), p.nodeStates(t)
 	out, err := h.run("install", "net", chart, "--set", "fastPath.enabled=true,image.name="+clustertest.VenturiImage+
 		",image.pullPolicy=Never,paths={pod},loads={tcp_lat},interval=10s,budget=2s")
 	if err != nil {
@@ -56,28 +53,5 @@ func TestClusterFastPath(t *testing.T) {
 		return carrying == len(p.Nodes)
 	})
 	h.uninstall(t, names)
-	var now []string
-	for end := time.Now().Add(time.Minute); !slices.Equal(now, nodes) && time.Now().Before(end); time.Sleep(time.Second) {
-		now = p.fastPathState(t) // what is left of a pod may go after it
-	}
-	for i := range now {
-		if now[i] != nodes[i] {
-			t.Errorf("node %s: %s", p.Nodes[i].Name, testenv.Difference(nodes[i], now[i]))
-		}
-	}
-	for _, n := range p.Nodes {
-		if open := p.openOn(t, n.PID); open > 0 {
-			t.Errorf("%d transactions are open on %s", open, n.Name)
-		}
-	}
-}
-
-// fastPathState is, of each node, what a fast path adds: devices, queueing disciplines, and its files.
-func (p *plugin) fastPathState(t *testing.T) (nodes []string) {
-	t.Helper()
-	for _, n := range p.Nodes {
-		nodes = append(nodes, p.onNode(t, n.Name, "sh", "-c",
-			"ip -br link show | cut -d' ' -f1; tc qdisc show; find /run/venturi-fastpath -mindepth 1 2>/dev/null; cat /sys/kernel/rcu_expedited; sysctl -a --pattern '^net\\.(core|ipv4\\.(conf|tcp)|netfilter\\.nf_conntrack_tcp)' 2>/dev/null; true"))
-	}
-	return nodes
+	p.wantStates(t, nodes)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -97,6 +98,14 @@ func (p *plugin) command(args ...string) (*exec.Cmd, *bytes.Buffer) {
 	cmd.Dir, cmd.Stdout, cmd.Stderr = p.folder, &said, &said
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+p.Kubeconfig, "VENTURI_IMAGE="+clustertest.VenturiImage)
 	return cmd, &said
+}
+
+// link gives the program another name.
+func (p *plugin) link(t *testing.T, name string) (file string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), name)
+	testenv.Must(t, os.Symlink(p.file, file))
+	return file
 }
 
 var short = []string{"--load", "tcp_lat,udp_lat,tcp_bw", "--series", "2", "--rounds", "6", "--slice", "20ms"}
@@ -209,21 +218,67 @@ func (p *plugin) namespace(t *testing.T, standard string) string {
 	return name
 }
 
-// toolPods makes a pod on each node, whose images have nothing of ours, and waits until they run.
+// node is the one of a name.
+func (p *plugin) node(t *testing.T, name string) cluster.Node {
+	t.Helper()
+	for _, n := range p.Nodes {
+		if n.Name == name {
+			return n
+		}
+	}
+	t.Fatalf("there is no node %s", name)
+	return cluster.Node{}
+}
+
+// onNode runs a program on a node, and gives what it printed.
+func (p *plugin) onNode(t *testing.T, node string, args ...string) string {
+	t.Helper()
+	out, err := p.node(t, node).Enter(t.Context(), args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v on %s: %v: %s", args, node, err, out)
+	}
+	return string(out)
+}
+
+// toolPod is the specification of a pod whose image has nothing of ours, and which every standard of
+// PodSecurity admits. The scheduler chooses a node if none is named.
+func toolPod(node string) map[string]any {
+	spec := map[string]any{"terminationGracePeriodSeconds": 1, "automountServiceAccountToken": false,
+		"securityContext": map[string]any{"runAsNonRoot": true, "seccompProfile": map[string]any{"type": "RuntimeDefault"}},
+		"containers": []any{map[string]any{"name": "c", "image": cluster.ToolImage, "imagePullPolicy": "Never",
+			"securityContext": map[string]any{"allowPrivilegeEscalation": false, "capabilities": map[string]any{"drop": []string{"ALL"}}}}}}
+	if node != "" {
+		spec["nodeName"] = node
+	}
+	return spec
+}
+
+// toolPods makes pods on the nodes in turn, each with its name as a label, and waits until they run.
 func (p *plugin) toolPods(t *testing.T, namespace string, names ...string) {
 	t.Helper()
 	for i, name := range names {
-		testenv.Must(t, p.Request(t.Context(), http.MethodPost, "/api/v1/namespaces/"+namespace+"/pods", map[string]any{"metadata": map[string]any{"name": name},
-			"spec": map[string]any{"nodeName": p.Nodes[i].Name, "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": false,
-				"securityContext": map[string]any{"runAsNonRoot": true, "seccompProfile": map[string]any{"type": "RuntimeDefault"}},
-				"containers": []any{map[string]any{"name": "c", "image": cluster.ToolImage, "imagePullPolicy": "Never",
-					"securityContext": map[string]any{"allowPrivilegeEscalation": false, "capabilities": map[string]any{"drop": []string{"ALL"}}}}}}}, nil))
+		testenv.Must(t, p.Request(t.Context(), http.MethodPost, "/api/v1/namespaces/"+namespace+"/pods", map[string]any{
+			"metadata": map[string]any{"name": name, "labels": map[string]any{"app": name}}, "spec": toolPod(p.Nodes[i%len(p.Nodes)].Name)}, nil))
 	}
-	await(t, "the pods run", func() bool {
-		var list struct{ Items []any }
-		testenv.Must(t, p.Request(t.Context(), http.MethodGet, "/api/v1/namespaces/"+namespace+"/pods?fieldSelector=status.phase%3DRunning", nil, &list))
-		return len(list.Items) == len(names)
-	})
+	await(t, "the pods run", func() bool { return len(p.running(t, namespace, "")) == len(names) })
+}
+
+// runningPod is a pod that runs.
+type runningPod struct {
+	Metadata struct{ Name, Namespace string }
+	Spec     struct {
+		NodeName    string
+		HostNetwork bool
+	}
+	Status struct{ PodIP netip.Addr }
+}
+
+// running are the pods of a namespace that run, with more of a query.
+func (p *plugin) running(t *testing.T, namespace, query string) []runningPod {
+	t.Helper()
+	var list struct{ Items []runningPod }
+	testenv.Must(t, p.Request(t.Context(), http.MethodGet, "/api/v1/namespaces/"+namespace+"/pods?fieldSelector=status.phase%3DRunning"+query, nil, &list))
+	return list.Items
 }
 
 // asUser gives a kubeconfig of somebody who may do what the text of a Role says, and nothing else.

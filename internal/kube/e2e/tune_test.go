@@ -54,22 +54,6 @@ func newTunables(t *testing.T, p *plugin) *tunables {
 	return all
 }
 
-// onNode runs a program on a node, and gives what it printed.
-func (p *plugin) onNode(t *testing.T, node string, args ...string) string {
-	t.Helper()
-	for _, n := range p.Nodes {
-		if n.Name == node {
-			out, err := n.Enter(t.Context(), args...).CombinedOutput()
-			if err != nil {
-				t.Fatalf("%v on %s: %v: %s", args, node, err, out)
-			}
-			return string(out)
-		}
-	}
-	t.Fatalf("there is no node %s", node)
-	return ""
-}
-
 // read gives all bytes of what can be changed: the object without the server's count of its
 // versions and its times, and how the device of each node is set.
 func (s *tunables) read(t *testing.T) (texts []string) {

@@ -244,6 +244,7 @@ func (k *keeper) startControlPlane(ctx context.Context) error {
 	}
 	if err := k.keep("kube-controller-manager", append(k.identity("controller-manager"),
 		"--cluster-cidr", podNetwork, "--allocate-node-cidrs",
+		"--kube-api-qps", "1000", "--kube-api-burst", "1000", // a test may make a thousand Services
 		"--service-account-private-key-file", k.key("sa.key"), "--root-ca-file", k.key("ca.crt"),
 		"--use-service-account-credentials")...); err != nil {
 		return err
