@@ -1,0 +1,85 @@
+package venturi_test
+
+import (
+	"go/ast"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var (
+	testName   = regexp.MustCompile(`\bTest[A-Z]\w*`)
+	longLists  = regexp.MustCompile(`(?m)^(?:longer|measuring)='.*|.*tests "many nodes.*`)
+	longFolder = regexp.MustCompile(`(?m)^long=\((.*)\)`)
+	slowFolder = regexp.MustCompile(`(?m)^slow=\((.*)\)`)
+)
+
+// What leaves `make test` runs in `make test-long` or `make test-kernels`, and what these scripts name is
+// there: a test that was renamed would be run by nobody.
+func TestLongTestsRun(t *testing.T) {
+	script := func(name string) string {
+		text, err := os.ReadFile("scripts/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	usual, kernels := script("test"), script("test-kernels")
+	lists := strings.Join(longLists.FindAllString(usual, -1), "\n")
+	long, slow := longFolder.FindStringSubmatch(usual), slowFolder.FindStringSubmatch(usual)
+	if lists == "" || long == nil || slow == nil {
+		t.Fatal("scripts/test has no lists of tests and packages any more")
+	}
+	inLong := func(name, dir string) bool {
+		return slices.Contains(testName.FindAllString(lists, -1), name) &&
+			(strings.Contains(lists, "./"+dir+" ") || slices.Contains(strings.Fields(long[1]), strings.TrimPrefix(dir, "internal/")))
+	}
+	inKernels := func(name, dir string) bool {
+		return slices.Contains(testName.FindAllString(kernels, -1), name) && strings.Contains(kernels, "./"+dir)
+	}
+
+	there, folders := map[string]bool{}, map[string]bool{}
+	for _, s := range allSources(t) {
+		folders[s.dir] = true
+		if !s.test {
+			continue
+		}
+		for _, d := range s.syntax.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || f.Recv != nil || !testName.MatchString(f.Name.Name) {
+				continue
+			}
+			there[f.Name.Name] = true
+			if asksForLong(f) && !inLong(f.Name.Name, s.dir) && !inKernels(f.Name.Name, s.dir) {
+				t.Errorf("%s is cut short in make test, and neither make test-long nor make test-kernels runs it in %s", f.Name.Name, s.dir)
+			}
+		}
+	}
+	for _, name := range testName.FindAllString(usual+kernels, -1) {
+		if !there[name] {
+			t.Errorf("a script of tests names %s, which is no test", name)
+		}
+	}
+	for _, dir := range slices.Concat(strings.Fields(long[1]), strings.Fields(slow[1])) {
+		if !folders["internal/"+dir] {
+			t.Errorf("scripts/test names the package internal/%s, which is not there", dir)
+		}
+	}
+}
+
+// asksForLong tells whether a function asks how long tests may take.
+func asksForLong(f *ast.FuncDecl) (asks bool) {
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.SelectorExpr:
+			of, ok := n.X.(*ast.Ident)
+			asks = asks || ok && of.Name == "testenv" && slices.Contains([]string{"NeedsLong", "Long"}, n.Sel.Name)
+		case *ast.Ident:
+			asks = asks || n.Name == "skipUnlessLong"
+		}
+		return !asks
+	})
+	return asks
+}
