@@ -254,6 +254,9 @@ const searches = 8
 // Effects of twice what the gate says can be shown must be kept, and what does
 // nothing must not: the two bars of the real thing, with known truths.
 func TestSearchKeepsEffectsAndNoPlacebos(t *testing.T) {
+	if testing.Short() {
+		t.Skip("simulates for seconds") // without testenv, and all that it is linked with
+	}
 	all := tally{}
 	for _, k := range kinds {
 		for _, tr := range truths {

@@ -86,6 +86,7 @@ const usualMeshes = 4
 
 // Where no node and no pair is slow, one is named in at most 5 % of all meshes, whatever the noise.
 func TestMeshFalseAlarms(t *testing.T) {
+	testenv.SkipShort(t)
 	const meshes = 1000
 	for i, m := range meshModels {
 		t.Run(m.name, func(t *testing.T) {
@@ -125,6 +126,7 @@ func slowNumbers(effects []MeshEffect) (numbers []int) {
 
 // A node and a pair that are planted are named, and hardly ever anything else is. Neither hides the other.
 func TestMeshPower(t *testing.T) {
+	testenv.SkipShort(t)
 	const (
 		meshes   = 200
 		slowNode = 4

@@ -18,3 +18,11 @@ func NeedsLong(t testing.TB) {
 		t.Skip("takes minutes: `make test-long` runs it")
 	}
 }
+
+// SkipShort skips a test that takes the CPU for seconds where -short is given: `make test` runs it.
+func SkipShort(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("takes seconds of CPU time: run it without -short")
+	}
+}
