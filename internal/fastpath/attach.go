@@ -98,7 +98,7 @@ func (d *daemon) attachmentOfPin(pin string) (p attachment, ok bool) {
 // detaches those that it cannot replace.
 func (d *daemon) replacePrograms() error {
 	pins, err := bpf.Attached(d.Pins)
-	filters, failed := kernel.Filters(d.netns, d.Pins)
+	filters, failed := kernel.FiltersAt(d.netns, d.Pins, d.topo.Clsacts)
 	if err := errors.Join(err, failed); err != nil {
 		return err
 	}
@@ -168,6 +168,9 @@ func (d *daemon) attachNext() error {
 	for begin := time.Now(); len(d.attach.missing)+len(d.attach.obsolete) > 0 && time.Since(begin) < attachSlice; {
 		if err := d.attachOne(); err != nil {
 			return err
+		}
+		if d.lastState.Pods == 0 && d.carriedPods(d.waitingPods()) > 0 {
+			break // somebody may wait for it
 		}
 	}
 	if err := d.probeNewPods(); err != nil {

@@ -110,7 +110,7 @@ func (d *daemon) watchIPSets(names []string) (again <-chan time.Time, err error)
 		return time.After(auditRetry), d.updateGate()
 	}
 	if changed {
-		err = d.epoch.bump() // one may have changed before
+		err = d.invalidate() // one may have changed before
 	}
 	return nil, err
 }
@@ -161,7 +161,7 @@ func (d *daemon) setNeedsReply(why string) error {
 	if err := d.objs.SetUnreplied(why == ""); err != nil {
 		return err
 	}
-	return d.epoch.bump()
+	return d.invalidate()
 }
 
 // poll looks for changes that the kernel does not announce.
@@ -188,7 +188,7 @@ func (d *daemon) poll() error {
 		}
 	}
 	if reset {
-		if err := d.epoch.bump(); err != nil {
+		if err := d.invalidate(); err != nil {
 			return err
 		}
 	}
@@ -279,7 +279,7 @@ func (d *daemon) updateGate() error {
 		return nil
 	}
 	d.audit.off = off
-	if err := d.epoch.bump(); err != nil {
+	if err := d.invalidate(); err != nil {
 		return err
 	}
 	return d.renewLease()

@@ -143,6 +143,7 @@ type daemon struct {
 	polls    int
 	activity activity
 	deadline uint64 // the last one written for the programs; 0: they carry nothing
+	outdated bool   // the epoch is to be bumped before the next deadline, see [daemon.invalidate]
 
 	attach                attachState
 	audit                 auditState
@@ -358,29 +359,6 @@ func (d *daemon) heartbeat() error {
 		}
 	}
 	return d.renewLease()
-}
-
-// renewLease extends the programs' lease, or revokes it if nothing may be carried. If the
-// last lease has expired, the daemon was held up for so long that events wait unread: it
-// bumps the epoch first.
-func (d *daemon) renewLease() error {
-	now, err := d.objs.Now()
-	if err != nil {
-		return err
-	}
-	if d.deadline != 0 && now >= d.deadline {
-		if err := d.epoch.bump(); err != nil {
-			return err
-		}
-	}
-	d.deadline = 0
-	if d.audit.off == "" && d.synced {
-		d.deadline = now + uint64(lease/d.jiffy)
-	}
-	if err := d.objs.Deadline.Set(d.deadline); err != nil {
-		return err
-	}
-	return d.writeState()
 }
 
 // stop revokes the lease, and then detaches and removes everything.

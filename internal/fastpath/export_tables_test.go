@@ -5,6 +5,14 @@ import (
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 )
 
+// Hop tells what the programs' tables have of a next hop.
+func (t *tables) Hop(w topology.NextHop) (hop bpf.Hop, peer bpf.Peer, err error) {
+	if err = t.objs.Hops.Lookup(hopOf(w).key(), &hop); err == nil {
+		err = t.objs.Peers.Lookup(hop.Peer, &peer)
+	}
+	return hop, peer, err
+}
+
 // SyncTables writes who is where into tables that are new, and tells how many are
 // known then.
 func SyncTables(fast *bpf.Objects, w topology.Topology) (pods, peers int, err error) {

@@ -243,6 +243,25 @@ func (p Polling) turn(do func() error) (Polled, error) {
 	return Polled{p.d.audit.sysctls != nil, p.d.programs.full, p.d.nextPoll()}, err
 }
 
+// Epochs are those of a daemon that invalidates what was learned, without a lease, gets one, and
+// invalidates again with it: after each step.
+func Epochs(c *Config, n *netcfg.Namespace, fast *bpf.Objects) (begin, without, leased, with uint32, err error) {
+	d, end, err := newTestDaemon(c, n, fast, func() (topology.Topology, error) { return topology.Topology{}, nil })
+	if err != nil {
+		return 0, 0, 0, 0, err
+	}
+	defer end()
+	var failed []error
+	after := func(err error) (now uint32) {
+		failed = append(failed, err, fast.Epoch.Get(&now))
+		return now
+	}
+	begin, without = after(nil), after(d.invalidate())
+	d.audit.off, d.synced = "", true
+	leased, with = after(d.renewLease()), after(d.invalidate())
+	return begin, without, leased, with, errors.Join(failed...)
+}
+
 // ProbeInterval is in how many ticks all pods behind bridges are probed that age so.
 func ProbeInterval(resting bool, ageing time.Duration) uint32 {
 	d := &daemon{Config: &Config{}, complete: true, topo: topology.Topology{Ageing: ageing}}

@@ -46,7 +46,7 @@ func (s *State) write(file string) error {
 // writeState writes the state file if the state has changed.
 func (d *daemon) writeState() error {
 	waiting := d.waitingPods()
-	now := &State{Off: d.audit.off, Unreplied: d.audit.needsReply(), Pods: len(d.tables.pods) - (waiting - d.topo.Unread), Waiting: waiting, Peers: len(d.tables.peers), Refused: d.topo.Refusals}
+	now := &State{Off: d.audit.off, Unreplied: d.audit.needsReply(), Pods: d.carriedPods(waiting), Waiting: waiting, Peers: len(d.tables.peers), Refused: d.topo.Refusals}
 	if d.Shadow && now.Off == "" {
 		now.Off = shadowReason
 	}
@@ -76,6 +76,9 @@ func (d *daemon) writeState() error {
 	}
 	return err
 }
+
+// carriedPods counts the pods whose programs are attached, while so many wait.
+func (d *daemon) carriedPods(waiting int) int { return len(d.tables.pods) - (waiting - d.topo.Unread) }
 
 // StateFile is the state file of a fast path whose pins are in a folder: it is beside that
 // folder.

@@ -162,6 +162,8 @@ func (t *tables) syncPeers(hops []topology.NextHop) error {
 			}
 		}
 	}
+	var added newPeers
+	first := t.next // and all above were never used, so nothing refers to them
 	for _, w := range hops {
 		h := hopOf(w)
 		was, known := t.peers[h]
@@ -180,17 +182,52 @@ func (t *tables) syncPeers(hops []topology.NextHop) error {
 			was.tenant = uint32(w.Encap.VNI)
 		}
 		is.Epoch = t.newEpoch()
+		at := bpf.Hop{Peer: was.number, Tenant: was.tenant}
+		t.peers[h] = peerEntry{is, was.number, was.tenant}
+		if !known && was.number >= first {
+			added.add(h, at, is)
+			continue
+		}
+		if err := added.write(t.objs); err != nil { // this one may be among them
+			return err
+		}
 		blank := is
 		blank.Epoch = 0
 		if err := putBlankFirst(t.objs.PutPeer, was.number, blank, is); err != nil {
 			return err
 		}
-		if err := t.objs.Hops.Put(h.key(), bpf.Hop{Peer: was.number, Tenant: was.tenant}); err != nil {
+		if err := t.objs.Hops.Put(h.key(), at); err != nil {
 			return err
 		}
-		t.peers[h] = peerEntry{is, was.number, was.tenant}
 	}
-	return nil
+	return added.write(t.objs)
+}
+
+// newPeers are peers to which nothing in the programs' tables refers yet. There may be a thousand at
+// the start, and they are written at once.
+type newPeers struct {
+	numbers []uint32
+	entries []bpf.Peer
+	keys    []bpf.HopKey
+	hops    []bpf.Hop
+}
+
+func (n *newPeers) add(h hop, at bpf.Hop, p bpf.Peer) {
+	n.numbers, n.entries = append(n.numbers, at.Peer), append(n.entries, p)
+	n.keys, n.hops = append(n.keys, h.key()), append(n.hops, at)
+}
+
+// write writes them, and first what the others refer to.
+func (n *newPeers) write(to *bpf.Objects) error {
+	if len(n.numbers) == 0 {
+		return nil
+	}
+	_, err := to.Peers.BatchUpdate(n.numbers, n.entries, nil)
+	if err == nil {
+		_, err = to.Hops.BatchUpdate(n.keys, n.hops, nil)
+	}
+	*n = newPeers{}
+	return err
 }
 
 func (t *tables) dropPeer(h hop, p peerEntry) error {

@@ -2,9 +2,12 @@ package fastpath_test
 
 import (
 	"encoding/binary"
+	"errors"
 	"net"
 	"net/netip"
 	"testing"
+
+	"github.com/cilium/ebpf"
 
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
@@ -36,5 +39,51 @@ func TestTablesFull(t *testing.T) {
 	}
 	if pods != 2 || peers != most {
 		t.Errorf("known are %d pods and %d peers, want 2 and %d", pods, peers, most)
+	}
+}
+
+// New peers, which are written together, are in the tables like those that have changed or have the
+// number of another that is gone; of two with one key, the last.
+func TestPeersInTables(t *testing.T) {
+	testenv.Root(t)
+	fast, err := bpf.NewRouted(bpf.Options{})
+	must(t, err)
+	defer fast.Close()
+	peer := func(n byte, mtu int) topology.NextHop {
+		mac := net.HardwareAddr{2, 0, 0, 0, 0, n}
+		return topology.NextHop{Device: 3, WireDevice: 3, MTU: mtu, MAC: mac, SrcMAC: net.HardwareAddr{2, 0, 0, 0, 1, 0}, DstMAC: mac}
+	}
+	tables := fastpath.NewTables(fast)
+	for _, step := range []struct {
+		name string
+		hops []topology.NextHop
+		gone []topology.NextHop
+	}{
+		{name: "new", hops: []topology.NextHop{peer(1, 1500), peer(2, 1500), peer(3, 1500)}},
+		{name: "one of two is gone", hops: []topology.NextHop{peer(1, 1500), peer(3, 1500)}, gone: []topology.NextHop{peer(2, 1500)}},
+		{name: "one has changed, one has an old number, one is new", hops: []topology.NextHop{peer(1, 1400), peer(3, 1500), peer(4, 1300), peer(5, 1200)}},
+		{name: "two with one key", hops: []topology.NextHop{peer(6, 1500), peer(7, 1500), peer(6, 1400)}, gone: []topology.NextHop{peer(1, 1400)}},
+	} {
+		must(t, tables.Sync(topology.Topology{NextHops: step.hops}))
+		want, numbers := map[string]int{}, map[uint32]string{}
+		for _, w := range step.hops {
+			want[w.MAC.String()] = w.MTU
+		}
+		for _, w := range step.hops {
+			hop, got, err := tables.Hop(w)
+			must(t, err)
+			if got.Epoch == 0 || int(got.Size) != want[w.MAC.String()] {
+				t.Errorf("%s: %v has epoch %d and size %d, want %d", step.name, w.MAC, got.Epoch, got.Size, want[w.MAC.String()])
+			}
+			if other := numbers[hop.Peer]; other != "" && other != w.MAC.String() {
+				t.Errorf("%s: %v and %s have one number", step.name, w.MAC, other)
+			}
+			numbers[hop.Peer] = w.MAC.String()
+		}
+		for _, w := range step.gone {
+			if _, _, err := tables.Hop(w); !errors.Is(err, ebpf.ErrKeyNotExist) {
+				t.Errorf("%s: %v is still there, error %v", step.name, w.MAC, err)
+			}
+		}
 	}
 }

@@ -189,6 +189,14 @@ func Filters(n *netcfg.Namespace, folder string) (pins []string, err error) {
 		devices, err = topology.DevicesWithClsact()
 		return err
 	})
+	if err != nil {
+		return nil, err
+	}
+	return FiltersAt(n, folder, devices)
+}
+
+// FiltersAt lists those at some devices.
+func FiltersAt(n *netcfg.Namespace, folder string, devices []int) (pins []string, err error) {
 	for _, device := range devices {
 		for at := range filterParents {
 			all, failed := filters(n, device, at)

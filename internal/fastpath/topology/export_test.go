@@ -5,7 +5,9 @@ import (
 	"net/netip"
 
 	"github.com/mdlayher/netlink"
+	"github.com/venturi-net/venturi/internal/nlmsg"
 	vnl "github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -27,6 +29,30 @@ var Parsers = map[string]func(message []byte){
 	"pod end": func(m []byte) {
 		(&podEndReader{}).event(netlink.Message{Header: netlink.Header{Type: unix.RTM_NEWLINK}, Data: m})
 	},
+}
+
+// LateFilter judges a neighbour as the filter of [Watch] does that was opened in the calling thread's
+// namespace before meanwhile: with resync, after announcements were lost.
+func LateFilter(address string, meanwhile func(), resync bool) (twice [2]Changes, err error) {
+	f := newLateFilter(func(uint32) bool { return false })
+	meanwhile()
+	if resync {
+		f.resync()
+	}
+	found, err := nlmsg.Dump(func() ([][]byte, error) {
+		req := nl.NewNetlinkRequest(unix.RTM_GETNEIGH, unix.NLM_F_DUMP)
+		req.AddData(&vnl.Ndmsg{Family: unix.AF_INET})
+		return req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWNEIGH)
+	})
+	for _, m := range found {
+		if e, err := readNeighbour(m); err != nil || e.IP.String() != address {
+			continue
+		}
+		for i := range twice {
+			twice[i] = f.event(netlink.Message{Header: netlink.Header{Type: unix.RTM_NEWNEIGH}, Data: m}).Changes
+		}
+	}
+	return twice, err
 }
 
 // Parsers for tests with handmade messages, because not every kernel and tool supports all

@@ -50,6 +50,32 @@ func TestWatchOfWhatIsSaidAgain(t *testing.T) {
 	}
 }
 
+// The first message is judged by what was read when the watch began, and by what was read later if
+// messages were lost meanwhile.
+func TestFirstMessage(t *testing.T) {
+	const as, address = "ip neigh replace 192.0.2.2 nud permanent dev a0 lladdr 02:00:00:00:00:0", "192.0.2.2"
+	for _, c := range []struct {
+		name, meanwhile string
+		resync          bool
+		want            topology.Changes
+	}{
+		{"the same", as + "1", false, 0},
+		{"another", as + "2", false, rules},
+		{"another, read again", as + "2", true, 0},
+	} {
+		n := testenv.Netns(t)
+		testenv.Must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: "a0"}, netcfg.VethEnd{In: n, Name: "b0"}, 1500))
+		testenv.Shell(t, n.Path(), "ip link set a0 up; "+as+"1")
+		testenv.InNetns(t, n.Path(), func() error {
+			got, err := topology.LateFilter(address, func() { testenv.Shell(t, n.Path(), c.meanwhile) }, c.resync)
+			if got[0]&rules != c.want || got[1] != 0 {
+				t.Errorf("%s: first %v, then %v; want %v, and nothing", c.name, got[0], got[1], c.want)
+			}
+			return err
+		})
+	}
+}
+
 // A MAC that moves back to a previous port is reported, and so is every other change of a
 // forwarding entry.
 func TestWatchOfMoves(t *testing.T) {

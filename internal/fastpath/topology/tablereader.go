@@ -87,7 +87,12 @@ func (r *TableReader) Read(pods int) (w Topology, err error) {
 	for _, p := range w.NextHops {
 		devices[p.Device], devices[p.WireDevice], wires[p.WireDevice] = true, true, true
 	}
-	w.TC, err = r.tcStates(devices, wires)
+	queues, err := dumpQdiscs()
+	if err != nil {
+		return Topology{}, err
+	}
+	w.TC, err = r.tcStates(queues, devices, wires)
+	w.Clsacts = devicesWithClsact(queues)
 	w.Refusals, w.PodsWithXDP, w.PerPacket, w.MissingFDB = r.refused, r.withXDP, r.perPacket, r.missingFDB(links)
 	w.Ageing = r.ageing(w.Pods)
 	return w, err

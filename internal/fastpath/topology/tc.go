@@ -43,11 +43,7 @@ const (
 )
 
 // tcStates reads the traffic control state of devices, and of those below the wires among them.
-func (r *reader) tcStates(devices, wires map[int]bool) (map[int]TCState, error) {
-	queues, err := dumpQdiscs()
-	if err != nil {
-		return nil, err
-	}
+func (r *reader) tcStates(queues []qdisc, devices, wires map[int]bool) (_ map[int]TCState, err error) {
 	ways, lower := map[int]TCState{}, map[int][]int{}
 	for wire := range wires {
 		lower[wire] = r.lowerDevices(wire)
@@ -186,14 +182,18 @@ func readQdisc(message []byte) (q qdisc, err error) {
 }
 
 // DevicesWithClsact lists the devices that have a clsact, by ifindex.
-func DevicesWithClsact() (devices []int, err error) {
+func DevicesWithClsact() ([]int, error) {
 	queues, err := dumpQdiscs()
+	return devicesWithClsact(queues), err
+}
+
+func devicesWithClsact(queues []qdisc) (devices []int) {
 	for _, q := range queues {
 		if q.kind == "clsact" {
 			devices = append(devices, q.device)
 		}
 	}
-	return devices, err
+	return devices
 }
 
 // filterKinds returns the kinds of foreign filters at a parent of a device.

@@ -20,6 +20,7 @@ type Topology struct {
 	Pods     []LocalPod
 	NextHops []NextHop
 	TC       map[int]TCState // by ifindex: devices on the way to pods and peers
+	Clsacts  []int           // by ifindex: all devices that have a clsact
 	Refusals []Refusal
 	// Unread are links that may lead to pods and were not looked at.
 	Unread int

@@ -65,13 +65,10 @@ func Watch(ctx context.Context, owns ProgramOwner, tell func(Event)) (done <-cha
 		others = nil
 	}
 	ended, events := make(chan error, 4), make(chan Event)
-	known := newRtnlFilter(owns)
-	tables = readTables()
-	more := readFilterTables()
-	go func() { // announcements wait meanwhile
-		known.load(tables, more)
-		receive(ctx, route, route.Receive, known.event, known.resync, events, ended)
-	}()
+	known := newLateFilter(owns)
+	tables = known.tables
+	go known.loadLater(ctx)
+	go receive(ctx, route, route.Receive, known.event, known.resync, events, ended)
 	go receive(ctx, rules, rules.Receive, nftEvent, func() {}, events, ended)
 	if ipsec != nil {
 		go receive(ctx, ipsec, ipsec.Receive, func(netlink.Message) Event { return Event{Changes: RulesChanged} }, func() {}, events, ended)

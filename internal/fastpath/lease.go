@@ -1,0 +1,41 @@
+package fastpath
+
+// renewLease extends the programs' lease, or revokes it if nothing may be carried. If the
+// last lease has expired, the daemon was held up for so long that events wait unread: it
+// bumps the epoch first.
+func (d *daemon) renewLease() error {
+	now, err := d.objs.Now()
+	if err != nil {
+		return err
+	}
+	if d.deadline != 0 && now >= d.deadline {
+		if err := d.epoch.bump(); err != nil {
+			return err
+		}
+	}
+	d.deadline = 0
+	if d.audit.off == "" && d.synced {
+		if d.outdated {
+			if err := d.epoch.bump(); err != nil {
+				return err
+			}
+			d.outdated = false
+		}
+		d.deadline = now + uint64(lease/d.jiffy)
+	}
+	if err := d.objs.Deadline.Set(d.deadline); err != nil {
+		return err
+	}
+	return d.writeState()
+}
+
+// invalidate ends what the programs have learned. Without a lease they use nothing of it, so it has time
+// until there is one again: at the start, the daemon would wait for each of several epochs, see
+// minEpochInterval.
+func (d *daemon) invalidate() error {
+	if d.deadline == 0 {
+		d.outdated = true
+		return nil
+	}
+	return d.epoch.bump()
+}
