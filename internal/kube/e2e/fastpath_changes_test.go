@@ -250,4 +250,7 @@ func (f *fastPaths) end(t *testing.T, before []string, long []*connection) {
 	await(t, "the daemon has ended", func() bool { return len(f.daemons(t, ended.Name)) == 0 })
 	f.wantStates(t, before)
 	f.advance(t, long)
+	for _, c := range long {
+		t.Logf("%s: %d exchanges, of which the longest took %v", c.name, c.exchanges.Load(), time.Duration(c.longest.Load()).Round(time.Millisecond))
+	}
 }

@@ -157,14 +157,13 @@ type connection struct {
 	longest   atomic.Int64 // ns that an exchange took
 	ended     chan struct{}
 	err       error // set when it has ended
-	end       context.CancelFunc
 }
 
 // connect opens one that is used until the test is over.
 func connect(t *testing.T, name string, open func(ctx context.Context) (exchange func(number string) error, err error)) *connection {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	c := &connection{name: name, ended: make(chan struct{}), end: cancel}
+	c := &connection{name: name, ended: make(chan struct{})}
 	go func() {
 		defer close(c.ended)
 		exchange, err := open(ctx)
@@ -174,8 +173,10 @@ func connect(t *testing.T, name string, open func(ctx context.Context) (exchange
 			err = exchange(strconv.Itoa(number))
 			overdue.Stop()
 			c.longest.Store(max(c.longest.Load(), int64(time.Since(began))))
-			c.exchanges.Add(1)
-			time.Sleep(time.Millisecond)
+			if err == nil {
+				c.exchanges.Add(1)
+				time.Sleep(time.Millisecond)
+			}
 		}
 		c.err = err
 	}()
