@@ -58,7 +58,7 @@ func (t *tables) sync(w topology.Topology) error {
 	if err := t.objs.Tenant.Set(tenant); err != nil {
 		return err
 	}
-	if err := t.syncPods(w.Pods, tenant); err != nil {
+	if err := t.syncPods(w.Pods, tenant, w.TC); err != nil {
 		return fmt.Errorf("write pods: %w", err)
 	}
 	if err := t.syncPeers(w.NextHops); err != nil {
@@ -75,7 +75,7 @@ func (t *tables) newEpoch() uint32 {
 	return t.epoch
 }
 
-func (t *tables) syncPods(pods []topology.LocalPod, tenant uint32) error {
+func (t *tables) syncPods(pods []topology.LocalPod, tenant uint32, tc map[int]topology.TCState) error {
 	// On a host where many pods have come and gone, an ifindex may exceed the table: such
 	// pods stay slow.
 	pods = slices.DeleteFunc(slices.Clone(pods), func(w topology.LocalPod) bool {
@@ -96,6 +96,9 @@ func (t *tables) syncPods(pods []topology.LocalPod, tenant uint32) error {
 		was, known := t.pods[w.Device]
 		is := bpf.NewPod(was.entry.Epoch, tenant, uint16(size(w.MTU)), w.Addr, w.MAC, w.Gateway)
 		is.IngressIfindex, is.MacEpoch = uint32(w.NeighDevice), was.entry.MacEpoch
+		if !tc[w.Device].Netkit { // whose programs cannot redirect into a pod
+			is.Beside = 1
+		}
 		if known && is == was.entry {
 			continue
 		}

@@ -35,7 +35,7 @@ var harmlessFunctions = allowlist.NameSet(
 	"nf_nat_ipv4_pre_routing", "nf_nat_ipv4_local_in", "nf_nat_ipv4_local_fn", "nf_nat_ipv4_out",
 	"ip_vs_in_hook", "ip_vs_out_hook", "ip_vs_forward_icmp",
 	// Bridged packets meet the rules for IPv4; packets of ipvlan are demultiplexed by address.
-	"br_nf_pre_routing", "br_nf_local_in", "br_nf_post_routing", "ip_sabotage_in", "ipvlan_nf_input",
+	"br_nf_pre_routing", "br_nf_local_in", "br_nf_forward", "br_nf_forward_ip", "br_nf_forward_arp", "br_nf_post_routing", "ip_sabotage_in", "ipvlan_nf_input",
 	// Security labels of devices and connections.
 	"selinux_ip_forward", "selinux_ip_output", "selinux_ip_postroute", "smack_ip_output", "apparmor_ip_postroute",
 	// A function that was just removed.
@@ -51,8 +51,8 @@ type hookPoint struct {
 
 var hookPoints = []hookPoint{
 	{unix.NFPROTO_IPV4, 0, false}, {unix.NFPROTO_IPV4, 1, true}, {unix.NFPROTO_IPV4, 2, false}, {unix.NFPROTO_IPV4, 3, true}, {unix.NFPROTO_IPV4, 4, false},
-	// Packets of pods pass bridges on their way to and from the host.
-	{unix.NFPROTO_BRIDGE, 0, false}, {unix.NFPROTO_BRIDGE, 1, false}, {unix.NFPROTO_BRIDGE, 3, false}, {unix.NFPROTO_BRIDGE, 4, false},
+	// Packets of pods pass bridges on their way to and from the host, and to each other.
+	{unix.NFPROTO_BRIDGE, 0, false}, {unix.NFPROTO_BRIDGE, 1, false}, {unix.NFPROTO_BRIDGE, 2, false}, {unix.NFPROTO_BRIDGE, 3, false}, {unix.NFPROTO_BRIDGE, 4, false},
 }
 
 const (
@@ -81,7 +81,7 @@ func (h *HookPoller) Close() error { return h.conn.Close() }
 
 // UnknownFunction names a function that forwarded TCP and UDP packets meet and that is not known to
 // be harmless; empty means none. With tunnels, it includes hooks of tunnel packets; with bridges,
-// hooks of bridges. It takes up to nine calls to poll every hook, or one if the caller has all of
+// hooks of bridges. It takes up to ten calls to poll every hook, or one if the caller has all of
 // them polled. A kernel without this interface returns none. It takes privileges over the
 // namespace.
 func (h *HookPoller) UnknownFunction(tunnels, bridges, all bool) (function string, told bool, err error) {

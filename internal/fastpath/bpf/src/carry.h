@@ -9,6 +9,12 @@ struct carried {
 	struct translation *nat; /* of its addresses and ports; 0: none */
 };
 
+/* Deletes the entry of a flow for what comes back from a pod beside. */
+static __always_inline void drop_reverse(const struct flow_key *k, const struct flow *f);
+
+/* A pod sends a frame to the MAC of the pod beside that it is for. */
+static __always_inline int is_for_pod_beside(const void *eth, const struct pod *from, const struct parsed *p);
+
 /* Deletes the entry of a flow, and the other one that it has if it is translated. Connection
  * tracking has not seen how far a carried connection had come, so it cannot tell whether a reset
  * ends it: the daemon looks. */
@@ -17,6 +23,8 @@ static __always_inline void drop_entries(const struct flow_key *k, const struct 
 	int translated = f->translated;
 	union flow_words other;
 
+	if (f->peer & BESIDE)
+		drop_reverse(k, f);
 	other_key(&other, k->tenant_proto ^ WIRE_VIEW, &f->other);
 #ifndef SHADOW
 	if (reset && (translated || f->ct_entry))
@@ -83,7 +91,7 @@ static __always_inline int lookup_flow_out(struct __sk_buff *skb, const void *et
 	struct pod *pod = bpf_map_lookup_elem(&pods, &device);
 	int why;
 
-	if (!pod || pod->addr != c->p.key.local || !is_for_gateway(eth, pod->header)) {
+	if (!pod || pod->addr != c->p.key.local || !(is_for_gateway(eth, pod->header) || is_for_pod_beside(eth, pod, &c->p))) {
 		confirm_mac(eth, end, device);
 		return SLOW_SOURCE;
 	}
@@ -97,8 +105,14 @@ static __always_inline int lookup_flow_out(struct __sk_buff *skb, const void *et
 	why = fill_slot(c->to, c->nat, &c->p, hash, OUT);
 	if (!why && !c->to->translated)
 		c->nat = 0;
-	if (!why)
-		return c->to->pod == device ? 0 : SLOW_SOURCE;
+	if (!why && c->to->pod != device)
+		return SLOW_SOURCE;
+	if (!why && is_for_gateway(eth, c->to->macs))
+		return 0;
+	if (!why) { /* its pod has sent it to a pod beside before, or to its gateway */
+		drop_flow(&c->p, OUT);
+		return SLOW_SOURCE;
+	}
 	if (why != SLOW_UNKNOWN || count_candidate(&c->p, &why))
 		stamp(skb);
 	return why;
@@ -285,6 +299,7 @@ static __always_inline int carry(struct __sk_buff *skb, enum direction dir, int 
 	return verdict;
 }
 
+#include "beside.h"
 #ifdef SHADOW
 #include "shadow.h"
 #endif

@@ -382,6 +382,10 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, const stru
 	return NEXT;
 }
 
+/* Learns from a packet that the network hands to a pod, if another pod of this host has sent it.
+ * 0: that is not so. */
+static __always_inline int learn_beside(struct __sk_buff *skb, const void *eth, __u32 device, const struct pod *pod, const union flow_words *in, const struct ct_state *t, __u32 now);
+
 /* The network hands a packet to a pod, behind all rules. */
 static __always_inline int learn_in(struct __sk_buff *skb)
 {
@@ -411,6 +415,8 @@ static __always_inline int learn_in(struct __sk_buff *skb)
 		return NEXT;
 	if (t.translated)
 		wire = t.before;
+	if (learn_beside(skb, data, device, pod, &own, &t, now))
+		return NEXT;
 	c = find_candidate(wire.a, wire.b);
 	if (!c)
 		return NEXT;

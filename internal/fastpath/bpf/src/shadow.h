@@ -116,10 +116,17 @@ static __always_inline int shadow(struct __sk_buff *skb, enum direction dir, str
 	r->priority = priority_of(c->p.tos);
 	if (c->nat)
 		shadow_checksum(r->header + ip + IP_LEN, c, r->partial);
-	if (dir == OUT)
+	if (c->to->wire & BESIDE) {
+		r->direction = IN; /* where the network hands it on */
+		r->device = c->to->wire & DEVICE_BESIDE;
+		if (c->to->wire & BRIDGED)
+			r->priority = skb->priority;
+		write_beside(r->header, c);
+	} else if (dir == OUT) {
 		write_out(r->header, c);
-	else
+	} else {
 		write_in(r->header, c);
+	}
 	if (!send_record(skb, r))
 		skb->tc_index = own_stamp() | NUMBERED | number;
 	return carry(skb, dir, NEXT);

@@ -149,6 +149,9 @@ static __always_inline void fill_translation(struct translation *n, const struct
 	n->port_difference = was == n->ports ? 0 : difference(was, 0, n->ports, 0);
 }
 
+/* What a slot has of the way from one pod of this host to another. */
+static __always_inline void fill_beside(struct slot *s, const struct flow *f, const struct flow_key *k, const struct pod *from, const struct pod *to, __u32 now);
+
 /* Fills a slot from the tables. 0: the flow can be carried, at least in one direction. */
 static __always_inline int fill_slot(struct slot *s, struct translation *n, const struct parsed *p, __u64 hash, enum direction dir)
 {
@@ -157,8 +160,9 @@ static __always_inline int fill_slot(struct slot *s, struct translation *n, cons
 	__u64 number = __sync_fetch_and_add(&ended[group_of(hash)], 0), at_pod = number;
 	struct flow *f = bpf_map_lookup_elem(&flows, &p->key);
 	union flow_words to;
-	struct peer *peer;
-	struct pod *pod;
+	struct pod *pod, *beside = 0;
+	struct peer *peer = 0;
+	__u32 device;
 	int i, translated = f && f->translated;
 
 	/* A flow that a pod sees under this key is another one on the wire. */
@@ -173,8 +177,17 @@ static __always_inline int fill_slot(struct slot *s, struct translation *n, cons
 	if (f->epoch != now)
 		return f->epoch ? SLOW_STALE : SLOW_UNPROVEN;
 	pod = bpf_map_lookup_elem(&pods, &f->pod);
-	peer = bpf_map_lookup_elem(&peers, &f->peer);
-	if (!pod || !peer || f->pod_epoch != pod->epoch || f->peer_epoch != peer->epoch)
+	if (f->peer & BESIDE) {
+		device = f->peer & DEVICE_BESIDE;
+		beside = bpf_map_lookup_elem(&pods, &device);
+		if (!beside || f->peer_epoch != beside->epoch)
+			return SLOW_STALE;
+	} else {
+		peer = bpf_map_lookup_elem(&peers, &f->peer);
+		if (!peer || f->peer_epoch != peer->epoch)
+			return SLOW_STALE;
+	}
+	if (!pod || f->pod_epoch != pod->epoch)
 		return SLOW_STALE;
 	if (f->used != t)
 		f->used = t;
@@ -186,10 +199,20 @@ static __always_inline int fill_slot(struct slot *s, struct translation *n, cons
 	s->version = v;
 	s->pod = f->pod;
 	s->translated = translated;
-	s->wire = peer->ifindex;
-	s->size[OUT] = f->seen_out == now ? peer->size : 0;
-	/* Carried packets reach a pod whatever its MAC is; on the slow path they would not. */
-	s->size[IN] = f->seen_in == now && pod->mac_epoch == pod->epoch ? pod->size : 0;
+	if (beside) {
+		fill_beside(s, f, &p->key, pod, beside, now);
+	} else if (peer) {
+		s->wire = peer->ifindex;
+		s->size[OUT] = f->seen_out == now ? peer->size : 0;
+		/* Carried packets reach a pod whatever its MAC is; on the slow path they would not. */
+		s->size[IN] = f->seen_in == now && pod->mac_epoch == pod->epoch ? pod->size : 0;
+		s->port = f->port;
+		s->sum = peer->sum;
+		for (i = 0; i < MAC_LEN; i++)
+			s->macs[i] = pod->header[i];
+		for (i = 0; i < HEADER_LEN / 8; i++)
+			s->header[i] = peer->header[i];
+	}
 	if (translated) {
 		if (!n)
 			return SLOW_UNKNOWN; /* impossible: the slot has one; for the verifier */
@@ -200,11 +223,5 @@ static __always_inline int fill_slot(struct slot *s, struct translation *n, cons
 		if (!translation_valid(n, dir))
 			return SLOW_STALE; /* the entry may have been another flow's meanwhile */
 	}
-	s->port = f->port;
-	s->sum = peer->sum;
-	for (i = 0; i < MAC_LEN; i++)
-		s->macs[i] = pod->header[i];
-	for (i = 0; i < HEADER_LEN / 8; i++)
-		s->header[i] = peer->header[i];
 	return 0;
 }

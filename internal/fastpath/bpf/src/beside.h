@@ -1,0 +1,184 @@
+/* Flows between pods of one host. Such a flow has an entry for each of its pods, for what that one
+ * sends: the peer in it is the other pod. They are learned where the network hands packets to
+ * the pod that gets them, and carried from pod to pod.
+ *
+ * The network leads packets from pod to pod in two ways, which their MACs and the device that they came
+ * in by tell apart. It routes them: then they come from the pod's gateway, with a lower TTL. Or a bridge
+ * forwards them: then they come from the MAC of the pod that sends them, as they were, unless rules
+ * translate them there. A bridge that gives packets to another pod than the one that they are sent to
+ * also gives them the MAC of that pod. */
+#pragma once
+#include "carry.h"
+
+/* The key of a flow in the other direction. */
+static __always_inline void turn_ends(union flow_words *to, const union flow_words *from)
+{
+	to->key.tenant_proto = from->key.tenant_proto;
+	to->key.local = from->key.remote;
+	to->key.remote = from->key.local;
+	to->key.local_port = from->key.remote_port;
+	to->key.remote_port = from->key.local_port;
+}
+
+/* A pod sends a frame to the MAC of the pod that it is for. They are ports of one bridge. */
+static __always_inline int is_for_pod_beside(const void *eth, const struct pod *from, const struct parsed *p)
+{
+	struct pod *to;
+	__u32 device;
+
+	if (!from->beside || !maybe_local_pod(p->key.remote) || !same_mac(eth + MAC_LEN, from->header))
+		return 0;
+	to = pod_of(p->key.remote, from->tenant, &device);
+	return to && to->beside && to->ingress_ifindex == from->ingress_ifindex && same_mac(eth, to->header);
+}
+
+static __always_inline void fill_beside(struct slot *s, const struct flow *f, const struct flow_key *k, const struct pod *from, const struct pod *to, __u32 now)
+{
+	__u16 *header = (void *)s->header;
+	int i, bridged = f->peer & BRIDGED;
+	/* To its gateway, unless a bridge leads what it sends to the other's MAC. */
+	const __u16 *sent_to = bridged && k->remote == to->addr ? to->header : from->header + MAC_LEN / 2;
+
+	s->wire = f->peer;
+	s->size[OUT] = f->seen_out == now && to->mac_epoch == to->epoch ? to->size : 0;
+	s->size[IN] = 0; /* nothing comes by the wire */
+	s->port = 0;
+	s->sum = 0;
+	for (i = 0; i < MAC_LEN / 2; i++) {
+		s->macs[i] = from->header[i];
+		s->macs[MAC_LEN / 2 + i] = sent_to[i];
+		header[i] = to->header[i];
+		header[MAC_LEN / 2 + i] = bridged ? from->header[i] : to->header[MAC_LEN / 2 + i];
+	}
+}
+
+/* Finds the entry of a flow for what comes back, by what its own says; 0: there is none. */
+static __always_inline struct flow *reverse_of(const struct flow_key *k, int translated, const struct ends *other, union flow_words *reverse)
+{
+	union flow_words there = {.key = *k};
+	struct flow *f;
+
+	if (translated)
+		other_key(&there, k->tenant_proto, other);
+	turn_ends(reverse, &there);
+	f = bpf_map_lookup_elem(&flows, &reverse->key);
+	return f && f->peer & BESIDE ? f : 0;
+}
+
+/* What ends a flow ends it both ways. */
+static __always_inline void drop_reverse(const struct flow_key *k, const struct flow *f)
+{
+	union flow_words reverse;
+
+	if (reverse_of(k, f->translated, &f->other, &reverse))
+		delete_entry(&reverse.key);
+}
+
+/* How the network has led a packet from pod to pod: 0, BRIDGED, or -1 if it is not known to. */
+static __always_inline int led_by(const struct __sk_buff *skb, const void *eth, const struct pod *from, __u32 sender, const struct pod *to)
+{
+	if (!same_mac(eth, to->header))
+		return -1;
+	if (skb->ingress_ifindex == from->ingress_ifindex && same_mac(eth + MAC_LEN, to->header + MAC_LEN / 2))
+		return 0;
+	if (skb->ingress_ifindex == sender && from->ingress_ifindex != sender && from->ingress_ifindex == to->ingress_ifindex &&
+	    same_mac(eth + MAC_LEN, from->header))
+		return BRIDGED;
+	return -1;
+}
+
+static __always_inline int learn_beside(struct __sk_buff *skb, const void *eth, __u32 device, const struct pod *pod, const union flow_words *in, const struct ct_state *t, __u32 now)
+{
+	union flow_words own, there, reverse;
+	__u32 sender, peer, was;
+	struct flow *f, *back;
+	struct pod *from;
+	int by;
+
+	turn_ends(&there, in);
+	turn_ends(&own, t->translated ? &t->before : in);
+	if (!maybe_local_pod(own.key.local))
+		return 0;
+	from = pod_of(own.key.local, pod->tenant, &sender);
+	if (!from || (skb->ingress_ifindex != sender && skb->ingress_ifindex != from->ingress_ifindex))
+		return 0;
+	by = led_by(skb, eth, from, sender, pod);
+	if (by < 0 || sender == device || !from->beside || !pod->beside || t->unreplied)
+		return 1;
+	f = get_entry(&own.key, t->translated ? &there.key : 0);
+	if (!f) {
+		note_full(&own);
+		return 1;
+	}
+	if (f->unreplied) {
+		f->unreplied = 0;
+		reset_flow(&own.key, f);
+	}
+	if (!conntrack_ready(&own.key, f, t))
+		return 1;
+	peer = BESIDE | by | device;
+	was = f->epoch;
+	f->epoch = 0; /* not carried while it is changed */
+	if (f->pod != sender || f->pod_epoch != from->epoch || f->peer != peer || f->peer_epoch != pod->epoch)
+		f->seen_in = 0;
+	f->port = 0;
+	f->pod = sender;
+	f->pod_epoch = from->epoch;
+	f->peer = peer;
+	f->peer_epoch = pod->epoch;
+	f->used = tick;
+	f->seen_out = now;
+	back = reverse_of(&own.key, t->translated, &f->other, &reverse);
+	if (back && back->seen_out == now && back->pod == device && back->pod_epoch == pod->epoch && back->peer_epoch == from->epoch &&
+	    (back->peer & DEVICE_BESIDE) == sender) {
+		f->seen_in = now;
+		if (back->seen_in != now) { /* the first packet that way: now both were seen */
+			back->seen_in = now;
+			back->epoch = now;
+			bump_group(&reverse.key);
+		}
+	}
+	promote(&own.key, f, now);
+	if (epoch != now)
+		f->epoch = 0; /* the rules have changed meanwhile */
+	bump_carried(&own.key, f, was);
+	return 1;
+}
+
+/* Writes all headers of a packet for a pod beside. */
+static __always_inline void write_beside(void *eth, struct carried *c)
+{
+	struct iphdr *ip = eth + ETH_HLEN;
+
+	write_eth(eth, c->to->header);
+	if (c->nat)
+		translate(ip, c);
+	if (!(c->to->wire & BRIDGED))
+		decrement_ttl(ip, &c->p);
+	else if (c->nat)
+		ip->check = c->p.check;
+}
+
+#ifdef SHADOW
+static __always_inline int shadow(struct __sk_buff *skb, enum direction dir, struct carried *c, __u32 at, __u32 ip);
+#endif
+
+/* Carries a packet to a pod beside, which takes it for one that its host sends to it. */
+static __always_inline int carry_beside(struct __sk_buff *skb, struct carried *c)
+{
+	void *eth;
+
+#ifdef SHADOW
+	return shadow(skb, OUT, c, ETH_HLEN, ETH_HLEN);
+#endif
+	if (c->nat && translate_checksum(skb, ETH_HLEN, c))
+		return TC_SHOT; /* impossible: these bytes were read above, and are writable */
+	eth = (void *)(long)skb->data;
+	if (eth + ETH_HLEN + IP_LEN + UDP_LEN > (void *)(long)skb->data_end)
+		return TC_SHOT; /* impossible, as above */
+	write_beside(eth, c);
+	if (!(c->to->wire & BRIDGED))
+		skb->priority = priority_of(c->p.tos);
+	bpf_skb_change_type(skb, PACKET_FOR_US); /* before 6.16, a packet keeps the type that it has at a bridge */
+	return carry(skb, OUT, bpf_redirect_peer(c->to->wire & DEVICE_BESIDE, 0));
+}

@@ -1,0 +1,150 @@
+package node_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
+	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/traffic"
+)
+
+const (
+	clientBeside = "10.244.1.2" // the first node's pod
+	podBeside    = "10.244.1.3" // another one of the same node
+	portBeside   = "10.244.1.3:7777"
+)
+
+// besideWirings are those of nodes with several pods. A bridge leads packets of its pods to each other
+// past the rules for IPv4, or has them meet these.
+var besideWirings = []struct {
+	wiring
+	add      string // what adds the second pod to the first node
+	services bool   // the replies of a Service find their way back
+}{
+	{wirings[0], "ip link set veth9 master cni0", true},
+	{wiring{"bridge without rules", wirings[1].node + "; echo 0 > /proc/sys/net/bridge/bridge-nf-call-iptables", bridgedPod}, "ip link set veth9 master cni0", false},
+	{wirings[2], "echo 1 > /proc/sys/net/ipv4/conf/veth9/proxy_arp; echo 0 > /proc/sys/net/ipv4/neigh/veth9/proxy_delay; ip route add 10.244.1.3/32 dev veth9 scope link", true},
+	{wirings[4], "ip addr add 10.244.1.1/32 dev veth9; ip route add 10.244.1.3/32 dev veth9 src 10.244.1.1", true},
+}
+
+// beside is a second pod on the first node.
+type beside struct {
+	*cluster
+	pod *netcfg.Namespace
+}
+
+func newBeside(t *testing.T, onNode, inPod, add string) *beside {
+	t.Helper()
+	b := &beside{cluster: newCluster(t, onNode, inPod)}
+	w, err := netcfg.Owned(testenv.Claim(t))
+	testenv.Must(t, err)
+	b.pod, err = w.Create(w.Name("beside"))
+	testenv.Must(t, err)
+	t.Cleanup(b.pod.Close)
+	testenv.Shell(t, b.nodes[0].Path(), "ip link add veth9 type veth peer name eth0 netns "+b.pod.Name()+"; ip link set veth9 up; "+add)
+	words := strings.NewReplacer("10.244.I.2", podBeside, "I", "1", "J", "2")
+	testenv.Shell(t, b.pod.Path(), "echo 1 > /proc/sys/net/ipv6/conf/eth0/disable_ipv6; ip link set lo up; ip link set eth0 up;"+words.Replace(inPod))
+	b.serve(t)
+	return b
+}
+
+// serve answers in the second pod, over UDP and TCP.
+func (b *beside) serve(t *testing.T) {
+	t.Helper()
+	server := b.openUDP(t, b.pod, portBeside, "")
+	t.Cleanup(traffic.EchoUDP(server))
+	var listener net.Listener
+	testenv.InNetns(t, b.pod.Path(), func() (err error) {
+		listener, err = net.Listen("tcp4", portBeside)
+		return err
+	})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for traffic.EchoTCP(listener) == nil {
+		}
+	}()
+	t.Cleanup(func() { listener.Close(); <-done })
+}
+
+// flow opens a UDP flow to an address that leads to the second pod.
+func (b *beside) flow(t *testing.T, to string) (exchange func() error) {
+	t.Helper()
+	send := b.exchanges(t, to)
+	return func() error { return send(testenv.Timeout) }
+}
+
+// connect carries content over TCP to an address that leads to the second pod, and back.
+func (b *beside) connect(to string) error {
+	return host.Do(b.pods[0].Path(), func() error {
+		return traffic.CarryTCP(netip.MustParseAddr(clientBeside), netip.MustParseAddrPort(to))
+	})
+}
+
+// known has the node know its pods: each has sent something to it.
+func (b *beside) known(t *testing.T) {
+	t.Helper()
+	for _, pod := range []*netcfg.Namespace{b.pods[0], b.pod} {
+		conn := b.openUDP(t, pod, ":0", "192.0.10.1:9")
+		_, err := conn.Write([]byte{1})
+		testenv.Must(t, err)
+	}
+}
+
+// untilAllCarried exchanges until all packets of fifty exchanges are carried, both ways.
+func (b *beside) untilAllCarried(t *testing.T, exchange func() error) {
+	t.Helper()
+	const round = 50
+	for end := time.Now().Add(testenv.Timeout); ; time.Sleep(10 * time.Millisecond) {
+		before, _ := b.carried(t, 0)
+		for range round {
+			testenv.Must(t, exchange())
+		}
+		now, _ := b.carried(t, 0)
+		if now-before >= 2*round {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("after %v, %d of %d packets are carried; %+v", testenv.Timeout, now-before, 2*round, b.status(t, 0))
+		}
+	}
+}
+
+// Between pods of one node, packets are carried from pod to pod, however the node leads them there.
+func TestEnableBeside(t *testing.T) {
+	for _, w := range besideWirings {
+		t.Run(w.name, func(t *testing.T) {
+			b := newBeside(t, w.node, w.pod, w.add)
+			b.known(t)
+			exchange := b.flow(t, portBeside)
+			testenv.Must(t, exchange())
+			before := b.snapshot(t, 0)
+			cmd := b.enable(t, 0, "0")
+			b.untilRunning(t, 0, true)
+			flushConntrack(t, b.nodes[0])
+			b.untilAllCarried(t, exchange)
+			was, _ := b.carried(t, 0)
+			for range 5 {
+				testenv.Must(t, b.connect(portBeside))
+			}
+			if now, _ := b.carried(t, 0); now-was < 100 {
+				t.Errorf("of five connections, %d packets were carried: %+v", now-was, b.status(t, 0).Stats)
+			}
+			testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
+			testenv.Must(t, cmd.Wait())
+			b.check(t, 0, before)
+			testenv.Must(t, exchange())
+		})
+	}
+}
+
+var _ = binary.BigEndian
+var _ = fmt.Sprint
