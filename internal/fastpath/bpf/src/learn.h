@@ -348,9 +348,6 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, const stru
 	} else {
 		if (!conntrack_allows(skb, &wire.key, OUT, &t))
 			return NEXT;
-		/* Replies to an address of the host are left to it, so TCP would never be carried. */
-		if (t.translated && (wire.key.tenant_proto & 0xff) == IPPROTO_TCP && !maybe_local_pod(wire.key.local))
-			return NEXT;
 		if (t.translated)
 			own = t.before;
 	}
@@ -364,6 +361,8 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, const stru
 		f = get_flow(&own, &wire, &t);
 	if (!f)
 		return NEXT;
+	if (!crossed && t.translated && !maybe_local_pod(wire.key.local))
+		note_translated(wire.key.local); /* masquerade, or a port of the host: what comes back is for that */
 	was = f->epoch;
 	f->epoch = 0; /* not carried while it is changed */
 	if (f->pod != device || f->pod_epoch != pod->epoch || f->peer != to->peer || f->peer_epoch != peer->epoch)

@@ -97,7 +97,7 @@ int from_wire(struct __sk_buff *skb)
 	clear_stamp(skb);
 	if (data + ETH_HLEN + IP_LEN + UDP_LEN > end || skb->protocol != bpf_htons(ETH_P_IP) ||
 	    skb->vlan_present || skb->pkt_type != PACKET_FOR_US || !maybe_local_pod(ip->daddr))
-		return NEXT; /* not for a pod */
+		return NEXT; /* not for a pod, nor for an address that has taken the place of one's */
 	why = lease_valid() ? lookup_in(skb, data, end, ETH_HLEN, 0, &c) : SLOW_NO_DAEMON;
 	if (!why)
 		why = skb->ifindex == c.to->wire ? from_peer(data, c.to->header, &c.p, 0) : SLOW_SOURCE;

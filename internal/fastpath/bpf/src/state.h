@@ -95,10 +95,18 @@ struct {
 	__type(value, __u32); /* index of the device on the machine */
 } pod_at SEC(".maps");
 
-/* A bitmap of the hashes of addresses in pod_at, which is read without a call. Bits of pods
- * that are gone may stay set. */
+/* A bitmap of the hashes of addresses in pod_at, and of those of the host that take the place of a
+ * pod's on the wire. It is read without a call. Bits of addresses that are gone may stay set. */
 #define HOME_BITS 15
 volatile __u32 home[1 << (HOME_BITS - 5)] = {1};
+
+/* Packets to an address of the host may be for a pod. */
+static __always_inline void note_translated(__be32 addr)
+{
+	__u32 bit = addr * 0x9e3779b1 >> (32 - HOME_BITS);
+
+	__sync_fetch_and_or(&home[bit >> 5], 1U << (bit & 31));
+}
 
 /* The address may be that of a pod of this host, of whatever tenant. */
 static __always_inline int maybe_local_pod(__be32 addr)
