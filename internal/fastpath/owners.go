@@ -99,8 +99,9 @@ func countFlows(c *Config, pins string) (flowCounts, error) {
 		if f.PodEpoch == 0 { // it is not of anybody yet
 			return
 		}
-		for _, n := range []*FlowCount{entryOf(of.pods, f.Pod), entryOf(of.peers, f.Peer)} {
-			n.add(f, epoch)
+		entryOf(of.pods, f.Pod).add(f, epoch)
+		if f.Peer&bpf.Beside == 0 {
+			entryOf(of.peers, f.Peer).add(f, epoch)
 		}
 	})
 	return of, err

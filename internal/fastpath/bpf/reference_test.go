@@ -331,6 +331,18 @@ func (r *reference) toPod(frame []byte) (h header, learned bool) {
 
 // forward is an IP packet behind a router that may translate it.
 func forward(ip []byte, h header, from, to tuple, into bool) []byte {
+	ip = translated(ip, h, from, to, into)
+	ip[8]--
+	sum := uint32(binary.BigEndian.Uint16(ip[10:])) + 0x100
+	if sum >= 0xffff { // as the kernel's ip_decrease_ttl
+		sum++
+	}
+	binary.BigEndian.PutUint16(ip[10:], uint16(sum))
+	return ip
+}
+
+// translated is an IP packet with other ends, if they are others.
+func translated(ip []byte, h header, from, to tuple, into bool) []byte {
 	ip = bytes.Clone(ip)
 	if from != to {
 		check := ip[26:28]
@@ -365,12 +377,6 @@ func forward(ip []byte, h header, from, to tuple, into bool) []byte {
 			}
 		}
 	}
-	ip[8]--
-	sum := uint32(binary.BigEndian.Uint16(ip[10:])) + 0x100
-	if sum >= 0xffff { // as the kernel's ip_decrease_ttl
-		sum++
-	}
-	binary.BigEndian.PutUint16(ip[10:], uint16(sum))
 	return ip
 }
 
