@@ -100,7 +100,7 @@ func countFlows(c *Config, pins string) (flowCounts, error) {
 			return
 		}
 		entryOf(of.pods, f.Pod).add(f, epoch)
-		if f.Peer&bpf.Beside == 0 {
+		if f.Peer&bpf.Sibling == 0 {
 			entryOf(of.peers, f.Peer).add(f, epoch)
 		}
 	})

@@ -97,7 +97,7 @@ func (t *tables) syncPods(pods []topology.LocalPod, tenant uint32, tc map[int]to
 		is := bpf.NewPod(was.entry.Epoch, tenant, uint16(size(w.MTU)), w.Addr, w.MAC, w.Gateway)
 		is.IngressIfindex, is.MacEpoch = uint32(w.NeighDevice), was.entry.MacEpoch
 		if !tc[w.Device].Netkit { // whose programs cannot redirect into a pod
-			is.Beside = 1
+			is.Sibling = 1
 		}
 		if known && is == was.entry {
 			continue

@@ -143,7 +143,7 @@ const beforeTracking = -200
 func baseChains(c nft.ChainSummary, tunnels bool) (all []baseChain) {
 	own, bridge := c.Hook == "input" || c.Hook == "output", c.Family == "bridge"
 	base := baseChain{chainName{c.Family, c.Table, c.Name, false, c.Hook == "prerouting" && c.Priority <= beforeTracking}, slices.Index(nft.HookNames, c.Hook), c.Priority}
-	if !own || bridge && tunnels {
+	if !own || bridge { // pods' packets enter the host by the input hook of their bridge, and leave it by the output hook
 		all = append(all, base)
 	}
 	if c.Hook != "forward" && !bridge && tunnels {

@@ -107,7 +107,7 @@ type routedPod struct {
 	Addr           uint32
 	IngressIfindex uint32
 	MacEpoch       uint32
-	Beside         uint32
+	Sibling        uint32
 }
 
 type routedPodKey struct {

@@ -107,7 +107,7 @@ type vxlanPod struct {
 	Addr           uint32
 	IngressIfindex uint32
 	MacEpoch       uint32
-	Beside         uint32
+	Sibling        uint32
 }
 
 type vxlanPodKey struct {

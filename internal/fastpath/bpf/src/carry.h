@@ -9,11 +9,11 @@ struct carried {
 	struct translation *nat; /* of its addresses and ports; 0: none */
 };
 
-/* Deletes the entry of a flow for what comes back from a pod beside. */
+/* Deletes the entry of a flow for what comes back from a sibling. */
 static __always_inline void drop_reverse(const struct flow_key *k, const struct flow *f);
 
-/* A pod sends a frame to the MAC of the pod beside that it is for. */
-static __always_inline int is_for_pod_beside(const void *eth, const struct pod *from, const struct parsed *p);
+/* A pod sends a frame to the MAC of the sibling that it is for. */
+static __always_inline int is_for_sibling(const void *eth, const struct pod *from, const struct parsed *p);
 
 /* Deletes the entry of a flow, and the other one that it has if it is translated. Connection
  * tracking has not seen how far a carried connection had come, so it cannot tell whether a reset
@@ -23,7 +23,7 @@ static __always_inline void drop_entries(const struct flow_key *k, const struct 
 	int translated = f->translated;
 	union flow_words other;
 
-	if (f->peer & BESIDE)
+	if (f->peer & SIBLING)
 		drop_reverse(k, f);
 	other_key(&other, k->tenant_proto ^ WIRE_VIEW, &f->other);
 #ifndef SHADOW
@@ -45,7 +45,7 @@ static __always_inline int drop_flow(const struct parsed *p, enum direction dir)
 
 	if (c)
 		c->packets = 0; /* the last packets of a connection do not count for the next */
-	if (f && (dir == OUT || !f->translated))
+	if (f && (dir == OUT || !(f->translated || f->peer & SIBLING)))
 		drop_entries(&p->key, f, p->flags & TCP_RST);
 	if (carry_translated && dir == IN) {
 		f = bpf_map_lookup_elem(&flows, &wire.key);
@@ -53,6 +53,18 @@ static __always_inline int drop_flow(const struct parsed *p, enum direction dir)
 			drop_entries(&wire.key, f, p->flags & TCP_RST);
 	}
 	return SLOW_FLAGS;
+}
+
+/* A pod sends a reset as another. Connection tracking may take it for that one's, and gives the
+ * connection a short time: packets that it sees give it the usual one again. */
+static __always_inline void forget_reset(struct parsed *p, __u32 tenant)
+{
+	struct flow *f;
+
+	p->a |= tenant << 8;
+	f = bpf_map_lookup_elem(&flows, &p->key);
+	if (f)
+		drop_entries(&p->key, f, 0);
 }
 
 /* A packet of a flow that is slow in this direction. It may be the first reply to a flow that
@@ -91,8 +103,10 @@ static __always_inline int lookup_flow_out(struct __sk_buff *skb, const void *et
 	struct pod *pod = bpf_map_lookup_elem(&pods, &device);
 	int why;
 
-	if (!pod || pod->addr != c->p.key.local || !(is_for_gateway(eth, pod->header) || is_for_pod_beside(eth, pod, &c->p))) {
+	if (!pod || pod->addr != c->p.key.local || !(is_for_gateway(eth, pod->header) || is_for_sibling(eth, pod, &c->p))) {
 		confirm_mac(eth, end, device);
+		if (pod && c->p.flags & TCP_RST)
+			forget_reset(&c->p, pod->tenant);
 		return SLOW_SOURCE;
 	}
 	if (pod->mac_epoch != pod->epoch)
@@ -109,7 +123,7 @@ static __always_inline int lookup_flow_out(struct __sk_buff *skb, const void *et
 		return SLOW_SOURCE;
 	if (!why && is_for_gateway(eth, c->to->macs))
 		return 0;
-	if (!why) { /* its pod has sent it to a pod beside before, or to its gateway */
+	if (!why) { /* its pod has sent it to a sibling before, or to its gateway */
 		drop_flow(&c->p, OUT);
 		return SLOW_SOURCE;
 	}
@@ -299,7 +313,7 @@ static __always_inline int carry(struct __sk_buff *skb, enum direction dir, int 
 	return verdict;
 }
 
-#include "beside.h"
+#include "sibling.h"
 #ifdef SHADOW
 #include "shadow.h"
 #endif

@@ -308,6 +308,14 @@ static __always_inline struct pod *pod_of(__be32 addr, __u32 tenant, __u32 *devi
 	return pod && pod->epoch ? pod : 0;
 }
 
+/* An address is that of a pod of this host. */
+static __always_inline int is_pod(__be32 addr, __u32 tenant)
+{
+	__u32 device;
+
+	return maybe_local_pod(addr) && pod_of(addr, tenant, &device);
+}
+
 /* The network sends a pod's packet to a peer, behind all rules, also those for the outer
  * headers. at is the offset of the pod's IP header, via the next hop. Carried
  * packets keep the outer source port, so those who track or balance the outer flow see no
@@ -348,6 +356,10 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, const stru
 	} else {
 		if (!conntrack_allows(skb, &wire.key, OUT, &t))
 			return NEXT;
+		/* Anybody may send resets to an address of the host. What they end is for connection tracking to
+		 * judge, which does not see how far a carried connection has come. */
+		if (t.translated && (wire.key.tenant_proto & 0xff) == IPPROTO_TCP && !is_pod(wire.key.local, tenant))
+			return NEXT;
 		if (t.translated)
 			own = t.before;
 	}
@@ -383,7 +395,7 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, const stru
 
 /* Learns from a packet that the network hands to a pod, if another pod of this host has sent it.
  * 0: that is not so. */
-static __always_inline int learn_beside(struct __sk_buff *skb, const void *eth, __u32 device, const struct pod *pod, const union flow_words *in, const struct ct_state *t, __u32 now);
+static __always_inline int learn_sibling(struct __sk_buff *skb, const void *eth, __u32 device, const struct pod *pod, const union flow_words *in, const struct ct_state *t, __u32 now);
 
 /* The network hands a packet to a pod, behind all rules. */
 static __always_inline int learn_in(struct __sk_buff *skb)
@@ -414,7 +426,7 @@ static __always_inline int learn_in(struct __sk_buff *skb)
 		return NEXT;
 	if (t.translated)
 		wire = t.before;
-	if (learn_beside(skb, data, device, pod, &own, &t, now))
+	if (learn_sibling(skb, data, device, pod, &own, &t, now))
 		return NEXT;
 	c = find_candidate(wire.a, wire.b);
 	if (!c)

@@ -23,8 +23,8 @@ int from_pod(struct __sk_buff *skb)
 
 	if (why)
 		return slow(skb, OUT, why);
-	if (c.to->wire & BESIDE)
-		return carry_beside(skb, &c);
+	if (c.to->wire & SIBLING)
+		return carry_sibling(skb, &c);
 #ifdef SHADOW
 	return shadow(skb, OUT, &c, ETH_HLEN, ETH_HLEN);
 #endif

@@ -116,12 +116,12 @@ static __always_inline int shadow(struct __sk_buff *skb, enum direction dir, str
 	r->priority = priority_of(c->p.tos);
 	if (c->nat)
 		shadow_checksum(r->header + ip + IP_LEN, c, r->partial);
-	if (c->to->wire & BESIDE) {
+	if (c->to->wire & SIBLING) {
 		r->direction = IN; /* where the network hands it on */
-		r->device = c->to->wire & DEVICE_BESIDE;
+		r->device = c->to->wire & DEVICE_OF_SIBLING;
 		if (c->to->wire & BRIDGED)
 			r->priority = skb->priority;
-		write_beside(r->header, c);
+		write_sibling(r->header, c);
 	} else if (dir == OUT) {
 		write_out(r->header, c);
 	} else {

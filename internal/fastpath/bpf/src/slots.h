@@ -150,7 +150,7 @@ static __always_inline void fill_translation(struct translation *n, const struct
 }
 
 /* What a slot has of the way from one pod of this host to another. */
-static __always_inline void fill_beside(struct slot *s, const struct flow *f, const struct flow_key *k, const struct pod *from, const struct pod *to, __u32 now);
+static __always_inline void fill_sibling(struct slot *s, const struct flow *f, __u32 way, const struct flow_key *k, const struct pod *from, const struct pod *to, __u32 now);
 
 /* Fills a slot from the tables. 0: the flow can be carried, at least in one direction. */
 static __always_inline int fill_slot(struct slot *s, struct translation *n, const struct parsed *p, __u64 hash, enum direction dir)
@@ -160,9 +160,9 @@ static __always_inline int fill_slot(struct slot *s, struct translation *n, cons
 	__u64 number = __sync_fetch_and_add(&ended[group_of(hash)], 0), at_pod = number;
 	struct flow *f = bpf_map_lookup_elem(&flows, &p->key);
 	union flow_words to;
-	struct pod *pod, *beside = 0;
+	struct pod *pod, *sibling = 0;
 	struct peer *peer = 0;
-	__u32 device;
+	__u32 device, way;
 	int i, translated = f && f->translated;
 
 	/* A flow that a pod sees under this key is another one on the wire. */
@@ -177,13 +177,14 @@ static __always_inline int fill_slot(struct slot *s, struct translation *n, cons
 	if (f->epoch != now)
 		return f->epoch ? SLOW_STALE : SLOW_UNPROVEN;
 	pod = bpf_map_lookup_elem(&pods, &f->pod);
-	if (f->peer & BESIDE) {
-		device = f->peer & DEVICE_BESIDE;
-		beside = bpf_map_lookup_elem(&pods, &device);
-		if (!beside || f->peer_epoch != beside->epoch)
+	way = *(volatile __u32 *)&f->peer; /* once: another core may change it */
+	if (way & SIBLING) {
+		device = way & DEVICE_OF_SIBLING;
+		sibling = bpf_map_lookup_elem(&pods, &device);
+		if (!sibling || f->peer_epoch != sibling->epoch)
 			return SLOW_STALE;
 	} else {
-		peer = bpf_map_lookup_elem(&peers, &f->peer);
+		peer = bpf_map_lookup_elem(&peers, &way);
 		if (!peer || f->peer_epoch != peer->epoch)
 			return SLOW_STALE;
 	}
@@ -199,8 +200,8 @@ static __always_inline int fill_slot(struct slot *s, struct translation *n, cons
 	s->version = v;
 	s->pod = f->pod;
 	s->translated = translated;
-	if (beside) {
-		fill_beside(s, f, &p->key, pod, beside, now);
+	if (sibling) {
+		fill_sibling(s, f, way, &p->key, pod, sibling, now);
 	} else if (peer) {
 		s->wire = peer->ifindex;
 		s->size[OUT] = f->seen_out == now ? peer->size : 0;

@@ -41,7 +41,7 @@ struct flow {
 	__u32 seen_out, seen_in; /* policy epochs in which the network last forwarded it; it is
 	                          * carried in a direction if that is the epoch above */
 	__u32 pod, pod_epoch; /* index of the pod's device on the machine */
-	__u32 peer, peer_epoch; /* or BESIDE and the pod beside, with the epoch of that */
+	__u32 peer, peer_epoch; /* or SIBLING and another pod of this host, with the epoch of that */
 	__u32 used;  /* tick in which it was last carried */
 	__u32 ct_entry; /* the conntrack entry that the daemon has prepared */
 	__u32 requested;  /* tick of the last request to */
@@ -53,9 +53,9 @@ struct flow {
 
 /* In a flow's peer, with the index of a device: what its pod sends goes to another pod of this host.
  * That pod has an entry of its own for what it sends back. */
-#define BESIDE 0x80000000
-#define BRIDGED 0x40000000 /* with BESIDE: by their bridge, which is no router */
-#define DEVICE_BESIDE 0xffff
+#define SIBLING 0x80000000
+#define BRIDGED 0x40000000 /* with SIBLING: by their bridge, which is no router */
+#define DEVICE_OF_SIBLING 0xffff
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -73,7 +73,7 @@ struct pod {
 	__be32 addr;
 	__u32 ingress_ifindex; /* device through which the host's network receives from it */
 	__u32 mac_epoch; /* its epoch, once it has sent from its known MAC; 0: it uses another */
-	__u32 beside; /* 1: packets are carried between it and others of this host that have a 1 */
+	__u32 sibling; /* 1: packets are carried between it and other pods of this host that have a 1 */
 };
 
 struct {

@@ -1,4 +1,4 @@
-/* Flows between pods of one host. Such a flow has an entry for each of its pods, for what that one
+/* Flows between siblings: pods of one host. Such a flow has an entry for each of its pods, for what that one
  * sends: the peer in it is the other pod. They are learned where the network hands packets to
  * the pod that gets them, and carried from pod to pod.
  *
@@ -21,25 +21,25 @@ static __always_inline void turn_ends(union flow_words *to, const union flow_wor
 }
 
 /* A pod sends a frame to the MAC of the pod that it is for. They are ports of one bridge. */
-static __always_inline int is_for_pod_beside(const void *eth, const struct pod *from, const struct parsed *p)
+static __always_inline int is_for_sibling(const void *eth, const struct pod *from, const struct parsed *p)
 {
 	struct pod *to;
 	__u32 device;
 
-	if (!from->beside || !maybe_local_pod(p->key.remote) || !same_mac(eth + MAC_LEN, from->header))
+	if (!from->sibling || !maybe_local_pod(p->key.remote) || !same_mac(eth + MAC_LEN, from->header))
 		return 0;
 	to = pod_of(p->key.remote, from->tenant, &device);
-	return to && to->beside && to->ingress_ifindex == from->ingress_ifindex && same_mac(eth, to->header);
+	return to && to->sibling && to->ingress_ifindex == from->ingress_ifindex && same_mac(eth, to->header);
 }
 
-static __always_inline void fill_beside(struct slot *s, const struct flow *f, const struct flow_key *k, const struct pod *from, const struct pod *to, __u32 now)
+static __always_inline void fill_sibling(struct slot *s, const struct flow *f, __u32 way, const struct flow_key *k, const struct pod *from, const struct pod *to, __u32 now)
 {
 	__u16 *header = (void *)s->header;
-	int i, bridged = f->peer & BRIDGED;
+	int i, bridged = way & BRIDGED;
 	/* To its gateway, unless a bridge leads what it sends to the other's MAC. */
 	const __u16 *sent_to = bridged && k->remote == to->addr ? to->header : from->header + MAC_LEN / 2;
 
-	s->wire = f->peer;
+	s->wire = way;
 	s->size[OUT] = f->seen_out == now && to->mac_epoch == to->epoch ? to->size : 0;
 	s->size[IN] = 0; /* nothing comes by the wire */
 	s->port = 0;
@@ -62,7 +62,7 @@ static __always_inline struct flow *reverse_of(const struct flow_key *k, int tra
 		other_key(&there, k->tenant_proto, other);
 	turn_ends(reverse, &there);
 	f = bpf_map_lookup_elem(&flows, &reverse->key);
-	return f && f->peer & BESIDE ? f : 0;
+	return f && f->peer & SIBLING ? f : 0;
 }
 
 /* What ends a flow ends it both ways. */
@@ -87,7 +87,7 @@ static __always_inline int led_by(const struct __sk_buff *skb, const void *eth, 
 	return -1;
 }
 
-static __always_inline int learn_beside(struct __sk_buff *skb, const void *eth, __u32 device, const struct pod *pod, const union flow_words *in, const struct ct_state *t, __u32 now)
+static __always_inline int learn_sibling(struct __sk_buff *skb, const void *eth, __u32 device, const struct pod *pod, const union flow_words *in, const struct ct_state *t, __u32 now)
 {
 	union flow_words own, there, reverse;
 	__u32 sender, peer, was;
@@ -103,7 +103,13 @@ static __always_inline int learn_beside(struct __sk_buff *skb, const void *eth, 
 	if (!from || (skb->ingress_ifindex != sender && skb->ingress_ifindex != from->ingress_ifindex))
 		return 0;
 	by = led_by(skb, eth, from, sender, pod);
-	if (by < 0 || sender == device || !from->beside || !pod->beside || t->unreplied)
+	if (by < 0 || sender == device || !from->sibling || !pod->sibling || t->unreplied)
+		return 1;
+	/* Its pod may have sent it to the MAC of the pod that rules have put this one in place of. */
+	if (by == BRIDGED && own.key.remote != pod->addr && is_pod(own.key.remote, pod->tenant))
+		return 1;
+	/* Something that connection tracking does not know may have translated it: its pod has sent no such packet. */
+	if (!bpf_map_lookup_elem(&flows, &own.key) && !find_candidate(own.a, own.b))
 		return 1;
 	f = get_entry(&own.key, t->translated ? &there.key : 0);
 	if (!f) {
@@ -116,7 +122,9 @@ static __always_inline int learn_beside(struct __sk_buff *skb, const void *eth, 
 	}
 	if (!conntrack_ready(&own.key, f, t))
 		return 1;
-	peer = BESIDE | by | device;
+	if (!t->entry)
+		f->ct_entry = 0; /* it was tracked before */
+	peer = SIBLING | by | device;
 	was = f->epoch;
 	f->epoch = 0; /* not carried while it is changed */
 	if (f->pod != sender || f->pod_epoch != from->epoch || f->peer != peer || f->peer_epoch != pod->epoch)
@@ -130,7 +138,7 @@ static __always_inline int learn_beside(struct __sk_buff *skb, const void *eth, 
 	f->seen_out = now;
 	back = reverse_of(&own.key, t->translated, &f->other, &reverse);
 	if (back && back->seen_out == now && back->pod == device && back->pod_epoch == pod->epoch && back->peer_epoch == from->epoch &&
-	    (back->peer & DEVICE_BESIDE) == sender) {
+	    (back->peer & DEVICE_OF_SIBLING) == sender) {
 		f->seen_in = now;
 		if (back->seen_in != now) { /* the first packet that way: now both were seen */
 			back->seen_in = now;
@@ -145,8 +153,8 @@ static __always_inline int learn_beside(struct __sk_buff *skb, const void *eth, 
 	return 1;
 }
 
-/* Writes all headers of a packet for a pod beside. */
-static __always_inline void write_beside(void *eth, struct carried *c)
+/* Writes all headers of a packet for a sibling. */
+static __always_inline void write_sibling(void *eth, struct carried *c)
 {
 	struct iphdr *ip = eth + ETH_HLEN;
 
@@ -163,8 +171,8 @@ static __always_inline void write_beside(void *eth, struct carried *c)
 static __always_inline int shadow(struct __sk_buff *skb, enum direction dir, struct carried *c, __u32 at, __u32 ip);
 #endif
 
-/* Carries a packet to a pod beside, which takes it for one that its host sends to it. */
-static __always_inline int carry_beside(struct __sk_buff *skb, struct carried *c)
+/* Carries a packet to a sibling, which takes it for one that its host sends to it. */
+static __always_inline int carry_sibling(struct __sk_buff *skb, struct carried *c)
 {
 	void *eth;
 
@@ -176,9 +184,9 @@ static __always_inline int carry_beside(struct __sk_buff *skb, struct carried *c
 	eth = (void *)(long)skb->data;
 	if (eth + ETH_HLEN + IP_LEN + UDP_LEN > (void *)(long)skb->data_end)
 		return TC_SHOT; /* impossible, as above */
-	write_beside(eth, c);
-	if (!(c->to->wire & BRIDGED))
-		skb->priority = priority_of(c->p.tos);
-	bpf_skb_change_type(skb, PACKET_FOR_US); /* before 6.16, a packet keeps the type that it has at a bridge */
-	return carry(skb, OUT, bpf_redirect_peer(c->to->wire & DEVICE_BESIDE, 0));
+	write_sibling(eth, c);
+	skb->priority = 0; /* as a veth device leaves it in a pod, and marks */
+	skb->mark = 0;
+	bpf_skb_change_type(skb, PACKET_FOR_US); /* older kernels leave it the type that it has at a bridge */
+	return carry(skb, OUT, bpf_redirect_peer(c->to->wire & DEVICE_OF_SIBLING, 0));
 }

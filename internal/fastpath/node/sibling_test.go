@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	clientBeside = "10.244.1.2" // the first node's pod
-	podBeside    = "10.244.1.3" // another one of the same node
-	portBeside   = "10.244.1.3:7777"
+	clientSibling = "10.244.1.2" // the first node's pod
+	podSibling    = "10.244.1.3" // another one of the same node
+	portSibling   = "10.244.1.3:7777"
 )
 
-// besideWirings are those of nodes with several pods. A bridge leads packets of its pods to each other
+// siblingWirings are those of nodes with several pods. A bridge leads packets of its pods to each other
 // past the rules for IPv4, or has them meet these.
-var besideWirings = []struct {
+var siblingWirings = []struct {
 	wiring
 	add      string // what adds the second pod to the first node
 	services bool   // the replies of a Service find their way back
@@ -33,35 +33,35 @@ var besideWirings = []struct {
 	{wirings[4], "ip addr add 10.244.1.1/32 dev veth9; ip route add 10.244.1.3/32 dev veth9 src 10.244.1.1", true},
 }
 
-// beside is a second pod on the first node.
-type beside struct {
+// siblingNode has a second pod on the first node.
+type siblingNode struct {
 	*cluster
 	pod *netcfg.Namespace
 }
 
-func newBeside(t *testing.T, onNode, inPod, add string) *beside {
+func newSibling(t *testing.T, onNode, inPod, add string) *siblingNode {
 	t.Helper()
-	b := &beside{cluster: newCluster(t, onNode, inPod)}
+	b := &siblingNode{cluster: newCluster(t, onNode, inPod)}
 	w, err := netcfg.Owned(testenv.Claim(t))
 	testenv.Must(t, err)
-	b.pod, err = w.Create(w.Name("beside"))
+	b.pod, err = w.Create(w.Name("sibling"))
 	testenv.Must(t, err)
 	t.Cleanup(b.pod.Close)
 	testenv.Shell(t, b.nodes[0].Path(), "ip link add veth9 type veth peer name eth0 netns "+b.pod.Name()+"; ip link set veth9 up; "+add)
-	words := strings.NewReplacer("10.244.I.2", podBeside, "I", "1", "J", "2")
-	testenv.Shell(t, b.pod.Path(), "echo 1 > /proc/sys/net/ipv6/conf/eth0/disable_ipv6; ip link set lo up; ip link set eth0 up;"+words.Replace(inPod))
+	words := strings.NewReplacer("10.244.I.2", podSibling, "I", "1", "J", "2")
+	testenv.Shell(t, b.pod.Path(), "echo 1 > /proc/sys/net/ipv6/conf/eth0/disable_ipv6; ip link set lo up; ip link set eth0 address 02:00:00:00:ee:03 up;"+words.Replace(inPod))
 	b.serve(t)
 	return b
 }
 
 // serve answers in the second pod, over UDP and TCP.
-func (b *beside) serve(t *testing.T) {
+func (b *siblingNode) serve(t *testing.T) {
 	t.Helper()
-	server := b.openUDP(t, b.pod, portBeside, "")
+	server := b.openUDP(t, b.pod, portSibling, "")
 	t.Cleanup(traffic.EchoUDP(server))
 	var listener net.Listener
 	testenv.InNetns(t, b.pod.Path(), func() (err error) {
-		listener, err = net.Listen("tcp4", portBeside)
+		listener, err = net.Listen("tcp4", portSibling)
 		return err
 	})
 	done := make(chan struct{})
@@ -75,7 +75,7 @@ func (b *beside) serve(t *testing.T) {
 
 // flow opens a UDP flow to an address that leads to the second pod, and waits for the first answer: links
 // that were just set up may lose what is sent.
-func (b *beside) flow(t *testing.T, to string) (exchange func() error) {
+func (b *siblingNode) flow(t *testing.T, to string) (exchange func() error) {
 	t.Helper()
 	send := b.exchanges(t, to)
 	err := send(testenv.Timeout / 20)
@@ -87,14 +87,14 @@ func (b *beside) flow(t *testing.T, to string) (exchange func() error) {
 }
 
 // connect carries content over TCP to an address that leads to the second pod, and back.
-func (b *beside) connect(to string) error {
+func (b *siblingNode) connect(to string) error {
 	return host.Do(b.pods[0].Path(), func() error {
-		return traffic.CarryTCP(netip.MustParseAddr(clientBeside), netip.MustParseAddrPort(to))
+		return traffic.CarryTCP(netip.MustParseAddr(clientSibling), netip.MustParseAddrPort(to))
 	})
 }
 
-// known has the node know its pods: each has sent something to it.
-func (b *beside) known(t *testing.T) {
+// learnNeighbours has the node know its pods: each has sent something to it.
+func (b *siblingNode) learnNeighbours(t *testing.T) {
 	t.Helper()
 	for _, pod := range []*netcfg.Namespace{b.pods[0], b.pod} {
 		conn := b.openUDP(t, pod, ":0", "192.0.10.1:9")
@@ -104,7 +104,7 @@ func (b *beside) known(t *testing.T) {
 }
 
 // untilAllCarried exchanges until all packets of fifty exchanges are carried, both ways.
-func (b *beside) untilAllCarried(t *testing.T, exchange func() error) {
+func (b *siblingNode) untilAllCarried(t *testing.T, exchange func() error) {
 	t.Helper()
 	const round = 50
 	for end := time.Now().Add(testenv.Timeout); ; time.Sleep(10 * time.Millisecond) {
@@ -123,12 +123,12 @@ func (b *beside) untilAllCarried(t *testing.T, exchange func() error) {
 }
 
 // Between pods of one node, packets are carried from pod to pod, however the node leads them there.
-func TestEnableBeside(t *testing.T) {
-	for _, w := range besideWirings {
+func TestEnableSibling(t *testing.T) {
+	for _, w := range siblingWirings {
 		t.Run(w.name, func(t *testing.T) {
-			b := newBeside(t, w.node, w.pod, w.add)
-			b.known(t)
-			exchange := b.flow(t, portBeside)
+			b := newSibling(t, w.node, w.pod, w.add)
+			b.learnNeighbours(t)
+			exchange := b.flow(t, portSibling)
 			before := b.snapshot(t, 0)
 			cmd := b.enable(t, 0, "0")
 			b.untilRunning(t, 0, true)
@@ -136,7 +136,7 @@ func TestEnableBeside(t *testing.T) {
 			b.untilAllCarried(t, exchange)
 			was, _ := b.carried(t, 0)
 			for range 5 {
-				testenv.Must(t, b.connect(portBeside))
+				testenv.Must(t, b.connect(portSibling))
 			}
 			if now, _ := b.carried(t, 0); now-was < 100 {
 				t.Errorf("of five connections, %d packets were carried: %+v", now-was, b.status(t, 0).Stats)
@@ -149,18 +149,18 @@ func TestEnableBeside(t *testing.T) {
 	}
 }
 
-// The same through a Service whose pod is beside its client, with the rules of kube-proxy. What a pod
+// The same through a Service whose pod is a sibling of its client, with the rules of kube-proxy. What a pod
 // sends to a Service of its own stays slow.
-func TestEnableBesideServices(t *testing.T) {
-	for _, w := range besideWirings {
+func TestEnableSiblingServices(t *testing.T) {
+	for _, w := range siblingWirings {
 		for _, proxy := range proxies {
 			if !w.services {
 				continue
 			}
 			t.Run(w.name+", "+proxy.name, func(t *testing.T) {
-				b := newBeside(t, w.node, w.pod, w.add)
-				b.known(t)
-				rules := strings.ReplaceAll(proxy.rules(0), "10.244.2.2", podBeside)
+				b := newSibling(t, w.node, w.pod, w.add)
+				b.learnNeighbours(t)
+				rules := strings.ReplaceAll(proxy.rules(0), "10.244.2.2", podSibling)
 				b.loadProxy(t, 0, rules, proxy.program)
 				exchange := b.flow(t, serviceAddress)
 				b.enable(t, 0, "0")
@@ -175,7 +175,7 @@ func TestEnableBesideServices(t *testing.T) {
 				if now-was < 100 {
 					t.Errorf("of five connections, %d packets were carried: %+v", now-was, b.status(t, 0).Stats)
 				}
-				b.loadProxy(t, 0, strings.ReplaceAll(proxy.rules(1000), "10.244.2.2", podBeside), proxy.program)
+				b.loadProxy(t, 0, strings.ReplaceAll(proxy.rules(1000), "10.244.2.2", podSibling), proxy.program)
 				testenv.Must(t, exchange())
 				b.untilAllCarried(t, exchange)
 			})
@@ -184,16 +184,16 @@ func TestEnableBesideServices(t *testing.T) {
 }
 
 // What would be carried between pods of one node is what the network hands on, to the byte.
-func TestShadowBeside(t *testing.T) {
-	for _, w := range besideWirings {
-		for _, to := range []string{portBeside, serviceAddress} {
+func TestShadowSibling(t *testing.T) {
+	for _, w := range siblingWirings {
+		for _, to := range []string{portSibling, serviceAddress} {
 			if to == serviceAddress && !w.services {
 				continue
 			}
 			t.Run(w.name+", "+to, func(t *testing.T) {
-				b := newBeside(t, w.node, w.pod, w.add)
-				b.known(t)
-				b.loadProxy(t, 0, strings.ReplaceAll(iptablesProxy(0), "10.244.2.2", podBeside), proxies[0].program)
+				b := newSibling(t, w.node, w.pod, w.add)
+				b.learnNeighbours(t)
+				b.loadProxy(t, 0, strings.ReplaceAll(iptablesProxy(0), "10.244.2.2", podSibling), proxies[0].program)
 				exchange := b.flow(t, to)
 				s := b.shadow(t, 0, "12") // two of each connection, and of the datagrams
 				r := s.result(t, func() error {

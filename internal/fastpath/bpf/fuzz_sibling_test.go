@@ -12,16 +12,16 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-// besideReference says what becomes of a packet that a pod sends which has a flow to a pod beside.
-type besideReference struct {
-	*besideRig
+// siblingReference says what becomes of a packet that a pod sends which has a flow to a sibling.
+type siblingReference struct {
+	*siblingRig
 	flow *referenceFlow
 }
 
-func (r *besideReference) fromPod(frame []byte) outcome {
+func (r *siblingReference) fromPod(frame []byte) outcome {
 	own := bytes.Equal(frame[6:12], podMAC)
 	to := func(mac []byte) bool { return own && bytes.Equal(frame[:6], mac) }
-	sent := r.sent().eth.DstMAC
+	sent := r.podFrame().eth.DstMAC
 	if !isIPv4(frame) {
 		return slowFor(bpf.SlowNotIPv4)
 	}
@@ -31,10 +31,10 @@ func (r *besideReference) fromPod(frame []byte) outcome {
 	}
 	is := h.protocol == r.flow.protocol && h.ends == r.flow.pod
 	if !is || !r.flow.warm || h.flags {
-		beside := r.bridged && to(besideMAC) && [4]byte(h.ends[4:]) == besideAddr.As4()
+		sibling := r.bridged && to(siblingMAC) && [4]byte(h.ends[4:]) == siblingAddr.As4()
 		switch {
-		case [4]byte(h.ends[:]) != podAddr.As4(), !to(gatewayMAC) && !beside:
-			if is && r.flow.warm && !h.flags {
+		case [4]byte(h.ends[:]) != podAddr.As4(), !to(gatewayMAC) && !sibling:
+			if is && (r.flow.warm && !h.flags || h.reset) {
 				r.flow.isGone = true
 			}
 			return slowFor(bpf.SlowSource)
@@ -50,46 +50,46 @@ func (r *besideReference) fromPod(frame []byte) outcome {
 	case !to(sent):
 		r.flow.isGone = true
 		return slowFor(bpf.SlowSource)
-	case h.length > int(r.other.Size), h.length+14 != len(frame):
+	case h.length > int(r.sibling.Size), h.length+14 != len(frame):
 		return slowFor(bpf.SlowSize)
 	case r.bridged:
 		ip := translated(frame[14:], h, r.flow.pod, r.flow.wire, false)
-		return outcome{true, append(append(append(bytes.Clone(besideMAC), podMAC...), 8, 0), ip...), bpf.CarriedOut}
+		return outcome{true, append(append(append(bytes.Clone(siblingMAC), podMAC...), 8, 0), ip...), bpf.CarriedOut}
 	}
 	ip := forward(frame[14:], h, r.flow.pod, r.flow.wire, false)
-	return outcome{true, append(append(append(bytes.Clone(besideMAC), besideGateway...), 8, 0), ip...), bpf.CarriedOut}
+	return outcome{true, append(append(append(bytes.Clone(siblingMAC), siblingGateway...), 8, 0), ip...), bpf.CarriedOut}
 }
 
-// Packets from the grammar, from a pod to one beside it: verdict and bytes are those of the reference.
-func TestFuzzBeside(t *testing.T) {
+// Packets from the grammar, from a pod to its sibling: verdict and bytes are those of the reference.
+func TestFuzzSibling(t *testing.T) {
 	testenv.Root(t)
 	onCore(t, 0)
 	seed, packets := testenv.Generated(t, fuzzEnv, fewFuzzed)
 	t.Logf("%s=%d:%d", fuzzEnv, seed, packets)
-	for i, l := range leds {
+	for i, l := range deliveries {
 		for _, protocol := range []layers.IPProtocol{layers.IPProtocolTCP, layers.IPProtocolUDP} {
 			t.Run(l.name+", "+protocol.String(), func(t *testing.T) {
-				b := newBesideRig(t, kinds[i%len(kinds)], protocol, l)
+				b := newSiblingRig(t, kinds[i%len(kinds)], protocol, l)
 				b.put(t)
-				ref := &besideReference{besideRig: b, flow: &referenceFlow{
+				ref := &siblingReference{siblingRig: b, flow: &referenceFlow{
 					protocol: byte(protocol), pod: tupleOf(l.nat.local.String(), l.nat.remote.String()), wire: tupleOf(l.nat.wireLocal.String(), l.nat.wireOther.String()),
 				}}
 				f := &fuzzing{rig: b.rig, kind: bpf.Routed, rng: rand.New(rand.NewPCG(seed, uint64(i))), version: 100, ref: &reference{flows: []*referenceFlow{ref.flow}}}
-				if n := ref.carryAll(t, f, max(packets/len(leds), 1)); n < packets/len(leds)/10 {
-					t.Errorf("of %d packets, only %d were carried: the grammar is no good", packets/len(leds), n)
+				if n := ref.carryAll(t, f, max(packets/len(deliveries), 1)); n < packets/len(deliveries)/10 {
+					t.Errorf("of %d packets, only %d were carried: the grammar is no good", packets/len(deliveries), n)
 				}
 			})
 		}
 	}
 }
 
-func (r *besideReference) carryAll(t *testing.T, f *fuzzing, packets int) (carried int) {
+func (r *siblingReference) carryAll(t *testing.T, f *fuzzing, packets int) (carried int) {
 	testenv.InNetns(t, f.netns, func() error {
 		onCore(t, 0)
 		for i := range packets {
-			f.macs = append(bytes.Clone(r.sent().eth.DstMAC), podMAC...)
+			f.macs = append(bytes.Clone(r.podFrame().eth.DstMAC), podMAC...)
 			if f.chance(20) {
-				copy(f.macs, choose(f, gatewayMAC, besideMAC))
+				copy(f.macs, choose(f, gatewayMAC, siblingMAC))
 			}
 			packet := f.packet(false, false)
 			o := r.fromPod(packet)
@@ -110,7 +110,7 @@ func (r *besideReference) carryAll(t *testing.T, f *fuzzing, packets int) (carri
 						return fmt.Errorf("packet %d has ended the flow, whose entry is there:\n% x", i, packet)
 					}
 				}
-				check(t, r.objs.Flows.Put(r.key, r.besideRig.flow))
+				check(t, r.objs.Flows.Put(r.key, r.siblingRig.flow))
 				check(t, r.objs.Flows.Put(r.reverse, r.reverseFlow))
 				r.flow.isGone, r.flow.warm = false, false
 			}
