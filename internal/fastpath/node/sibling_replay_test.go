@@ -225,7 +225,7 @@ func (s *siblingScene) arrivals() (lines []string) {
 					if name == "pod" && bytes.Contains(frame, []byte(mark)) {
 						seen++
 					}
-				case isNeighbours(frame[10:]), name == "client" && isOf(frame[10:], 17), name == "pod" && isOf(frame[10:], 1):
+				case isNeighbours(frame[10:]), isOf(frame[10:], 2), name == "client" && isOf(frame[10:], 17), name == "pod" && isOf(frame[10:], 1):
 				default:
 					lines = append(lines, name+": "+hex.EncodeToString(withoutID(frame)))
 				}
@@ -249,7 +249,7 @@ func (s *siblingScene) ends() (string, layers.UDPPort) {
 	return host, 7777
 }
 
-// isNeighbours: pods and node ask for each other's MACs when they like.
+// isNeighbours: pods and node ask for each other's MACs when they like, and for groups by IGMP.
 func isNeighbours(frame []byte) bool { return len(frame) > ethLen && frame[12] == 8 && frame[13] == 6 }
 
 // isOf tells a protocol of IP. The second pod answers what reaches its socket, over UDP, and gets ICMP if
