@@ -17,7 +17,7 @@ func NewVXLANOf(flows uint32, port uint16) (*Objects, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := spec.Variables["port"].Set(swap(port)); err != nil {
+	if err := setTunnel(spec, VXLAN, port); err != nil {
 		return nil, err
 	}
 	spec.Maps["flows"].MaxEntries = flows
@@ -31,8 +31,8 @@ func NewStamping(kind string, port uint16) (*Objects, error) {
 	if err != nil {
 		return nil, err
 	}
-	if kind == "vxlan" {
-		if err := spec.Variables["port"].Set(swap(port)); err != nil {
+	if kind == VXLAN || kind == Geneve {
+		if err := setTunnel(spec, kind, port); err != nil {
 			return nil, err
 		}
 	}

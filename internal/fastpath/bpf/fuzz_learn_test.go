@@ -125,7 +125,7 @@ func (f *fuzzing) learn(entries map[bpf.FlowKey]bpf.Flow, program string, h head
 	switch program {
 	case "to_peer":
 		e.SeenOut = f.epoch
-		if f.kind == "vxlan" {
+		if inUDP(f.kind) {
 			e.Port = binary.NativeEndian.Uint16(packet[34:])
 		}
 	case "to_pod":

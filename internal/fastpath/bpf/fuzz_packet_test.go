@@ -221,7 +221,7 @@ func (f *fuzzing) encapsulate(frame []byte, tos byte, into bool) []byte {
 	binary.BigEndian.PutUint16(datagram, 50000)
 	binary.BigEndian.PutUint16(datagram[2:], port)
 	binary.BigEndian.PutUint16(datagram[4:], uint16(16+len(frame)))
-	datagram[8] = 8
+	binary.BigEndian.PutUint32(datagram[8:], plainHeader[f.kind])
 	binary.BigEndian.PutUint32(datagram[12:], vni<<8)
 	switch f.rng.IntN(50) {
 	case 0:
@@ -233,7 +233,7 @@ func (f *fuzzing) encapsulate(frame []byte, tos byte, into bool) []byte {
 	case 3:
 		datagram[2+f.rng.IntN(4)] ^= 1 << f.rng.IntN(8)
 	case 4:
-		datagram[8+f.rng.IntN(8)] ^= 1 << f.rng.IntN(8) // VXLAN
+		datagram[8+f.rng.IntN(8)] ^= 1 << f.rng.IntN(8) // the tunnel's header
 	case 5:
 		ip[0], ip[9] = choose(f, byte(0x45), 0x46, 0x65), choose(f, byte(17), 6)
 	case 6:

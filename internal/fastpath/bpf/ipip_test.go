@@ -78,7 +78,7 @@ func (r *reference) isKnownSender(frame []byte) bool {
 		return true
 	}
 	known := bytes.Equal(frame[26:30], r.peer[30:34]) && bytes.Equal(frame[30:34], r.peer[26:30])
-	return known && (r.kind == bpf.IPIP || bytes.Equal(frame[50:56], r.peer[56:62]) && bytes.Equal(frame[56:62], r.peer[50:56]))
+	return known && (r.kind == bpf.IPIP || bytes.Equal(frame[46:50], r.peer[46:50]) && bytes.Equal(frame[50:56], r.peer[56:62]) && bytes.Equal(frame[56:62], r.peer[50:56]))
 }
 
 // fromIPIPPeer says why a packet is not as the peer sends it.

@@ -52,9 +52,9 @@ func (r *rig) forwarded(kind string) *packet {
 	p.outerEth = layers.Ethernet{SrcMAC: r.wireMAC, DstMAC: farMAC, EthernetType: layers.EthernetTypeIPv4}
 	p.outerIP = layers.IPv4{Version: 4, IHL: 5, TTL: 64, Protocol: layers.IPProtocolUDP, SrcIP: localVTEP.AsSlice(), DstIP: remoteVTEP.AsSlice()}
 	p.outerUDP = layers.UDP{SrcPort: forwardedPort, DstPort: port}
-	p.vxlan = layers.VXLAN{ValidIDFlag: true, VNI: vni}
+	p.encapsulateFor(kind)
 	if kind == bpf.IPIP { // its TTL and DF are the pod's
-		p.outerIP.Protocol, p.outerIP.TTL, p.outerIP.Flags = layers.IPProtocolIPv4, p.ip.TTL, p.ip.Flags
+		p.outerIP.TTL, p.outerIP.Flags = p.ip.TTL, p.ip.Flags
 	}
 	return p
 }

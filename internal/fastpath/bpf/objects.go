@@ -2,6 +2,7 @@ package bpf
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -99,15 +100,17 @@ type Options struct {
 // Kinds of fast path.
 const (
 	VXLAN  = "vxlan"  // pods behind a bridge or routes, a vxlan device with forwarding entries to each peer
+	Geneve = "geneve" // the same, with a geneve device to each peer
 	IPIP   = "ipip"   // pods behind routes, an ipip device with routes by each peer
 	Routed = "routed" // pods behind routes, peers on the wire
 )
 
-// sources are the programs of each kind, and those of its shadow.
+// sources are the programs of each kind, and those of its shadow. Geneve is a setting of VXLAN's.
 var sources = map[string]struct {
 	carry, shadow func() (*ebpf.CollectionSpec, error)
 }{
 	VXLAN:  {loadVxlan, loadShadowVxlan},
+	Geneve: {loadVxlan, loadShadowVxlan},
 	IPIP:   {loadIpip, loadShadowIpip},
 	Routed: {loadRouted, loadShadowRouted},
 }
@@ -121,15 +124,29 @@ func source(kind string, shadow bool) (*ebpf.CollectionSpec, error) {
 }
 
 // NewVXLAN loads the fast path of an overlay whose tunnels have a UDP port.
-func NewVXLAN(o Options, port uint16) (*Objects, error) {
-	spec, err := source(VXLAN, o.Shadow)
+func NewVXLAN(o Options, port uint16) (*Objects, error) { return newInUDP(VXLAN, o, port) }
+
+// NewGeneve does so for tunnels of Geneve.
+func NewGeneve(o Options, port uint16) (*Objects, error) { return newInUDP(Geneve, o, port) }
+
+func newInUDP(kind string, o Options, port uint16) (*Objects, error) {
+	spec, err := source(kind, o.Shadow)
 	if err != nil {
 		return nil, err
 	}
-	if err := spec.Variables["port"].Set(swap(port)); err != nil {
+	if err := setTunnel(spec, kind, port); err != nil {
 		return nil, err
 	}
 	return load(spec, o)
+}
+
+// setTunnel says what a tunnel has around packets.
+func setTunnel(spec *ebpf.CollectionSpec, kind string, port uint16) error {
+	geneve := uint32(0)
+	if kind == Geneve {
+		geneve = 1
+	}
+	return errors.Join(spec.Variables["port"].Set(swap(port)), spec.Variables["geneve"].Set(geneve))
 }
 
 // NewIPIP loads the fast path of an overlay with one more IP header around packets.

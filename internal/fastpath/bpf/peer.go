@@ -14,7 +14,7 @@ type Outer struct {
 	TTL           uint8 // with IPIP, 0: that of the pod's packet
 	DontFragment  bool  // with IPIP, false: as the pod's packet says
 
-	// Of VXLAN alone.
+	// Of VXLAN and Geneve alone.
 	Port               uint16 // UDP, of the tunnel
 	VNI                uint32
 	InnerFrom, InnerTo net.HardwareAddr // of the tunnel's devices
@@ -28,15 +28,30 @@ const (
 	vxlanLen = 8
 )
 
+// First words of a tunnel's header that says nothing but the VNI.
+const (
+	vxlanPlain  = 0x08000000 // the VNI holds
+	genevePlain = 0x6558     // no options, and Ethernet inside
+)
+
 // VXLANPeer is a peer behind a tunnel. epoch must not be 0, device is the ifindex on the
 // wire, and size that of the largest IP packet that fits, in bytes.
 func VXLANPeer(epoch, device, size uint32, o Outer) Peer {
+	return peerInUDP(epoch, device, size, vxlanPlain, o)
+}
+
+// GenevePeer is the same behind a tunnel of Geneve.
+func GenevePeer(epoch, device, size uint32, o Outer) Peer {
+	return peerInUDP(epoch, device, size, genevePlain, o)
+}
+
+func peerInUDP(epoch, device, size, plain uint32, o Outer) Peer {
 	p := Peer{Epoch: epoch, Ifindex: device, Size: size}
 	h := p.startOuter(o, 17 /* UDP */)
 	h = append(h, 0, 0) // the source port is the flow's
 	h = binary.BigEndian.AppendUint16(h, o.Port)
 	h = append(h, 0, 0, 0, 0) // the length is the packet's; no checksum
-	h = append(h, 8, 0, 0, 0) // the VNI holds
+	h = binary.BigEndian.AppendUint32(h, plain)
 	h = binary.BigEndian.AppendUint32(h, o.VNI<<8)
 	p.fill(ethernet(h, o.InnerFrom, o.InnerTo))
 	return p

@@ -29,7 +29,7 @@ const (
 )
 
 // kinds are the kinds of fast path.
-var kinds = []string{bpf.VXLAN, bpf.IPIP, bpf.Routed}
+var kinds = []string{bpf.VXLAN, bpf.Geneve, bpf.IPIP, bpf.Routed}
 
 var (
 	// On a tunnel's device without MACs, the kernel's test takes its first two bytes for the type of
@@ -89,13 +89,16 @@ func newRig(t testing.TB, kind string, protocol layers.IPProtocol) *rig {
 	})
 	r.objs = pool.get(t, kind, func() (*bpf.Objects, error) { return loadKind(kind, bpf.Options{}) })
 	tenant := uint32(0)
+	outer := bpf.Outer{
+		From: r.wireMAC, To: farMAC, Local: localVTEP, Remote: remoteVTEP, TTL: 64, Port: port, VNI: vni,
+		InnerFrom: tunnelMAC, InnerTo: farTunnelMAC,
+	}
 	switch kind {
 	case bpf.VXLAN:
 		tenant = vni
-		r.peer = bpf.VXLANPeer(5, uint32(r.wire), 1450, bpf.Outer{
-			From: r.wireMAC, To: farMAC, Local: localVTEP, Remote: remoteVTEP, TTL: 64, Port: port, VNI: vni,
-			InnerFrom: tunnelMAC, InnerTo: farTunnelMAC,
-		})
+		r.peer = bpf.VXLANPeer(5, uint32(r.wire), 1450, outer)
+	case bpf.Geneve:
+		r.peer = bpf.GenevePeer(5, uint32(r.wire), 1450, outer)
 	case bpf.IPIP:
 		r.peer = bpf.IPIPPeer(5, uint32(r.wire), 1480, bpf.Outer{From: r.wireMAC, To: farMAC, Local: localVTEP, Remote: remoteVTEP})
 	default:
@@ -113,6 +116,8 @@ func loadKind(kind string, o bpf.Options) (*bpf.Objects, error) {
 	switch kind {
 	case bpf.VXLAN:
 		return bpf.NewVXLAN(o, port)
+	case bpf.Geneve:
+		return bpf.NewGeneve(o, port)
 	case bpf.IPIP:
 		return bpf.NewIPIP(o)
 	}
@@ -121,7 +126,7 @@ func loadKind(kind string, o bpf.Options) (*bpf.Objects, error) {
 
 // hopKey is how the network addresses the peer.
 func (r *rig) hopKey(kind string) bpf.HopKey {
-	return bpf.NewHopKey(r.wire, map[string][]byte{bpf.VXLAN: farTunnelMAC, bpf.IPIP: remoteVTEP.AsSlice(), bpf.Routed: farMAC}[kind])
+	return bpf.NewHopKey(r.wire, map[string][]byte{bpf.VXLAN: farTunnelMAC, bpf.Geneve: farTunnelMAC, bpf.IPIP: remoteVTEP.AsSlice(), bpf.Routed: farMAC}[kind])
 }
 
 // putHop lets the network know the peer, by how it addresses it.
@@ -205,6 +210,7 @@ type packet struct {
 	outerIP      layers.IPv4
 	outerUDP     layers.UDP
 	vxlan        layers.VXLAN
+	geneve       uint32 // what its header begins with in place of VXLAN's; 0: it is VXLAN
 	eth          layers.Ethernet
 	ip           layers.IPv4
 	tcp          layers.TCP
@@ -246,7 +252,11 @@ func (p *packet) bytes(t testing.TB) []byte {
 	}
 	check(t, gopacket.SerializeLayers(whole, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: p.outerSum},
 		&p.outerUDP, &p.vxlan, payload))
-	return p.outermost(t, whole, bytes.Clone(whole.Bytes()))
+	payload = bytes.Clone(whole.Bytes())
+	if p.geneve != 0 {
+		binary.BigEndian.PutUint32(payload[8:], p.geneve)
+	}
+	return p.outermost(t, whole, payload)
 }
 
 // outermost writes the outer Ethernet and IP headers, and what is behind them.
@@ -293,9 +303,9 @@ func (r *rig) received(kind string) *packet {
 	p.outerEth = layers.Ethernet{SrcMAC: farMAC, DstMAC: r.wireMAC, EthernetType: layers.EthernetTypeIPv4}
 	p.outerIP = layers.IPv4{Version: 4, IHL: 5, TTL: 63, Protocol: layers.IPProtocolUDP, SrcIP: remoteVTEP.AsSlice(), DstIP: localVTEP.AsSlice()}
 	p.outerUDP = layers.UDP{SrcPort: 50000, DstPort: port}
-	p.vxlan = layers.VXLAN{ValidIDFlag: true, VNI: vni}
+	p.encapsulateFor(kind)
 	if kind == bpf.IPIP {
-		p.outerIP.Protocol, p.outerIP.Flags = layers.IPProtocolIPv4, p.ip.Flags
+		p.outerIP.Flags = p.ip.Flags
 	}
 	return p
 }

@@ -192,14 +192,16 @@ func (r *reference) fromWire(frame []byte) outcome {
 		case !forUs:
 			return slowInFor(bpf.SlowNotIPv4)
 		}
-	case bpf.VXLAN:
+	case bpf.VXLAN, bpf.Geneve:
 		at = 64
 		switch {
 		case len(frame) < 92, !isIPv4(frame), frame[14] != 0x45, frame[23] != 17, binary.BigEndian.Uint16(frame[36:]) != port:
 			return uncounted
 		case binary.BigEndian.Uint16(frame[20:])&0xbfff != 0:
 			return slowInFor(bpf.SlowFragment)
-		case !forUs, !bytes.Equal(frame[42:46], []byte{8, 0, 0, 0}), frame[49] != 0, !isIPv4(frame[50:]):
+		case forUs && (!bytes.Equal(frame[42:46], r.peer[42:46]) || frame[49] != 0):
+			return slowInFor(bpf.SlowOptions)
+		case !forUs, !isIPv4(frame[50:]):
 			return slowInFor(bpf.SlowNotIPv4)
 		}
 	default:
@@ -276,9 +278,8 @@ func (r *reference) fromPeer(frame []byte, h header) bpf.Count {
 	if r.kind == bpf.IPIP {
 		return r.fromIPIPPeer(frame, h)
 	}
-	us := r.peer[56:62]
-	switch {
-	case !bytes.Equal(frame[26:30], r.peer[30:34]), !bytes.Equal(frame[30:34], r.peer[26:30]), !bytes.Equal(frame[50:56], us), bytes.Equal(frame[56:62], us):
+	switch us := r.peer[56:62]; {
+	case !bytes.Equal(frame[26:30], r.peer[30:34]), !bytes.Equal(frame[30:34], r.peer[26:30]), !bytes.Equal(frame[46:50], r.peer[46:50]), !bytes.Equal(frame[50:56], us), bytes.Equal(frame[56:62], us):
 		return bpf.SlowSource
 	case int(binary.BigEndian.Uint16(frame[16:])) != (h.length+50)&0xffff, int(binary.BigEndian.Uint16(frame[38:])) != (h.length+30)&0xffff:
 		return bpf.SlowSize
@@ -314,7 +315,7 @@ func (r *reference) toPeer(frame []byte) (h header, learned bool) {
 	}
 	same := func(from, to int) bool { return bytes.Equal(frame[from:to], r.peer[from:to]) }
 	if len(frame) < 92 || !isIPv4(frame) || frame[14] != 0x45 || frame[23] != 17 || binary.BigEndian.Uint16(frame[36:]) != port ||
-		!bytes.Equal(frame[42:46], []byte{8, 0, 0, 0}) || !same(46, 50) || !isIPv4(frame[50:]) {
+		!same(42, 50) || !isIPv4(frame[50:]) {
 		return h, false
 	}
 	if !same(0, 12) || !same(50, 62) || !same(26, 34) || !same(22, 23) || !same(20, 22) || (frame[15]^r.peer[15])&^3 != 0 {

@@ -59,6 +59,7 @@ const (
 	shadowVxlanVarDeadline        = "deadline"
 	shadowVxlanVarEnded           = "ended"
 	shadowVxlanVarEpoch           = "epoch"
+	shadowVxlanVarGeneve          = "geneve"
 	shadowVxlanVarHome            = "home"
 	shadowVxlanVarJiffies         = "jiffies"
 	shadowVxlanVarLearnAfter      = "learn_after"
@@ -148,6 +149,7 @@ type shadowVxlanVariableSpecs struct {
 	Deadline        *ebpf.VariableSpec `ebpf:"deadline"`
 	Ended           *ebpf.VariableSpec `ebpf:"ended"`
 	Epoch           *ebpf.VariableSpec `ebpf:"epoch"`
+	Geneve          *ebpf.VariableSpec `ebpf:"geneve"`
 	Home            *ebpf.VariableSpec `ebpf:"home"`
 	Jiffies         *ebpf.VariableSpec `ebpf:"jiffies"`
 	LearnAfter      *ebpf.VariableSpec `ebpf:"learn_after"`
@@ -220,6 +222,7 @@ type shadowVxlanVariables struct {
 	Deadline        *ebpf.Variable `ebpf:"deadline"`
 	Ended           *ebpf.Variable `ebpf:"ended"`
 	Epoch           *ebpf.Variable `ebpf:"epoch"`
+	Geneve          *ebpf.Variable `ebpf:"geneve"`
 	Home            *ebpf.Variable `ebpf:"home"`
 	Jiffies         *ebpf.Variable `ebpf:"jiffies"`
 	LearnAfter      *ebpf.Variable `ebpf:"learn_after"`

@@ -80,6 +80,16 @@ func TestGoesSlow(t *testing.T) {
 		{"to another tunnel device", "vxlan", tcp, in, func(_ *rig, p *packet) { p.eth.DstMAC = gatewayMAC }, bpf.SlowSource, false},
 		{"other machine, routed", "routed", tcp, in, func(_ *rig, p *packet) { p.eth.SrcMAC = gatewayMAC }, bpf.SlowSource, false},
 		{"other tenant", "vxlan", tcp, in, func(_ *rig, p *packet) { p.vxlan.VNI++ }, none, false},
+		{"other VNI", "geneve", tcp, in, func(_ *rig, p *packet) { p.vxlan.VNI++ }, bpf.SlowSource, false},
+		{"more is said than the VNI", "vxlan", tcp, in, func(_ *rig, p *packet) { p.vxlan.GBPExtension = true }, bpf.SlowOptions, false},
+		{"other machine", "geneve", tcp, in, func(_ *rig, p *packet) { p.outerIP.SrcIP = []byte{192, 168, 0, 3} }, bpf.SlowSource, false},
+		{"options of Geneve", "geneve", tcp, in, func(_ *rig, p *packet) { p.geneve |= 1 << 24 }, bpf.SlowOptions, false},
+		{"a critical option", "geneve", tcp, in, func(_ *rig, p *packet) { p.geneve |= 1<<24 | 1<<22 }, bpf.SlowOptions, false},
+		{"of the tunnel's own management", "geneve", udp, in, func(_ *rig, p *packet) { p.geneve |= 1 << 23 }, bpf.SlowOptions, false},
+		{"another version of Geneve", "geneve", udp, in, func(_ *rig, p *packet) { p.geneve |= 1 << 30 }, bpf.SlowOptions, false},
+		{"no Ethernet in the tunnel", "geneve", udp, in, func(_ *rig, p *packet) { p.geneve = 0x0800 }, bpf.SlowOptions, false},
+		{"ipv6 inside", "geneve", tcp, in, func(_ *rig, p *packet) { p.eth.EthernetType = layers.EthernetTypeIPv6 }, bpf.SlowNotIPv4, false},
+		{"outer checksum", "geneve", tcp, in, func(_ *rig, p *packet) { p.outerSum = true }, bpf.SlowChecksum, false},
 		{"outer checksum", "vxlan", tcp, in, func(_ *rig, p *packet) { p.outerSum = true }, bpf.SlowChecksum, false},
 		{"wrong checksum around", "vxlan", tcp, in, func(_ *rig, p *packet) { p.wrongSum = true }, bpf.SlowChecksum, false},
 		{"from our own tunnel device", "vxlan", tcp, in, func(_ *rig, p *packet) { p.eth.SrcMAC = tunnelMAC }, bpf.SlowSource, false},
@@ -142,7 +152,7 @@ func TestGoesSlow(t *testing.T) {
 // can send it, and rules may drop it.
 func TestStrangersEndNoFlow(t *testing.T) {
 	testenv.Root(t)
-	for _, kind := range []string{bpf.VXLAN, bpf.IPIP} {
+	for _, kind := range []string{bpf.VXLAN, bpf.Geneve, bpf.IPIP} {
 		for _, c := range []struct {
 			name     string
 			protocol layers.IPProtocol

@@ -86,9 +86,9 @@ func translates(t *testing.T, kind string, n nat, protocol layers.IPProtocol) {
 		if verdict != redirect {
 			t.Fatalf("out: verdict %d, counted %v", int32(verdict), r.counted(t))
 		}
-		at := map[string]int{bpf.VXLAN: 50, bpf.IPIP: 34}[kind] // of what was around
+		at := map[string]int{bpf.VXLAN: 50, bpf.Geneve: 50, bpf.IPIP: 34}[kind] // of what was around
 		from, to := r.wireMAC, farMAC
-		if kind == bpf.VXLAN {
+		if inUDP(kind) {
 			from, to = tunnelMAC, farTunnelMAC
 		}
 		if want := inFrontOf(kind, hopped(p.withEnds(n.wireLocal, n.wireOther), from, to).bytes(t)); !bytes.Equal(out[at:], want) {

@@ -172,6 +172,7 @@ const (
 	vxlanVarDeadline        = "deadline"
 	vxlanVarEnded           = "ended"
 	vxlanVarEpoch           = "epoch"
+	vxlanVarGeneve          = "geneve"
 	vxlanVarHome            = "home"
 	vxlanVarJiffies         = "jiffies"
 	vxlanVarLearnAfter      = "learn_after"
@@ -258,6 +259,7 @@ type vxlanVariableSpecs struct {
 	Deadline        *ebpf.VariableSpec `ebpf:"deadline"`
 	Ended           *ebpf.VariableSpec `ebpf:"ended"`
 	Epoch           *ebpf.VariableSpec `ebpf:"epoch"`
+	Geneve          *ebpf.VariableSpec `ebpf:"geneve"`
 	Home            *ebpf.VariableSpec `ebpf:"home"`
 	Jiffies         *ebpf.VariableSpec `ebpf:"jiffies"`
 	LearnAfter      *ebpf.VariableSpec `ebpf:"learn_after"`
@@ -325,6 +327,7 @@ type vxlanVariables struct {
 	Deadline        *ebpf.Variable `ebpf:"deadline"`
 	Ended           *ebpf.Variable `ebpf:"ended"`
 	Epoch           *ebpf.Variable `ebpf:"epoch"`
+	Geneve          *ebpf.Variable `ebpf:"geneve"`
 	Home            *ebpf.Variable `ebpf:"home"`
 	Jiffies         *ebpf.Variable `ebpf:"jiffies"`
 	LearnAfter      *ebpf.Variable `ebpf:"learn_after"`

@@ -59,9 +59,9 @@ static __always_inline int is_overlay(struct __sk_buff *skb, void *data, void *e
 }
 
 /* There is nothing between the headers. */
-static __always_inline int is_plain(void *data)
+static __always_inline int not_plain(void *data)
 {
-	return 1;
+	return 0;
 }
 
 static __always_inline __u32 tenant_of(void *data)

@@ -83,7 +83,7 @@ int to_peer(struct __sk_buff *skb)
 	if (!tunnel_stamped(skb, now))
 		return NEXT;
 	skb->tc_index = 0;
-	if (!is_overlay(skb, data, end) || outer_fragment(data) || !is_plain(data))
+	if (!is_overlay(skb, data, end) || outer_fragment(data) || not_plain(data))
 		return NEXT;
 	via = receiver(skb, data);
 	return learn_out(skb, INNER_IP, &via, tenant_of(data), outer_port(data), now, 1);
@@ -114,8 +114,11 @@ int from_wire(struct __sk_buff *skb)
 		return slow(skb, IN, SLOW_NO_DAEMON);
 	if (outer_fragment(data))
 		return slow(skb, IN, SLOW_FRAGMENT);
-	if (skb->pkt_type != PACKET_FOR_US || skb->vlan_present || !is_plain(data))
+	if (skb->pkt_type != PACKET_FOR_US || skb->vlan_present)
 		return slow(skb, IN, SLOW_NOT_IPV4);
+	why = not_plain(data);
+	if (why)
+		return slow(skb, IN, why);
 	why = lookup_in(skb, data, end, INNER_IP, tenant_of(data), &c);
 	if (!why)
 		why = skb->ifindex == c.to->wire ? from_peer(data, c.to->header, &c.p, 0) : SLOW_SOURCE;

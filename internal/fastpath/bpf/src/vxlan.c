@@ -1,31 +1,34 @@
 //go:build ignore
 
 /* The fast path of a VXLAN overlay whose hosts route between pods and tunnel, as Flannel wires
- * it. Where the programs are:
+ * it, or of one of Geneve, whose headers are as long. Where the programs are:
  *
  *   pod -> from_pod  ............ carried: headers around it, out of the wire
- *              \-> bridge, rules, routes, vxlan device, rules -> to_peer (learns) -> wire
+ *              \-> bridge, rules, routes, tunnel device, rules -> to_peer (learns) -> wire
  *   wire -> from_wire ........... carried: headers off, into the pod
- *              \-> vxlan device, rules, routes, bridge -> to_pod (learns) -> pod
+ *              \-> tunnel device, rules, routes, bridge -> to_pod (learns) -> pod
  */
 #include "carry.h"
 
 /* Offsets in a packet on the wire. */
 #define OUTER_IP ETH_HLEN
 #define OUTER_UDP (OUTER_IP + IP_LEN)
-#define VXLAN_HEADER (OUTER_UDP + UDP_LEN)
-#define INNER_ETH (VXLAN_HEADER + 8)
+#define TUNNEL_HEADER (OUTER_UDP + UDP_LEN)
+#define TUNNEL_VNI (TUNNEL_HEADER + 4)
+#define INNER_ETH (TUNNEL_HEADER + 8)
 #define INNER_IP (INNER_ETH + ETH_HLEN)
 #define TUNNEL_IP ETH_HLEN /* in a packet on the tunnel's device */
 
 #define OVERHEAD (INNER_IP - ETH_HLEN)
-#define VNI_VALID 0x08000000
+#define VXLAN_PLAIN 0x08000000 /* first word of its header: there is a VNI */
+#define GENEVE_PLAIN 0x6558    /* the same of Geneve: no options, no other bits, Ethernet inside */
 #define VNI_NOT 0xff /* the reserved bits of the word with the VNI */
 
 #define GROW (BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_ENCAP_L3_IPV4 | BPF_F_ADJ_ROOM_ENCAP_L4_UDP | \
 	      BPF_F_ADJ_ROOM_ENCAP_L2(ETH_HLEN) | BPF_F_ADJ_ROOM_ENCAP_L2_ETH)
 
 const volatile __be16 port; /* UDP, of the tunnels */
+const volatile __u32 geneve; /* 1: they are Geneve's; 0: VXLAN's */
 
 /* Writes all headers of a packet that leaves: those of the peer in front of it, and its own. */
 static __always_inline void write_out(void *data, struct carried *c)
@@ -59,20 +62,25 @@ static __always_inline int is_overlay(struct __sk_buff *skb, void *data, void *e
 	       ip->protocol == IPPROTO_UDP && *(__u8 *)ip == IPV4_PLAIN && udp->dest == port;
 }
 
-/* The inner packet is IPv4, and the VXLAN header has nothing but the VNI. */
-static __always_inline int is_plain(void *data)
+/* 0: the inner packet is IPv4, and the tunnel's header has nothing but the VNI. */
+static __always_inline int not_plain(void *data)
 {
-	__be32 *vxlan = data + VXLAN_HEADER;
+	__be32 *tunnel = data + TUNNEL_HEADER;
 
-	return vxlan[0] == bpf_htonl(VNI_VALID) && !(vxlan[1] & bpf_htonl(VNI_NOT)) &&
-	       *(__be16 *)(data + INNER_IP - 2) == bpf_htons(ETH_P_IP);
+	if (tunnel[0] != bpf_htonl(geneve ? GENEVE_PLAIN : VXLAN_PLAIN) || tunnel[1] & bpf_htonl(VNI_NOT))
+		return SLOW_OPTIONS;
+	return *(__be16 *)(data + INNER_IP - 2) == bpf_htons(ETH_P_IP) ? 0 : SLOW_NOT_IPV4;
 }
 
+static __always_inline __be32 vni_in(const void *header)
+{
+	return *(__be32 *)(header + TUNNEL_VNI);
+}
+
+/* With Geneve each peer has a VNI of its own, which is compared with the rest of its headers. */
 static __always_inline __u32 tenant_of(void *data)
 {
-	__be32 *vxlan = data + VXLAN_HEADER;
-
-	return bpf_ntohl(vxlan[1]) >> 8;
+	return geneve ? 0 : bpf_ntohl(vni_in(data)) >> 8;
 }
 
 /* The outer headers of a slow packet are those that a carried one gets, except for the fields
@@ -87,18 +95,19 @@ static __always_inline int same_headers(const void *data, const struct peer *to)
 	for (i = 0; i < MAC_LEN; i++)
 		if (eth[i] != header[i] || inner[i] != header[INNER_ETH / 2 + i])
 			return 0;
-	return is->saddr == ours->saddr && is->daddr == ours->daddr && is->ttl == ours->ttl &&
+	return is->saddr == ours->saddr && is->daddr == ours->daddr && is->ttl == ours->ttl && vni_in(data) == vni_in(to->header) &&
 	       is->frag_off == ours->frag_off && !((is->tos ^ ours->tos) & ~ECN_MASK);
 }
 
-/* The addresses are those that the peer's host sends with. A tunnel device drops frames from its
- * own MAC. */
+/* The addresses and the VNI are those that the peer's host sends with. A tunnel device drops frames
+ * from its own MAC. */
 static __always_inline int source_matches(void *data, const void *ours)
 {
 	const void *us = ours + INNER_ETH + MAC_LEN, *to = data + INNER_ETH;
 	const struct iphdr *ip = data + OUTER_IP, *back = ours + OUTER_IP;
 
-	return ip->saddr == back->daddr && ip->daddr == back->saddr && same_mac(to, us) && !same_mac(to + MAC_LEN, us);
+	return ip->saddr == back->daddr && ip->daddr == back->saddr && vni_in(data) == vni_in(ours) && same_mac(to, us) &&
+	       !same_mac(to + MAC_LEN, us);
 }
 
 /* The outer headers are those that the peer's host sends, and the network accepts. */
