@@ -78,10 +78,11 @@ carry: from which pods, to which peers. What would stay on the slow path is list
 reason: a rule, a device, a queueing discipline. Nothing is changed and nothing is loaded.
 
 It supports pods on veth or netkit pairs, attached to a bridge or reached by a route to their
-address, and peers behind one vxlan or ipip device or by next hops on one wire: Flannel
-(vxlan, host-gw), Calico (VXLAN, IPIP, or without encapsulation), and the plugins bridge and
-ptp. The wire may be a network card, a VLAN or a bond. All of it is read from the kernel:
-devices, routes, neighbours, forwarding entries, rules, programs.
+address, and peers behind one vxlan or ipip device, behind a geneve device each, or by next
+hops on one wire: Flannel (vxlan, host-gw), Calico (VXLAN, IPIP, or without encapsulation),
+geneve devices between all nodes, and the plugins bridge and ptp. The wire may be a network
+card, a VLAN or a bond. All of it is read from the kernel: devices, routes, neighbours,
+forwarding entries, rules, programs.
 
 It leaves alone and lists what it does not support: BPF data planes such as Cilium's, Open
 vSwitch, other encapsulations, bridges and teams as the wire, iptables-legacy, limits on

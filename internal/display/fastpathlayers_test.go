@@ -26,10 +26,11 @@ PEER       ROUTES  FLOWS  WHY
 	for kind, want := range map[string]string{
 		fastpath.Routed: "to other nodes by eth0.100 (VLAN 100 on eth0), without encapsulation\n",
 		fastpath.IPIP:   "to other nodes by tunnel0: IPIP over eth0.100 (VLAN 100 on eth0)\n",
+		fastpath.Geneve: "to other nodes by tunnel0, tunnel1 and 2 more: Geneve (VNI 1, UDP port 8472) over eth0.100 (VLAN 100 on eth0)\n",
 		fastpath.VXLAN:  "to other nodes by tunnel0: VXLAN (VNI 1, UDP port 8472) over eth0.100 (VLAN 100 on eth0)\n",
 	} {
 		if p.Kind = kind; kind != fastpath.Routed {
-			p.Tunnel, p.VNI, p.Port = "tunnel0", 1, 8472
+			p.Tunnel, p.VNI, p.Port, p.Tunnels = "tunnel0", 1, 8472, []string{"tunnel0", "tunnel1", "tunnel2", "tunnel3"}
 		}
 		var out bytes.Buffer
 		if err := PrintFastPathPlan(&out, p); err != nil || out.String() != want+rest {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/venturi-net/venturi/internal/fastpath"
@@ -21,6 +22,8 @@ func PrintFastPathPlan(out io.Writer, p *discover.Plan) error {
 	switch p.Kind {
 	case fastpath.VXLAN:
 		sanitize.Fprintf(w, "to other nodes by %s: VXLAN (VNI %d, UDP port %d) over %s\n", p.Tunnel, p.VNI, p.Port, wire)
+	case fastpath.Geneve:
+		sanitize.Fprintf(w, "to other nodes by %s: Geneve (%sUDP port %d) over %s\n", geneveDevices(p), commonVNI(p), p.Port, wire)
 	case fastpath.IPIP:
 		sanitize.Fprintf(w, "to other nodes by %s: IPIP over %s\n", p.Tunnel, wire)
 	case fastpath.Routed:
@@ -61,4 +64,22 @@ func PrintFastPathPlan(out io.Writer, p *discover.Plan) error {
 		sanitize.Fprintf(w, "one-way UDP stays on the slow path: %s\n", p.Unreplied)
 	}
 	return w.Flush()
+}
+
+// geneveDevices names the devices that lead to a peer each: two of many.
+func geneveDevices(p *discover.Plan) string {
+	const most = 2
+	more := len(p.Tunnels) - most
+	if more <= 0 {
+		return strings.Join(p.Tunnels, " and ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(p.Tunnels[:most], ", "), more)
+}
+
+// commonVNI is the VNI of all of them, if they have no others.
+func commonVNI(p *discover.Plan) string {
+	if p.VNI == 0 {
+		return ""
+	}
+	return fmt.Sprintf("VNI %d, ", p.VNI)
 }

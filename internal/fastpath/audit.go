@@ -123,7 +123,7 @@ func (d *daemon) pollIPSets() {
 }
 
 // outerProtocols are the IP protocols of tunnels, by the kind of the fast path.
-var outerProtocols = map[string]int{VXLAN: syscall.IPPROTO_UDP, IPIP: syscall.IPPROTO_IPIP}
+var outerProtocols = map[string]int{VXLAN: syscall.IPPROTO_UDP, Geneve: syscall.IPPROTO_UDP, IPIP: syscall.IPPROTO_IPIP}
 
 // overlay is what rules meet of the tunnels.
 func (d *daemon) overlay() audit.Overlay {

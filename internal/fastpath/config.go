@@ -12,7 +12,7 @@ import (
 
 // Config is the configuration of a daemon, a JSON file.
 type Config struct {
-	Kind string `json:"kind"` // [VXLAN], [IPIP] or [Routed]
+	Kind string `json:"kind"` // [VXLAN], [Geneve], [IPIP] or [Routed]
 	// Devices are the host's devices on the path of packets, by name. They may come and
 	// go while the daemon runs.
 	Devices topology.DeviceNames `json:"devices"`
@@ -32,6 +32,7 @@ type Config struct {
 // Kinds of fast path.
 const (
 	VXLAN  = bpf.VXLAN
+	Geneve = bpf.Geneve
 	IPIP   = bpf.IPIP
 	Routed = bpf.Routed
 )
@@ -49,8 +50,8 @@ func (c *Config) check() error {
 	switch {
 	case c.Kind != Routed && !c.hasTunnels():
 		return fmt.Errorf("unknown kind of fast path %q", c.Kind)
-	case c.hasTunnels() && len(c.Devices.Tunnels) == 0, c.Kind == VXLAN && c.Port == 0:
-		return errors.New("an overlay needs a tunnel's device, and one of VXLAN a port")
+	case c.hasTunnels() && len(c.Devices.Tunnels) == 0, c.tunnelsInUDP() && c.Port == 0:
+		return errors.New("an overlay needs a tunnel's device, and one of VXLAN or Geneve a port")
 	case c.Devices.Wire == "" || c.Pins == "" || c.State == "":
 		return errors.New("wire, pins or state is missing")
 	}
@@ -58,7 +59,9 @@ func (c *Config) check() error {
 }
 
 // hasTunnels: packets travel between hosts in tunnels.
-func (c *Config) hasTunnels() bool { return c.Kind == VXLAN || c.Kind == IPIP }
+func (c *Config) hasTunnels() bool { return c.tunnelsInUDP() || c.Kind == IPIP }
+
+func (c *Config) tunnelsInUDP() bool { return c.Kind == VXLAN || c.Kind == Geneve }
 
 // Write writes the config for a daemon to read.
 func (c *Config) Write(file string) error {

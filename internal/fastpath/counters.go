@@ -65,6 +65,14 @@ func (c BypassedCounters) Conflict(keep []string) string {
 // bypassedDevices are the devices that packets are carried past.
 func bypassedDevices(of topology.DeviceNames, topo topology.Topology) BypassedCounters {
 	c := BypassedCounters{Tunnels: append([]string{}, of.Tunnels...), Bridges: []string{}} // and not null
+	if of.GenevePort != 0 {
+		c.Tunnels = []string{}
+		for _, p := range topo.NextHops {
+			if tunnel := topo.TC[p.Device].Name; !slices.Contains(c.Tunnels, tunnel) {
+				c.Tunnels = append(c.Tunnels, tunnel)
+			}
+		}
+	}
 	for _, p := range topo.Pods {
 		if topo.TC[p.Device].Netkit {
 			c.Netkits++

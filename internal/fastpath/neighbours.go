@@ -80,6 +80,9 @@ func (d *daemon) refreshNeighbours() error {
 	}
 	for _, p := range d.topo.NextHops {
 		err = errors.Join(err, d.refreshNeighbour(stale, p.WireDevice, p.Addr))
+		if p.InnerAddr.IsValid() {
+			err = errors.Join(err, d.refreshNeighbour(stale, p.Device, p.InnerAddr))
+		}
 	}
 	return err
 }

@@ -101,8 +101,11 @@ func (c *Config) otherTunnel(p topology.NextHop) string {
 		return ""
 	}
 	kind := VXLAN
-	if p.Encap.IPIP {
+	switch {
+	case p.Encap.IPIP:
 		kind = IPIP
+	case p.Encap.Geneve:
+		kind = Geneve
 	}
 	switch {
 	case kind != c.Kind:

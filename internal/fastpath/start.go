@@ -111,6 +111,8 @@ func (d *daemon) load() (*bpf.Objects, error) {
 	switch d.Kind {
 	case VXLAN:
 		return bpf.NewVXLAN(o, d.Port)
+	case Geneve:
+		return bpf.NewGeneve(o, d.Port)
 	case IPIP:
 		return bpf.NewIPIP(o)
 	}

@@ -52,7 +52,7 @@ func (t *tables) sync(w topology.Topology) error {
 	tenant := uint32(0) // of all pods: a network with several VNIs is not supported
 	for _, p := range w.NextHops {
 		if p.Encap != nil {
-			tenant = uint32(p.Encap.VNI)
+			tenant = tenantOf(p.Encap)
 		}
 	}
 	if err := t.objs.Tenant.Set(tenant); err != nil {
@@ -65,6 +65,14 @@ func (t *tables) sync(w topology.Topology) error {
 		return fmt.Errorf("write peers: %w", err)
 	}
 	return nil
+}
+
+// tenantOf is the VNI in keys of flows. With Geneve each peer has one of its own, which is no part of them.
+func tenantOf(e *topology.Encap) uint32 {
+	if e.Geneve {
+		return 0
+	}
+	return uint32(e.VNI)
 }
 
 func (t *tables) newEpoch() uint32 {
@@ -182,7 +190,7 @@ func (t *tables) syncPeers(hops []topology.NextHop) error {
 			was.number = number
 		}
 		if w.Encap != nil {
-			was.tenant = uint32(w.Encap.VNI)
+			was.tenant = tenantOf(w.Encap)
 		}
 		is.Epoch = t.newEpoch()
 		at := bpf.Hop{Peer: was.number, Tenant: was.tenant}
@@ -278,8 +286,11 @@ func newPeer(w topology.NextHop, epoch uint32) (p bpf.Peer) {
 		DSCP: uint8(w.Encap.DSCP), TTL: uint8(w.Encap.TTL), DontFragment: w.Encap.DontFragment, Port: uint16(w.Encap.Port), VNI: uint32(w.Encap.VNI),
 		InnerFrom: w.Encap.MAC, InnerTo: net.HardwareAddr(w.MAC),
 	}
-	if w.Encap.IPIP {
+	switch {
+	case w.Encap.IPIP:
 		return bpf.IPIPPeer(epoch, uint32(w.WireDevice), size(w.MTU), o)
+	case w.Encap.Geneve:
+		return bpf.GenevePeer(epoch, uint32(w.WireDevice), size(w.MTU), o)
 	}
 	return bpf.VXLANPeer(epoch, uint32(w.WireDevice), size(w.MTU), o)
 }

@@ -43,7 +43,7 @@ var countNames = [PerDirection]string{
 	CarriedOut:       "carried",
 	SlowNoDaemon:     "slow: the daemon is gone",
 	SlowNotIPv4:      "slow: not IPv4, or too short",
-	SlowOptions:      "slow: IP options",
+	SlowOptions:      "slow: options, of IP or of the tunnel",
 	SlowFragment:     "slow: a fragment",
 	SlowProtocol:     "slow: neither TCP nor UDP",
 	SlowTTL:          "slow: its TTL ends here",

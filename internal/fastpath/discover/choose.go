@@ -12,7 +12,7 @@ import (
 )
 
 // choose finds what the fast path would follow: the vxlan device with the most routes, or else
-// the ipip device or the wire, by which more routes lead beyond the link.
+// the geneve devices, the ipip device or the wire, by which more routes lead beyond the link.
 func (n *node) choose() *Plan {
 	p := &Plan{}
 	best := 0
@@ -33,8 +33,8 @@ func (n *node) choose() *Plan {
 	return p
 }
 
-// chooseWire finds the wire, and the ipip device if more routes lead by it than by next hops on
-// the wire. Default routes do not count.
+// chooseWire finds the wire, and the ipip device or geneve devices if more routes lead by them than by
+// next hops on the wire. Default routes do not count.
 func (n *node) chooseWire(p *Plan) {
 	wire := n.wire()
 	if wire != 0 {
@@ -54,6 +54,7 @@ func (n *node) chooseWire(p *Plan) {
 			p.Kind, p.Tunnel, p.Wire = fastpath.IPIP, tunnel.Name, n.name(cmp.Or(int(tunnel.Link), n.deviceTo(routes[0].via), wire))
 		}
 	}
+	n.chooseGeneve(p, best)
 }
 
 // podRoutesBy are the routes by a device that lead beyond its own link, but for default routes.

@@ -197,7 +197,7 @@ func (n *node) whyLeft(l netlink.Link, p *Plan, onWire bool) string {
 	if a.Name == p.Wire && p.Tunnel != "" {
 		return n.besideTunnel(a.Index, p)
 	}
-	if a.Name == p.Wire || a.Name == p.Tunnel || a.Flags&net.FlagLoopback != 0 {
+	if a.Name == p.Wire || slices.Contains(p.outDevices(), a.Name) || a.Flags&net.FlagLoopback != 0 {
 		return ""
 	}
 	master, enslaved := n.byIndex[a.MasterIndex]
@@ -206,7 +206,7 @@ func (n *node) whyLeft(l netlink.Link, p *Plan, onWire bool) string {
 		return "is an Open vSwitch bridge, whose flows the fast path does not read"
 	case !onWire && topology.IsPodLink(l) && n.isPod(l):
 		return "" // it is among the pods
-	case enslaved && l.Type() == "vxlan":
+	case enslaved && (l.Type() == "vxlan" || l.Type() == "geneve"):
 		return fmt.Sprintf("is a port of %s: the fast path does not support Ethernet overlays, in which pods use each other's MAC addresses", master.Attrs().Name)
 	case !onWire && enslaved && slices.ContainsFunc(n.ports(a.MasterIndex), topology.IsPodLink):
 		return fmt.Sprintf("is a port of %s and a %s device: traffic through it stays on the slow path", master.Attrs().Name, l.Type())
@@ -221,7 +221,10 @@ func (n *node) whyLeft(l netlink.Link, p *Plan, onWire bool) string {
 		}
 	}
 	encapsulation := encapsulations[l.Type()]
+	geneve, isGeneve := l.(*netlink.Geneve)
 	switch {
+	case len(beyond) > 0 && isGeneve:
+		return whyGeneveLeft(geneve, p, beyond)
 	case len(beyond) > 0 && l.Type() == "ipip":
 		return unusedRoutes(beyond, " by IPIP", "one wire or tunnel", cmp.Or(p.Tunnel, p.Wire))
 	case len(all) > 0 && encapsulation != "" && l.Type() != "vxlan":

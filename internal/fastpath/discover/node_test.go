@@ -15,7 +15,6 @@ import (
 func TestLeavesKindsAlone(t *testing.T) {
 	for _, c := range []struct{ kind, why string }{
 		{"openvswitch", "is an Open vSwitch bridge"},
-		{"geneve", "leads to 10.9.0.0/16 by Geneve, which the fast path does not support"},
 		{"wireguard", "leads to 10.9.0.0/16 by WireGuard"},
 		{"ipip", "leads to 10.9.0.0/16 by IPIP"},
 		{"xfrm", "leads to 10.9.0.0/16 by IPsec"},
@@ -85,5 +84,54 @@ func TestLayersOfWire(t *testing.T) {
 		if is := n.layers(device); is != want {
 			t.Errorf("%s: %q, want %q", device, is, want)
 		}
+	}
+}
+
+// Geneve devices are chosen by their UDP port; those that are not are named, each with why.
+func TestChoosesGeneve(t *testing.T) {
+	device := func(name string, index, vni, port int, remote string) *netlink.Geneve {
+		return &netlink.Geneve{LinkAttrs: netlink.LinkAttrs{Name: name, Index: index, NetNsID: -1, Flags: net.FlagUp}, ID: uint32(vni), Dport: uint16(port), Remote: net.ParseIP(remote).To4()}
+	}
+	wire := &netlink.Device{LinkAttrs: netlink.LinkAttrs{Name: "eth0", Index: 2, NetNsID: -1, Flags: net.FlagUp}}
+	external := device("external", 7, 0, 6085, "0.0.0.0")
+	external.FlowBased, external.Remote = true, nil
+	n := &node{byIndex: map[int]netlink.Link{}, links: []netlink.Link{wire, device("one", 3, 1, 6081, "192.0.2.1"), device("other", 4, 1, 6082, "192.0.2.2"),
+		device("two", 5, 1, 6081, "192.0.2.2"), device("idle", 6, 1, 6081, "192.0.2.3"), external}}
+	n.routes = []route{{netip.MustParsePrefix("192.0.2.0/24"), 2, netip.Addr{}}}
+	for i, index := range []int{2, 3, 4, 5, 7} {
+		n.byIndex[index] = n.links[i]
+		n.routes = append(n.routes, route{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 1, byte(index)}), 24), index, netip.MustParseAddr("10.0.0.9")})
+	}
+	p := n.choose()
+	if p.Kind != fastpath.Geneve || p.Port != 6081 || p.VNI != 1 || p.Wire != "eth0" || p.Tunnel != "one" || strings.Join(p.Tunnels, " ") != "one two" {
+		t.Errorf("it chose %+v", p)
+	}
+	if c := p.Config(); c.Devices.GenevePort != 6081 || c.Port != 6081 {
+		t.Errorf("its config is %+v", c)
+	}
+	left := map[string]string{}
+	for _, l := range n.leftAlone(p) {
+		left[l.Device] = l.Reason
+	}
+	for name, want := range map[string]string{
+		"eth0":     "leads to 10.1.2.0/24 without the tunnel",
+		"other":    "leads to 10.1.4.0/24 by Geneve to UDP port 6082: the fast path uses one port only, which is 6081",
+		"external": "leads to 10.1.7.0/24 by Geneve, each packet to where a route or program says (external), which the fast path does not support",
+	} {
+		if !strings.HasPrefix(left[name], want) {
+			t.Errorf("%s: %q, want %q", name, left[name], want)
+		}
+		delete(left, name)
+	}
+	if len(left) > 0 {
+		t.Errorf("also left are %v", left)
+	}
+	n.links[3].(*netlink.Geneve).ID = 9
+	if p := n.choose(); p.VNI != 0 {
+		t.Errorf("with two VNIs, it chose %+v", p)
+	}
+	p = &Plan{Kind: fastpath.VXLAN, Tunnel: "flannel.1", Wire: "eth0"}
+	if got := whyGeneveLeft(n.links[1].(*netlink.Geneve), p, []string{"10.1.3.0/24"}); got != "leads to 10.1.3.0/24 by Geneve: the fast path uses one wire or kind of tunnel only, which is flannel.1" {
+		t.Errorf("beside a vxlan device: %q", got)
 	}
 }

@@ -2,6 +2,7 @@ package discover
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
@@ -15,31 +16,32 @@ import (
 
 // peers judges each next hop to pods of other nodes.
 func (n *node) peers(p *Plan, found topology.Topology) []PlannedPeer {
-	i := slices.IndexFunc(n.links, func(l netlink.Link) bool { return l.Attrs().Name == p.outDevice() })
-	if i < 0 {
-		return []PlannedPeer{}
-	}
-	device := n.links[i].Attrs().Index
 	peers := []PlannedPeer{}
-	for _, hop := range n.nextHops(device) {
-		peer := PlannedPeer{Addr: hop, Outlook: Carried}
-		for _, r := range n.routesBy(device) {
-			if r.via == hop {
-				peer.Routes = append(peer.Routes, r.dst)
-			}
+	for _, l := range n.links {
+		if !slices.Contains(p.outDevices(), l.Attrs().Name) {
+			continue
 		}
-		n.judgePeer(&peer, p, device, found)
-		peers = append(peers, peer)
+		device := l.Attrs().Index
+		for _, hop := range n.nextHops(device) {
+			peer := PlannedPeer{Addr: hop, Outlook: Carried}
+			for _, r := range n.routesBy(device) {
+				if r.via == hop {
+					peer.Routes = append(peer.Routes, r.dst)
+				}
+			}
+			n.judgePeer(&peer, p, l, found)
+			peers = append(peers, peer)
+		}
 	}
 	return peers
 }
 
-// outDevice is the device that next hops are reached by: the tunnel, or the wire.
-func (p *Plan) outDevice() string {
-	if p.Tunnel != "" {
-		return p.Tunnel
+// outDevices are the devices that next hops are reached by: the tunnels, or the wire.
+func (p *Plan) outDevices() []string {
+	if len(p.Tunnels) > 0 {
+		return p.Tunnels
 	}
-	return p.Wire
+	return []string{cmp.Or(p.Tunnel, p.Wire)}
 }
 
 // nextHops are the gateways of the routes by a device. The default gateway counts only where
@@ -62,22 +64,25 @@ func (n *node) nextHops(device int) (hops []netip.Addr) {
 }
 
 // judgePeer finds the next hop in what would be carried, or says why it is not there.
-func (n *node) judgePeer(peer *PlannedPeer, p *Plan, device int, found topology.Topology) {
-	hop, isIPIP := peer.Addr, p.Kind == fastpath.IPIP
+func (n *node) judgePeer(peer *PlannedPeer, p *Plan, out netlink.Link, found topology.Topology) {
+	hop, isIPIP, device, name := peer.Addr, p.Kind == fastpath.IPIP, out.Attrs().Index, out.Attrs().Name
 	mac := n.macOf(hop, device)
 	if p.Tunnel != "" && mac != nil {
-		if remote := n.remoteOf(mac, device); remote.IsValid() {
+		if remote := n.remoteOf(mac, out); remote.IsValid() {
 			peer.Addr = remote
 		}
 	}
 	leadsTo := func(h topology.NextHop) bool {
 		return h.Device == device && (isIPIP && h.Encap != nil && h.Encap.Remote == hop || mac != nil && bytes.Equal(h.MAC, mac))
 	}
+	if p.Kind == fastpath.Geneve {
+		peer.Device = name
+	}
 	if slices.ContainsFunc(found.NextHops, leadsTo) {
 		return
 	}
-	for _, through := range []string{p.Tunnel, p.Wire} {
-		if why := refusals(through, found.Refusals); through != "" && why != "" {
+	for _, through := range []string{name, p.Wire} {
+		if why := refusals(through, found.Refusals); why != "" {
 			peer.Outlook, peer.Reason = Slow, through+" "+why
 			return
 		}
@@ -89,7 +94,7 @@ func (n *node) judgePeer(peer *PlannedPeer, p *Plan, device int, found topology.
 	case p.Tunnel == "":
 		peer.Outlook, peer.Reason = Slow, fmt.Sprintf("next hop %v does not answer", hop)
 	case peer.Addr == hop && !isIPIP:
-		peer.Reason = fmt.Sprintf("%s has no forwarding entry for %v yet", p.Tunnel, mac)
+		peer.Reason = fmt.Sprintf("%s has no forwarding entry for %v yet", name, mac)
 	case !peer.Addr.Is4():
 		peer.Outlook, peer.Reason = Slow, "its outer address is IPv6, which the fast path does not support"
 	case on == 0:
@@ -100,9 +105,12 @@ func (n *node) judgePeer(peer *PlannedPeer, p *Plan, device int, found topology.
 }
 
 // remoteOf is the outer address of what is behind a tunnel; zero: the tunnel does not know it.
-func (n *node) remoteOf(mac net.HardwareAddr, tunnel int) netip.Addr {
+func (n *node) remoteOf(mac net.HardwareAddr, tunnel netlink.Link) netip.Addr {
+	if g, ok := tunnel.(*netlink.Geneve); ok {
+		return toAddr(g.Remote)
+	}
 	for _, e := range n.fdb {
-		if e.LinkIndex == tunnel && e.IP != nil && bytes.Equal(e.HardwareAddr, mac) {
+		if e.LinkIndex == tunnel.Attrs().Index && e.IP != nil && bytes.Equal(e.HardwareAddr, mac) {
 			return toAddr(e.IP)
 		}
 	}

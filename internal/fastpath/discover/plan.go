@@ -12,12 +12,14 @@ import (
 
 // Plan is what a fast path would carry on a node, and what it would leave to the slow path.
 type Plan struct {
-	Kind   string `json:"kind,omitempty"`   // [fastpath.VXLAN], [fastpath.IPIP] or [fastpath.Routed]; empty: nothing was found that it could follow
+	Kind   string `json:"kind,omitempty"`   // [fastpath.VXLAN], [fastpath.Geneve], [fastpath.IPIP] or [fastpath.Routed]; empty: nothing was found that it could follow
 	Wire   string `json:"wire,omitempty"`   // device that leads to other nodes
 	Layers string `json:"layers,omitempty"` // what the wire stands on: "VLAN 100 on bond0, 802.3ad bond of eth0 and eth1"; empty: nothing
-	Tunnel string `json:"tunnel,omitempty"` // vxlan or ipip device
-	VNI    int    `json:"vni,omitempty"`
-	Port   int    `json:"port,omitempty"` // UDP port of the tunnel
+	Tunnel string `json:"tunnel,omitempty"` // vxlan or ipip device, or the first of Tunnels
+	// Tunnels are the geneve devices, each to one peer.
+	Tunnels []string `json:"tunnels,omitempty"`
+	VNI     int      `json:"vni,omitempty"`  // 0 also if those have several
+	Port    int      `json:"port,omitempty"` // UDP port of the tunnel
 	// Off says why nothing is carried on this node; empty: nothing keeps everything slow.
 	Off string `json:"off,omitempty"`
 	// Unreplied says why one-way UDP is not carried; empty: it is.
@@ -52,7 +54,8 @@ type PlannedPod struct {
 
 // PlannedPeer is a next hop to pods of other nodes.
 type PlannedPeer struct {
-	Addr    netip.Addr     `json:"addr"` // on the wire
+	Addr    netip.Addr     `json:"addr"`             // on the wire
+	Device  string         `json:"device,omitempty"` // geneve device that leads there
 	Routes  []netip.Prefix `json:"routes,omitempty"`
 	Outlook Outlook        `json:"outlook"`
 	Reason  string         `json:"why,omitempty"` // why it is not carried
@@ -84,7 +87,10 @@ func (p *Plan) Keep(kinds []string) {
 func (p *Plan) Config() fastpath.Config {
 	c := fastpath.Config{Kind: p.Kind, Port: uint16(p.Port), Devices: topology.DeviceNames{Wire: p.Wire, Node: true}, KeepCounters: p.KeepCounters}
 	if p.Tunnel != "" {
-		c.Devices.Tunnels = []string{p.Tunnel}
+		c.Devices.Tunnels = p.outDevices()
+	}
+	if p.Kind == fastpath.Geneve {
+		c.Devices.GenevePort = p.Port // also those that come later
 	}
 	return c
 }
@@ -129,7 +135,7 @@ func choose() (*Plan, *node, error) {
 
 // refuseAll fills in a plan that has nothing to follow.
 func (n *node) refuseAll(p *Plan) {
-	p.Off = "no route leads to pods of other nodes, neither by a vxlan or ipip device nor by a next hop on a wire"
+	p.Off = "no route leads to pods of other nodes, neither by a vxlan, geneve or ipip device nor by a next hop on a wire"
 	if why := n.obstacle(); why != "" {
 		p.Off = why
 	}

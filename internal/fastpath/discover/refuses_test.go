@@ -1,6 +1,7 @@
 package discover_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -137,10 +138,13 @@ func checkAttached(p *discover.Plan, programs map[string]int) (all bool, err err
 	for _, pod := range p.Pods {
 		want[pod.Device] = pod.Outlook == discover.Carried
 	}
-	if slices.ContainsFunc(p.Peers, func(peer discover.PlannedPeer) bool { return peer.Outlook == discover.Carried }) {
+	for _, peer := range p.Peers {
+		if peer.Outlook != discover.Carried {
+			continue
+		}
 		want[p.Wire] = true
-		if p.Tunnel != "" {
-			want[p.Tunnel] = true
+		if out := cmp.Or(peer.Device, p.Tunnel); out != "" {
+			want[out] = true
 		}
 	}
 	for device, wanted := range want {

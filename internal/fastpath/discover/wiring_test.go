@@ -145,6 +145,14 @@ remote() { # NAME NUMBER: a node behind a tunnel
 	bridge fdb add 02:00:00:00:cc:0$2 dev $1 dst 192.0.10.$2
 	ip route add 10.244.$2.0/24 via 10.244.$2.0 dev $1 onlink
 }
+geneve() { # NAME VNI NUMBER OPTIONS: a device to a node, which is known
+	name=$1 vni=$2 number=$3; shift 3
+	ip link add $name mtu 1450 type geneve id $vni remote 192.0.10.$number $*
+	ip addr add 10.255.$number.1/30 dev $name
+	ip link set $name up
+	ip neigh add 10.255.$number.2 lladdr 02:00:00:00:cc:0$number dev $name nud reachable
+	ip route add 10.244.$number.0/24 via 10.255.$number.2 dev $name
+}
 echo 1 > /proc/sys/net/ipv4/ip_forward
 `
 
@@ -184,13 +192,23 @@ const calicoIPIP = `
 	ip route add 10.244.2.0/26 via 192.0.10.2 dev tunl0 proto bird onlink
 `
 
+// geneveMesh has a geneve device to each peer, with a VNI of its own.
+const geneveMesh = `
+	wire eth0 10
+	ip neigh add 192.0.10.3 lladdr 02:00:00:00:aa:11 dev eth0
+	cni0
+	ip route add default via 192.0.10.254
+	geneve geneve2 7 2
+	geneve geneve3 8 3
+`
+
 // What CNI plugins wire is found, and carried whole.
 func TestFindsWirings(t *testing.T) {
 	w := newWriter(t)
 	for i, c := range []struct {
 		name, script                     string
 		kind, wire, tunnel, first, other string
-		peer                             string
+		peers                            string
 	}{
 		{"Flannel vxlan", flannel, "vxlan", "eth0", "flannel.1", "veth2", "veth3", "192.0.10.2"},
 		{"Flannel host-gw", hostGateway, "routed", "eth0", "", "veth2", "veth3", "192.0.10.2"},
@@ -198,6 +216,7 @@ func TestFindsWirings(t *testing.T) {
 		{"Calico without encapsulation", calico, "routed", "eth0", "", "cali2", "cali3", "192.0.10.2"},
 		{"Calico VXLAN", "wire eth0 10; routed cali2 2; routed cali3 3; ip route add default via 192.0.10.254; tunnel vxlan.calico 4096 4789; remote vxlan.calico 2", "vxlan", "eth0", "vxlan.calico", "cali2", "cali3", "192.0.10.2"},
 		{"Calico IPIP", calicoIPIP, "ipip", "eth0", "tunl0", "cali2", "cali3", "192.0.10.2"},
+		{"Geneve to each node", geneveMesh, "geneve", "eth0", "geneve2", "veth2", "veth3", "192.0.10.2 192.0.10.3"},
 		{"Flannel vxlan over a VLAN", "wire eth0 10; ip link add eth0.100 link eth0 type vlan id 100; above eth0.100; cni0; UPLINK=eth0.100; tunnel flannel.1 1 8472; remote flannel.1 2", "vxlan", "eth0.100", "flannel.1", "veth2", "veth3", "192.0.10.2"},
 		{"Flannel host-gw over QinQ, of a MAC of its own", "wire eth0 10; ip link add eth0.5 link eth0 type vlan protocol 802.1ad id 5 loose_binding on gvrp on; ip link set eth0.5 up; ip link add eth0.5.6 address 02:00:00:00:99:01 link eth0.5 type vlan id 6 ingress-qos-map 2:3 egress-qos-map 6:7; above eth0.5.6; cni0; ip route add 10.244.2.0/24 via 192.0.10.2 dev eth0.5.6", "routed", "eth0.5.6", "", "veth2", "veth3", "192.0.10.2"},
 		{"Flannel vxlan over a bond", "wire eth0 10; bond bond0 802.3ad xmit_hash_policy layer3+4; above bond0; cni0; UPLINK=bond0; tunnel flannel.1 1 8472; remote flannel.1 2", "vxlan", "bond0", "flannel.1", "veth2", "veth3", "192.0.10.2"},
@@ -225,8 +244,14 @@ func TestFindsWirings(t *testing.T) {
 			if len(p.Pods) != 2 || p.Pods[0] != (discover.PlannedPod{Device: c.first, Addr: "10.244.0.2", Outlook: discover.Carried}) || p.Pods[1].Device != c.other {
 				t.Errorf("pods: %+v", p.Pods)
 			}
-			if len(p.Peers) != 1 || p.Peers[0].Addr.String() != c.peer || p.Peers[0].Outlook != discover.Carried {
-				t.Errorf("peers: %+v", p.Peers)
+			var peers []string
+			for _, peer := range p.Peers {
+				if peers = append(peers, peer.Addr.String()); peer.Outlook != discover.Carried || len(peer.Routes) != 1 {
+					t.Errorf("peer: %+v", peer)
+				}
+			}
+			if strings.Join(peers, " ") != c.peers {
+				t.Errorf("peers %v, want %s", peers, c.peers)
 			}
 		})
 	}

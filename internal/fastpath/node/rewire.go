@@ -48,5 +48,6 @@ func UntilRewired(ctx context.Context, c fastpath.Config, choose func() (fastpat
 
 // followsSame tells whether two configurations follow the same devices in the same way.
 func followsSame(a, b fastpath.Config) bool {
-	return a.Kind == b.Kind && a.Port == b.Port && a.Devices.Wire == b.Devices.Wire && slices.Equal(a.Devices.Tunnels, b.Devices.Tunnels)
+	return a.Kind == b.Kind && a.Port == b.Port && a.Devices.Wire == b.Devices.Wire &&
+		(a.Devices.GenevePort != 0 || slices.Equal(a.Devices.Tunnels, b.Devices.Tunnels)) // geneve devices are followed as they come and go
 }

@@ -168,7 +168,7 @@ func TestShadowFinds(t *testing.T) {
 		t.Fatalf("found %+v", r)
 	}
 	d := r.Differences[0]
-	if d.Field != "VXLAN header" || d.Offset != reserved || !strings.HasPrefix(d.Expected, "01 ") || !strings.HasPrefix(d.Actual, "00 ") || d.Packets != r.Out.Different {
+	if d.Field != "tunnel header" || d.Offset != reserved || !strings.HasPrefix(d.Expected, "01 ") || !strings.HasPrefix(d.Actual, "00 ") || d.Packets != r.Out.Different {
 		t.Errorf("found %+v", d)
 	}
 }
@@ -200,7 +200,7 @@ func TestEnableComparesFirst(t *testing.T) {
 		default:
 		}
 	}
-	if text := says.String(); !strings.Contains(text, "VXLAN header, from byte 49: 01") {
+	if text := says.String(); !strings.Contains(text, "tunnel header, from byte 49: 01") {
 		t.Errorf("it says %s", text)
 	}
 	c.check(t, 0, before)

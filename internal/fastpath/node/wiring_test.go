@@ -73,16 +73,27 @@ var calicoIPIP = wiring{"Calico IPIP", routed + `
 		ip route add blackhole 10.244.I.0/26 proto bird
 		ip route add 10.244.J.0/26 via 192.0.10.J dev tunl0 proto bird onlink`, routedPod + "; ip link set eth0 mtu 1480"}
 
+// geneveMesh has a geneve device to each other node, and finds the MAC of its other end by ARP.
+var geneveMesh = wiring{"Geneve", bridged + `
+		ip link add geneveJ address 02:00:00:00:cc:0I mtu 1450 type geneve id 7 remote 192.0.10.J
+		ip addr add 10.255.0.I/24 dev geneveJ
+		ip link set geneveJ up
+		ip route add 10.244.J.0/24 via 10.255.0.J dev geneveJ`, bridgedPod}
+
 // supportedWirings are those that this kernel has devices for; in a guest, those that it has for them
 // alone.
 func supportedWirings() []wiring {
-	switch answer, _ := feature.IPIP.Ask(); {
-	case answer != feature.Yes:
-		return wirings
-	case agenttest.InGuest():
-		return []wiring{calicoIPIP}
+	var tunnels []wiring
+	if answer, _ := feature.IPIP.Ask(); answer == feature.Yes {
+		tunnels = append(tunnels, calicoIPIP)
 	}
-	return append(slices.Clip(wirings), calicoIPIP)
+	if answer, _ := feature.Geneve.Ask(); answer == feature.Yes {
+		tunnels = append(tunnels, geneveMesh)
+	}
+	if agenttest.InGuest() && len(tunnels) > 0 {
+		return tunnels
+	}
+	return slices.Concat(wirings, tunnels)
 }
 
 const (

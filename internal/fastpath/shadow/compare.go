@@ -105,11 +105,11 @@ func (p *packet) nameAt(at int) string {
 			return "outer Ethernet header"
 		case at < ethLen+ipLen:
 			return "outer IP header"
-		case !p.isVXLAN():
+		case !p.isInUDP():
 		case at < ethLen+ipLen+udpLen:
 			return "outer UDP header"
-		case at < ethLen+ipLen+udpLen+vxlanLen:
-			return "VXLAN header"
+		case at < ethLen+ipLen+udpLen+tunnelLen:
+			return "tunnel header"
 		}
 	}
 	switch {
@@ -156,7 +156,7 @@ func (p *packet) segmentHeaders() *packet {
 	if p.isEncapsulated() {
 		zero(ethLen+ipTotal, 2)
 	}
-	if p.isVXLAN() {
+	if p.isInUDP() {
 		zero(ethLen+ipLen+udpLength, 2)
 	}
 	zero(p.ip+ipTotal, 4) // and the ID

@@ -45,7 +45,7 @@ func (s *scene) expect(number uint16, packet []byte, change func(*bpf.ShadowReco
 	s.t.Helper()
 	at := ethLen
 	if packet[at+ipProtocol] == udp {
-		at += ipLen + udpLen + vxlanLen + ethLen
+		at += ipLen + udpLen + tunnelLen + ethLen
 	}
 	r := bpf.ShadowRecord{Headers: uint8(at + ipLen + 20), Ip: uint8(at), Replaces: ethLen + ipLen + 20}
 	copy(r.Header[:], packet)
@@ -84,7 +84,7 @@ func (s *scene) result(state State) Result {
 
 // What is compared, and what is found.
 func TestComparer(t *testing.T) {
-	const vxlan = ethLen + ipLen + udpLen + vxlanLen + ethLen
+	const vxlan = ethLen + ipLen + udpLen + tunnelLen + ethLen
 	flip := func(p []byte, at int) []byte {
 		p = bytes.Clone(p)
 		p[at] ^= 1

@@ -10,7 +10,7 @@ import (
 
 // Lengths of headers, and offsets in them.
 const (
-	ethLen, ipLen, udpLen, vxlanLen = 14, 20, 8, 8
+	ethLen, ipLen, udpLen, tunnelLen = 14, 20, 8, 8
 
 	ipTOS, ipTotal, ipID, ipCheck, ipProtocol, ipAddrs = 1, 2, 4, 10, 9, 12
 	tcpSeq, tcpOffset, tcpFlags, tcpCheck              = 4, 12, 13, 16
@@ -85,7 +85,7 @@ func (p *packet) parse(ip int) {
 	if p.bytes[ip+ipTOS]&ecnMask == ecnCE {
 		outer[ipTOS] &^= ecnMask
 	}
-	if p.isVXLAN() {
+	if p.isInUDP() {
 		datagram := p.bytes[ethLen+ipLen:]
 		clear(datagram[:2])
 		clear(datagram[udpCheck:udpLen])
@@ -95,8 +95,8 @@ func (p *packet) parse(ip int) {
 // isEncapsulated: there are outer headers.
 func (p *packet) isEncapsulated() bool { return p.ip > ethLen }
 
-// isVXLAN: there is more than an outer IP header.
-func (p *packet) isVXLAN() bool { return p.ip > ethLen+ipLen }
+// isInUDP: there is more than an outer IP header, which VXLAN and Geneve put around packets.
+func (p *packet) isInUDP() bool { return p.ip > ethLen+ipLen }
 
 func (p *packet) word(at int) int { return int(binary.BigEndian.Uint16(p.bytes[at:])) }
 

@@ -35,7 +35,9 @@ var (
 		"vnifilter", "localbypass", "label policy", "reserved bits", "mcroute"), Test: "TestUnprovenTunnels"}
 	provenIPIP = allowlist.Attrs{Object: "an ipip device", Names: allowlist.NamesFrom(1, "device", "local", "remote", "ttl", "tos", "", "", "", "protocol", "pmtudisc", "", "", "", "",
 		"encap", "encap flags", "encap sport", "encap dport", "external", "fwmark"), Test: "TestUnprovenIPIP"}
-	topologyAttributes = []*allowlist.Attrs{&provenRoutes, &provenMetrics, &provenNexthop, &provenNeighbour, &provenPort, &provenTunnel, &provenVXLAN, &provenIPIP, &provenBridge, &provenBridgePort, &provenNetkit, &provenVeth, &provenVLAN, &provenBond, &provenBondPort}
+	provenGeneve = allowlist.Attrs{Object: "a geneve device", Names: allowlist.NamesFrom(1, "id", "remote", "ttl", "tos", "port", "external", "remote6", "udpcsum", "udp6zerocsumtx", "udp6zerocsumrx",
+		"label", "ttl inherit", "df", "innerprotoinherit", "port range", "gro hint"), Test: "TestUnprovenGeneve"}
+	topologyAttributes = []*allowlist.Attrs{&provenRoutes, &provenMetrics, &provenNexthop, &provenNeighbour, &provenPort, &provenTunnel, &provenVXLAN, &provenGeneve, &provenIPIP, &provenBridge, &provenBridgePort, &provenNetkit, &provenVeth, &provenVLAN, &provenBond, &provenBondPort}
 )
 
 // provenQueues are the queueing disciplines that are safe on the wire: they read only fields that

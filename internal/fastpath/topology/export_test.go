@@ -22,6 +22,7 @@ var Parsers = map[string]func(message []byte){
 	"address":     func(m []byte) { readAddress(m) },
 	"link":        func(m []byte) { _, _, _ = auditLink(m) },
 	"vxlan":       func(m []byte) { _, _, _ = parseVXLANHeader(m) },
+	"geneve":      func(m []byte) { _, _ = parseGeneveHeader(m) },
 	"ipip":        func(m []byte) { _, _ = parseIPIPHeader(m) },
 	"route":       func(m []byte) { _, _ = readRouteMessage(m) },
 	"next hop":    func(m []byte) { _, _ = readNexthop(m) },
@@ -86,6 +87,31 @@ func OuterOf(attributes []byte) (why string, err error) {
 func IPIPOf(attributes []byte) (dscp, ttl int, dontFragment bool, why string, err error) {
 	h, err := parseIPIPHeader(attributes)
 	return h.dscp, h.ttl, h.dontFragment, h.refusal, err
+}
+
+// GeneveOf returns how a geneve device writes outer headers, and what of it is refused.
+func GeneveOf(attributes []byte) (dscp, ttl int, dontFragment bool, why string, err error) {
+	h, err := parseGeneveHeader(attributes)
+	return h.dscp, h.ttl, h.dontFragment, h.refusal, err
+}
+
+// SameGeneve names a geneve device that may take the packets of another, among some.
+func SameGeneve(of *vnl.Geneve, devices ...*vnl.Geneve) string {
+	r := reader{geneves: map[int][]byte{}, geneveTo: map[geneveEnd][]string{}}
+	for _, l := range devices {
+		r.noteGeneve(l, nil)
+	}
+	return r.sameGeneve(of)
+}
+
+// SharedMACs says of next hops behind geneve devices, in turn, which one has the MAC of an earlier one.
+func SharedMACs(hops ...NextHop) (reasons []string) {
+	r := reader{byIndex: map[int]vnl.Link{}, geneveMACs: map[deviceMAC]int{}}
+	for _, hop := range hops {
+		r.byIndex[hop.Device] = &vnl.Geneve{LinkAttrs: vnl.LinkAttrs{Name: fmt.Sprint("device", hop.Device)}}
+		reasons = append(reasons, r.sharedMAC(hop))
+	}
+	return reasons
 }
 
 // OtherReceiver names a device that may take the packets of an ipip device with a local address, or

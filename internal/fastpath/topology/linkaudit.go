@@ -163,13 +163,16 @@ func leadingNumber(value []byte) (number uint32, ok bool) {
 
 // parseLinks reads the devices, and finds unproven attributes of them and of bridge ports.
 func (r *reader) parseLinks() error {
-	r.linkReasons = map[int]string{}
+	r.linkReasons, r.geneves, r.geneveTo = map[int]string{}, map[int][]byte{}, map[geneveEnd][]string{}
 	for _, m := range r.links {
 		l, err := netlink.LinkDeserialize(nil, m)
 		if err != nil {
 			return fmt.Errorf("parse device: %w", err)
 		}
 		r.byIndex[l.Attrs().Index], r.byName[l.Attrs().Name] = l, l
+		if geneve, ok := l.(*netlink.Geneve); ok {
+			r.noteGeneve(geneve, m)
+		}
 		index, reason, err := auditLink(m)
 		if err != nil {
 			return fmt.Errorf("parse device: %w", err)

@@ -36,7 +36,7 @@ func TestMalformedMessages(t *testing.T) {
 		for _, kind := range []string{"", "bpf", "u32", "clsact"} { // with options that are empty
 			messages = append(messages, slices.Concat(header, nl.NewRtAttr(nl.TCA_KIND, []byte(kind)).Serialize(), nl.NewRtAttr(nl.TCA_OPTIONS, nil).Serialize()))
 		}
-		for _, kind := range []string{"", "bridge", "veth", "vxlan", "ipip", "netkit"} {
+		for _, kind := range []string{"", "bridge", "veth", "vxlan", "geneve", "ipip", "netkit"} {
 			info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
 			info.AddRtAttr(nl.IFLA_INFO_KIND, []byte(kind))
 			info.AddRtAttr(nl.IFLA_INFO_DATA, nl.NewRtAttr(46, nil).Serialize())

@@ -58,7 +58,7 @@ func (r *TableReader) Close() {
 
 // Read gives the topology with so many pods at most, and all peers.
 func (r *TableReader) Read(pods int) (w Topology, err error) {
-	r.refused, r.withXDP = nil, nil
+	r.refused, r.withXDP, r.geneveMACs = nil, nil, map[deviceMAC]int{}
 	links := r.podLinks(r.names)
 	for i, name := range links {
 		if len(w.Pods) >= pods {
@@ -70,10 +70,13 @@ func (r *TableReader) Read(pods int) (w Topology, err error) {
 			w.Pods = append(w.Pods, pod)
 		}
 	}
-	if len(r.names.Tunnels) == 0 {
+	tunnels := r.names.Tunnels
+	if port := r.names.GenevePort; port != 0 {
+		tunnels = r.geneveTunnels(port)
+	} else if len(tunnels) == 0 {
 		w.NextHops = r.wireNextHops(r.names.Wire)
 	}
-	for _, name := range r.names.Tunnels {
+	for _, name := range tunnels {
 		peers, err := r.tunnelNextHops(name)
 		if err != nil {
 			return Topology{}, err

@@ -63,13 +63,17 @@ type NextHop struct {
 	SrcMAC, DstMAC net.HardwareAddr // on the wire
 	Addr           netip.Addr       // of the next hop on the wire
 	Encap          *Encap           // nil: no tunnel
+	InnerAddr      netip.Addr       // of the next hop on the tunnel's device, where carried packets do not verify it; zero: nobody does
 }
 
 // DeviceNames names the devices that [Read] examines.
 type DeviceNames struct {
 	Wire    string
-	Tunnels []string // vxlan or ipip devices; empty: peers are directly on the wire
-	Pods    []string // the host's ends of the pods' links
+	Tunnels []string // vxlan, geneve or ipip devices; empty: peers are directly on the wire
+	// GenevePort has the tunnels be all geneve devices with this UDP port, of which there is one to each
+	// peer: they come and go. 0: Tunnels are all.
+	GenevePort int      `json:",omitempty"`
+	Pods       []string // the host's ends of the pods' links
 	// Node is a host that somebody else has wired: every link to another namespace may lead
 	// to a pod, and a wire must be of a kind that is proven.
 	Node bool `json:",omitempty"`
@@ -98,6 +102,9 @@ type reader struct {
 	hostRoutes       map[Neighbour]bool       // of the main table: to single addresses, without a gateway
 	mtuRoutes        []netlink.Route          // of all tables: those with an MTU
 	gateways         []Neighbour              // of the routes of all tables
+	geneves          map[int][]byte           // by ifindex: the kernel's messages about geneve devices
+	geneveTo         map[geneveEnd][]string   // names of geneve devices
+	geneveMACs       map[deviceMAC]int        // of peers on the wire: ifindex of the geneve device that leads there
 	refused          []Refusal
 	withXDP          []LocalPod     // see [Topology]
 	perPacket        string         // see [Topology]
@@ -286,6 +293,9 @@ func (r *reader) tunnelNextHops(name string) (peers []NextHop, err error) {
 	if l.Type() == kindIPIP {
 		return r.ipipNextHops(l)
 	}
+	if geneve, ok := l.(*netlink.Geneve); ok {
+		return r.geneveNextHops(geneve)
+	}
 	tunnel, isTunnel := l.(*netlink.Vxlan)
 	if !isTunnel {
 		return nil, nil
@@ -332,7 +342,7 @@ func (r *reader) tunnelNextHops(name string) (peers []NextHop, err error) {
 			LowerDevice: tunnel.VtepDevIndex, BoundAddr: tunnel.SrcAddr,
 		}}
 		if r.resolveUnderlay(&peer) {
-			peer.MTU = min(a.MTU, peer.MTU-vxlanOverhead, r.leastRouteMTU(a.Index, nil, a.MTU))
+			peer.MTU = min(a.MTU, peer.MTU-udpTunnelOverhead, r.leastRouteMTU(a.Index, nil, a.MTU))
 			peers = append(peers, peer)
 		}
 	}
@@ -340,6 +350,6 @@ func (r *reader) tunnelNextHops(name string) (peers []NextHop, err error) {
 }
 
 const (
-	zeroMAC       = "00:00:00:00:00:00" // in a forwarding entry: flood
-	vxlanOverhead = 50                  // IPv4, UDP, VXLAN and Ethernet
+	zeroMAC           = "00:00:00:00:00:00" // in a forwarding entry: flood
+	udpTunnelOverhead = 50                  // IPv4, UDP, VXLAN or Geneve, and Ethernet
 )

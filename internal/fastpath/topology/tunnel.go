@@ -13,7 +13,8 @@ import (
 // Encap is the encapsulation that a tunnel adds.
 type Encap struct {
 	Local, Remote netip.Addr
-	IPIP          bool             // an IP header is all of it; otherwise it is VXLAN
+	IPIP          bool             // an IP header is all of it
+	Geneve        bool             // otherwise, if not IPIP either, it is VXLAN
 	MAC           net.HardwareAddr // of the tunnel's device; with IPIP nil
 	VNI, Port     int              // with IPIP 0
 	DSCP          int
@@ -60,6 +61,11 @@ func readLinkData(device int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return linkData(message)
+}
+
+// linkData finds them in the kernel's message about the device.
+func linkData(message []byte) ([]byte, error) {
 	data := message[unix.SizeofIfInfomsg:]
 	for _, part := range []uint16{unix.IFLA_LINKINFO, nl.IFLA_INFO_DATA} {
 		attrs, err := nl.ParseRouteAttr(data)

@@ -28,7 +28,7 @@ var Fates = []struct{ Key, Text string }{
 	{"slow_fragment", "slow: a fragment"},
 	{"slow_protocol", "slow: neither TCP nor UDP"},
 	{"slow_not_ipv4", "slow: not IPv4"},
-	{"slow_options", "slow: has IP options"},
+	{"slow_options", "slow: has options"},
 	{"slow_ttl", "slow: TTL expires here"},
 	{"slow_ecn", "slow: congestion marked on the path"},
 	{"slow_checksum", "slow: its outer header has a checksum"},
