@@ -65,17 +65,36 @@ type Geneve struct {
 	Name string
 	MAC  net.HardwareAddr
 	MTU  int // bytes
-	Port int // UDP, destination; a namespace can have one such device for each
+	Port int // UDP, destination; a namespace can have one device without a remote for each
+	// Remote is the other end. Zero: what sends by the device says it, a switch or a route's [Encap], and
+	// everything that comes by the port is the device's, whatever its VNI.
+	Remote netip.Addr
+	VNI    int  // of a device with a remote
+	Csum   bool // of the same: compute the checksum of the outer UDP header
 }
 
-// AddGeneve makes a geneve device that takes its other end from what sends by
-// it, a switch or a route's [Encap], and brings it up. Everything that comes by
-// the port is the device's, whatever its VNI.
+// AddGeneve makes a geneve device, and brings it up.
 func (n *Namespace) AddGeneve(g Geneve) error {
+	if g.Remote.IsValid() {
+		return n.addGeneveTo(g)
+	}
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.HardwareAddr, attrs.MTU = g.Name, g.MAC, g.MTU
 	if err := n.h.LinkAdd(&netlink.Geneve{LinkAttrs: attrs, FlowBased: true, Dport: uint16(g.Port)}); err != nil {
 		return n.Wrap("add geneve "+g.Name, err)
 	}
 	return n.Up(g.Name)
+}
+
+// addGeneveTo makes a device with a remote.
+func (n *Namespace) addGeneveTo(g Geneve) error {
+	attrs := []Attr{
+		{nl.IFLA_GENEVE_ID, nl.Uint32Attr(uint32(g.VNI))},
+		{nl.IFLA_GENEVE_REMOTE, g.Remote.AsSlice()},
+		{nl.IFLA_GENEVE_PORT, binary.BigEndian.AppendUint16(nil, uint16(g.Port))},
+	}
+	if g.Csum {
+		attrs = append(attrs, Attr{nl.IFLA_GENEVE_UDP_CSUM, nl.Uint8Attr(1)})
+	}
+	return n.AddDevice(Device{Kind: "geneve", Name: g.Name, MAC: g.MAC, MTU: g.MTU, Attrs: attrs})
 }

@@ -27,6 +27,9 @@ var deviceVariants = map[string][]variant{
 		spec: "geneve:tunnels=5,vni=700,port=6090,csum=on", pods: 5, less: 50, frame: func(k int) string {
 			return fmt.Sprintf("eth ip(m1.t%d>m2.t%[1]d ttl64) udp(6090 sum) geneve(%d) eth ip(m1.pod%[1]d>m2.pod%[1]d df ttl63) udp(sum)", k, 699+k)
 		},
+	}, {
+		spec: "geneve:devices=each,vni=16777215,port=6091,csum=on,mtu=1400", pods: 1, less: 100,
+		frame: onePod("eth ip(m1>m2 ttl64) udp(6091 sum) geneve(16777215) eth ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
 	}},
 	"gre": {{
 		spec: "gre", pods: 1, less: 38, pairable: true,
@@ -81,6 +84,13 @@ var deviceVariants = map[string][]variant{
 	}, {
 		spec: "ipip+fast:subnets=2,mtu=1400", pods: 1, less: 100,
 		frame: onePod("eth ip(m1.t1>m2.t1 df ttl63) ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
+	}},
+	"geneve+fast": {{
+		spec: "geneve+fast:port=6092", pods: 1, less: 50,
+		frame: onePod("eth ip(m1>m2 ttl64) udp(6092 nosum) geneve(1) eth ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
+	}, {
+		spec: "geneve+fast:vni=9,port=6093,mtu=1400", pods: 1, less: 100,
+		frame: onePod("eth ip(m1>m2 ttl64) udp(6093 nosum) geneve(9) eth ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
 	}},
 	"netkit+fast": {{
 		spec: "netkit+fast", pods: 1, pairable: true, frame: onePod("eth ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),

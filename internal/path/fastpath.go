@@ -27,6 +27,16 @@ var (
 			Kind: fastpath.IPIP, Devices: topology.DeviceNames{Tunnels: []string{s.ipipTunnel()}, Pods: []string{s.routedDevice()}},
 		}
 	})
+	geneveFast = withFastPath(geneve.omitOption("devices").omitOption("tunnels").wiredBy("nodes with a geneve device to each other one"), func(s *Site, i int) fastpath.Config {
+		var tunnels []string
+		for j := range s.otherMachines(i) {
+			tunnels = append(tunnels, s.geneveDeviceTo(j))
+		}
+		return fastpath.Config{
+			Kind: fastpath.Geneve, Port: uint16(s.Port),
+			Devices: topology.DeviceNames{Tunnels: tunnels, Pods: []string{s.bridgePort(0)}},
+		}
+	})
 	netkitFast = withFastPath(netkit, func(s *Site, i int) fastpath.Config {
 		return fastpath.Config{Kind: fastpath.Routed, Devices: topology.DeviceNames{Pods: []string{s.netkitDevice()}}}
 	})
@@ -41,6 +51,12 @@ var (
 // omitOption is the driver without one of its options.
 func (d Driver) omitOption(option string) Driver {
 	d.Options = slices.DeleteFunc(slices.Clone(d.Options), func(o Option) bool { return o.Name == option })
+	return d
+}
+
+// wiredBy is the driver with another example.
+func (d Driver) wiredBy(example string) Driver {
+	d.Example = example
 	return d
 }
 
@@ -79,7 +95,7 @@ func withFastPath(over Driver, devices func(s *Site, i int) fastpath.Config) Dri
 		}
 		_, err = s.buildMachines(ctx, func(i int) ([]host.Endpoint, error) {
 			c := devices(s, i)
-			if c.Kind == fastpath.VXLAN {
+			if c.Kind == fastpath.VXLAN || c.Kind == fastpath.Geneve {
 				if err := s.Machines[i].In.AddHeadroom(s.headroomDevice(), s.podBridge()); err != nil {
 					return nil, err
 				}

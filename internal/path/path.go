@@ -107,7 +107,7 @@ func (a Arm) Supported() feature.Answer {
 
 // Table lists the drivers in the order in which help shows them.
 var Table = []*Driver{
-	&hostDriver, &routed, &routedFast, &overBGP, &ipip, &ipipFast, &vxlan, &vxlanFast, &vxlanDev, &geneve, &gre,
+	&hostDriver, &routed, &routedFast, &overBGP, &ipip, &ipipFast, &vxlan, &vxlanFast, &vxlanDev, &geneve, &geneveFast, &gre,
 	&vlan, &qinq, &macvlan, &ipvlan, &netkit, &netkitFast,
 	&ovsVXLAN, &ovsGeneve, &ovsVLAN, &ovsQinQ, &ovnOverlay, &ovnUnderlay,
 	&vmVLAN, &vmVXLAN, &attach,
