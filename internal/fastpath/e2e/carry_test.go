@@ -25,10 +25,8 @@ var basicFastPaths = []string{"routed+fast", "vxlan+fast"}
 // supportedFastPaths are those that this kernel can do; in a guest, those that it has for
 // them alone.
 func supportedFastPaths() []string {
-	var netkits, tunnels []string
-	if hasIPIP() {
-		tunnels = []string{"ipip+fast"}
-	}
+	var netkits []string
+	tunnels := moduleTunnels()
 	if answer, _ := feature.Netkit.Ask(); answer == feature.Yes {
 		netkits = []string{"netkit+fast", "netkit+fast:mode=l2", "vxlan+fast:pods=netkit"}
 	}
@@ -41,22 +39,35 @@ func supportedFastPaths() []string {
 	return slices.Concat(basicFastPaths, []string{tcFilterPath}, netkits, tunnels)
 }
 
-// withIPIP are paths and the one over IPIP where this kernel has it; in a guest, which runs for what
-// this machine's own kernel lacks, that one alone.
-func withIPIP(paths ...string) []string {
-	switch {
-	case !hasIPIP():
-		return paths
-	case agenttest.InGuest():
-		return []string{"ipip+fast"}
+// moduleTunnels are the fast paths over tunnels that this machine's own kernel may lack.
+func moduleTunnels() (paths []string) {
+	for path, probe := range map[string]*feature.Probe{"ipip+fast": feature.IPIP, "geneve+fast": feature.Geneve} {
+		if answer, _ := probe.Ask(); answer == feature.Yes {
+			paths = append(paths, path)
+		}
 	}
-	return append(slices.Clip(paths), "ipip+fast")
+	slices.Sort(paths)
+	return paths
+}
+
+// withTunnels are paths and those over IPIP and Geneve where this kernel has them; in a guest, which runs
+// for what this machine's own kernel lacks, those alone.
+func withTunnels(paths ...string) []string {
+	tunnels := moduleTunnels()
+	if len(tunnels) > 0 && agenttest.InGuest() {
+		return tunnels
+	}
+	return slices.Concat(paths, tunnels)
 }
 
 // twins are fast paths, each behind the path that it lies over.
 func twins(fast []string) (paths []string) {
 	for _, path := range fast {
-		paths = append(paths, slowTwin(path), path)
+		slow := slowTwin(path)
+		if slow == "geneve" {
+			slow += ":devices=each"
+		}
+		paths = append(paths, slow, path)
 	}
 	return paths
 }
@@ -73,11 +84,6 @@ func isFor(paths, path string) bool {
 // isForAny tells whether something is for any of some paths.
 func isForAny(only string, paths []string) bool {
 	return slices.ContainsFunc(paths, func(path string) bool { return isFor(only, path) })
-}
-
-func hasIPIP() bool {
-	answer, _ := feature.IPIP.Ask()
-	return answer == feature.Yes
 }
 
 // tcFilterPath is a path whose programs are tc filters, whatever the kernel has.

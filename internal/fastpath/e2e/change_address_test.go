@@ -31,7 +31,7 @@ const movedMAC = "02:76:00:00:01:01"
 // moves are tried in this order. The last takes the old pod's link away for good.
 var moves = []move{
 	{
-		name: "to the same machine", machine: 1, path: "vxlan", old: delivered,
+		name: "to the same machine", machine: 1, path: "vxlan geneve", old: delivered,
 		do: `ip link set new{n} master {gate}
 			ip neigh replace {pod} lladdr ` + movedMAC + ` dev {gate} nud permanent`,
 		undo: `ip neigh replace {pod} lladdr {podmac} dev {gate} nud permanent`,
@@ -43,7 +43,7 @@ var moves = []move{
 		undo: `ip route replace {pod} dev {port}`,
 	},
 	{
-		name: "to the other machine", machine: 0, path: "vxlan", old: delivered,
+		name: "to the other machine", machine: 0, path: "vxlan geneve", old: delivered,
 		do: `ip link set new{n} master {gate}
 			ip neigh replace {peer} lladdr ` + movedMAC + ` dev {gate} nud permanent
 			ip route add {peer} dev {gate}`,
@@ -58,7 +58,7 @@ var moves = []move{
 		undo: `ip route del {peer} dev new{n}`,
 	},
 	{
-		name: "under the same name", machine: 1, path: "vxlan", old: dropped,
+		name: "under the same name", machine: 1, path: "vxlan geneve", old: dropped,
 		do: `ip link del {port}
 			ip link set new{n} down
 			ip link set new{n} name {port} master {gate} up
@@ -79,7 +79,7 @@ var moves = []move{
 func TestFastPathFollowsAddresses(t *testing.T) {
 	requireFastPath(t)
 	requireTools(t)
-	paths := twins(withIPIP(basicFastPaths...))
+	paths := twins(withTunnels(basicFastPaths...))
 	for _, services := range []int{0, 30} {
 		l, flows := steadyLab(t, services, paths...)
 		for _, m := range moves {

@@ -48,13 +48,13 @@ var changes = []change{
 		teardown: `nft delete table ip filter`,
 	},
 	{
-		name: "nft deny on the bridge, out", path: "vxlan",
+		name: "nft deny on the bridge, out", path: "vxlan geneve",
 		do:   `nft 'table bridge deny{n} { chain c { type filter hook prerouting priority 0; iifname "{port}" ether type ip drop; }; }'`,
 		undo: `nft delete table bridge deny{n}`,
 		out:  dropped, in: delivered,
 	},
 	{
-		name: "nft deny on the bridge, in", path: "vxlan",
+		name: "nft deny on the bridge, in", path: "vxlan geneve",
 		do:   `nft 'table bridge deny{n} { chain c { type filter hook postrouting priority 0; oifname "{port}" ether type ip drop; }; }'`,
 		undo: `nft delete table bridge deny{n}`,
 		out:  delivered, in: dropped,
@@ -78,13 +78,13 @@ var changes = []change{
 		out:  delivered, in: dropped,
 	},
 	{
-		name: "nft deny of what the machine sends, its tunnel with it", path: "vxlan ipip",
+		name: "nft deny of what the machine sends, its tunnel with it", path: "vxlan geneve ipip",
 		do:   `nft 'table ip deny { chain c { type filter hook output priority 0; meta l4proto { 4, 17 } drop; }; }'`,
 		undo: `nft delete table ip deny`,
 		out:  dropped, in: delivered,
 	},
 	{
-		name: "nft deny of what is for the machine, its tunnel with it", path: "vxlan ipip",
+		name: "nft deny of what is for the machine, its tunnel with it", path: "vxlan geneve ipip",
 		do:   `nft 'table ip deny { chain c { type filter hook input priority 0; meta l4proto { 4, 17 } drop; }; }'`,
 		undo: `nft delete table ip deny`,
 		out:  delivered, in: dropped,
@@ -109,7 +109,7 @@ var changes = []change{
 		out:  dropped, in: delivered,
 	},
 	{
-		name: "policy rule that drops what is for the pod", path: "vxlan",
+		name: "policy rule that drops what is for the pod", path: "vxlan geneve",
 		do:   `ip rule add iif {out} to {pod} blackhole pref 100`,
 		undo: `ip rule del iif {out} to {pod} blackhole pref 100`,
 		out:  delivered, in: dropped,
@@ -147,7 +147,7 @@ var changes = []change{
 		out:  dropped, in: delivered,
 	},
 	{
-		name: "blackhole route to the pod", path: "vxlan",
+		name: "blackhole route to the pod", path: "vxlan geneve",
 		do:   `ip route add blackhole {pod}`,
 		undo: `ip route del blackhole {pod}`,
 		out:  delivered, in: dropped,
@@ -216,7 +216,7 @@ var changes = []change{
 		out:  delivered, in: delivered,
 	},
 	{
-		name: "neighbour: the tunnel's next hop is gone", path: "vxlan",
+		name: "neighbour: the tunnel's next hop is gone", path: "vxlan geneve",
 		do:   `ip neigh del {hop} dev {out}`,
 		undo: `ip neigh replace {hop} lladdr {hopmac} dev {out} nud permanent`,
 		out:  dropped, in: delivered,
@@ -277,38 +277,38 @@ var changes = []change{
 		out:  delivered, in: delivered,
 	},
 	{
-		name: "tunnel down", path: "vxlan ipip", rebuild: true,
+		name: "tunnel down", path: "vxlan geneve ipip", rebuild: true,
 		do:   `ip link set {out} down`,
 		undo: `ip link set {out} up`,
 		out:  dropped, in: dropped,
 	},
 	{
-		name: "bridge down", path: "vxlan", rebuild: true,
+		name: "bridge down", path: "vxlan geneve", rebuild: true,
 		do:   `ip link set {gate} down`,
 		undo: `ip link set {gate} up`,
 		out:  dropped, in: dropped,
 	},
 	{
-		name: "device that leads out has another MAC", path: "vxlan routed", rebuild: true,
+		name: "device that leads out has another MAC", path: "vxlan geneve routed", rebuild: true,
 		do: `ip link set {out} address 02:76:00:00:00:99
 			ip neigh replace {hop} lladdr {hopmac} dev {out} nud permanent`,
 		undo: `ip link set {out} address {outmac}`,
 		out:  delivered, in: dropped,
 	},
 	{
-		name: "bridge has another MAC", path: "vxlan", rebuild: true,
+		name: "bridge has another MAC", path: "vxlan geneve", rebuild: true,
 		do:   `ip link set {gate} address 02:76:00:00:00:99`,
 		undo: `ip link set {gate} address {gatemac}`,
 		out:  dropped, in: delivered,
 	},
 	{
-		name: "bridge has no address", path: "vxlan", rebuild: true,
+		name: "bridge has no address", path: "vxlan geneve", rebuild: true,
 		do:   `ip addr flush dev {gate}`,
 		undo: `true`,
 		out:  delivered, in: dropped,
 	},
 	{
-		name: "machine has another address, its tunnel the one before", path: "vxlan ipip", rebuild: true,
+		name: "machine has another address, its tunnel the one before", path: "vxlan geneve ipip", rebuild: true,
 		do: `ip addr flush dev wire0
 			ip addr add 10.200.0.77/24 dev wire0`,
 		undo: `ip addr flush dev wire0`,
@@ -323,13 +323,13 @@ var changes = []change{
 		out: delivered, in: delivered,
 	},
 	{
-		name: "port off the bridge", path: "vxlan",
+		name: "port off the bridge", path: "vxlan geneve",
 		do:   `ip link set {port} nomaster`,
 		undo: `ip link set {port} master {gate}`,
 		out:  dropped, in: dropped,
 	},
 	{
-		name: "port blocked by the bridge", path: "vxlan",
+		name: "port blocked by the bridge", path: "vxlan geneve",
 		do:   `bridge link set dev {port} state 0`,
 		undo: `bridge link set dev {port} state 3`,
 		out:  dropped, in: dropped,
@@ -342,7 +342,7 @@ var changes = []change{
 		out: dropped, in: dropped,
 	},
 	{
-		name: "bridge made anew", path: "vxlan", rebuild: true,
+		name: "bridge made anew", path: "vxlan geneve", rebuild: true,
 		do: `ip link del {gate}`,
 		undo: `ip link add {gate} address {gatemac} mtu {mtu} type bridge
 			ip link set {gate} up

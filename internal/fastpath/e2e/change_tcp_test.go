@@ -25,7 +25,7 @@ import (
 func TestFastPathConnectionsLiveOnThroughChanges(t *testing.T) {
 	requireFastPath(t)
 	requireTools(t)
-	l := testenv.Lab(t, lab.Options{Paths: withIPIP(basicFastPaths...), Services: 30})
+	l := testenv.Lab(t, lab.Options{Paths: withTunnels(basicFastPaths...), Services: 30})
 	for _, arm := range l.Arms {
 		t.Run(arm.Name, func(t *testing.T) {
 			conn := dial(t, arm.Client(), serve(t, arm.Server()))

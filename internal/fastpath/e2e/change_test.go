@@ -56,7 +56,7 @@ const changesEnv = "VENTURI_FAST_CHANGES"
 func TestFastPathFollowsChanges(t *testing.T) {
 	requireFastPath(t)
 	requireTools(t)
-	paths := twins(withIPIP(basicFastPaths...))
+	paths := twins(withTunnels(basicFastPaths...))
 	for _, services := range []int{0, 30} {
 		due := func(s change) bool { return s.services == (services > 0) && s.isDue(paths) }
 		if !slices.ContainsFunc(allChanges, due) {
@@ -72,10 +72,10 @@ func TestFastPathFollowsChanges(t *testing.T) {
 }
 
 // isDue tells whether a change is made where there are these paths. The short form in a guest makes
-// those that concern the tunnel of IPIP by name, and that rebuild nothing.
+// those that concern the tunnel of IPIP, or Geneve alone, by name, and that rebuild nothing.
 func (s change) isDue(paths []string) bool {
 	inShort := agenttest.InGuest() && agenttest.ChosenPart() != agenttest.AllTests
-	if inShort && (s.rebuild || s.path == "" || !isFor(s.path, "ipip")) {
+	if inShort && (s.rebuild || s.path == "" || !isFor(s.path, "ipip") && s.path != "geneve") {
 		return false
 	}
 	return isForAny(s.path, paths)
@@ -262,7 +262,7 @@ func placeholders(t *testing.T, l *lab.Lab, n, i int) *strings.Replacer {
 	}
 	address, other := l.Machines[i].Addr, l.Machines[1-i].Addr // outer ones, if there is a tunnel
 	port, bridge := fmt.Sprintf("veth%d.0", n), fmt.Sprintf("cni%d", n)
-	if !isFor("vxlan", arm.Path) {
+	if !isFor("vxlan geneve", arm.Path) {
 		port = fmt.Sprintf("cali%d", n)
 		bridge = port
 	}
@@ -285,6 +285,8 @@ func placeholders(t *testing.T, l *lab.Lab, n, i int) *strings.Replacer {
 		switch tunnel := out.(type) {
 		case *vnl.Vxlan:
 			words = append(words, "{vni}", strconv.Itoa(tunnel.VxlanId), "{udp}", strconv.Itoa(tunnel.Port))
+		case *vnl.Geneve:
+			words = append(words, "{vni}", strconv.Itoa(int(tunnel.ID)), "{udp}", strconv.Itoa(int(tunnel.Dport)))
 		case *vnl.Iptun:
 			address, other = nlmsg.ToAddr(tunnel.Local), nlmsg.ToAddr(routes[0].Gw)
 		}

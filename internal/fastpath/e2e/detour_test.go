@@ -15,7 +15,7 @@ import (
 func TestFastPathLeavesDetours(t *testing.T) {
 	requireFastPath(t)
 	requireTools(t)
-	l, flows := steadyLab(t, 0, twins(withIPIP(basicFastPaths...))...)
+	l, flows := steadyLab(t, 0, twins(withTunnels(basicFastPaths...))...)
 	paths := watchPaths(t, l, flows, 0, "")
 	checkWorking(t, paths)
 	for _, w := range paths {

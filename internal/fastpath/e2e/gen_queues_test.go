@@ -59,7 +59,7 @@ func slowClassOf(device, classifier string) production {
 // oncePerWire keeps what is done to the wire from being done for each path.
 func oncePerWire(p production, device string) production {
 	if device == "{out}" {
-		p.path = "vxlan ipip" // of routed pods that is the wire
+		p.path = "vxlan geneve ipip" // of routed pods that is the wire
 	}
 	return p
 }

@@ -52,7 +52,7 @@ type genSite struct {
 }
 
 func newGenSite(t *testing.T) *genSite {
-	l := testenv.Lab(t, lab.Options{Paths: twins(withIPIP("vxlan+fast", "routed+fast"))})
+	l := testenv.Lab(t, lab.Options{Paths: twins(withTunnels("vxlan+fast", "routed+fast"))})
 	s := &genSite{lab: l, firewalls: firewalls(t, l), programs: genPrograms(t)}
 	for n, arm := range l.Arms {
 		p := &genPath{Arm: arm, isFast: len(arm.Pins) > 0}

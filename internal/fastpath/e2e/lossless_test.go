@@ -73,11 +73,11 @@ func attachedTo(t *testing.T, arm lab.Arm) (names []string) {
 	return names
 }
 
-// onEach runs a test on a fast path, and on that over IPIP where the kernel has it.
+// onEach runs a test on a fast path, and on those over IPIP and Geneve where the kernel has them.
 func onEach(t *testing.T, path string, run func(*testing.T, *lab.Lab, lab.Arm)) {
 	t.Helper()
 	requireFastPath(t)
-	l := testenv.Lab(t, lab.Options{Paths: withIPIP(path)})
+	l := testenv.Lab(t, lab.Options{Paths: withTunnels(path)})
 	for _, arm := range l.Arms {
 		t.Run(arm.Name, func(t *testing.T) { run(t, l, arm) })
 	}

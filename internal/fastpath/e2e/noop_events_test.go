@@ -39,7 +39,7 @@ var harmless = []struct{ name, only, do string }{
 // News of what is as it was ends nothing that was learned.
 func TestFastPathHeedsNoIdleTalk(t *testing.T) {
 	requireFastPath(t)
-	fast := withIPIP(basicFastPaths...)
+	fast := withTunnels(basicFastPaths...)
 	l, flows := steadyLab(t, 0, fast...)
 	for _, h := range harmless {
 		if !isForAny(h.only, fast) {

@@ -15,6 +15,7 @@ import (
 type view struct {
 	index int // of the path in the lab
 	vni   uint32
+	port  uint16             // of tunnels, UDP
 	nodes map[netip.Addr]int // the machines by their addresses on the wire
 	wire  bool               // frames are of the wire, where checksums of payloads are in every state
 }
@@ -112,7 +113,7 @@ func (v view) packet(f frame, b []byte, say func(string), end func([]string)) {
 	}
 	head := int(b[0]&15) * 4
 	length, id, frag := int(binary.BigEndian.Uint16(b[2:])), binary.BigEndian.Uint16(b[4:]), binary.BigEndian.Uint16(b[6:])
-	tunnel := v.wire && b[9] == unix.IPPROTO_UDP && len(b) >= head+udpLen && binary.BigEndian.Uint16(b[head+2:]) == vxlanPort
+	tunnel := v.wire && b[9] == unix.IPPROTO_UDP && len(b) >= head+udpLen && binary.BigEndian.Uint16(b[head+2:]) == v.port
 	say(fmt.Sprintf(" v%d tos%02x frag%04x ttl%d %s>%s", b[0]>>4, b[1], frag, b[8], v.ip(b[12:]), v.ip(b[16:])))
 	if head > ipLen {
 		say(" options" + options(b[ipLen:head]))
@@ -158,11 +159,11 @@ type packet struct {
 	id         uint16
 }
 
-// tunnel reads what VXLAN puts around a frame, but for what may differ: source port,
+// tunnel reads what VXLAN or Geneve puts around a frame, but for what may differ: source port,
 // checksum, and the number of the outer packet.
 func (v view) tunnel(f frame, b []byte, say func(string), end func([]string)) {
 	if len(b) < udpLen+vxlanLen {
-		end([]string{" short vxlan"})
+		end([]string{" short tunnel"})
 		return
 	}
 	if int(binary.BigEndian.Uint16(b[4:])) != len(b) {
@@ -170,9 +171,9 @@ func (v view) tunnel(f frame, b []byte, say func(string), end func([]string)) {
 	}
 	vni := binary.BigEndian.Uint32(b[udpLen+4:])
 	if vni>>8 == v.vni {
-		say(fmt.Sprintf(" vxlan(%x own %x)", b[udpLen:udpLen+4], vni&0xff))
+		say(fmt.Sprintf(" tunnel(%x own %x)", b[udpLen:udpLen+4], vni&0xff))
 	} else {
-		say(fmt.Sprintf(" vxlan(%x %x)", b[udpLen:udpLen+4], vni))
+		say(fmt.Sprintf(" tunnel(%x %x)", b[udpLen:udpLen+4], vni))
 	}
 	say(" ")
 	v.ether(f, b[udpLen+vxlanLen:], say, end)

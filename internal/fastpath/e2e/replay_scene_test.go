@@ -27,6 +27,7 @@ const (
 	markA, markB        = 20011, 20012
 	closedPort          = 20099 // where nobody listens
 	vxlanPort           = 8472
+	geneveScenes        = 7000  // and the index of the path
 	firstTCP            = 21000 // of connections, from here on
 	gatewayRole         = 0x01
 	tunnelRole          = 0x10
@@ -64,7 +65,10 @@ func newScene(t *testing.T, l *lab.Lab, index int) *scene { return newNATScene(t
 
 func newNATScene(t *testing.T, l *lab.Lab, index int, nat natMode) *scene {
 	arm := l.Arms[index]
-	s := &scene{t: t, arm: arm, nat: nat, view: view{index: index, vni: uint32(sceneVNI + index)}, isFast: len(arm.Pins) > 0, tracked: l.Services > 0, captured: map[string][]frame{}}
+	s := &scene{t: t, arm: arm, nat: nat, view: view{index: index, vni: uint32(sceneVNI + index), port: vxlanPort}, isFast: len(arm.Pins) > 0, tracked: l.Services > 0, captured: map[string][]frame{}}
+	if s.isGeneve() {
+		s.view.port = uint16(geneveScenes + index)
+	}
 	wire, err := lab.ParseWire(l.Wire)
 	testenv.Must(t, err)
 	s.takesStreams = wire.TSO && (wire.TunnelTSO || !s.tunnels())
@@ -153,10 +157,14 @@ func (s *scene) mac(machine int, role byte) net.HardwareAddr {
 	return net.HardwareAddr{0x0a, 0x76, byte(s.view.index >> 8), byte(s.view.index), byte(machine), role}
 }
 
-// isVXLAN and isIPIP tell whether the path puts VXLAN around packets, or one more IP header.
-func (s *scene) isVXLAN() bool { return strings.HasPrefix(s.arm.Path, "vxlan") }
-func (s *scene) isIPIP() bool  { return strings.HasPrefix(s.arm.Path, "ipip") }
-func (s *scene) tunnels() bool { return s.isVXLAN() || s.isIPIP() }
+// isVXLAN, isGeneve and isIPIP tell whether the path puts VXLAN or Geneve around packets, or one more IP
+// header.
+func (s *scene) isVXLAN() bool  { return strings.HasPrefix(s.arm.Path, "vxlan") }
+func (s *scene) isGeneve() bool { return strings.HasPrefix(s.arm.Path, "geneve") }
+func (s *scene) isIPIP() bool   { return strings.HasPrefix(s.arm.Path, "ipip") }
+
+func (s *scene) tunnelsInUDP() bool { return s.isVXLAN() || s.isGeneve() }
+func (s *scene) tunnels() bool      { return s.tunnelsInUDP() || s.isIPIP() }
 
 // isL3 tells whether the pods' devices have no MACs.
 func (s *scene) isL3() bool {
@@ -166,7 +174,7 @@ func (s *scene) isL3() bool {
 // gateway is the next hop of a machine's pod.
 func (s *scene) gateway(machine int) net.HardwareAddr {
 	switch {
-	case s.isVXLAN():
+	case s.tunnelsInUDP():
 		return s.mac(machine, gatewayRole)
 	case s.isL3():
 		return s.mac(machine, podRole)

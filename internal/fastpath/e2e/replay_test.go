@@ -29,13 +29,17 @@ type replayed struct {
 	// bursts: they are datagrams to be cut; see takesBursts.
 	bursts bool
 	// kind: there is nothing to see on other paths; empty: all. It is the beginning of their names,
-	// or [anyTunnel].
+	// or [anyTunnel] or [inUDP].
 	kind string
 	// allowed is what may differ, and why; nil: nothing.
 	allowed *accepted
 }
 
-const anyTunnel = "tunnels" // paths that put headers around packets
+// Kinds of paths that put headers around packets: any, and those in UDP.
+const (
+	anyTunnel = "tunnels"
+	inUDP     = "tunnels in UDP"
+)
 
 // accepted is a difference that is meant to be.
 type accepted struct {
@@ -94,13 +98,23 @@ func (a *accepted) says(line string, more, tracked bool) bool {
 // sceneVNI is that of the first path of a lab.
 const sceneVNI = 100
 
+// sceneGeneve are the options of a lab's path by which scenes know its tunnel.
+func sceneGeneve(index int) string {
+	return fmt.Sprintf("vni=%d,port=%d", sceneVNI+index, geneveScenes+index)
+}
+
 // scenes are the paths of a lab for replays: each beside itself, accelerated. In a
 // guest they are those that it has for them alone.
 func scenes() []string {
 	if answer, _ := feature.Netkit.Ask(); answer == feature.Yes && agenttest.InGuest() {
 		paths := []string{"netkit", "netkit+fast", "netkit:mode=l2", "netkit+fast:mode=l2"}
-		if hasIPIP() {
-			paths = append(paths, "ipip", "ipip+fast")
+		for _, fast := range moduleTunnels() {
+			if strings.HasPrefix(fast, "geneve") {
+				slow, fast := sceneGeneve(len(paths)), sceneGeneve(len(paths)+1)
+				paths = append(paths, "geneve:devices=each,"+slow, "geneve+fast:"+fast)
+				continue
+			}
+			paths = append(paths, slowTwin(fast), fast)
 		}
 		return paths
 	}
@@ -156,7 +170,7 @@ func replay(t *testing.T, l *lab.Lab) {
 
 // concerns tells whether there is something to see of a case on a path.
 func (c replayed) concerns(s *scene) bool {
-	return (strings.HasPrefix(s.arm.Path, c.kind) || c.kind == anyTunnel && s.tunnels()) && (!c.bursts || takesBursts())
+	return (strings.HasPrefix(s.arm.Path, c.kind) || c.kind == anyTunnel && s.tunnels() || c.kind == inUDP && s.tunnelsInUDP()) && (!c.bursts || takesBursts())
 }
 
 // pin keeps the test on one CPU, and with it all that the kernel does for packets

@@ -17,7 +17,8 @@ type outer struct {
 	ip       ip4
 	isIPIP   bool // there is nothing more around it; otherwise all of the following
 	udp      udp4
-	vxlan    [2]uint32
+	header   [2]uint32 // of VXLAN or Geneve
+	options  []byte    // of Geneve
 	innerDst net.HardwareAddr
 	innerSrc net.HardwareAddr
 	inner    []uint16 // tags
@@ -30,10 +31,18 @@ func (s *scene) tunnelHeaders() outer {
 		dst: s.wires[1], src: s.wires[0], kind: unix.ETH_P_IP,
 		ip:       ip4{ttl: 64, id: 0x77, src: s.nodes[0], dst: s.nodes[1]},
 		isIPIP:   s.isIPIP(),
-		udp:      udp4{from: 50000, to: vxlanPort, sum: noSum},
-		vxlan:    [2]uint32{1 << 27, s.view.vni << 8},
+		udp:      udp4{from: 50000, to: s.view.port, sum: noSum},
+		header:   [2]uint32{s.plainHeader(), s.view.vni << 8},
 		innerDst: s.mac(1, tunnelRole), innerSrc: s.mac(0, tunnelRole), innerIs: unix.ETH_P_IP,
 	}
+}
+
+// plainHeader is what the header of a tunnel in UDP begins with.
+func (s *scene) plainHeader() uint32 {
+	if s.isGeneve() {
+		return 0x6558 // no options, Ethernet inside
+	}
+	return 1 << 27 // there is a VNI
 }
 
 // wrap gives the frame on the wire of a packet.
@@ -49,7 +58,7 @@ func (o outer) tunnelled(packet []byte) ip4 {
 		o.ip.proto, o.ip.payload = unix.IPPROTO_IPIP, packet
 		return o.ip
 	}
-	head := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, o.vxlan[0]), o.vxlan[1])
+	head := append(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, o.header[0]), o.header[1]), o.options...)
 	o.udp.payload = append(head, eth(o.innerDst, o.innerSrc, o.innerIs, packet, o.inner...)...)
 	return o.udp.packetIn(o.ip)
 }
@@ -115,13 +124,13 @@ var wireReplays = slices.Concat(onWire(sizesOf[:1], headersOf, brokenOf[:3], fra
 			o.ip.dst = netip.MustParseAddr([]string{"10.200.0.9", "10.200.0.255"}[i-len(other)])
 		}
 	})},
-	{name: "outer checksums of UDP", wire: true, kind: "vxlan", frames: outers([]int{int(right), int(wrongSum)}, func(_ *scene, o *outer, state int) { o.udp.sum = sum(state) })},
+	{name: "outer checksums of UDP", wire: true, kind: inUDP, frames: outers([]int{int(right), int(wrongSum)}, func(_ *scene, o *outer, state int) { o.udp.sum = sum(state) })},
 	{name: "outer checksum of IP", wire: true, kind: anyTunnel, frames: outers([]int{0}, func(_ *scene, o *outer, _ int) { o.ip.badSum = true })},
 	{name: "outer versions", wire: true, kind: anyTunnel, frames: outers([]int{5, 6, 15}, func(_ *scene, o *outer, version int) { o.ip.version = uint8(version) })},
 	{name: "outer lengths", wire: true, kind: anyTunnel, frames: outers([]int{20, 28, 36, 50, 60, 80, 2000}, func(_ *scene, o *outer, n int) { o.ip.length = uint16(n) })},
-	{name: "outer lengths of UDP", wire: true, kind: "vxlan", frames: outers([]int{1, 8, 16, 40, 60, 2000}, func(_ *scene, o *outer, n int) { o.udp.length = uint16(n) })},
+	{name: "outer lengths of UDP", wire: true, kind: inUDP, frames: outers([]int{1, 8, 16, 40, 60, 2000}, func(_ *scene, o *outer, n int) { o.udp.length = uint16(n) })},
 	{name: "outer options", wire: true, kind: anyTunnel, frames: outers([]int{1, 7}, func(_ *scene, o *outer, kind int) { o.ip.options = []byte{byte(kind), byte(kind), 4, 0} })},
-	{name: "outer ports", wire: true, carried: true, kind: "vxlan", frames: outers([]int{0, 1, 8472, 65535}, func(_ *scene, o *outer, port int) { o.udp.from = uint16(port) })},
+	{name: "outer ports", wire: true, carried: true, kind: inUDP, frames: outers([]int{0, 1, 8472, 65535}, func(_ *scene, o *outer, port int) { o.udp.from = uint16(port) })},
 	{name: "outer fragments", wire: true, kind: anyTunnel, frames: func(s *scene) (frames []frame) {
 		for i, p := range s.flows(1) {
 			o := s.tunnelHeaders()
@@ -133,12 +142,23 @@ var wireReplays = slices.Concat(onWire(sizesOf[:1], headersOf, brokenOf[:3], fra
 		return frames
 	}},
 	{name: "headers of VXLAN", wire: true, kind: "vxlan", frames: outers(upTo(9), func(s *scene, o *outer, i int) {
-		o.vxlan = [][2]uint32{
-			{0, o.vxlan[1]}, {1<<27 | 1, o.vxlan[1]}, {1<<27 | 1<<31, o.vxlan[1]}, {1<<27 | 1<<21, o.vxlan[1]}, {1 << 27, o.vxlan[1] | 1},
-			{1 << 27, o.vxlan[1] | 0xff}, {1 << 27, 0}, {1 << 27, 0xfffff00}, {1<<32 - 1, o.vxlan[1]},
+		o.header = [][2]uint32{
+			{0, o.header[1]}, {1<<27 | 1, o.header[1]}, {1<<27 | 1<<31, o.header[1]}, {1<<27 | 1<<21, o.header[1]}, {1 << 27, o.header[1] | 1},
+			{1 << 27, o.header[1] | 0xff}, {1 << 27, 0}, {1 << 27, 0xfffff00}, {1<<32 - 1, o.header[1]},
 		}[i]
 	})},
-	{name: "inner MACs", wire: true, kind: "vxlan", frames: outers(upTo(6), func(s *scene, o *outer, i int) {
+	{name: "headers of Geneve", wire: true, kind: "geneve", frames: outers(upTo(12), func(_ *scene, o *outer, i int) {
+		plain := o.header[0]
+		o.header = [][2]uint32{
+			{plain | 1<<30, o.header[1]}, {plain | 1<<23, o.header[1]}, {plain | 1<<22, o.header[1]}, {plain | 1<<16, o.header[1]}, {plain | 1<<24, o.header[1]},
+			{unix.ETH_P_IP, o.header[1]}, {unix.ETH_P_IPV6, o.header[1]}, {0, o.header[1]}, {plain, o.header[1] | 1}, {plain, o.header[1] | 0xff}, {plain, 0}, {plain, 0xfffff00},
+		}[i]
+	})},
+	{name: "options of Geneve", wire: true, kind: "geneve", frames: outers([]int{4, 8, 124, 252}, func(_ *scene, o *outer, length int) {
+		o.header[0] |= uint32(length/4) << 24
+		o.options = append([]byte{0x01, 0x02, 0x03, byte(length/4 - 1)}, pattern(length-4, 9)...)
+	})},
+	{name: "inner MACs", wire: true, kind: inUDP, frames: outers(upTo(6), func(s *scene, o *outer, i int) {
 		switch list := []net.HardwareAddr{{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, {1, 0, 0x5e, 1, 2, 3}, s.mac(1, podRole), s.mac(0, tunnelRole)}; {
 		case i < len(list):
 			o.innerDst = list[i]
@@ -146,11 +166,11 @@ var wireReplays = slices.Concat(onWire(sizesOf[:1], headersOf, brokenOf[:3], fra
 			o.innerSrc = []net.HardwareAddr{{0, 0, 0, 0, 0, 0}, {1, 0, 0x5e, 1, 2, 3}}[i-len(list)]
 		}
 	})},
-	{name: "the receiver's own MAC as inner source", wire: true, kind: "vxlan", frames: outers([]int{0}, func(s *scene, o *outer, _ int) {
+	{name: "the receiver's own MAC as inner source", wire: true, kind: inUDP, frames: outers([]int{0}, func(s *scene, o *outer, _ int) {
 		o.innerSrc = s.mac(1, tunnelRole)
 	})},
-	{name: "inner tags", wire: true, kind: "vxlan", frames: outers([]int{0, 5}, func(_ *scene, o *outer, tag int) { o.inner = []uint16{uint16(tag)} })},
-	{name: "inner protocols of Ethernet", wire: true, kind: "vxlan", frames: outers([]int{0x801, unix.ETH_P_IPV6, unix.ETH_P_ARP, 40}, func(_ *scene, o *outer, kind int) { o.innerIs = uint16(kind) })},
+	{name: "inner tags", wire: true, kind: inUDP, frames: outers([]int{0, 5}, func(_ *scene, o *outer, tag int) { o.inner = []uint16{uint16(tag)} })},
+	{name: "inner protocols of Ethernet", wire: true, kind: inUDP, frames: outers([]int{0x801, unix.ETH_P_IPV6, unix.ETH_P_ARP, 40}, func(_ *scene, o *outer, kind int) { o.innerIs = uint16(kind) })},
 	{name: "MACs on the wire", wire: true, frames: outers(upTo(6), func(_ *scene, o *outer, i int) {
 		other := []net.HardwareAddr{{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, {1, 0, 0x5e, 1, 2, 3}, {2, 9, 9, 9, 9, 9}}[i%3]
 		if i < 3 {
