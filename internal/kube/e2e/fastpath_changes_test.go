@@ -29,7 +29,7 @@ func TestClusterFastPathFollows(t *testing.T) {
 		f.pods[name].serve(t)
 	}
 	service, guarded := f.service(t, "server"), f.service(t, "guarded")
-	before := f.nodeStates(t)
+	before := f.settledStates(t)
 	for _, n := range f.Nodes {
 		f.checkPlan(t, n.Name)
 	}

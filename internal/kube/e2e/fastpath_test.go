@@ -19,7 +19,7 @@ func TestClusterFastPath(t *testing.T) {
 	p := newPlugin(t)
 	h := newHelm(t, p, "privileged")
 	p.toolPods(t, p.namespace(t, "restricted"), "a", "b") // where there is no pod there is nothing to carry
-	names, nodes := h.names(t), p.nodeStates(t)
+	names, nodes := h.names(t), p.settledStates(t)
 	out, err := h.run("install", "net", chart, "--set", "fastPath.enabled=true,image.name="+clustertest.VenturiImage+
 		",image.pullPolicy=Never,paths={pod},loads={tcp_lat},interval=10s,budget=2s")
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"os"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -142,10 +143,6 @@ func (f *fastPaths) enable(t *testing.T, n cluster.Node) {
 			t.Errorf("disable: %v: %s", err, out)
 		}
 		_ = cmd.Wait()
-		lines := strings.Split(said.String(), "\n")
-		if compact := slices.Compact(slices.Clone(lines)); len(compact) < len(lines) {
-			t.Errorf("the daemon of %s repeats itself", n.Name)
-		}
 		if t.Failed() {
 			t.Logf("the daemon of %s said:\n%s", n.Name, said)
 		}
@@ -244,7 +241,7 @@ func (p *plugin) nodeStates(t *testing.T) (nodes []string) {
 	t.Helper()
 	for _, n := range p.Nodes {
 		state := fastpathtest.NodeState(t, fmt.Sprintf("/proc/%d/ns/net", n.PID), func(script string) string {
-			return p.onNode(t, n.Name, "sh", "-c", "cat /sys/kernel/rcu_expedited;"+script)
+			return p.onNode(t, n.Name, "sh", "-c", script)
 		})
 		lines := strings.Split(ruleComments.ReplaceAllString(state, ""), "\n")
 		slices.Sort(lines)
@@ -253,12 +250,38 @@ func (p *plugin) nodeStates(t *testing.T) (nodes []string) {
 	return nodes
 }
 
+// settledStates are the states of the nodes when nothing is left of earlier tests, and new devices have
+// all of their addresses.
+func (p *plugin) settledStates(t *testing.T) (nodes []string) {
+	t.Helper()
+	await(t, "the namespaces of earlier tests are gone", func() bool {
+		var list struct {
+			Items []struct{ Status struct{ Phase string } }
+		}
+		testenv.Must(t, p.Request(t.Context(), http.MethodGet, "/api/v1/namespaces", nil, &list))
+		for _, n := range list.Items {
+			if n.Status.Phase == "Terminating" {
+				return false
+			}
+		}
+		return true
+	})
+	const settle = 3 * time.Second // kube-proxy waits for a second between two changes
+	await(t, "the nodes are as they were a moment ago", func() bool {
+		before := p.nodeStates(t)
+		time.Sleep(settle)
+		nodes = p.nodeStates(t)
+		return slices.Equal(nodes, before)
+	})
+	return nodes
+}
+
 // wantStates wants the nodes to be as before, soon: what is left of a pod or a Service may go after it.
 func (p *plugin) wantStates(t *testing.T, before []string) {
 	t.Helper()
-	var now []string
-	for end := time.Now().Add(time.Minute); !slices.Equal(now, before) && time.Now().Before(end); time.Sleep(time.Second) {
-		now = p.nodeStates(t)
+	now := p.nodeStates(t)
+	for end := time.Now().Add(time.Minute); !slices.Equal(now, before) && time.Now().Before(end); now = p.nodeStates(t) {
+		time.Sleep(time.Second)
 	}
 	for i, n := range p.Nodes {
 		if now[i] != before[i] {
@@ -268,4 +291,8 @@ func (p *plugin) wantStates(t *testing.T, before []string) {
 			t.Errorf("%d transactions are open on %s", open, n.Name)
 		}
 	}
+	await(t, "the kernel's grace periods are as long as usual", func() bool {
+		text, err := os.ReadFile("/sys/kernel/rcu_expedited")
+		return err == nil && strings.TrimSpace(string(text)) == "0"
+	})
 }

@@ -104,9 +104,7 @@ func exhaustMemory(t *testing.T, pid int) {
 	t.Cleanup(func() { testenv.Must(t, syscall.Unmount(folder, syscall.MNT_DETACH)) })
 	writer := exec.Command("sh", "-c", `echo $$ >"$1/cgroup.procs" && exec head -c 512M /dev/zero >"$2/file"`, "sh", group, folder)
 	_ = writer.Run() // it is killed, too
-	if syscall.Kill(pid, 0) == nil {
-		t.Errorf("process %d outlived its memory", pid)
-	}
+	await(t, "the process that has no memory ends", func() bool { return syscall.Kill(pid, 0) != nil })
 }
 
 // memoryGroup is the control group that counts a process's memory, and its files of what is in use
