@@ -52,7 +52,7 @@ func enable(args []string) int {
 		_, err = node.Enable(ctx, config, node.Options{
 			Open: func() (*journal.Journal, error) { return openJournal(args[1]) }, Trial: trial, Shadow: first, Replace: slices.Contains(args[3:], "replace"),
 			Hold:   func(int) error { return nil },
-			Report: func(s fastpath.State) { fmt.Fprintf(os.Stderr, "%+v\n", s) },
+			Report: func(s fastpath.State) { fmt.Printf("%+v\n", s) },
 		})
 	}
 	if errors.Is(err, node.ErrReplaced) {

@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/ti-mo/conntrack"
 
+	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
@@ -201,6 +204,40 @@ func TestEnableServices(t *testing.T) {
 				testenv.Must(t, exchange())
 			})
 		}
+	}
+}
+
+// A state is reported when it changes, and not whenever kube-proxy writes its rules anew: one that it
+// names has another handle then.
+func TestReportsChangesOnly(t *testing.T) {
+	c := newCluster(t, wirings[0].node, wirings[0].pod)
+	proxy := proxies[0]
+	c.loadProxy(t, 0, proxy.rules(0), proxy.program)
+	testenv.Must(t, c.flow(t)())
+	reported := &testenv.Output{}
+	c.startRole(t, 0, "enable", reported, new(syscall.SysProcAttr), "0")
+	named := ""
+	awaitNamed := func() {
+		t.Helper()
+		var s *fastpath.State
+		for end := time.Now().Add(testenv.Timeout); ; time.Sleep(10 * time.Millisecond) {
+			if s = c.status(t, 0).State; s != nil && s.Pods == 1 && s.Unreplied != "" && s.Unreplied != named && reported.String() != "" {
+				named = s.Unreplied
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatalf("no state names another rule than %q: %+v", named, s)
+			}
+		}
+	}
+	awaitNamed()
+	first := reported.String()
+	for range 5 {
+		c.loadProxy(t, 0, proxy.rules(0), append(slices.Clone(proxy.program), "--noflush")) // as kube-proxy does
+		awaitNamed()
+	}
+	if now := reported.String(); now != first {
+		t.Errorf("reported at first:\n%s\nand now:\n%s", first, now)
 	}
 }
 

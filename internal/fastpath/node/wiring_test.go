@@ -170,7 +170,7 @@ func (c *cluster) enableFilters(t *testing.T, i int) *exec.Cmd {
 
 func (c *cluster) start(t *testing.T, i int, how *syscall.SysProcAttr, args ...string) *exec.Cmd {
 	t.Helper()
-	return c.startRole(t, i, "enable", nil, how, args...)
+	return c.startRole(t, i, "enable", t.Output(), how, args...)
 }
 
 // startRole starts a process of this test on a node.
