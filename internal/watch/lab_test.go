@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/compare"
-	"github.com/venturi-net/venturi/internal/load/engine"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/testenv/agenttest"
 	"github.com/venturi-net/venturi/internal/testenv/comparetest"
@@ -33,7 +32,7 @@ func (s *stopper) Write(p []byte) (int, error) {
 }
 
 // plantedSpin is many round trips, so that it shows on a machine that is busy otherwise.
-const plantedSpin = time.Millisecond
+const plantedSpin = 5 * time.Millisecond
 
 // A path of a lab is made slower after some runs, and the service tells.
 func TestChangeInLab(t *testing.T) {
@@ -41,7 +40,7 @@ func TestChangeInLab(t *testing.T) {
 	const calm, most = 12, 60 // runs before the change, and of all: some may be too noisy
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	q := compare.Request{Paths: []string{"host", "host"}, Loads: []string{"udp_lat"}, Series: 3, Rounds: 4, Slice: 10 * time.Millisecond, Wait: true}
+	q := compare.Request{Paths: []string{"host", "host"}, Loads: []string{"udp_lat"}, Series: 3, Rounds: 4, Slice: 30 * time.Millisecond, Wait: true} // some requests, each with the spin
 	session, _, err := compare.OpenRequest(ctx, q, host)
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +55,7 @@ func TestChangeInLab(t *testing.T) {
 		runs++
 		q.Out, q.Seed = filepath.Join(t.TempDir(), "run"), uint64(runs)
 		if runs > calm {
-			q.Spin = map[int]time.Duration{1: engine.SpinFor(plantedSpin)}
+			q.Spin = map[int]time.Duration{1: plantedSpin}
 		}
 		r, err := q.Resolve()
 		if err != nil {
@@ -72,6 +71,6 @@ func TestChangeInLab(t *testing.T) {
 	t.Logf("%d runs:\n%s", runs, log.String())
 	w := s.ratios[RatioID{"host.2", "udp_lat/1"}]
 	if w == nil || w.changes == 0 || runs <= calm || w.last.After < w.last.Before {
-		t.Errorf("a path that takes a millisecond more was not found: %+v", w)
+		t.Errorf("a path that takes %v more was not found: %+v", plantedSpin, w)
 	}
 }
