@@ -134,7 +134,8 @@ type daemon struct {
 	bypassed     BypassedCounters                                                             // devices on the network's own path to topo's pods and peers
 	// podsAnnounced: changes of the pods' own devices are announced.
 	podsAnnounced bool
-	complete      bool // every pod that was there at the start has its programs
+	complete      bool   // every pod that was there at the start has its programs
+	settle        func() // has the watch finish its own start
 	whenComplete  func()
 	synced        bool // the tables are complete, and every attached program is this daemon's
 
@@ -160,7 +161,8 @@ var errReplaced = errors.New("another daemon takes over")
 
 func serve(ctx context.Context, c *Config, o Options) (err error) {
 	d := newDaemon(c)
-	d.report, d.compared, d.whenComplete = o.Report, o.Compared, saveResources
+	d.report, d.compared = o.Report, o.Compared
+	d.whenComplete = func() { d.settle(); saveResources() }
 	open := netcfg.CurrentNetns
 	if c.Devices.Node {
 		open = netcfg.OpenNode

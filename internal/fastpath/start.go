@@ -64,6 +64,7 @@ func (d *daemon) prepare(ctx context.Context) error {
 		tables, err = d.watch(ctx)
 	}
 	if err == nil {
+		d.settle = tables.Settle
 		d.readEarly(tables)
 	}
 	return errors.Join(err, <-loaded)

@@ -1,15 +1,14 @@
 package topology
 
 import (
-	"context"
 	"sync"
-	"time"
 
 	"github.com/mdlayher/netlink"
 )
 
-// lateFilter is an [rtnlFilter] that is loaded with the first message, from tables that were read
-// before: with a thousand pods that takes ten milliseconds, in which others start up.
+// lateFilter is an [rtnlFilter] that is loaded with the first message, or when [Tables.Settle] is
+// called, from tables that were read before: with a thousand pods that takes ten milliseconds, in
+// which others start up.
 type lateFilter struct {
 	filter *rtnlFilter
 	tables *Tables
@@ -17,12 +16,11 @@ type lateFilter struct {
 	once   sync.Once
 }
 
-// filterDelay is after how long it is loaded without a message, so that the tables can go.
-const filterDelay = time.Second
-
 // newLateFilter reads the tables.
 func newLateFilter(owns ProgramOwner) *lateFilter {
-	return &lateFilter{filter: newRtnlFilter(owns), tables: readTables(), ports: readFilterTables()}
+	l := &lateFilter{filter: newRtnlFilter(owns), tables: readTables(), ports: readFilterTables()}
+	l.tables.settle = l.load
+	return l
 }
 
 func (l *lateFilter) load() {
@@ -30,15 +28,6 @@ func (l *lateFilter) load() {
 		l.filter.load(l.tables, l.ports)
 		l.tables, l.ports = nil, filterTables{}
 	})
-}
-
-// loadLater loads it after a while, unless ctx ends.
-func (l *lateFilter) loadLater(ctx context.Context) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(filterDelay):
-		l.load()
-	}
 }
 
 func (l *lateFilter) event(m netlink.Message) Event {

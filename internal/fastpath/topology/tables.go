@@ -15,7 +15,12 @@ type Tables struct {
 	links    [][]byte         // messages about devices
 	arp, fdb []neighbourEntry // arp: IPv4
 	err      error            // why they are incomplete
+	settle   func()           // of the watch that has read them
 }
+
+// Settle has the [Watch] that has read the tables take of them what it needs, so that they can go. It
+// does so by itself when it hears of something.
+func (t *Tables) Settle() { t.settle() }
 
 // readTables reads the tables of the calling thread's namespace.
 func readTables() *Tables {

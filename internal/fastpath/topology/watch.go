@@ -67,7 +67,6 @@ func Watch(ctx context.Context, owns ProgramOwner, tell func(Event)) (done <-cha
 	ended, events := make(chan error, 4), make(chan Event)
 	known := newLateFilter(owns)
 	tables = known.tables
-	go known.loadLater(ctx)
 	go receive(ctx, route, route.Receive, known.event, known.resync, events, ended)
 	go receive(ctx, rules, rules.Receive, nftEvent, func() {}, events, ended)
 	if ipsec != nil {
