@@ -63,7 +63,7 @@ type NextHop struct {
 	SrcMAC, DstMAC net.HardwareAddr // on the wire
 	Addr           netip.Addr       // of the next hop on the wire
 	Encap          *Encap           // nil: no tunnel
-	InnerAddr      netip.Addr       // of the next hop on the tunnel's device, where carried packets do not verify it; zero: nobody does
+	InnerAddr      netip.Addr       // of the next hop as a neighbour on a geneve device, which carried packets do not verify; else zero
 }
 
 // DeviceNames names the devices that [Read] examines.
