@@ -32,13 +32,13 @@ var deviceVariants = map[string][]variant{
 		frame: onePod("eth ip(m1>m2 ttl64) udp(6091 sum) geneve(16777215) eth ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
 	}},
 	"gre": {{
-		spec: "gre", pods: 1, less: 38, pairable: true,
+		spec: "gre", pods: 1, less: 38, pairable: true, ownOuter: true,
 		frame: onePod("eth ip(m1>m2 df ttl64) gre eth ip(m1.pod1>m2.pod1 df ttl64) udp(sum)"),
 	}, {
-		spec: "gre:key=4294967295,csum=on", pods: 1, less: 46,
+		spec: "gre:key=4294967295,csum=on", pods: 1, less: 46, ownOuter: true,
 		frame: onePod("eth ip(m1>m2 df ttl64) gre(4294967295 sum) eth ip(m1.pod1>m2.pod1 df ttl64) udp(sum)"),
 	}, {
-		spec: "gre:csum=on,mtu=1400", pods: 1, less: 100,
+		spec: "gre:csum=on,mtu=1400", pods: 1, less: 100, ownOuter: true,
 		frame: onePod("eth ip(m1>m2 df ttl64) gre(sum) eth ip(m1.pod1>m2.pod1 df ttl64) udp(sum)"),
 	}},
 	"vlan": {{

@@ -26,6 +26,9 @@ type variant struct {
 	// frame is what a datagram from the k-th pod of m1, counted from 1, to that
 	// of m2 looks like on m1's card, as [reader.read] writes it down.
 	frame func(k int) string
+	// ownOuter: its outer addresses are the machines' own, as frame says, only where it is the first of its
+	// driver in a lab.
+	ownOuter bool
 	// card is where the frames are to be seen.
 	card card
 	// inVM leaves it to a test of its own: its ends are in virtual machines.
