@@ -74,7 +74,7 @@ static __always_inline int not_plain(void *data)
 
 static __always_inline __be32 vni_in(const void *header)
 {
-	return *(__be32 *)(header + TUNNEL_VNI);
+	return *(__be32 *)(header + TUNNEL_VNI) & bpf_htonl(~VNI_NOT);
 }
 
 /* With Geneve each peer has a VNI of its own, which is compared with the rest of its headers. */
