@@ -169,6 +169,7 @@ var sharedNames = map[string]string{
 	"Env":       "what surrounds a command or a driver",
 	"Event":     "something that happened: the package says where",
 	"Facts":     "what is known of a thing beforehand: the package says of what",
+	"Family":    "a version of IP: that of topology is that of audit, for those who may not see the audit",
 	"Feature":   "an offload of a device",
 	"File":      "a file: the package says which",
 	"Gauge":     "measures a path again and again: what it is, and what does it",

@@ -11,10 +11,8 @@ import (
 
 	"github.com/venturi-net/venturi/internal/display"
 	"github.com/venturi-net/venturi/internal/fastpath"
-	"github.com/venturi-net/venturi/internal/fastpath/discover"
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/fastpath/node"
-	"github.com/venturi-net/venturi/internal/feature"
-	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -68,6 +66,7 @@ func newFastpathPlan(env *Env) *cobra.Command {
 	var (
 		netns  string
 		asJSON bool
+		ipv6   bool
 		keep   []string
 	)
 	cmd := &cobra.Command{
@@ -89,9 +88,10 @@ vSwitch, other encapsulations, bridges and teams as the wire, iptables-legacy, l
 pods' devices, Ethernet overlays.
 
 It also lists what misses carried packets: statistics of devices, counters of rules, and
-captures. With --keep-counters it shows what "enable" would carry with it.
+captures. With --keep-counters it shows what "enable" would carry with it, and with --ipv6
+what it would carry of IPv6: on one wire, without encapsulation.
 
-  carried  its established TCP and UDP flows over IPv4 are carried
+  carried  its established TCP and UDP flows are carried
   waiting  they will be, as soon as the node has learned this pod's or peer's address
   slow     they stay on the node's own path
 
@@ -100,10 +100,11 @@ slow path, and 4 if nothing can be carried.`,
 		Example: `  venturi fastpath plan
   venturi fastpath plan --netns node1
   venturi fastpath plan --keep-counters
+  venturi fastpath plan --ipv6
   venturi fastpath plan --json | jq -r '.pods[] | select(.outlook == "slow") | .device + " " + .why'`,
 		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			plan, err := readPlan(netns, keep)
+			plan, err := readPlan(netns, familyOf(ipv6), keep)
 			if err != nil {
 				return err
 			}
@@ -126,34 +127,9 @@ slow path, and 4 if nothing can be carried.`,
 	f := cmd.Flags()
 	f.VarP(onceFlag{&netns}, "netns", "n", netnsHelp)
 	f.BoolVar(&asJSON, "json", false, "print it as JSON")
+	f.BoolVar(&ipv6, "ipv6", false, "show it of IPv6 instead of IPv4")
 	keepCountersFlag(f, &keep)
 	return cmd
-}
-
-// readPlan finds what a fast path would carry in a network namespace, if it keeps counters of some
-// kinds true.
-func readPlan(netns string, keep []string) (plan *discover.Plan, err error) {
-	const what = "cannot plan a fast path"
-	if os.Geteuid() != 0 {
-		return nil, verr.New(verr.Permission, what, "only root can read rules, programs and the other ends of pods' devices", "run it as root, or through sudo")
-	}
-	file, err := netnsFile(netns)
-	if err != nil {
-		return nil, err
-	}
-	if err := feature.Require(what, feature.Programs); err != nil {
-		return nil, err
-	}
-	err = host.Do(file, func() error {
-		if plan, err = discover.Find(); err == nil {
-			plan.Keep(keep)
-		}
-		return err
-	})
-	if err != nil && !errors.As(err, new(*verr.Error)) {
-		err = verr.Wrap(verr.Failed, what, err, "run it again; if it fails again, report it with the output of \"venturi version\"")
-	}
-	return plan, err
 }
 
 func newFastpathEnable(env *Env) *cobra.Command {
@@ -164,6 +140,7 @@ func newFastpathEnable(env *Env) *cobra.Command {
 		flows  int
 		again  bool
 		stay   bool
+		ipv6   bool
 		keep   []string
 	)
 	cmd := &cobra.Command{
@@ -195,6 +172,11 @@ brings the tunnel; if so, it ends and begins anew with what "plan" finds by then
 Connections that the node translates are carried as well: those to the virtual address of a
 Service, and masqueraded ones. Their packets get the addresses, ports and checksums that
 connection tracking has for them. --nat=false leaves them on the node's own path.
+
+With --ipv6 it carries IPv6 as well, as "venturi fastpath plan --ipv6" lists it: on one wire,
+without encapsulation, and not translated. A rule or a route that keeps the one version of IP
+slow leaves the other alone. Its packets are compared after those of IPv4, and are not in the
+metrics.
 
 With --replace it takes over from another process that carries here, of this version or
 another, as for an upgrade: that process ends and leaves everything in place, no packet is
@@ -241,9 +223,15 @@ If nothing can be carried, nothing is changed, the plan is printed, and the exit
 					nat = !running.NoNAT
 				}
 			}
-			config, err := planConfig(env, "cannot enable the fast path", nat, keep)
+			config, err := planConfig(env, "cannot enable the fast path", audit.IPv4, nat, keep)
 			if err != nil {
 				return err
+			}
+			var config6 *fastpath.Config
+			if ipv6 {
+				if config6, err = planIPv6(env, "cannot enable the fast path for IPv6", keep); err != nil {
+					return err
+				}
 			}
 			ctx, stopServing, err := serveNode(cmd.Context(), listen)
 			if err != nil {
@@ -253,6 +241,7 @@ If nothing can be carried, nothing is changed, the plan is printed, and the exit
 				Open:  func() (*journal.Journal, error) { return openToChange(env, journalWait) },
 				Trial: trial, Hold: holder(env),
 				Report: func(s fastpath.State) { display.PrintFastPathState(env.Stderr, s) },
+				IPv6:   config6, ReportIPv6: func(s fastpath.State) { display.PrintFastPathState6(env.Stderr, s) },
 				Shadow: node.ShadowOptions{Flows: flows, Limit: shadowLimit}, Replace: again,
 			})
 			if errors.Is(err, node.ErrReplaced) {
@@ -270,6 +259,7 @@ If nothing can be carried, nothing is changed, the plan is printed, and the exit
 	}
 	cmd.Flags().DurationVar(&trial, "trial", 0, "end it after this time, such as 120s")
 	cmd.Flags().BoolVar(&nat, "nat", true, "carry translated connections, such as those to Services")
+	cmd.Flags().BoolVar(&ipv6, "ipv6", false, "carry IPv6 as well, where it is not encapsulated")
 	cmd.Flags().IntVar(&flows, "shadow", 16, "compare packets of so many flows with the network's own first; 0: none")
 	cmd.Flags().BoolVar(&stay, "stay-off", false, "if a packet differs, wait for SIGTERM instead of exiting")
 	cmd.Flags().BoolVar(&again, "replace", false, "take over from the process that carries here, if there is one")

@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/display"
 	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/fastpath/discover"
 	"github.com/venturi-net/venturi/internal/fastpath/node"
+	"github.com/venturi-net/venturi/internal/feature"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/internal/watch"
@@ -20,8 +24,8 @@ const shadowLimit = 10 * time.Second
 
 // planConfig plans a fast path for this node. If nothing can be carried, it prints the plan, and
 // the error says so.
-func planConfig(env *Env, what string, nat bool, keep []string) (c fastpath.Config, err error) {
-	plan, err := readPlan("", keep)
+func planConfig(env *Env, what string, family audit.Family, nat bool, keep []string) (c fastpath.Config, err error) {
+	plan, err := readPlan("", family, keep)
 	if err != nil {
 		return c, err
 	}
@@ -36,6 +40,44 @@ func planConfig(env *Env, what string, nat bool, keep []string) (c fastpath.Conf
 	return c, nil
 }
 
+// readPlan finds what a fast path would carry in a network namespace, if it keeps counters of some
+// kinds true.
+func readPlan(netns string, family audit.Family, keep []string) (plan *discover.Plan, err error) {
+	const what = "cannot plan a fast path"
+	if os.Geteuid() != 0 {
+		return nil, verr.New(verr.Permission, what, "only root can read rules, programs and the other ends of pods' devices", "run it as root, or through sudo")
+	}
+	file, err := netnsFile(netns)
+	if err != nil {
+		return nil, err
+	}
+	needs := []feature.Need{feature.Programs}
+	if family == audit.IPv6 {
+		needs = append(needs, feature.TCX) // two fast paths cannot share the queueing discipline of filters
+	}
+	if err := feature.Require(what, needs...); err != nil {
+		return nil, err
+	}
+	err = host.Do(file, func() error {
+		if plan, err = discover.Find(family); err == nil {
+			plan.Keep(keep)
+		}
+		return err
+	})
+	if err != nil && !errors.As(err, new(*verr.Error)) {
+		err = verr.Wrap(verr.Failed, what, err, "run it again; if it fails again, report it with the output of \"venturi version\"")
+	}
+	return plan, err
+}
+
+// familyOf is the version of IP that a flag asks for.
+func familyOf(ipv6 bool) audit.Family {
+	if ipv6 {
+		return audit.IPv6
+	}
+	return audit.IPv4
+}
+
 // enableNode enables a fast path. Whenever the node is wired in another way, it begins anew with a new
 // plan: meanwhile packets take the node's own path.
 func enableNode(ctx context.Context, env *Env, c fastpath.Config, o node.Options) (stats []fastpath.Stat, err error) {
@@ -43,26 +85,49 @@ func enableNode(ctx context.Context, env *Env, c fastpath.Config, o node.Options
 		return node.Enable(ctx, c, o)
 	}
 	for {
-		wired, stop := node.UntilRewired(ctx, c, chooseConfig)
+		wired, stop := node.UntilRewired(ctx, c, chooseConfig(audit.IPv4))
+		stop6 := func() {}
+		if o.IPv6 != nil {
+			wired, stop6 = node.UntilRewired(wired, *o.IPv6, chooseConfig(audit.IPv6))
+		}
 		stats, err = node.Enable(wired, c, o)
 		rewired := errors.Is(context.Cause(wired), node.ErrRewired)
+		stop6()
 		if stop(); err != nil || !rewired {
 			return stats, err
 		}
 		sanitize.Fprintf(env.Stderr, "venturi: the network of this node is wired in another way now: planning again\n")
-		if c, err = planConfig(env, "cannot enable the fast path again", !c.NoNAT, c.KeepCounters); err != nil {
+		const what = "cannot enable the fast path again"
+		if c, err = planConfig(env, what, audit.IPv4, !c.NoNAT, c.KeepCounters); err != nil {
 			return stats, err
+		}
+		if o.IPv6 != nil {
+			if six, err := planIPv6(env, what, c.KeepCounters); err == nil {
+				o.IPv6 = six
+			} // otherwise its daemon waits for the devices that it followed
 		}
 		o.Replace = false
 	}
 }
 
-func chooseConfig() (c fastpath.Config, err error) {
-	p, err := discover.Choose()
+// planIPv6 plans to carry IPv6 as well.
+func planIPv6(env *Env, what string, keep []string) (*fastpath.Config, error) {
+	c, err := planConfig(env, what, audit.IPv6, true, keep)
 	if err != nil {
-		return c, err
+		return nil, err
 	}
-	return p.Config(), nil
+	return &c, nil
+}
+
+// chooseConfig is what a fast path of this node should follow now.
+func chooseConfig(family audit.Family) func() (fastpath.Config, error) {
+	return func() (c fastpath.Config, err error) {
+		p, err := discover.Choose(family)
+		if err != nil {
+			return c, err
+		}
+		return p.Config(), nil
+	}
 }
 
 // serveNode serves the metrics of a fast path at an address until stop is called; empty: nowhere.

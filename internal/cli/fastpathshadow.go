@@ -17,6 +17,7 @@ type shadowCommand struct {
 	limit       time.Duration
 	flows       int
 	nat, asJSON bool
+	ipv6        bool
 }
 
 func (s *shadowCommand) command() *cobra.Command {
@@ -50,6 +51,7 @@ or nothing could be carried.`,
 	f.DurationVar(&s.limit, "time", 0, "end after this time, such as 30s")
 	f.IntVar(&s.flows, "flows", 0, "end when packets of so many flows were compared")
 	f.BoolVar(&s.nat, "nat", true, "also compare packets of translated connections, such as those to Services")
+	f.BoolVar(&s.ipv6, "ipv6", false, "compare packets of IPv6 instead of IPv4")
 	f.BoolVar(&s.asJSON, "json", false, "print the result as JSON")
 	return cmd
 }
@@ -62,7 +64,7 @@ func (s *shadowCommand) run(cmd *cobra.Command, _ []string) error {
 	case s.flows < 0:
 		return verr.New(verr.Usage, what, "--flows is less than 0", "give a number of flows such as 100")
 	}
-	config, err := planConfig(s.env, what, s.nat, nil)
+	config, err := planConfig(s.env, what, familyOf(s.ipv6), s.nat, nil)
 	if err != nil {
 		return err
 	}

@@ -27,12 +27,18 @@ type FastPathReport struct {
 
 	Pods  []fastpath.PodFlows  `json:"pods"`
 	Peers []fastpath.PeerFlows `json:"peers"`
+
+	IPv6 *FastPathReport `json:"ipv6,omitempty"` // the same of IPv6; nil: it is not carried
 }
 
 // NewFastPathReport tells a status.
 func NewFastPathReport(s node.Status) FastPathReport {
 	counts := fastPathCounts(s.Stats)
-	r := FastPathReport{s.Enabled, s.Running, s.Config, s.State, counts.Packets, counts.SlowIngress, counts.Share(), s.Table.Flows, s.Pods, s.Peers}
+	r := FastPathReport{s.Enabled, s.Running, s.Config, s.State, counts.Packets, counts.SlowIngress, counts.Share(), s.Table.Flows, s.Pods, s.Peers, nil}
+	if s.IPv6 != nil {
+		six := NewFastPathReport(*s.IPv6)
+		r.IPv6 = &six
+	}
 	if r.Packets == nil { // it has not started: scripts get what there is of a list, not null
 		r.Packets, r.SlowIngress = map[string]int64{}, map[string]int64{}
 	}
@@ -83,7 +89,11 @@ func (r FastPathReport) Print(out io.Writer) error {
 		printCounters(w, *r.State.Counters, r.Config.Devices.Wire)
 	}
 	printFates(w, r.Packets, r.SlowIngress)
-	return w.Flush()
+	if err := w.Flush(); err != nil || r.IPv6 == nil {
+		return err
+	}
+	sanitize.Fprintf(out, "\nIPv6:\n")
+	return r.IPv6.Print(out)
 }
 
 // printOwners prints whose flows are in the table.
@@ -166,14 +176,19 @@ func printFates(w io.Writer, packets, into map[string]int64) {
 }
 
 // PrintFastPathState prints a change of what a node's fast path carries.
-func PrintFastPathState(out io.Writer, s fastpath.State) {
+func PrintFastPathState(out io.Writer, s fastpath.State) { printState(out, "venturi", s) }
+
+// PrintFastPathState6 prints it of the fast path for IPv6.
+func PrintFastPathState6(out io.Writer, s fastpath.State) { printState(out, "venturi: IPv6", s) }
+
+func printState(out io.Writer, who string, s fastpath.State) {
 	if s.Off != "" {
-		sanitize.Fprintf(out, "venturi: nothing is carried: %s\n", s.Off)
+		sanitize.Fprintf(out, "%s: nothing is carried: %s\n", who, s.Off)
 		return
 	}
-	sanitize.Fprintf(out, "venturi: %s\n", stateLine(s))
+	sanitize.Fprintf(out, "%s: %s\n", who, stateLine(s))
 	for _, refused := range s.Refused {
-		sanitize.Fprintf(out, "venturi: left slow: %s %s\n", refused.Device, refused.Reason)
+		sanitize.Fprintf(out, "%s: left slow: %s %s\n", who, refused.Device, refused.Reason)
 	}
 }
 

@@ -28,6 +28,8 @@ func PrintFastPathPlan(out io.Writer, p *discover.Plan) error {
 		sanitize.Fprintf(w, "to other nodes by %s: IPIP over %s\n", p.Tunnel, wire)
 	case fastpath.Routed:
 		sanitize.Fprintf(w, "to other nodes by %s, without encapsulation\n", wire)
+	case fastpath.Routed6:
+		sanitize.Fprintf(w, "IPv6 to other nodes by %s, without encapsulation\n", wire)
 	}
 	if p.Off != "" {
 		sanitize.Fprintf(w, "nothing is carried: %s\n", p.Off)

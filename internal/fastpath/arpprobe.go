@@ -2,6 +2,7 @@ package fastpath
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
@@ -27,8 +28,10 @@ type fdbProbe struct {
 	sent int
 }
 
-// sendProbes sends ARP probes. A shadow leaves pods and neighbours alone.
+// sendProbes sends ARP probes. A shadow leaves pods and neighbours alone. A pod with IPv6 alone is
+// carried once it has sent something by itself.
 func (d *daemon) sendProbes(all []topology.BridgeNeighbour) error {
+	all = slices.DeleteFunc(all, func(n topology.BridgeNeighbour) bool { return !n.Addr.Is4() })
 	if d.Shadow || len(all) == 0 {
 		return nil
 	}

@@ -48,7 +48,7 @@ func (d *daemon) openPoller() (err error) {
 	if d.audit.ipsets, err = audit.OpenIPSetPoller(); err != nil {
 		return err
 	}
-	if d.poller, err = topology.OpenPoller(); err != nil {
+	if d.poller, err = topology.OpenPoller(d.Devices.Family); err != nil {
 		d.audit.ipsets.Close()
 	}
 	d.programs.poller = d.poller
@@ -127,7 +127,7 @@ var outerProtocols = map[string]int{VXLAN: syscall.IPPROTO_UDP, Geneve: syscall.
 
 // overlay is what rules meet of the tunnels.
 func (d *daemon) overlay() audit.Overlay {
-	return audit.Overlay{Protocol: outerProtocols[d.Kind], Port: d.Port, Wire: d.Devices.Wire}
+	return audit.Overlay{Family: d.Devices.Family, Protocol: outerProtocols[d.Kind], Port: d.Port, Wire: d.Devices.Wire}
 }
 
 // readRules reads the rules of the namespace, and says why their verdict on a packet may not
@@ -137,7 +137,7 @@ func (d *daemon) readRules() (rules audit.RulesetAudit, reason string, unread bo
 	if rules, err = audit.Ruleset(d.overlay()); err != nil {
 		return rules, fmt.Sprintf("the packet filter cannot be read: %v", err), true, nil
 	}
-	ipsec, err := audit.IPsec()
+	ipsec, err := audit.IPsec(d.Devices.Family)
 	switch {
 	case errors.Is(err, nlmsg.ErrInterrupted):
 		return rules, fmt.Sprintf("the IPsec policies cannot be read: %v", err), true, nil
@@ -239,7 +239,7 @@ func (d *daemon) findUnwatched(news bool) (string, error) {
 	if function != "" {
 		return fmt.Sprintf("unknown netfilter hook %s: its effect cannot be checked", function), nil
 	}
-	if topology.KeepsPriority(d.audit.sysctls) {
+	if d.poller.KeepsPriority(d.audit.sysctls) {
 		return "the sysctl net.ipv4.ip_forward_update_priority is 0, so packets keep their priority when they are forwarded", nil
 	}
 	if listed {
@@ -250,6 +250,7 @@ func (d *daemon) findUnwatched(news bool) (string, error) {
 			return fmt.Sprintf("ebtables-legacy is loaded (%s), and changes of its rules are not announced", strings.Join(tables, ", ")), nil
 		}
 	}
+	d.audit.links.ipv6 = d.Devices.Family == audit.IPv6
 	hook, err := d.audit.links.look(d.hasTunnels())
 	switch {
 	case err != nil: // of any kind: the next poll reads them again

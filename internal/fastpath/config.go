@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/host"
@@ -12,7 +13,7 @@ import (
 
 // Config is the configuration of a daemon, a JSON file.
 type Config struct {
-	Kind string `json:"kind"` // [VXLAN], [Geneve], [IPIP] or [Routed]
+	Kind string `json:"kind"` // [VXLAN], [Geneve], [IPIP], [Routed] or [Routed6]
 	// Devices are the host's devices on the path of packets, by name. They may come and
 	// go while the daemon runs.
 	Devices topology.DeviceNames `json:"devices"`
@@ -35,6 +36,8 @@ const (
 	Geneve = bpf.Geneve
 	IPIP   = bpf.IPIP
 	Routed = bpf.Routed
+	// Routed6 is the same for IPv6. A host with both versions has a daemon for each.
+	Routed6 = bpf.Routed6
 )
 
 // Load reads a daemon's config.
@@ -48,7 +51,7 @@ func Load(file string) (*Config, error) {
 
 func (c *Config) check() error {
 	switch {
-	case c.Kind != Routed && !c.hasTunnels():
+	case c.Kind != Routed && c.Kind != Routed6 && !c.hasTunnels():
 		return fmt.Errorf("unknown kind of fast path %q", c.Kind)
 	case c.hasTunnels() && len(c.Devices.Tunnels) == 0, c.tunnelsInUDP() && c.Port == 0:
 		return errors.New("an overlay needs a tunnel's device, and one of VXLAN or Geneve a port")
@@ -56,6 +59,14 @@ func (c *Config) check() error {
 		return errors.New("wire, pins or state is missing")
 	}
 	return nil
+}
+
+// family is the version of IP that is carried.
+func (c *Config) family() audit.Family {
+	if c.Kind == Routed6 {
+		return audit.IPv6
+	}
+	return audit.IPv4
 }
 
 // hasTunnels: packets travel between hosts in tunnels.

@@ -208,6 +208,7 @@ func serve(ctx context.Context, c *Config, o Options) (err error) {
 
 func newDaemon(c *Config) *daemon {
 	c.TC = c.TC || !kernel.HasTCX()
+	c.Devices.Family = c.family()
 	return &daemon{
 		Config: c, readTopology: topology.Read, events: newEventQueue(), bypassed: bypassedDevices(c.Devices, topology.Topology{}),
 		attach:   attachState{attached: map[string]bool{}},
@@ -313,7 +314,7 @@ func (d *daemon) resync() error {
 	if err != nil {
 		return err
 	}
-	d.programs.queue, d.neigh.unmeasured = nil, topology.Topology{}
+	d.programs.queue, d.neigh.unmeasured, d.neigh.confMTUs = nil, topology.Topology{}, nil
 	d.bypassed = bypassedDevices(d.Devices, d.topo)
 	d.events.setTopology(d.topo)
 	if err := d.tables.sync(d.topo); err != nil {

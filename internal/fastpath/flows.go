@@ -141,14 +141,17 @@ func (f *flows) serveRequests(ctx context.Context, track *kernel.Conntrack) erro
 // table of flows. A flow stays slow, and requests again, if conntrack has no entry or would
 // not announce its end.
 func (f *flows) prepare(requests []bpf.CtRequest, track *kernel.Conntrack) error {
-	updates := make([]kernel.Update, len(requests))
-	for i, r := range requests {
-		updates[i] = kernel.Update{Conn: connection(r.Key), Liberal: uint8(r.Key.TenantProto) == protoTCP}
+	var updates []kernel.Update
+	var of []bpf.CtRequest
+	for _, r := range requests {
+		if c, ok := connection(f.objs, r.Key); ok {
+			updates, of = append(updates, kernel.Update{Conn: c, Liberal: c.Protocol == protoTCP}), append(of, r)
+		}
 	}
 	var failed error
 	err := track.Update(updates, func(i int, is kernel.ConnState) {
 		if is == kernel.ConnEstablished {
-			failed = errors.Join(failed, f.markReady(requests[i]))
+			failed = errors.Join(failed, f.markReady(of[i]))
 		}
 	})
 	return errors.Join(err, failed)
@@ -183,7 +186,11 @@ func (f *flows) destroyed(all []kernel.Ended, lost bool) error {
 	}
 	for _, tenant := range *f.tenants.Load() {
 		for _, c := range all {
-			for _, k := range endedKeys(tenant, c) {
+			keys, err := f.endedKeys(tenant, c)
+			if err != nil {
+				return fmt.Errorf("find a flow: %w", err)
+			}
+			for _, k := range keys {
 				err := f.objs.Flows.Delete(k)
 				if err == nil {
 					err = f.objs.InvalidateSlots(k)
@@ -197,16 +204,26 @@ func (f *flows) destroyed(all []kernel.Ended, lost bool) error {
 	return nil
 }
 
-// endedKeys are the keys that a connection has, whichever of its ends is a pod of this host.
-func endedKeys(tenant uint32, c kernel.Ended) []bpf.FlowKey {
-	key := func(local, remote netip.AddrPort) bpf.FlowKey {
-		return bpf.NewFlowKey(tenant, c.Protocol, local, remote)
+// endedKeys are the keys that a connection has, whichever of its ends is a pod of this host. One of the
+// other version of IP has none.
+func (f *flows) endedKeys(tenant uint32, c kernel.Ended) (keys []bpf.FlowKey, err error) {
+	add := func(local, remote netip.AddrPort, onWire bool) {
+		k, ok, failed := f.objs.Key(tenant, c.Protocol, local, remote)
+		if err = errors.Join(err, failed); !ok {
+			return
+		}
+		if onWire {
+			k = k.OnWire()
+		}
+		keys = append(keys, k)
 	}
-	keys := []bpf.FlowKey{key(c.A, c.B), key(c.Replies.A, c.Replies.B)}
+	add(c.A, c.B, false)
+	add(c.Replies.A, c.Replies.B, false)
 	if c.IsTranslated() {
-		keys = append(keys, key(c.Replies.B, c.Replies.A).OnWire(), key(c.B, c.A).OnWire())
+		add(c.Replies.B, c.Replies.A, true)
+		add(c.B, c.A, true)
 	}
-	return keys
+	return keys, err
 }
 
 const (
@@ -214,14 +231,8 @@ const (
 	protoUDP = 17
 )
 
-// connection is the conntrack tuple of a flow.
-func connection(k bpf.FlowKey) kernel.Connection {
-	return kernel.Connection{Protocol: uint8(k.TenantProto), A: addrPort(k.Local, k.LocalPort), B: addrPort(k.Remote, k.RemotePort)}
-}
-
-func addrPort(addr uint32, port uint16) netip.AddrPort {
-	var b [6]byte
-	binary.NativeEndian.PutUint32(b[:], addr)
-	binary.NativeEndian.PutUint16(b[4:], port)
-	return netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[:4])), binary.BigEndian.Uint16(b[4:]))
+// connection is the conntrack tuple of a flow; false: nobody knows its addresses any more.
+func connection(objs *bpf.Objects, k bpf.FlowKey) (kernel.Connection, bool) {
+	local, remote, ok := objs.Ends(k)
+	return kernel.Connection{Protocol: uint8(k.TenantProto), A: local, B: remote}, ok
 }

@@ -13,6 +13,7 @@ import (
 type neighbourState struct {
 	probed     map[topology.Neighbour]fdbProbe // neighbours without an FDB entry
 	unmeasured topology.Topology               // pods and next hops that are looked at next
+	confMTUs   []topology.ConfMTU              // that are looked at next
 
 	unreachables string    // count of ICMP messages by which path MTUs are learned
 	learned      bool      // there are new ones
@@ -23,6 +24,7 @@ type neighbourState struct {
 const (
 	podsPerPoll = 4
 	hopsPerPoll = 1
+	confPerPoll = 4 // MTUs of devices for IPv6
 )
 
 // mtusEvery is how often it is checked whether path MTUs were learned. While the daemon rests it is
@@ -42,7 +44,23 @@ func (d *daemon) mtusChanged() bool {
 		}
 	}
 	pods := slices.Concat(takeSome(&d.neigh.unmeasured.Pods, podsPerPoll), takeSome(&d.neigh.unmeasured.PodsWithXDP, podsPerPoll))
-	return d.poller.PodsChanged(pods) || d.pathMTUsLearned() || d.poller.PathMTUsChanged(takeSome(&d.neigh.unmeasured.NextHops, hopsPerPoll))
+	return d.poller.PodsChanged(pods) || d.confMTUsChanged() || d.pathMTUsLearned() || d.poller.PathMTUsChanged(takeSome(&d.neigh.unmeasured.NextHops, hopsPerPoll))
+}
+
+// confMTUsChanged looks for changes of the MTUs that devices have for IPv6: those of wires each time, and
+// those of pods' devices in turn.
+func (d *daemon) confMTUsChanged() bool {
+	onWire := func(of topology.ConfMTU) bool { return of.OnWire }
+	if len(d.neigh.confMTUs) == 0 {
+		d.neigh.confMTUs = slices.DeleteFunc(slices.Clone(d.topo.ConfMTUs), onWire)
+	}
+	some := takeSome(&d.neigh.confMTUs, confPerPoll)
+	for _, of := range d.topo.ConfMTUs {
+		if onWire(of) {
+			some = append(slices.Clip(some), of)
+		}
+	}
+	return d.poller.ConfMTUsChanged(some)
 }
 
 // pathMTUsLearned looks at all next hops when some may have learned a path MTU.

@@ -9,9 +9,10 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// netfilterLinks tracks BPF programs at netfilter's IPv4 hooks, on kernels that do not list
+// netfilterLinks tracks BPF programs at netfilter's hooks of one version of IP, on kernels that do not list
 // those hooks. The kernel tells the hook of a link and not its namespace, so all count.
 type netfilterLinks struct {
+	ipv6     bool    // at those of IPv6
 	last     link.ID // the last one that was read; IDs increase
 	programs map[link.ID]*link.NetfilterInfo
 }
@@ -28,6 +29,10 @@ func (f *netfilterLinks) look(tunnels bool) (hook string, err error) {
 	if f.programs == nil {
 		f.programs = map[link.ID]*link.NetfilterInfo{}
 	}
+	family := link.NetfilterProtocolFamily(link.NetfilterProtoIPv4)
+	if f.ipv6 {
+		family = link.NetfilterProtoIPv6
+	}
 	it := link.Iterator{ID: f.last}
 	defer it.Close()
 	for it.Next() {
@@ -36,7 +41,7 @@ func (f *netfilterLinks) look(tunnels bool) (hook string, err error) {
 		if err != nil {
 			return "", fmt.Errorf("read BPF link %d: %w", it.ID, err)
 		}
-		if n := info.Netfilter(); n != nil && n.ProtocolFamily == link.NetfilterProtoIPv4 {
+		if n := info.Netfilter(); n != nil && n.ProtocolFamily == family {
 			f.programs[it.ID] = n
 		}
 	}

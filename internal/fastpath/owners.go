@@ -68,7 +68,7 @@ func ReadOwners(c *Config, pins string) (t Table, pods []PodFlows, peers []PeerF
 		t.Flows = of.all
 	}
 	if err == nil {
-		pods, err = readPods(pins, of.pods)
+		pods, err = readPods(c, pins, of.pods)
 	}
 	if err == nil {
 		peers, err = readPeers(c, pins, of.peers)
@@ -143,20 +143,24 @@ func openTable(pins, name string) (*ebpf.Map, error) {
 	return ebpf.LoadPinnedMap(bpf.TableFile(pins, name), &ebpf.LoadPinOptions{ReadOnly: true})
 }
 
-func readPods(pins string, of map[uint32]*FlowCount) ([]PodFlows, error) {
+func readPods(c *Config, pins string, of map[uint32]*FlowCount) ([]PodFlows, error) {
 	pods := []PodFlows{}
 	table, err := openTable(pins, "pod_at")
 	if err != nil {
 		return nil, err
 	}
 	defer table.Close()
+	addr, err := bpf.ReadNumbers(pins, c.Kind)
+	if err != nil {
+		return nil, err
+	}
 	var (
 		at     bpf.PodKey
 		device uint32
 	)
 	entries := table.Iterate()
 	for entries.Next(&at, &device) {
-		p := PodFlows{Device: fmt.Sprintf("device %d", device), Addr: addrPort(at.Addr, 0).Addr(), FlowCount: *entryOf(of, device)}
+		p := PodFlows{Device: fmt.Sprintf("device %d", device), Addr: addr(at.Addr), FlowCount: *entryOf(of, device)}
 		if link, err := net.InterfaceByIndex(int(device)); err == nil {
 			p.Device = link.Name
 		}

@@ -17,8 +17,12 @@ const (
 
 // noteReset has the conntrack entry of a flow looked at, a moment after its connection was reset.
 func (f *flows) noteReset(k bpf.FlowKey) {
+	c, ok := connection(f.objs, k)
+	if !ok {
+		return
+	}
 	select {
-	case f.resets <- connection(k):
+	case f.resets <- c:
 	default:
 	}
 }

@@ -87,7 +87,7 @@ func (d *daemon) readEarly(tables *topology.Tables) {
 
 // watch starts to listen to changes of the network, and gives what it has read of it then.
 func (d *daemon) watch(ctx context.Context) (tables *topology.Tables, err error) {
-	d.watching, d.podsAnnounced, tables, err = topology.Watch(ctx, d.programs.owns, d.events.push)
+	d.watching, d.podsAnnounced, tables, err = topology.Watch(ctx, d.Devices.Family, d.programs.owns, d.events.push)
 	return tables, err
 }
 
@@ -116,6 +116,8 @@ func (d *daemon) load() (*bpf.Objects, error) {
 		return bpf.NewGeneve(o, d.Port)
 	case IPIP:
 		return bpf.NewIPIP(o)
+	case Routed6:
+		return bpf.NewRouted6(o)
 	}
 	return bpf.NewRouted(o)
 }

@@ -48,6 +48,7 @@ type sweep struct {
 
 	cursor    ebpf.MapBatchCursor
 	entries   int // seen in this sweep
+	numbers   addrSweep
 	keys      []bpf.FlowKey
 	values    []bpf.Flow
 	expired   []bpf.FlowKey
@@ -81,13 +82,17 @@ func (f *flows) sweepLoop(ctx context.Context, track *kernel.Conntrack) error {
 			return err
 		}
 		if flush {
-			s.start(tick)
+			if err := s.start(tick); err != nil {
+				return err
+			}
 			s.flush, under = true, true
 		}
 		if !under && int32(tick-s.startTick) >= sweepEvery {
-			s.start(tick)
+			err := s.start(tick)
+			if err != nil {
+				return err
+			}
 			s.flush, under = false, true
-			var err error
 			if s.lifetimes, err = readTimeouts(timeoutSysctls); err != nil {
 				return err
 			}
@@ -121,10 +126,11 @@ func newSweep(fast *bpf.Objects, track *kernel.Conntrack) *sweep {
 
 // start starts another sweep. The number of entries in the previous one decides how long
 // silent flows are kept.
-func (s *sweep) start(tick uint32) {
+func (s *sweep) start(tick uint32) error {
 	s.idleLimit = idleLimit(s.entries, int(s.objs.Flows.MaxEntries()))
 	s.prevStart, s.startTick = s.startTick, tick
 	s.cursor, s.entries = ebpf.MapBatchCursor{}, 0
+	return s.numbers.start(s.objs)
 }
 
 // idleLimit is after how many ticks a silent flow is deleted. It shrinks as the second half
@@ -143,6 +149,7 @@ func (s *sweep) step(tick uint32) (done bool, err error) {
 	s.entries += n
 	s.expired, s.refresh, s.refreshed = s.expired[:0], s.refresh[:0], s.refreshed[:0]
 	for i, k := range s.keys[:n] {
+		s.numbers.see(k)
 		if err := s.inspect(k, s.values[i], tick); err != nil {
 			return false, err
 		}
@@ -150,7 +157,10 @@ func (s *sweep) step(tick uint32) (done bool, err error) {
 	if err := s.keepAlive(); err != nil {
 		return false, err
 	}
-	return done, s.forget(s.expired)
+	if err := s.forget(s.expired); err != nil || !done {
+		return done, err
+	}
+	return true, s.numbers.end(s.objs)
 }
 
 // inspect decides whether an entry is deleted or its connection refreshed. A refresh is due
@@ -189,7 +199,11 @@ func (s *sweep) inspect(k bpf.FlowKey, v bpf.Flow, tick uint32) error {
 		at, last = tick, true
 	}
 	if v.CtEntry != 0 && alive > 0 && due(ticksSince(at, v.Used), ticksSince(at, v.Requested), ticksSince(s.prevStart, v.Requested), every, last) {
-		of := connection(k)
+		of, known := connection(s.objs, k)
+		if !known {
+			s.expire(k, v)
+			return nil
+		}
 		s.refresh = append(s.refresh, kernel.Update{Conn: of, Liberal: of.Protocol == protoTCP, Unreplied: v.Unreplied != 0, Timeout: time.Duration(alive) * time.Second})
 		s.refreshed = append(s.refreshed, flowEntry{k, v})
 	}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"syscall"
 
 	"github.com/cilium/ebpf"
 
@@ -104,8 +105,21 @@ func (t *tables) syncPods(pods []topology.LocalPod, tenant uint32, tc map[int]to
 		was, known := t.pods[w.Device]
 		is := bpf.NewPod(was.entry.Epoch, tenant, uint16(size(w.MTU)), w.Addr, w.MAC, w.Gateway)
 		is.IngressIfindex, is.MacEpoch = uint32(w.NeighDevice), was.entry.MacEpoch
-		if !tc[w.Device].Netkit { // whose programs cannot redirect into a pod
+		if w.Addr.Is4() && !tc[w.Device].Netkit { // whose programs cannot redirect into a pod
 			is.Sibling = 1
+		}
+		var err error
+		is.Addr, err = t.objs.AddrWord(w.Addr)
+		if errors.Is(err, syscall.E2BIG) { // there is no room for its address: the pod stays slow
+			if known {
+				if err := t.dropPod(w.Device, was); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		if err != nil {
+			return err
 		}
 		if known && is == was.entry {
 			continue
@@ -130,6 +144,11 @@ func (t *tables) syncPods(pods []topology.LocalPod, tenant uint32, tc map[int]to
 		}
 		t.pods[w.Device] = podEntry{is, w.Addr}
 	}
+	addrs := map[uint32]bool{}
+	for _, p := range t.pods {
+		addrs[p.entry.Addr] = true
+	}
+	t.objs.KeepPods(addrs)
 	return nil
 }
 
@@ -162,12 +181,15 @@ func (t *tables) dropPod(device int, p podEntry) error {
 }
 
 func (t *tables) syncPeers(hops []topology.NextHop) error {
-	there := map[hop]bool{}
+	least := map[hop]int{} // MTU: a router has several addresses of IPv6
 	for _, w := range hops {
-		there[hopOf(w)] = true
+		h := hopOf(w)
+		if mtu, known := least[h]; !known || w.MTU < mtu {
+			least[h] = w.MTU
+		}
 	}
 	for h, p := range t.peers {
-		if !there[h] {
+		if _, there := least[h]; !there {
 			if err := t.dropPeer(h, p); err != nil {
 				return err
 			}
@@ -177,6 +199,7 @@ func (t *tables) syncPeers(hops []topology.NextHop) error {
 	first := t.next // and all above were never used, so nothing refers to them
 	for _, w := range hops {
 		h := hopOf(w)
+		w.MTU = least[h]
 		was, known := t.peers[h]
 		is := newPeer(w, was.entry.Epoch)
 		if known && is == was.entry {

@@ -206,8 +206,8 @@ func (r *exprEvaluator) expression(name string, data nlmsg.Map) error {
 		}
 	case "exthdr":
 		r.loaded, r.alwaysMatches = otherField, false
-		// IPv4 packets of the fast path have no options, and packets of a tunnel have no TCP
-		// options.
+		// Packets of the fast path have no IP options or extension headers, and packets of a tunnel
+		// have no TCP options.
 		switch option := data.BigEndian32(unix.NFTA_EXTHDR_OP) == unix.NFT_EXTHDR_OP_TCPOPT; {
 		case option && r.chain.outer:
 		case !data.Has(unix.NFTA_EXTHDR_DREG):
@@ -357,9 +357,9 @@ func (r *exprEvaluator) compare(value []byte, equal bool) {
 	case deviceName:
 		r.compareDevice(value, equal)
 	case etherType:
-		r.neverMatches = r.neverMatches || equal == (number(2) != unix.ETH_P_IP)
+		r.neverMatches = r.neverMatches || equal == (number(2) != r.Family.etherType())
 	case netProtocol:
-		r.neverMatches = r.neverMatches || equal == (number(1) != unix.NFPROTO_IPV4)
+		r.neverMatches = r.neverMatches || equal == (number(1) != int(r.Family.Number()))
 	case transport:
 		p := number(1)
 		r.tcp = r.tcp || equal && p == unix.IPPROTO_TCP

@@ -112,9 +112,9 @@ func (r *exprEvaluator) matchTCP(info []byte) {
 	}
 }
 
-// payload evaluates a load of header bytes. It knows the fields of IPv4, TCP and UDP that are equal
-// for all packets of a flow, or whose values in packets of the fast path are known. Rules for IPv4
-// do not read IPv6 headers.
+// payload evaluates a load of header bytes. It knows the fields of IP, TCP and UDP that are equal
+// for all packets of a flow, or whose values in packets of the fast path are known. Rules for one
+// version of IP do not read headers of the other.
 func (r *exprEvaluator) payload(data nlmsg.Map) {
 	at, size := data.BigEndian32(unix.NFTA_PAYLOAD_OFFSET), data.BigEndian32(unix.NFTA_PAYLOAD_LEN)
 	if data.Has(unix.NFTA_PAYLOAD_SREG) {
@@ -130,12 +130,13 @@ func (r *exprEvaluator) payload(data nlmsg.Map) {
 			r.loaded = etherType
 		}
 	case unix.NFT_PAYLOAD_NETWORK_HEADER:
-		// Version, protocol and addresses.
-		shared = at == 0 && size == 1 || at == 9 && size == 1 || at >= 12 && at+size <= 20
+		// Version, protocol and addresses. Beside its version, IPv6 has half of the traffic class.
+		h, v4 := r.Family.header(), r.Family == IPv4
+		shared = v4 && at == 0 && size == 1 || at == h.protocol && size == 1 || at >= h.addresses && at+size <= h.addresses+h.length
 		switch {
-		case at == 9 && size == 1:
+		case at == h.protocol && size == 1:
 			r.loaded = transport
-		case at == fragment && (size == 1 || size == 2):
+		case v4 && at == fragment && (size == 1 || size == 2):
 			r.field = carriedFragment(size)
 		}
 	case unix.NFT_PAYLOAD_TRANSPORT_HEADER:

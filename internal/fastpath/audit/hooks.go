@@ -19,6 +19,7 @@ import (
 // progress.
 type HookPoller struct {
 	conn        *netlink.Conn
+	points      []hookPoint
 	unsupported bool
 	polls       int
 	unknown     map[hookPoint]string // foreign functions, as of the last poll; empty means none
@@ -28,13 +29,15 @@ type HookPoller struct {
 // established and that nothing but conntrack translates: the programs carry no other.
 var harmlessFunctions = allowlist.NameSet(
 	// Rules, see [Ruleset].
-	"nft_do_chain_ipv4", "nft_do_chain_inet", "nft_do_chain_bridge", "nf_route_table_hook4", "nf_route_table_inet",
+	"nft_do_chain_ipv4", "nft_do_chain_ipv6", "nf_route_table_hook6", "nft_do_chain_inet", "nft_do_chain_bridge", "nf_route_table_hook4", "nf_route_table_inet",
 	// Connection tracking and translation, and IPVS, whose own connections the programs leave alone.
 	"ipv4_conntrack_defrag", "ipv4_conntrack_in", "ipv4_conntrack_local", "nf_confirm",
+	"ipv6_defrag", "ipv6_conntrack_in", "ipv6_conntrack_local", "ipv6_confirm",
 	"nf_ct_bridge_pre", "nf_ct_bridge_in", "nf_ct_bridge_post",
 	"nf_nat_ipv4_pre_routing", "nf_nat_ipv4_local_in", "nf_nat_ipv4_local_fn", "nf_nat_ipv4_out",
+	"nf_nat_ipv6_in", "nf_nat_ipv6_fn", "nf_nat_ipv6_local_fn", "nf_nat_ipv6_out",
 	"ip_vs_in_hook", "ip_vs_out_hook", "ip_vs_forward_icmp",
-	// Bridged packets meet the rules for IPv4; packets of ipvlan are demultiplexed by address.
+	// Bridged packets meet the rules for IP; packets of ipvlan are demultiplexed by address.
 	"br_nf_pre_routing", "br_nf_local_in", "br_nf_forward", "br_nf_forward_ip", "br_nf_forward_arp", "br_nf_post_routing", "ip_sabotage_in", "ipvlan_nf_input",
 	// Security labels of devices and connections.
 	"selinux_ip_forward", "selinux_ip_output", "selinux_ip_postroute", "smack_ip_output", "apparmor_ip_postroute",
@@ -49,10 +52,14 @@ type hookPoint struct {
 	tunnels bool // concerns tunnel packets only
 }
 
-var hookPoints = []hookPoint{
-	{unix.NFPROTO_IPV4, 0, false}, {unix.NFPROTO_IPV4, 1, true}, {unix.NFPROTO_IPV4, 2, false}, {unix.NFPROTO_IPV4, 3, true}, {unix.NFPROTO_IPV4, 4, false},
-	// Packets of pods pass bridges on their way to and from the host, and to each other.
-	{unix.NFPROTO_BRIDGE, 0, false}, {unix.NFPROTO_BRIDGE, 1, false}, {unix.NFPROTO_BRIDGE, 2, false}, {unix.NFPROTO_BRIDGE, 3, false}, {unix.NFPROTO_BRIDGE, 4, false},
+// hookPoints are those that packets of a family meet.
+func hookPoints(of Family) []hookPoint {
+	n := of.Number()
+	return []hookPoint{
+		{n, 0, false}, {n, 1, true}, {n, 2, false}, {n, 3, true}, {n, 4, false},
+		// Packets of pods pass bridges on their way to and from the host, and to each other.
+		{unix.NFPROTO_BRIDGE, 0, false}, {unix.NFPROTO_BRIDGE, 1, false}, {unix.NFPROTO_BRIDGE, 2, false}, {unix.NFPROTO_BRIDGE, 3, false}, {unix.NFPROTO_BRIDGE, 4, false},
+	}
 }
 
 const (
@@ -67,13 +74,13 @@ const (
 // core.
 const hooksPerPoll = 1
 
-// OpenHookPoller opens a poller of the calling thread's namespace.
-func OpenHookPoller() (*HookPoller, error) {
+// OpenHookPoller opens a poller of the calling thread's namespace, of what packets of a family meet.
+func OpenHookPoller(of Family) (*HookPoller, error) {
 	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
 	if err != nil {
 		return nil, fmt.Errorf("open netlink: %w", err)
 	}
-	return &HookPoller{conn: conn, unknown: map[hookPoint]string{}}, nil
+	return &HookPoller{conn: conn, points: hookPoints(of), unknown: map[hookPoint]string{}}, nil
 }
 
 // Close closes the poller's socket.
@@ -86,7 +93,7 @@ func (h *HookPoller) Close() error { return h.conn.Close() }
 // namespace.
 func (h *HookPoller) UnknownFunction(tunnels, bridges, all bool) (function string, told bool, err error) {
 	var points []hookPoint
-	for _, p := range hookPoints {
+	for _, p := range h.points {
 		if (tunnels || !p.tunnels) && (bridges || p.family != unix.NFPROTO_BRIDGE) {
 			points = append(points, p)
 		}

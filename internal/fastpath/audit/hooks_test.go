@@ -18,7 +18,7 @@ func hooks(t *testing.T, n *netcfg.Namespace) *audit.HookPoller {
 	t.Helper()
 	var h *audit.HookPoller
 	testenv.InNetns(t, n.Path(), func() (err error) {
-		h, err = audit.OpenHookPoller()
+		h, err = audit.OpenHookPoller(audit.IPv4)
 		return err
 	})
 	t.Cleanup(func() { testenv.Must(t, h.Close()) })

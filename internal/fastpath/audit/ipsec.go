@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// IPsec reports whether the calling thread's namespace has IPsec policies other than those of
-// single sockets. Such policies make the kernel encrypt packets after all rules, or require that
+// IPsec reports whether the calling thread's namespace has IPsec policies of a family, other than those
+// of single sockets. Such policies make the kernel encrypt packets after all rules, or require that
 // they arrive encrypted.
-func IPsec() (bool, error) {
-	policies, err := nlmsg.Dump(func() ([]netlink.XfrmPolicy, error) { return netlink.XfrmPolicyList(netlink.FAMILY_V4) })
+func IPsec(of Family) (bool, error) {
+	policies, err := nlmsg.Dump(func() ([]netlink.XfrmPolicy, error) { return netlink.XfrmPolicyList(int(of.Number())) })
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
 		return false, nil
 	}

@@ -14,7 +14,7 @@ func (r *exprEvaluator) trackProtocol(name string, data nlmsg.Map) {
 	into, writes := targetOf(name, data)
 	switch {
 	case name == "lookup":
-	case name == "meta" && writes && data.BigEndian32(unix.NFTA_META_KEY) == unix.NFT_META_L4PROTO, name == "payload" && writes && loadsProtocol(data):
+	case name == "meta" && writes && data.BigEndian32(unix.NFTA_META_KEY) == unix.NFT_META_L4PROTO, name == "payload" && writes && r.loadsProtocol(data):
 		r.protocolIn = into
 	case name != "meta" && name != "payload", writes && registerOffset(into) <= registerOffset(r.protocolIn):
 		r.protocolIn = 0
@@ -22,9 +22,9 @@ func (r *exprEvaluator) trackProtocol(name string, data nlmsg.Map) {
 }
 
 // loadsProtocol reports whether a load of header bytes is that of the IP header's protocol.
-func loadsProtocol(data nlmsg.Map) bool {
+func (r *exprEvaluator) loadsProtocol(data nlmsg.Map) bool {
 	return data.BigEndian32(unix.NFTA_PAYLOAD_BASE) == unix.NFT_PAYLOAD_NETWORK_HEADER &&
-		data.BigEndian32(unix.NFTA_PAYLOAD_OFFSET) == 9 && data.BigEndian32(unix.NFTA_PAYLOAD_LEN) == 1
+		data.BigEndian32(unix.NFTA_PAYLOAD_OFFSET) == r.Family.header().protocol && data.BigEndian32(unix.NFTA_PAYLOAD_LEN) == 1
 }
 
 // registerOffset is the offset of a register, in bytes: 1 to 4 have 16 each, and those from 8 on

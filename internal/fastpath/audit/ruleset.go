@@ -54,12 +54,13 @@ func (r RulesetAudit) DirectionsAt(device string) (sides Direction) {
 
 // Overlay is what is known of the tunnels in which the packets of pods travel.
 type Overlay struct {
+	Family   Family // of pods' packets
 	Protocol int    // IP, of the outer packets; 0: there are none
 	Port     uint16 // UDP; 0: the protocol has no ports
 	Wire     string // device that tunnel packets come and go by, and no others of pods
 }
 
-// Ruleset audits the rules that forwarded TCP and UDP packets over IPv4 meet in the calling
+// Ruleset audits the rules that forwarded TCP and UDP packets of the family meet in the calling
 // thread's namespace. With a tunnel, it includes the rules that the tunnel's packets meet. It skips
 // chains that translate addresses, because only the first packet of a connection meets them. It
 // takes privileges over the namespace.
@@ -82,7 +83,7 @@ func Ruleset(of Overlay) (RulesetAudit, error) {
 		if isOfIPTables(c) {
 			r.iptables[[2]string{c.Family, c.Table}] = true
 		}
-		if c.Hook == "" || c.Family == "ip6" || c.Family == "arp" {
+		if c.Hook == "" || slices.Contains(of.Family.otherTables(), c.Family) {
 			continue
 		}
 		devices, side, err := chainDevices(m)

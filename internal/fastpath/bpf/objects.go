@@ -79,6 +79,7 @@ type Objects struct {
 	localPodsAt int64 // offset in Data of the bitmap of pods' addresses
 
 	extraTables map[string]*ebpf.Map // tables that only some programs have
+	addrs       addressing           // how they have addresses
 }
 
 // Options of a fast path.
@@ -103,6 +104,8 @@ const (
 	Geneve = "geneve" // the same, with a geneve device to each peer
 	IPIP   = "ipip"   // pods behind routes, an ipip device with routes by each peer
 	Routed = "routed" // pods behind routes, peers on the wire
+	// Routed6 is the same for IPv6. Hosts with both versions have a fast path for each.
+	Routed6 = "routed6"
 )
 
 // sources are the programs of each kind, and those of its shadow. Geneve is a setting of VXLAN's.
@@ -112,7 +115,7 @@ var sources = map[string]struct {
 	VXLAN:  {loadVxlan, loadShadowVxlan},
 	Geneve: {loadVxlan, loadShadowVxlan},
 	IPIP:   {loadIpip, loadShadowIpip},
-	Routed: {loadRouted, loadShadowRouted},
+	Routed: {loadRouted, loadShadowRouted}, Routed6: {loadRouted6, loadShadowRouted6},
 }
 
 // source reads the programs of a kind.
@@ -155,6 +158,9 @@ func NewIPIP(o Options) (*Objects, error) { return newPlain(IPIP, o) }
 // NewRouted loads the fast path of a network without tunnels.
 func NewRouted(o Options) (*Objects, error) { return newPlain(Routed, o) }
 
+// NewRouted6 is the same for IPv6.
+func NewRouted6(o Options) (*Objects, error) { return newPlain(Routed6, o) }
+
 // newPlain loads programs that need no configuration.
 func newPlain(kind string, o Options) (*Objects, error) {
 	spec, err := source(kind, o.Shadow)
@@ -169,10 +175,13 @@ func load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 	if err := spec.Variables["stamp_id"].Set(uint32(o.Stamp)); err != nil {
 		return nil, err
 	}
-	if o.NoNAT {
-		if err := spec.Variables["carry_translated"].Set(uint32(0)); err != nil {
+	if translated := spec.Variables["carry_translated"]; o.NoNAT && translated != nil {
+		if err := translated.Set(uint32(0)); err != nil {
 			return nil, err
 		}
+	}
+	if err := setSecret(spec); err != nil {
+		return nil, err
 	}
 	if err := sizeSlots(spec); err != nil {
 		return nil, err
@@ -192,8 +201,15 @@ func load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 		return nil, err
 	}
 	f := &Objects{types: func() *btf.Cache { return types }, deadlineAt: spec.Variables["deadline"].Offset, groupsAt: int64(spec.Variables["ended"].Offset), localPodsAt: int64(spec.Variables["home"].Offset)}
-	if records := c.DetachMap(shadowRecords); records != nil {
-		f.extraTables = map[string]*ebpf.Map{shadowRecords: records}
+	f.extraTables = map[string]*ebpf.Map{}
+	for _, name := range []string{shadowRecords, numbersTable, addressesTable} {
+		if m := c.DetachMap(name); m != nil {
+			f.extraTables[name] = m
+		}
+	}
+	f.addrs = plain{}
+	if last := c.Variables["last_number"]; last != nil {
+		f.addrs = newNumbers(f.extraTables, last, f.bumpVersion)
 	}
 	return f, c.Assign(f)
 }
@@ -284,4 +300,9 @@ var (
 	_ = vxlanPod(routedPod{})
 	_ = vxlanPeer(routedPeer{})
 	_ = vxlanHop(routedHop{})
+	_ = vxlanFlow(routed6Flow{})
+	_ = vxlanFlowKey(routed6FlowKey{})
+	_ = vxlanPod(routed6Pod{})
+	_ = vxlanPeer(routed6Peer{})
+	_ = vxlanHop(routed6Hop{})
 )

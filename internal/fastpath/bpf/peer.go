@@ -97,7 +97,8 @@ func RoutedPeer(epoch, device, size uint32, from, to net.HardwareAddr) Peer {
 }
 
 // NewPod is a pod. epoch must not be 0, size is that of the largest IP packet that it
-// accepts, in bytes, and gateway is the source MAC of packets to it.
+// accepts, in bytes, and gateway is the source MAC of packets to it. With an address of IPv6, the
+// caller sets what [Objects.AddrWord] gives.
 func NewPod(epoch, tenant uint32, size uint16, addr netip.Addr, mac, gateway net.HardwareAddr) Pod {
 	p := Pod{Epoch: epoch, Tenant: tenant, Size: size, Addr: word(addr)}
 	h := ethernet(nil, gateway, mac)
@@ -129,8 +130,13 @@ func ethernet(b []byte, from, to net.HardwareAddr) []byte {
 	return append(append(append(b, to...), from...), 0x08, 0x00)
 }
 
-// word is an IPv4 address in network byte order.
-func word(a netip.Addr) uint32 { return binary.NativeEndian.Uint32(a.AsSlice()) }
+// word is an IPv4 address in network byte order; 0: it is none.
+func word(a netip.Addr) uint32 {
+	if !a.Is4() {
+		return 0
+	}
+	return binary.NativeEndian.Uint32(a.AsSlice())
+}
 
 // NewFlowKey is the key of a flow; the tenant is its VNI, or 0.
 func NewFlowKey(tenant uint32, protocol uint8, local, remote netip.AddrPort) FlowKey {

@@ -29,7 +29,8 @@ type shadowVxlanShadowRecord struct {
 	Replaces  uint8
 	Ip        uint8
 	Pad       uint8
-	Header    [104]uint8
+	Header    [124]uint8
+	_         [4]byte
 }
 
 // Names of all BPF objects in the ELF.

@@ -18,8 +18,10 @@ func sizeSlots(spec *ebpf.CollectionSpec) error {
 	if err != nil {
 		return fmt.Errorf("count cores: %w", err)
 	}
-	for _, name := range []string{"slots", "translations"} {
-		spec.Maps[name].MaxEntries = uint32(cores * slotsPerCore)
+	for _, name := range []string{"slots", "translations", slotNamesTable} {
+		if m := spec.Maps[name]; m != nil {
+			m.MaxEntries = uint32(cores * slotsPerCore)
+		}
 	}
 	return nil
 }
@@ -35,7 +37,7 @@ func (f *Objects) PutPod(device uint32, p Pod) error {
 
 // PutPodAt maps the address of a pod to its device.
 func (f *Objects) PutPodAt(key PodKey, device uint32) error {
-	bit := key.Addr * 0x9e3779b1 >> (32 - localPodBits)
+	bit := f.addrs.short(key.Addr) * 0x9e3779b1 >> (32 - localPodBits)
 	var word [4]byte
 	at := f.localPodsAt + int64(bit/32*4)
 	memory, err := f.Data.Memory()

@@ -9,12 +9,20 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
 )
 
 // choose finds what the fast path would follow: the vxlan device with the most routes, or else
-// the geneve devices, the ipip device or the wire, by which more routes lead beyond the link.
+// the geneve devices, the ipip device or the wire, by which more routes lead beyond the link. IPv6 it
+// follows on the wire only.
 func (n *node) choose() *Plan {
 	p := &Plan{}
+	if n.family == topology.IPv6 {
+		if wire := n.wire(); wire != 0 {
+			p.Kind, p.Wire = fastpath.Routed6, n.name(wire)
+		}
+		return p
+	}
 	best := 0
 	for _, l := range n.links {
 		tunnel, ok := l.(*netlink.Vxlan)

@@ -22,10 +22,11 @@ type node struct {
 	links      []netlink.Link // by index
 	byIndex    map[int]netlink.Link
 	routes     []route
-	neighbours []netlink.Neigh // IPv4
-	ipv6       []netlink.Neigh // the same of IPv6
+	family     topology.Family // of routes and of what follows
+	neighbours []netlink.Neigh
+	ipv6       []netlink.Neigh // the same of IPv6, if the family is another
 	fdb        []netlink.Neigh
-	forwards   bool // IPv4
+	forwards   bool
 }
 
 // route is one next hop of a route.
@@ -37,13 +38,13 @@ type route struct {
 
 func (r route) isDefault() bool { return r.dst.Bits() == 0 }
 
-func readNode() (*node, error) {
+func readNode(family topology.Family) (*node, error) {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, fmt.Errorf("open netlink: %w", err)
 	}
 	defer h.Close()
-	n := &node{byIndex: map[int]netlink.Link{}}
+	n := &node{family: family, byIndex: map[int]netlink.Link{}}
 	if n.links, err = nlmsg.Dump(h.LinkList); err != nil {
 		return nil, fmt.Errorf("list devices: %w", err)
 	}
@@ -51,11 +52,13 @@ func readNode() (*node, error) {
 	for _, l := range n.links {
 		n.byIndex[l.Attrs().Index] = l
 	}
-	if n.neighbours, err = neighbours(h, unix.AF_INET); err != nil {
+	if n.neighbours, err = neighbours(h, int(family.Number())); err != nil {
 		return nil, err
 	}
-	if n.ipv6, err = neighbours(h, unix.AF_INET6); err != nil {
-		return nil, err
+	if family == topology.IPv4 {
+		if n.ipv6, err = neighbours(h, unix.AF_INET6); err != nil {
+			return nil, err
+		}
 	}
 	if n.fdb, err = neighbours(h, unix.AF_BRIDGE); err != nil {
 		return nil, err
@@ -63,10 +66,13 @@ func readNode() (*node, error) {
 	if err := n.readRoutes(h); err != nil {
 		return nil, err
 	}
-	forwards, err := host.Reader{}.Sysctl("net.ipv4.ip_forward")
+	forwards, err := host.Reader{}.Sysctl(forwardingSysctls[family])
 	n.forwards = forwards != "0"
 	return n, err
 }
+
+// forwardingSysctls say whether a node forwards packets.
+var forwardingSysctls = map[topology.Family]string{topology.IPv4: "net.ipv4.ip_forward", topology.IPv6: "net.ipv6.conf.all.forwarding"}
 
 func neighbours(h *netlink.Handle, family int) ([]netlink.Neigh, error) {
 	all, err := nlmsg.Dump(func() ([]netlink.Neigh, error) { return h.NeighList(0, family) })
@@ -79,7 +85,7 @@ func neighbours(h *netlink.Handle, family int) ([]netlink.Neigh, error) {
 // readRoutes reads the routes to elsewhere of all tables.
 func (n *node) readRoutes(h *netlink.Handle) error {
 	all, err := nlmsg.Dump(func() ([]netlink.Route, error) {
-		return h.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
+		return h.RouteListFiltered(int(n.family.Number()), &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
 	})
 	if err != nil {
 		return fmt.Errorf("list routes: %w", err)
@@ -89,6 +95,9 @@ func (n *node) readRoutes(h *netlink.Handle) error {
 			continue
 		}
 		dst := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+		if n.family == topology.IPv6 {
+			dst = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+		}
 		if r.Dst != nil {
 			dst = nlmsg.ToPrefix(r.Dst)
 		}
@@ -156,7 +165,7 @@ func (n *node) obstacle() string {
 		}
 	}
 	if !n.forwards {
-		return "this node does not forward IPv4 packets (net.ipv4.ip_forward is 0)"
+		return fmt.Sprintf("this node does not forward %s packets (%s is 0)", n.family, forwardingSysctls[n.family])
 	}
 	return ""
 }
@@ -231,6 +240,8 @@ func (n *node) whyLeft(l netlink.Link, p *Plan, onWire bool) string {
 		return fmt.Sprintf("leads to %s by %s, which the fast path does not support", list(all), encapsulation)
 	case len(beyond) == 0:
 		return ""
+	case l.Type() == "vxlan" && n.family == topology.IPv6:
+		return fmt.Sprintf("leads to %s by VXLAN: the fast path carries IPv6 without encapsulation only", list(beyond))
 	case l.Type() == "vxlan":
 		return unusedRoutes(beyond, "", "one tunnel", p.Tunnel)
 	case n.leadsInside(l):

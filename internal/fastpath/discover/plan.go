@@ -12,7 +12,7 @@ import (
 
 // Plan is what a fast path would carry on a node, and what it would leave to the slow path.
 type Plan struct {
-	Kind   string `json:"kind,omitempty"`   // [fastpath.VXLAN], [fastpath.Geneve], [fastpath.IPIP] or [fastpath.Routed]; empty: nothing was found that it could follow
+	Kind   string `json:"kind,omitempty"`   // [fastpath.VXLAN], [fastpath.Geneve], [fastpath.IPIP], [fastpath.Routed] or [fastpath.Routed6]; empty: nothing was found that it could follow
 	Wire   string `json:"wire,omitempty"`   // device that leads to other nodes
 	Layers string `json:"layers,omitempty"` // what the wire stands on: "VLAN 100 on bond0, 802.3ad bond of eth0 and eth1"; empty: nothing
 	Tunnel string `json:"tunnel,omitempty"` // vxlan or ipip device, or the first of Tunnels
@@ -83,9 +83,15 @@ func (p *Plan) Keep(kinds []string) {
 	}
 }
 
+// stampOf6 tells packets of the fast path for IPv6 from those of the one for IPv4 on the same node.
+const stampOf6 = 1
+
 // Config is what a daemon needs to carry what the plan says.
 func (p *Plan) Config() fastpath.Config {
 	c := fastpath.Config{Kind: p.Kind, Port: uint16(p.Port), Devices: topology.DeviceNames{Wire: p.Wire, Node: true}, KeepCounters: p.KeepCounters}
+	if p.Kind == fastpath.Routed6 {
+		c.Stamp = stampOf6
+	}
 	if p.Tunnel != "" {
 		c.Devices.Tunnels = p.outDevices()
 	}
@@ -95,9 +101,9 @@ func (p *Plan) Config() fastpath.Config {
 	return c
 }
 
-// Find makes the plan of the calling thread's network namespace.
-func Find() (*Plan, error) {
-	p, n, err := choose()
+// Find makes the plan of the calling thread's network namespace for a version of IP.
+func Find(family topology.Family) (*Plan, error) {
+	p, n, err := choose(family)
 	if err != nil {
 		return nil, err
 	}
@@ -120,13 +126,13 @@ func Find() (*Plan, error) {
 
 // Choose finds which devices a fast path of this node would follow, and in which way, as [Find] does:
 // a plan without pods and peers, for a fraction of the time.
-func Choose() (*Plan, error) {
-	p, _, err := choose()
+func Choose(family topology.Family) (*Plan, error) {
+	p, _, err := choose(family)
 	return p, err
 }
 
-func choose() (*Plan, *node, error) {
-	n, err := readNode()
+func choose(family topology.Family) (*Plan, *node, error) {
+	n, err := readNode(family)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the network of this node: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/fastpath/discover"
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
@@ -70,7 +71,7 @@ func (s *site) sh(script string) error {
 func (s *site) plan(t *testing.T) (p *discover.Plan) {
 	t.Helper()
 	testenv.InNetns(t, s.node.Path(), func() (err error) {
-		p, err = discover.Find()
+		p, err = discover.Find(topology.IPv4)
 		return err
 	})
 	return p
@@ -235,7 +236,7 @@ func TestFindsWirings(t *testing.T) {
 				t.Errorf("planned %+v", p)
 			}
 			testenv.InNetns(t, s.node.Path(), func() error {
-				chosen, err := discover.Choose()
+				chosen, err := discover.Choose(topology.IPv4)
 				if err == nil && !reflect.DeepEqual(chosen.Config(), p.Config()) {
 					t.Errorf("chosen is %+v, and planned %+v", chosen.Config(), p.Config())
 				}

@@ -291,7 +291,11 @@ func placeholders(t *testing.T, l *lab.Lab, n, i int) *strings.Replacer {
 			address, other = nlmsg.ToAddr(tunnel.Local), nlmsg.ToAddr(routes[0].Gw)
 		}
 		words = append(words, "{address}", address.String(), "{other}", other.String())
-		neighbours, err := vnl.NeighList(0, vnl.FAMILY_V4)
+		family := vnl.FAMILY_V4
+		if pod.Addr.Is6() {
+			family = vnl.FAMILY_V6
+		}
+		neighbours, err := vnl.NeighList(0, family)
 		for _, n := range neighbours {
 			for word, addr := range map[string]net.IP{"{hopmac}": routes[0].Gw, "{othermac}": other.AsSlice(), "{podmac}": pod.Addr.AsSlice()} {
 				if n.IP.Equal(addr) && len(n.HardwareAddr) > 0 { // an ipip device has none
@@ -301,6 +305,9 @@ func placeholders(t *testing.T, l *lab.Lab, n, i int) *strings.Replacer {
 		}
 		return err
 	}))
+	if pod.Addr.Is6() {
+		words = append(words, "{own6}", wireAddr6(i), "{block6}", blockOf6(peer.Addr).String())
+	}
 	return strings.NewReplacer(words...)
 }
 

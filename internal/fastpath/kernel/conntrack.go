@@ -22,7 +22,7 @@ type Conntrack struct {
 	out, in  []byte
 }
 
-// Connection is the tuple of an IPv4 connection, from either end.
+// Connection is the tuple of a connection, from either end.
 type Connection struct {
 	Protocol uint8
 	A, B     netip.AddrPort

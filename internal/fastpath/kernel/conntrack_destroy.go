@@ -46,7 +46,7 @@ func OpenDestroyEvents(n *netcfg.Namespace) (*DestroyEvents, error) {
 // Close closes the socket.
 func (e *DestroyEvents) Close() error { return e.file.Close() }
 
-// Follow reports, until ctx ends, all TCP and UDP connections over IPv4 that conntrack
+// Follow reports, until ctx ends, all TCP and UDP connections that conntrack
 // destroys, in batches; the slice is reused after tell has returned. lost says that the
 // kernel had to drop events. It stays true until the socket was read empty.
 func (e *DestroyEvents) Follow(ctx context.Context, tell func(ended []Ended, lost bool) error) error {

@@ -20,7 +20,7 @@ const (
 
 	ctaTupleOrig, ctaTupleReply, ctaStatus, ctaProtoInfo, ctaTimeout = 1, 2, 3, 4, 7
 	ctaTupleIP, ctaTupleProto                                        = 1, 2
-	ctaIPv4Src, ctaIPv4Dst                                           = 1, 2
+	ctaIPv4Src, ctaIPv4Dst, ctaIPv6Src, ctaIPv6Dst                   = 1, 2, 3, 4
 	ctaProtoNum, ctaProtoSrcPort, ctaProtoDstPort                    = 1, 2, 3
 	ctaTCP                                                           = 1
 	ctaTCPState, ctaTCPFlagsOrig, ctaTCPFlagsReply                   = 1, 4, 5
@@ -44,7 +44,7 @@ func ctMessageType(what uint16) uint16 { return unix.NFNL_SUBSYS_CTNETLINK<<8 | 
 func request(b []byte, what, flags uint16, sequence uint32, of Connection, more func([]byte) []byte) []byte {
 	start := len(b)
 	b = append(b, make([]byte, unix.NLMSG_HDRLEN)...)
-	b = append(b, unix.AF_INET, 0, 0, 0)
+	b = append(b, familyOf(of.A.Addr()), 0, 0, 0)
 	b = more(putTuple(b, ctaTupleOrig, of.Protocol, of.A, of.B))
 	h := b[start:]
 	binary.NativeEndian.PutUint32(h, uint32(len(h)))
@@ -54,11 +54,23 @@ func request(b []byte, what, flags uint16, sequence uint32, of Connection, more 
 	return b
 }
 
+// familyOf is the family of an address.
+func familyOf(addr netip.Addr) byte {
+	if addr.Is6() {
+		return unix.AF_INET6
+	}
+	return unix.AF_INET
+}
+
 func putTuple(b []byte, kind uint16, protocol uint8, from, to netip.AddrPort) []byte {
 	return putNested(b, kind, func(b []byte) []byte {
 		b = putNested(b, ctaTupleIP, func(b []byte) []byte {
-			b = putAttr(b, ctaIPv4Src, from.Addr().AsSlice())
-			return putAttr(b, ctaIPv4Dst, to.Addr().AsSlice())
+			source, destination := uint16(ctaIPv4Src), uint16(ctaIPv4Dst)
+			if from.Addr().Is6() {
+				source, destination = ctaIPv6Src, ctaIPv6Dst
+			}
+			b = putAttr(b, source, from.Addr().AsSlice())
+			return putAttr(b, destination, to.Addr().AsSlice())
 		})
 		return putNested(b, ctaTupleProto, func(b []byte) []byte {
 			b = putAttr(b, ctaProtoNum, []byte{protocol})
@@ -160,7 +172,7 @@ func (m message) timeout() time.Duration {
 	return math.MaxInt64
 }
 
-// ended is the connection of a message; false: it is not TCP or UDP over IPv4.
+// ended is the connection of a message; false: it is not TCP or UDP.
 func (m message) ended() (e Ended, ok bool) {
 	attributes := m.attributes()
 	if e.Connection, ok = parseTuple(findAttr(attributes, ctaTupleOrig)); ok {
@@ -169,13 +181,17 @@ func (m message) ended() (e Ended, ok bool) {
 	return e, ok
 }
 
-// parseTuple parses a tuple; false: it is not of TCP or UDP over IPv4.
+// parseTuple parses a tuple; false: it is not of TCP or UDP.
 func parseTuple(orig []byte) (Connection, bool) {
 	ip, proto := findAttr(orig, ctaTupleIP), findAttr(orig, ctaTupleProto)
 	number, from, to := findAttr(proto, ctaProtoNum), findAttr(proto, ctaProtoSrcPort), findAttr(proto, ctaProtoDstPort)
-	src, okSrc := netip.AddrFromSlice(findAttr(ip, ctaIPv4Src))
-	dst, okDst := netip.AddrFromSlice(findAttr(ip, ctaIPv4Dst))
-	if !okSrc || !okDst || !src.Is4() || !dst.Is4() || len(number) != 1 || len(from) != 2 || len(to) != 2 ||
+	source, destination := findAttr(ip, ctaIPv4Src), findAttr(ip, ctaIPv4Dst)
+	if source == nil {
+		source, destination = findAttr(ip, ctaIPv6Src), findAttr(ip, ctaIPv6Dst)
+	}
+	src, okSrc := netip.AddrFromSlice(source)
+	dst, okDst := netip.AddrFromSlice(destination)
+	if !okSrc || !okDst || src.Is4() != dst.Is4() || len(number) != 1 || len(from) != 2 || len(to) != 2 ||
 		number[0] != unix.IPPROTO_TCP && number[0] != unix.IPPROTO_UDP {
 		return Connection{}, false
 	}

@@ -18,7 +18,11 @@ import (
 func RefreshNeighbour(n *netcfg.Namespace, of topology.Neighbour) error {
 	err := n.Do(func() error {
 		req := nl.NewNetlinkRequest(unix.RTM_NEWNEIGH, unix.NLM_F_ACK) // without NLM_F_CREATE
-		req.AddData(&netlink.Ndmsg{Family: unix.AF_INET, Index: uint32(of.Device), Flags: netlink.NTF_USE})
+		family := uint8(unix.AF_INET)
+		if of.Addr.Is6() {
+			family = unix.AF_INET6
+		}
+		req.AddData(&netlink.Ndmsg{Family: family, Index: uint32(of.Device), Flags: netlink.NTF_USE})
 		req.AddData(nl.NewRtAttr(netlink.NDA_DST, of.Addr.AsSlice()))
 		_, err := req.Execute(unix.NETLINK_ROUTE, 0)
 		return err

@@ -25,6 +25,9 @@ type Options struct {
 	Report func(fastpath.State)             // called when the state changes
 	// Shadow is run first; without flows it is not. If packets differ, nothing is carried.
 	Shadow ShadowOptions
+	// IPv6 is carried as well, if this is not nil, by a daemon of its own in this process.
+	IPv6       *fastpath.Config
+	ReportIPv6 func(fastpath.State) // as Report
 	// Replace takes over from the process that carries here, if there is one. No packet is lost,
 	// and there is no shadow then.
 	Replace bool
@@ -42,12 +45,20 @@ const holdMargin = 10 * time.Second
 func Enable(ctx context.Context, c fastpath.Config, o Options) (stats []fastpath.Stat, err error) {
 	err = install(ctx, c, o, func(f files, c fastpath.Config, replaces bool) error {
 		if o.Shadow.Flows > 0 && !replaces {
-			found, err := f.compare(ctx, c, o)
-			if err == nil {
-				err = refusal(found)
+			all := []fastpath.Config{c}
+			if o.IPv6 != nil {
+				six := *o.IPv6
+				six.Pins, six.State = c.Pins, c.State // one after the other
+				all = append(all, six)
 			}
-			if err != nil || ctx.Err() != nil || f.stopRequested() {
-				return err
+			for _, one := range all {
+				found, err := f.compare(ctx, one, o)
+				if err == nil {
+					err = refusal(found)
+				}
+				if err != nil || ctx.Err() != nil || f.stopRequested() {
+					return err
+				}
 			}
 		}
 		ctx, cancel := ctx, context.CancelFunc(func() {})
@@ -105,7 +116,14 @@ func (f files) serve(ctx context.Context, c fastpath.Config, o Options, compared
 	defer stopReports()
 	go func() {
 		defer stopWaiting()
-		done <- fastpath.Main(serving, fastpath.Options{Config: f.config, Report: report, Compared: compared})
+		main := func(ctx context.Context) error {
+			return fastpath.Main(ctx, fastpath.Options{Config: f.config, Report: report, Compared: compared})
+		}
+		if o.IPv6 == nil || c.Shadow {
+			done <- main(serving)
+			return
+		}
+		done <- f.withIPv6(serving, o, main)
 	}()
 	f.untilStopped(waiting)
 	select {
@@ -176,7 +194,7 @@ func record(ctx context.Context, j *journal.Journal, f files, o Options) (txn in
 	}
 	lease := time.Duration(0)
 	if o.Trial > 0 {
-		lease = o.Trial + o.Shadow.Limit + holdMargin
+		lease = o.Trial + 2*o.Shadow.Limit + holdMargin // one for each version of IP
 	}
 	tx, err := j.BeginProof(lease) // a trial ends, whatever anybody confirms
 	if err != nil {

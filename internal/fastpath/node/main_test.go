@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/fastpath/discover"
 	"github.com/venturi-net/venturi/internal/fastpath/node"
 	"github.com/venturi-net/venturi/internal/fastpath/shadow"
@@ -32,12 +33,12 @@ func TestMain(m *testing.M) {
 
 // enable is a process that enables the fast path of the namespace that it is in: FOLDER TRIAL, and
 // "filters" if its programs are to be tc filters, as on older kernels, "shadow" if a flow is to be
-// compared first, "keep" if it is to keep the counters true that somebody has asked for, or "replace" if it may
+// compared first, "ipv6" if IPv6 is to be carried as well, "keep" if it is to keep the counters true that somebody has asked for, or "replace" if it may
 // take over from another process.
 func enable(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	plan, err := discover.Find()
+	plan, err := discover.Find(audit.IPv4)
 	if err == nil {
 		trial, _ := time.ParseDuration(args[2])
 		config := plan.Config()
@@ -49,7 +50,18 @@ func enable(args []string) int {
 		if slices.Contains(args[3:], "shadow") {
 			first = node.ShadowOptions{Flows: 1, Limit: testenv.Timeout}
 		}
+		var config6 *fastpath.Config
+		if slices.Contains(args[3:], "ipv6") {
+			plan6, err := discover.Find(audit.IPv6)
+			if err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				return 1
+			}
+			six := plan6.Config()
+			config6 = &six
+		}
 		_, err = node.Enable(ctx, config, node.Options{
+			IPv6: config6, ReportIPv6: func(s fastpath.State) { fmt.Fprintf(os.Stderr, "IPv6: %+v\n", s) },
 			Open: func() (*journal.Journal, error) { return openJournal(args[1]) }, Trial: trial, Shadow: first, Replace: slices.Contains(args[3:], "replace"),
 			Hold:   func(int) error { return nil },
 			Report: func(s fastpath.State) { fmt.Printf("%+v\n", s) },
@@ -66,11 +78,15 @@ func enable(args []string) int {
 }
 
 // compare is a process that compares packets of so many flows with the network's own: FOLDER FLOWS,
-// and "filters" as above. It prints the result.
+// and "filters" as above, or "ipv6" for packets of IPv6. It prints the result.
 func compare(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	plan, err := discover.Find()
+	family := audit.IPv4
+	if slices.Contains(args[3:], "ipv6") {
+		family = audit.IPv6
+	}
+	plan, err := discover.Find(family)
 	if err == nil {
 		config := plan.Config()
 		config.TC = slices.Contains(args[3:], "filters")

@@ -32,6 +32,14 @@ type files struct {
 	stop                        string // asks the process to end
 }
 
+// ipv6 are the files of the fast path for IPv6, which the same process has. It has one folder more, so
+// that its pins and its state are its own.
+func (f files) ipv6() files {
+	six := filesIn(filepath.Join(f.folder, "ipv6"))
+	six.process, six.stop = f.process, f.stop
+	return six
+}
+
 // ownFiles are those of the calling thread's namespace.
 func ownFiles() (files, error) {
 	id, err := host.ID("/proc/thread-self/ns/net")
@@ -109,8 +117,10 @@ func (f files) remove() error {
 	if err := f.stopProcess(); err != nil {
 		return err
 	}
-	if err := fastpath.Remove(context.Background(), f.pins); err != nil {
-		return err
+	for _, pins := range []string{f.pins, f.ipv6().pins} {
+		if err := fastpath.Remove(context.Background(), pins); err != nil {
+			return err
+		}
 	}
 	return kernel.RemovePins(f.folder)
 }
@@ -221,14 +231,14 @@ func (f files) stopRequested() bool {
 	return err == nil
 }
 
-// visiblePins are the pins as the process that carries sees them, if it lives.
-func (f files) visiblePins() string {
+// visible is a folder of pins as the process that carries sees it, if it lives.
+func (f files) visible(pins string) string {
 	p := f.holder()
 	if p == nil {
-		return f.pins
+		return pins
 	}
-	defer func() { _ = p.Release() }()
-	return f.pinsSeenBy(p)
+	defer func() { _ = p.Release() }() // to close a descriptor cannot fail in a way that matters
+	return filepath.Join("/proc", strconv.Itoa(p.Pid), "root", pins)
 }
 
 // pinsSeenBy are the pins as a process sees them.

@@ -60,8 +60,12 @@ func (s *shadowing) result(t *testing.T, exchange func() error) (r shadow.Result
 func (c *cluster) stream(t *testing.T, address string) (exchange func() error) {
 	t.Helper()
 	var listener net.Listener
+	network := "tcp4"
+	if strings.HasPrefix(address, "[") {
+		network = "tcp6"
+	}
 	testenv.InNetns(t, c.pods[1].Path(), func() (err error) {
-		listener, err = net.Listen("tcp4", ":7778")
+		listener, err = net.Listen(network, ":7778")
 		return err
 	})
 	t.Cleanup(func() { listener.Close() })
@@ -73,7 +77,7 @@ func (c *cluster) stream(t *testing.T, address string) (exchange func() error) {
 	}()
 	var conn net.Conn
 	testenv.InNetns(t, c.pods[0].Path(), func() (err error) {
-		conn, err = net.DialTimeout("tcp4", address, testenv.Timeout)
+		conn, err = net.DialTimeout(network, address, testenv.Timeout)
 		return err
 	})
 	t.Cleanup(func() { conn.Close() })

@@ -3,6 +3,7 @@ package node
 import (
 	"errors"
 	"io/fs"
+	"os"
 
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
@@ -18,6 +19,7 @@ type Status struct {
 	Table   fastpath.Table
 	Pods    []fastpath.PodFlows
 	Peers   []fastpath.PeerFlows
+	IPv6    *Status // the same of IPv6; nil: it is not carried
 }
 
 // ReadStatus reads it of the calling thread's namespace.
@@ -31,10 +33,22 @@ func ReadStatus() (s Status, err error) {
 		return s, err
 	}
 	s.Enabled = true
-	pins := f.visiblePins()
 	if s.Running, err = kernel.Locked(f.folder); err != nil {
 		return s, err
 	}
+	if err := f.readStatus(&s, f.visible(f.pins)); err != nil {
+		return s, err
+	}
+	six := &Status{Enabled: true, Running: s.Running}
+	if _, err := os.Stat(f.ipv6().config); errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	s.IPv6 = six
+	return s, f.ipv6().readStatus(six, f.visible(f.ipv6().pins))
+}
+
+// readStatus reads what a daemon has written.
+func (f files) readStatus(s *Status, pins string) error {
 	// A daemon that starts makes these one after the other.
 	for _, read := range []func() error{
 		func() (err error) { s.Config, err = fastpath.Load(f.config); return err },
@@ -46,8 +60,8 @@ func ReadStatus() (s Status, err error) {
 			if errors.Is(err, fs.ErrNotExist) {
 				err = nil
 			}
-			return s, err
+			return err
 		}
 	}
-	return s, nil
+	return nil
 }

@@ -239,7 +239,13 @@ func (c *cluster) flowTo(t *testing.T, address string) (exchange func() error) {
 // answer has the second pod answer datagrams.
 func (c *cluster) answer(t *testing.T) {
 	t.Helper()
-	server := c.openUDP(t, c.pods[1], podPort, "")
+	c.answerAt(t, podPort)
+}
+
+// answerAt does so at an address.
+func (c *cluster) answerAt(t *testing.T, address string) {
+	t.Helper()
+	server := c.openUDP(t, c.pods[1], address, "")
 	go func() {
 		buf := make([]byte, 64)
 		for {
@@ -257,16 +263,20 @@ func (c *cluster) answer(t *testing.T) {
 // openUDP opens a socket in a namespace, which is connected if there is a remote address.
 func (c *cluster) openUDP(t *testing.T, n *netcfg.Namespace, local, remote string) (conn *net.UDPConn) {
 	t.Helper()
+	network := "udp4"
+	if strings.HasPrefix(local, "[") {
+		network = "udp6"
+	}
 	testenv.InNetns(t, n.Path(), func() error {
-		from, err := net.ResolveUDPAddr("udp4", local)
+		from, err := net.ResolveUDPAddr(network, local)
 		testenv.Must(t, err)
 		if remote == "" {
-			conn, err = net.ListenUDP("udp4", from)
+			conn, err = net.ListenUDP(network, from)
 			return err
 		}
-		to, err := net.ResolveUDPAddr("udp4", remote)
+		to, err := net.ResolveUDPAddr(network, remote)
 		testenv.Must(t, err)
-		conn, err = net.DialUDP("udp4", from, to)
+		conn, err = net.DialUDP(network, from, to)
 		return err
 	})
 	t.Cleanup(func() { conn.Close() })
@@ -277,7 +287,13 @@ func (c *cluster) openUDP(t *testing.T, n *netcfg.Namespace, local, remote strin
 // the answer to it.
 func (c *cluster) exchanges(t *testing.T, address string) (exchange func(wait time.Duration) error) {
 	t.Helper()
-	client := c.openUDP(t, c.pods[0], "10.244.1.2:0", address)
+	return c.exchangesFrom(t, "10.244.1.2:0", address)
+}
+
+// exchangesFrom does so from an address of that pod.
+func (c *cluster) exchangesFrom(t *testing.T, local, address string) (exchange func(wait time.Duration) error) {
+	t.Helper()
+	client := c.openUDP(t, c.pods[0], local, address)
 	number := uint64(0)
 	return func(wait time.Duration) error {
 		number++

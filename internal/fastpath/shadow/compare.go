@@ -159,8 +159,12 @@ func (p *packet) segmentHeaders() *packet {
 	if p.isInUDP() {
 		zero(ethLen+ipLen+udpLength, 2)
 	}
-	zero(p.ip+ipTotal, 4) // and the ID
-	zero(p.ip+ipCheck, 2)
+	if p.isIPv6() {
+		zero(p.ip+layout6.total, 2)
+	} else {
+		zero(p.ip+ipTotal, 4) // and the ID
+		zero(p.ip+ipCheck, 2)
+	}
 	if p.protocol() != tcp {
 		zero(p.transport+udpLength, 4)
 		return &h

@@ -62,12 +62,14 @@ func decode(raw []byte) (*packet, error) {
 // header behind it, and the outer mark of congestion where the pod has marked it itself. What is
 // behind the IP packet is padding.
 func (p *packet) parse(ip int) {
-	p.ip, p.transport = ip, min(ip+ipLen, len(p.bytes))
-	if len(p.bytes) < ip+ipLen+udpLen {
+	p.ip = ip
+	at := p.layout()
+	p.transport = min(ip+at.header, len(p.bytes))
+	if len(p.bytes) < ip+at.header+udpLen {
 		p.payload = len(p.bytes)
 		return
 	}
-	if end := ip + p.word(ip+ipTotal); end >= p.transport && end < p.length {
+	if end := ip + at.before + p.word(ip+at.total); end >= p.transport && end < p.length {
 		p.length, p.bytes = end, p.bytes[:min(end, len(p.bytes))]
 	}
 	p.payload = p.transport + udpLen
@@ -102,7 +104,7 @@ func (p *packet) word(at int) int { return int(binary.BigEndian.Uint16(p.bytes[a
 
 // protocol is 0 if the packet is too short to have one.
 func (p *packet) protocol() byte {
-	if at := p.ip + ipProtocol; at < len(p.bytes) {
+	if at := p.ip + p.layout().protocol; at < len(p.bytes) {
 		return p.bytes[at]
 	}
 	return 0
@@ -114,12 +116,14 @@ func (p *packet) isTruncated() bool { return len(p.bytes) < p.length }
 // flowOf identifies the flow and the direction of a packet.
 type flowOf struct {
 	direction, protocol byte
-	ends                [12]byte // addresses and ports
+	addr                int      // length of an address, bytes
+	ends                [36]byte // addresses and ports
 }
 
 func (p *packet) flow() (f flowOf) {
-	f.direction, f.protocol = p.Direction, p.protocol()
-	copy(f.ends[:], p.bytes[p.ip+ipAddrs:])
+	at := p.layout()
+	f.direction, f.protocol, f.addr = p.Direction, p.protocol(), at.addr
+	copy(f.ends[:2*at.addr+4], p.bytes[p.ip+at.addrs:])
 	return f
 }
 
@@ -127,8 +131,8 @@ func (p *packet) flow() (f flowOf) {
 // translated yet in the packet that is there.
 func (p *packet) podFlow(is []byte) flowOf {
 	f := p.flow()
-	if ends := int(p.Replaces) - int(p.Headers-p.Ip) + ipAddrs; p.Direction == 0 {
-		copy(f.ends[:], is[max(ends, 0):])
+	if ends := int(p.Replaces) - int(p.Headers-p.Ip) + p.layout().addrs; p.Direction == 0 {
+		copy(f.ends[:2*f.addr+4], is[max(ends, 0):])
 		return f
 	}
 	return f.reversed()
@@ -136,20 +140,22 @@ func (p *packet) podFlow(is []byte) flowOf {
 
 // reversed is the same flow in the direction out of the pod.
 func (f flowOf) reversed() flowOf {
-	to := flowOf{protocol: f.protocol}
-	copy(to.ends[0:4], f.ends[4:8])
-	copy(to.ends[4:8], f.ends[0:4])
-	copy(to.ends[8:10], f.ends[10:12])
-	copy(to.ends[10:12], f.ends[8:10])
+	to, n := flowOf{protocol: f.protocol, addr: f.addr}, f.addr
+	copy(to.ends[:n], f.ends[n:2*n])
+	copy(to.ends[n:2*n], f.ends[:n])
+	copy(to.ends[2*n:2*n+2], f.ends[2*n+2:2*n+4])
+	copy(to.ends[2*n+2:2*n+4], f.ends[2*n:2*n+2])
 	return to
 }
 
 func (f flowOf) String() string {
+	n := f.addr
 	end := func(addr, port int) netip.AddrPort {
-		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(f.ends[addr:addr+4])), binary.BigEndian.Uint16(f.ends[port:]))
+		from, _ := netip.AddrFromSlice(f.ends[addr : addr+n])
+		return netip.AddrPortFrom(from, binary.BigEndian.Uint16(f.ends[port:]))
 	}
 	name := map[byte]string{tcp: "TCP", udp: "UDP"}[f.protocol]
-	return fmt.Sprintf("%s %v > %v", name, end(0, 8), end(4, 10))
+	return fmt.Sprintf("%s %v > %v", name, end(0, 2*n), end(n, 2*n+2))
 }
 
 // sum is the checksum of words, not complemented.

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/mdlayher/netlink"
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/nlmsg"
 	vnl "github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -25,7 +26,7 @@ var Parsers = map[string]func(message []byte){
 	"geneve":      func(m []byte) { _, _ = parseGeneveHeader(m) },
 	"ipip":        func(m []byte) { _, _ = parseIPIPHeader(m) },
 	"route":       func(m []byte) { _, _ = readRouteMessage(m) },
-	"next hop":    func(m []byte) { _, _ = readNexthop(m) },
+	"next hop":    func(m []byte) { _, _ = readNexthop(m, audit.IPv4) },
 	"policy rule": func(m []byte) { _, _, _ = perPacketSelector(m) },
 	"pod end": func(m []byte) {
 		(&podEndReader{}).event(netlink.Message{Header: netlink.Header{Type: unix.RTM_NEWLINK}, Data: m})
@@ -35,7 +36,7 @@ var Parsers = map[string]func(message []byte){
 // LateFilter judges a neighbour as the filter of [Watch] does that was opened in the calling thread's
 // namespace before meanwhile: with resync, after announcements were lost.
 func LateFilter(address string, meanwhile func(), resync bool) (twice [2]Changes, err error) {
-	f := newLateFilter(func(uint32) bool { return false })
+	f := newLateFilter(func(uint32) bool { return false }, audit.IPv4)
 	meanwhile()
 	if resync {
 		f.resync()
@@ -68,7 +69,7 @@ func RouteOf(message []byte) (why string, devices []int, err error) {
 }
 
 func NexthopOf(message []byte) (why string, err error) {
-	m, err := readNexthop(message)
+	m, err := readNexthop(message, audit.IPv4)
 	return m.reason, err
 }
 

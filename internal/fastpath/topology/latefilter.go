@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/mdlayher/netlink"
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
 )
 
 // lateFilter is an [rtnlFilter] that is loaded with the first message, or when [Tables.Settle] is
@@ -17,8 +18,8 @@ type lateFilter struct {
 }
 
 // newLateFilter reads the tables.
-func newLateFilter(owns ProgramOwner) *lateFilter {
-	l := &lateFilter{filter: newRtnlFilter(owns), tables: readTables(), ports: readFilterTables()}
+func newLateFilter(owns ProgramOwner, family audit.Family) *lateFilter {
+	l := &lateFilter{filter: newRtnlFilter(owns, family), tables: readTables(family), ports: readFilterTables(family)}
 	l.tables.settle = l.load
 	return l
 }

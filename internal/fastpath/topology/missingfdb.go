@@ -3,6 +3,7 @@ package topology
 import (
 	"net"
 
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/nlmsg"
 	"github.com/vishvananda/netlink"
 )
@@ -17,7 +18,12 @@ type BridgeNeighbour struct {
 
 // missingFDB returns the neighbours on the pods' bridges that have no FDB entry: they have not sent
 // anything yet, or not recently.
+//
+// Of IPv6 it returns none: they are not probed, and a bridge announces it when they speak.
 func (r *reader) missingFDB(pods []string) (found []BridgeNeighbour) {
+	if r.family == audit.IPv6 {
+		return nil
+	}
 	bridges := map[int]net.HardwareAddr{}
 	for _, name := range pods {
 		l, ok := r.byName[name]

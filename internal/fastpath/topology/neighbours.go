@@ -12,18 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Neighbour is an IPv4 address on a device's link.
+// Neighbour is an IP address on a device's link.
 type Neighbour struct {
 	Device int // index
 	Addr   netip.Addr
 }
 
-// StaleNeighbours returns the stale IPv4 neighbours of the poller's namespace: the kernel still sends
+// StaleNeighbours returns the stale neighbours of the poller's namespace: the kernel still sends
 // to them, and then verifies that they are reachable. If the table keeps changing during the dump,
 // some may be missing.
 func (s *Poller) StaleNeighbours() (map[Neighbour]bool, error) {
 	stale := map[Neighbour]bool{}
-	err := s.querier.dump(unix.RTM_GETNEIGH, append([]byte{unix.AF_INET}, make([]byte, ndmSize-1)...), func(m []byte) {
+	err := s.querier.dump(unix.RTM_GETNEIGH, append([]byte{s.family.Number()}, make([]byte, ndmSize-1)...), func(m []byte) {
 		if len(m) < ndmSize || binary.NativeEndian.Uint16(m[ndmState:])&unix.NUD_STALE == 0 {
 			return
 		}

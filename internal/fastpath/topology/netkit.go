@@ -58,5 +58,5 @@ func (r *reader) podBehindL3(l netlink.Link) (LocalPod, bool) {
 	entered := slices.ContainsFunc(r.arp, func(n neighbourEntry) bool {
 		return n.LinkIndex == a.Index && nlmsg.ToAddr(n.IP) == pod.Addr && n.State != netlink.NUD_NOARP
 	})
-	return pod, pod.Addr.Is4() && !entered
+	return pod, isOf(pod.Addr, r.family) && !entered
 }

@@ -37,7 +37,7 @@ func newPodEnd(space, index int, attrs []byte) PodEnd {
 // fragments larger packets where it routes them, or reports them as too large. A bridge drops them,
 // or fragments them if it filters. The pod's end of a veth drops them.
 func (r *reader) podMTU(p LocalPod) int {
-	size := min(r.byIndex[p.Device].Attrs().MTU, r.byIndex[p.NeighDevice].Attrs().MTU)
+	size := min(r.byIndex[p.Device].Attrs().MTU, r.byIndex[p.NeighDevice].Attrs().MTU, r.confMTU(p.NeighDevice, false))
 	for _, route := range r.mtuRoutes {
 		if mayUse(route, p.NeighDevice, nil) && nlmsg.ToPrefix(route.Dst).Contains(p.Addr) {
 			size = min(size, route.MTU)

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
@@ -28,7 +29,7 @@ func TestPodSize(t *testing.T) {
 			testenv.Shell(t, pod, "true; "+c.inside)
 			moved := false
 			testenv.InNetns(t, m, func() error {
-				s, err := topology.OpenPoller()
+				s, err := topology.OpenPoller(audit.IPv4)
 				if err != nil {
 					return err
 				}

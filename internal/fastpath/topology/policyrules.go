@@ -43,7 +43,7 @@ var provenRuleActions = map[byte]string{1: "table", 2: "goto", 3: "nop", 6: "bla
 func (r *reader) auditPolicyRules() error {
 	rules, err := nlmsg.Dump(func() ([][]byte, error) {
 		req := nl.NewNetlinkRequest(unix.RTM_GETRULE, unix.NLM_F_DUMP)
-		req.AddData(&nl.RtMsg{RtMsg: unix.RtMsg{Family: unix.AF_INET}})
+		req.AddData(&nl.RtMsg{RtMsg: unix.RtMsg{Family: r.family.Number()}})
 		return req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWRULE)
 	})
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) {

@@ -15,7 +15,13 @@ import (
 
 // polledSysctls are the sysctls of a namespace that affect packets and whose changes send no
 // notification.
-var polledSysctls = []string{"bridge/bridge-nf-call-iptables", "bridge/bridge-nf-filter-vlan-tagged", "ipv4/ip_default_ttl", "ipv4/ip_forward_use_pmtu", updatesPriority}
+var polledSysctls = map[audit.Family][]string{
+	audit.IPv4: {updatesPriority, "bridge/bridge-nf-call-iptables", "bridge/bridge-nf-filter-vlan-tagged", "ipv4/ip_default_ttl", "ipv4/ip_forward_use_pmtu"},
+	audit.IPv6: {"bridge/bridge-nf-call-ip6tables", "bridge/bridge-nf-filter-vlan-tagged"},
+}
+
+// legacyTables are the files with the loaded tables of legacy iptables.
+var legacyTables = map[audit.Family]string{audit.IPv4: nft.LegacyTablesFile, audit.IPv6: nft.LegacyTables6File}
 
 // updatesPriority is whether forwarding derives the priority of packets from their TOS.
 const updatesPriority = "ipv4/ip_forward_update_priority"
@@ -24,6 +30,7 @@ const updatesPriority = "ipv4/ip_forward_update_priority"
 // its files and sockets open: opening one costs several times as much as reading it.
 type Poller struct {
 	Hooks   *audit.HookPoller
+	family  audit.Family
 	sysctls []procFile
 	acct    procFile
 	legacy  procFile
@@ -38,13 +45,14 @@ const (
 	snmpSize = 4096
 )
 
-// OpenPoller opens a poller of the calling thread's namespace.
-func OpenPoller() (*Poller, error) {
+// OpenPoller opens a poller of the calling thread's namespace, for packets of a family.
+func OpenPoller(family audit.Family) (*Poller, error) {
 	s := &Poller{
+		family: family,
 		acct:   procFile{path: "/proc/sys/net/netfilter/nf_conntrack_acct"},
-		legacy: procFile{path: nft.LegacyTablesFile}, snmp: procFile{path: snmpFile, text: make([]byte, snmpSize)},
+		legacy: procFile{path: legacyTables[family]}, snmp: procFile{path: snmpFile, text: make([]byte, snmpSize)},
 	}
-	for _, name := range polledSysctls {
+	for _, name := range polledSysctls[family] {
 		s.sysctls = append(s.sysctls, procFile{path: filepath.Join("/proc/sys/net", name)})
 	}
 	if err := s.dial(); err != nil {
@@ -55,7 +63,7 @@ func OpenPoller() (*Poller, error) {
 }
 
 func (s *Poller) dial() (err error) {
-	if s.Hooks, err = audit.OpenHookPoller(); err != nil {
+	if s.Hooks, err = audit.OpenHookPoller(s.family); err != nil {
 		return err
 	}
 	s.querier, err = openRtnlQuerier()
@@ -87,10 +95,11 @@ func (s *Poller) Sysctls() []string {
 	return values
 }
 
-// KeepsPriority tells whether, by values of [Poller.Sysctls], forwarding leaves the priority of packets
-// as it is. Carried ones get that of their TOS.
-func KeepsPriority(sysctls []string) bool {
-	return strings.TrimSpace(sysctls[slices.Index(polledSysctls, updatesPriority)]) == "0"
+// KeepsPriority tells whether, by values of [Poller.Sysctls], forwarding leaves the priority of IPv4
+// packets as it is. Carried ones get that of their TOS.
+func (s *Poller) KeepsPriority(sysctls []string) bool {
+	i := slices.Index(polledSysctls[s.family], updatesPriority)
+	return i >= 0 && strings.TrimSpace(sysctls[i]) == "0"
 }
 
 // CountsConnections reports whether connection tracking counts the packets and bytes of connections.
@@ -99,7 +108,7 @@ func (s *Poller) CountsConnections() bool {
 	return err == nil && strings.TrimSpace(value) != "0"
 }
 
-// LegacyTables lists the loaded tables of legacy iptables for IPv4, by name.
+// LegacyTables lists the loaded tables of legacy iptables, by name.
 func (s *Poller) LegacyTables() ([]string, error) {
 	names, err := s.legacy.read()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

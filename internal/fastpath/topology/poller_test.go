@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/nft"
 	"github.com/venturi-net/venturi/internal/testenv"
@@ -31,7 +32,7 @@ func TestLegacyBridgeTables(t *testing.T) {
 func TestSilentSettings(t *testing.T) {
 	n := testenv.Netns(t)
 	testenv.InNetns(t, n.Path(), func() error {
-		s, err := topology.OpenPoller()
+		s, err := topology.OpenPoller(audit.IPv4)
 		testenv.Must(t, err)
 		defer s.Close()
 		before := s.Sysctls()
@@ -51,7 +52,7 @@ func TestUnreachables(t *testing.T) {
 	n := testenv.Netns(t)
 	testenv.Shell(t, n.Path(), "ip link set lo up")
 	testenv.InNetns(t, n.Path(), func() error {
-		s, err := topology.OpenPoller()
+		s, err := topology.OpenPoller(audit.IPv4)
 		testenv.Must(t, err)
 		defer s.Close()
 		before, err := s.Unreachables()

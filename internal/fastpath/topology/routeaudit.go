@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/nlmsg"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -22,7 +23,8 @@ type routeMessage struct {
 }
 
 const (
-	rtDestinationBits = 1 // offsets in struct rtmsg
+	rtFamily          = 0 // offsets in struct rtmsg
+	rtDestinationBits = 1
 	rtSourceBits      = 2
 	rtTable           = 4
 	rtType            = 7
@@ -52,7 +54,7 @@ func readRouteMessage(message []byte) (m routeMessage, err error) {
 	m.object = nlmsg.NativeUint32(data[rtNexthop])
 	to, _ := netip.AddrFromSlice(data[unix.RTA_DST])
 	if !to.IsValid() {
-		to = netip.IPv4Unspecified()
+		to = unspecified(message[rtFamily])
 	}
 	m.to = netip.PrefixFrom(to, int(message[rtDestinationBits]))
 	if device := nlmsg.NativeUint32(data[unix.RTA_OIF]); device != 0 {
@@ -68,10 +70,27 @@ func readRouteMessage(message []byte) (m routeMessage, err error) {
 		m.reason = fmt.Sprintf("type %d", kind)
 	case message[rtSourceBits] != 0:
 		m.reason = "a source that it is for"
+	case expires(data[unix.RTA_CACHEINFO]):
+		m.reason = "an end, at which nothing is announced"
 	default:
 		m.reason = cmp.Or(provenRoutes.FirstUnknownNamed(attrs, routeReasons), provenMetrics.FirstUnknown(metrics))
 	}
 	return m, nil
+}
+
+// expires tells by its struct rta_cacheinfo whether a route ends by itself. Of IPv6, those from router
+// advertisements do.
+func expires(cache []byte) bool {
+	const at = 8 // rta_expires
+	return len(cache) >= at+4 && binary.NativeEndian.Uint32(cache[at:]) != 0
+}
+
+// unspecified is the address of a default route of a family.
+func unspecified(family byte) netip.Addr {
+	if family == unix.AF_INET6 {
+		return netip.IPv6Unspecified()
+	}
+	return netip.IPv4Unspecified()
 }
 
 // devicesOfHops returns the devices of a multipath route: each next hop begins with a struct
@@ -95,7 +114,7 @@ type nexthopMessage struct {
 	reason     string
 }
 
-func readNexthop(message []byte) (m nexthopMessage, err error) {
+func readNexthop(message []byte, family audit.Family) (m nexthopMessage, err error) {
 	if len(message) < nexthopSize {
 		return m, fmt.Errorf("message of %d bytes is too short", len(message))
 	}
@@ -108,7 +127,7 @@ func readNexthop(message []byte) (m nexthopMessage, err error) {
 	for list := data[unix.NHA_GROUP]; len(list) >= nexthopMember; list = list[nexthopMember:] {
 		m.members = append(m.members, nlmsg.NativeUint32(list))
 	}
-	if m.reason = provenNexthop.FirstUnknownNamed(attrs, nexthopReasons); m.reason == "" && message[0] != unix.AF_INET && data[unix.NHA_GATEWAY] != nil {
+	if m.reason = provenNexthop.FirstUnknownNamed(attrs, nexthopReasons); m.reason == "" && message[0] != family.Number() && data[unix.NHA_GATEWAY] != nil {
 		m.reason = "a next hop of another family"
 	}
 	return m, nil
@@ -119,7 +138,7 @@ func readNexthop(message []byte) (m nexthopMessage, err error) {
 func (r *reader) auditRoutes() error {
 	r.uncertainDevices = map[int]string{}
 	var nexthops map[uint32]nexthopMessage
-	found, err := dumpFamily(unix.RTM_GETROUTE, unix.RTM_NEWROUTE, &nl.RtMsg{RtMsg: unix.RtMsg{Family: unix.AF_INET}})
+	found, err := dumpFamily(unix.RTM_GETROUTE, unix.RTM_NEWROUTE, &nl.RtMsg{RtMsg: unix.RtMsg{Family: r.family.Number()}})
 	if err != nil {
 		return fmt.Errorf("list routes: %w", err)
 	}
@@ -129,7 +148,7 @@ func (r *reader) auditRoutes() error {
 			return fmt.Errorf("parse route: %w", err)
 		}
 		if m.object != 0 && nexthops == nil {
-			if nexthops, err = readNexthops(); err != nil {
+			if nexthops, err = readNexthops(r.family); err != nil {
 				return err
 			}
 		}
@@ -170,14 +189,14 @@ func (r *reader) markUncertain(m routeMessage) {
 	}
 }
 
-func readNexthops() (map[uint32]nexthopMessage, error) {
+func readNexthops(family audit.Family) (map[uint32]nexthopMessage, error) {
 	all := map[uint32]nexthopMessage{}
 	found, err := dumpFamily(unix.RTM_GETNEXTHOP, unix.RTM_NEWNEXTHOP, &nexthopRequest{})
 	if err != nil {
 		return nil, fmt.Errorf("list next hops: %w", err)
 	}
 	for _, message := range found {
-		m, err := readNexthop(message)
+		m, err := readNexthop(message, family)
 		if err != nil {
 			return nil, fmt.Errorf("parse next hop: %w", err)
 		}

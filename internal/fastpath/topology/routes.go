@@ -15,7 +15,7 @@ import (
 func (r *reader) readRoutes() error {
 	all := &netlink.Route{Table: unix.RT_TABLE_UNSPEC}
 	routes, err := nlmsg.Dump(func() ([]netlink.Route, error) {
-		return r.h.RouteListFiltered(netlink.FAMILY_V4, all, netlink.RT_FILTER_TABLE)
+		return r.h.RouteListFiltered(int(r.family.Number()), all, netlink.RT_FILTER_TABLE)
 	})
 	if err != nil {
 		return fmt.Errorf("list routes: %w", err)
@@ -26,7 +26,7 @@ func (r *reader) readRoutes() error {
 		if route.Tos != 0 {
 			r.perPacket = fmt.Sprintf("the route to %v in table %d goes by the TOS", to, route.Table)
 		}
-		if gw := nlmsg.ToAddr(route.Gw); gw.Is4() {
+		if gw := nlmsg.ToAddr(route.Gw); isOf(gw, r.family) {
 			r.gateways = append(r.gateways, Neighbour{route.LinkIndex, gw})
 		}
 		if route.MTU > 0 {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/mdlayher/netlink"
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/nlmsg"
 	vnl "github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -22,25 +23,26 @@ type rtnlFilter struct {
 	devices    map[deviceKey]deviceState
 	addresses  map[string]string
 	owns       ProgramOwner
+	family     audit.Family
 }
 
-func newRtnlFilter(owns ProgramOwner) *rtnlFilter {
-	return &rtnlFilter{map[neighbourKey]string{}, map[deviceKey]deviceState{}, map[string]string{}, owns}
+func newRtnlFilter(owns ProgramOwner, family audit.Family) *rtnlFilter {
+	return &rtnlFilter{map[neighbourKey]string{}, map[deviceKey]deviceState{}, map[string]string{}, owns, family}
 }
 
 // resync reloads the state from the kernel. Objects that cannot be read count as unknown.
-func (n *rtnlFilter) resync() { n.load(readTables(), readFilterTables()) }
+func (n *rtnlFilter) resync() { n.load(readTables(n.family), readFilterTables(n.family)) }
 
 // filterTables are the tables that only the filter needs, besides [Tables].
 type filterTables struct{ ports, addresses [][]byte }
 
 // readFilterTables reads them in the calling thread's namespace.
-func readFilterTables() filterTables {
+func readFilterTables(family audit.Family) filterTables {
 	// Requests VLANs of a bridge in the same form as in notifications.
 	vlans := nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(bridgeVLANs))
 	return filterTables{
 		ports:     dumpRoute(unix.RTM_GETLINK, nl.NewIfInfomsg(familyBridge), vlans),
-		addresses: dumpRoute(unix.RTM_GETADDR, nl.NewIfAddrmsg(unix.AF_INET)),
+		addresses: dumpRoute(unix.RTM_GETADDR, nl.NewIfAddrmsg(int(family.Number()))),
 	}
 }
 
@@ -183,7 +185,7 @@ func dedup[K comparable](all map[K]string, name K, is string, gone bool) (was st
 	return was, known && was == is
 }
 
-// neighbourEvent classifies a message about a neighbour. If an IPv4 neighbour in use changes or
+// neighbourEvent classifies a message about a neighbour. If a neighbour in use changes or
 // disappears, its packets go elsewhere or nowhere, though no route changed. A new neighbour affects
 // no existing flow.
 func (n *rtnlFilter) neighbourEvent(m netlink.Message) Event {
@@ -191,11 +193,14 @@ func (n *rtnlFilter) neighbourEvent(m netlink.Message) Event {
 	if err != nil {
 		return Event{Changes: RulesChanged | TopologyChanged}
 	}
+	if e.Family != familyBridge && e.Family != int(n.family.Number()) {
+		return Event{} // of the other version of IP
+	}
 	was, again := dedup(n.neighbours, keyOfNeighbour(&e), neighbourFingerprint(&e), m.Header.Type == unix.RTM_DELNEIGH)
 	if again {
 		return Event{}
 	}
-	if e.Family == unix.AF_INET && was != "" {
+	if e.Family == int(n.family.Number()) && was != "" {
 		return Event{Changes: RulesChanged | TopologyChanged, Neighbour: Neighbour{e.LinkIndex, nlmsg.ToAddr(e.IP)}}
 	}
 	return Event{Changes: TopologyChanged}

@@ -14,7 +14,7 @@ import (
 // and pods and peers that are not fully known. If interrupted dumps are the only problem, the error
 // wraps [ErrInterrupted].
 func Read(of DeviceNames, owns ProgramOwner) (Topology, error) {
-	r, err := OpenTableReader(readTables(), of, owns)
+	r, err := OpenTableReader(readTables(of.Family), of, owns)
 	if err != nil {
 		return Topology{}, err
 	}
@@ -58,7 +58,7 @@ func (r *TableReader) Close() {
 
 // Read gives the topology with so many pods at most, and all peers.
 func (r *TableReader) Read(pods int) (w Topology, err error) {
-	r.refused, r.withXDP, r.geneveMACs = nil, nil, map[deviceMAC]int{}
+	r.refused, r.withXDP, r.confMTUs, r.geneveMACs = nil, nil, nil, map[deviceMAC]int{}
 	links := r.podLinks(r.names)
 	for i, name := range links {
 		if len(w.Pods) >= pods {
@@ -98,6 +98,7 @@ func (r *TableReader) Read(pods int) (w Topology, err error) {
 	w.Clsacts = devicesWithClsact(queues)
 	w.Refusals, w.PodsWithXDP, w.PerPacket, w.MissingFDB = r.refused, r.withXDP, r.perPacket, r.missingFDB(links)
 	w.Ageing = r.ageing(w.Pods)
+	w.ConfMTUs = r.confMTUs
 	return w, err
 }
 

@@ -3,6 +3,7 @@ package topology
 import (
 	"fmt"
 
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
@@ -12,8 +13,9 @@ import (
 // Tables are the largest of the kernel's tables that say where packets go, as read at one time. With
 // a thousand pods, the kernel takes tens of milliseconds to list them.
 type Tables struct {
+	family   audit.Family     // of neighbours
 	links    [][]byte         // messages about devices
-	arp, fdb []neighbourEntry // arp: IPv4
+	arp, fdb []neighbourEntry // arp: of IP
 	err      error            // why they are incomplete
 	settle   func()           // of the watch that has read them
 }
@@ -23,13 +25,13 @@ type Tables struct {
 func (t *Tables) Settle() { t.settle() }
 
 // readTables reads the tables of the calling thread's namespace.
-func readTables() *Tables {
-	t := &Tables{}
+func readTables(family audit.Family) *Tables {
+	t := &Tables{family: family}
 	if t.links, t.err = dumpLinks(); t.err != nil {
 		t.err = fmt.Errorf("list devices: %w", t.err)
 		return t
 	}
-	if t.arp, t.err = dumpNeighbours(unix.AF_INET); t.err != nil {
+	if t.arp, t.err = dumpNeighbours(int(family.Number())); t.err != nil {
 		t.err = fmt.Errorf("list neighbours: %w", t.err)
 		return t
 	}

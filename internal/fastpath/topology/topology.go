@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/nlmsg"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -29,6 +30,8 @@ type Topology struct {
 	// PerPacket names a route or policy rule that may treat packets of an established flow
 	// differently, so that the next one may go elsewhere. Empty means none.
 	PerPacket string
+	// ConfMTUs are those that the pods' and next hops' MTUs come from.
+	ConfMTUs []ConfMTU
 	// MissingFDB are neighbours that may be pods but have no FDB entry on their bridge.
 	MissingFDB []BridgeNeighbour
 	// Ageing is after how long without a frame a bridge of pods removes an FDB entry, the least of
@@ -72,8 +75,9 @@ type DeviceNames struct {
 	Tunnels []string // vxlan, geneve or ipip devices; empty: peers are directly on the wire
 	// GenevePort has the tunnels be all geneve devices with this UDP port, of which there is one to each
 	// peer: they come and go. 0: Tunnels are all.
-	GenevePort int      `json:",omitempty"`
-	Pods       []string // the host's ends of the pods' links
+	GenevePort int          `json:",omitempty"`
+	Pods       []string     // the host's ends of the pods' links
+	Family     audit.Family `json:"-"` // of the addresses of pods and routes
 	// Node is a host that somebody else has wired: every link to another namespace may lead
 	// to a pod, and a wire must be of a kind that is proven.
 	Node bool `json:",omitempty"`
@@ -110,6 +114,7 @@ type reader struct {
 	perPacket        string         // see [Topology]
 	linkReasons      map[int]string // by ifindex: an unproven attribute of the device
 	wireReasons      map[int]string // by ifindex: why the device must not be the wire, of those that were audited
+	confMTUs         []ConfMTU      // that were read
 	uncertainDevices map[int]string // by ifindex: why the device's routes may treat packets of a flow differently
 }
 
@@ -132,7 +137,7 @@ func (r *reader) indexNeighbours() {
 	r.arpOf, r.arpByMAC, r.fdbOf = map[int][]neighbourEntry{}, map[deviceMAC][]neighbourEntry{}, map[int][]neighbourEntry{}
 	r.arpByAddr = map[Neighbour]neighbourEntry{}
 	for _, n := range r.arp {
-		if len(n.HardwareAddr) == macLen && isUsableState(n.State) && nlmsg.ToAddr(n.IP).Is4() {
+		if len(n.HardwareAddr) == macLen && isUsableState(n.State) && isOf(nlmsg.ToAddr(n.IP), r.family) {
 			at := deviceMAC{n.LinkIndex, string(n.HardwareAddr)}
 			r.arpOf[n.LinkIndex], r.arpByMAC[at] = append(r.arpOf[n.LinkIndex], n), append(r.arpByMAC[at], n)
 			r.arpByAddr[Neighbour{n.LinkIndex, nlmsg.ToAddr(n.IP)}] = n
@@ -228,7 +233,11 @@ func (r *reader) bridgedNeighbours(port, bridge int) (found []neighbourEntry) {
 	for _, e := range r.fdbOf[port] {
 		if mac := string(e.HardwareAddr); !seen[mac] {
 			seen[mac] = true
-			found = append(found, r.arpByMAC[deviceMAC{bridge, mac}]...)
+			for _, n := range r.arpByMAC[deviceMAC{bridge, mac}] {
+				if !nlmsg.ToAddr(n.IP).IsLinkLocalUnicast() || r.family == audit.IPv4 { // every pod has one of IPv6 besides
+					found = append(found, n)
+				}
+			}
 		}
 	}
 	return found
@@ -269,7 +278,7 @@ func (r *reader) wireNextHops(name string) (peers []NextHop) {
 		return nil
 	}
 	a := l.Attrs()
-	if why := cmp.Or(r.unprovenWire(l), r.uncertainDevices[a.Index]); why != "" {
+	if why := cmp.Or(r.unprovenWire(l), r.uncertainDevices[a.Index], r.notRouter(name)); why != "" {
 		r.refuse(l, why)
 		return nil
 	}
@@ -278,7 +287,7 @@ func (r *reader) wireNextHops(name string) (peers []NextHop) {
 			r.refuse(l, fmt.Sprintf("its neighbour %v has %s", n.IP, n.unknownAttr))
 			continue
 		}
-		size := r.leastRouteMTU(a.Index, n.IP, a.MTU)
+		size := r.leastRouteMTU(a.Index, n.IP, min(a.MTU, r.confMTU(a.Index, true)))
 		peers = append(peers, NextHop{Device: a.Index, MAC: n.HardwareAddr, MTU: size, WireDevice: a.Index, SrcMAC: a.HardwareAddr, DstMAC: n.HardwareAddr, Addr: nlmsg.ToAddr(n.IP)})
 	}
 	return peers

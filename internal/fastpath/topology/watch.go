@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/mdlayher/netlink"
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/nlmsg"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -31,7 +33,14 @@ type Event struct {
 	PodEnd PodEnd
 }
 
-// Watch reports changes in the calling thread's namespace, from its return until ctx ends. It calls
+// familyGroups are the groups of announcements that concern one version of IP: of addresses, routes,
+// policy rules and forwarding.
+var familyGroups = map[audit.Family][]uint32{
+	audit.IPv4: {unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV4_NETCONF},
+	audit.IPv6: {unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_IPV6_RULE, unix.RTNLGRP_IPV6_NETCONF},
+}
+
+// Watch reports changes in the calling thread's namespace that concern packets of a family, from its return until ctx ends. It calls
 // tell soon after each change, on one goroutine, and with all kinds of changes if the kernel
 // dropped notifications. BPF programs come and go without notification. Repeated notifications,
 // such as of a confirmed neighbour, are not reported. The channel receives the error that ended the
@@ -40,9 +49,8 @@ type Event struct {
 // It also reports changes of the devices in other namespaces that the namespace knows by number, as
 // those of pods, unless the kernel refuses to announce them: then pods is false. What has changed
 // before it returned is in the tables that it read.
-func Watch(ctx context.Context, owns ProgramOwner, tell func(Event)) (done <-chan error, pods bool, tables *Tables, err error) {
-	route, err := subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_IPV4_IFADDR,
-		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV4_NETCONF, unix.RTNLGRP_NEXTHOP, unix.RTNLGRP_TC)
+func Watch(ctx context.Context, family audit.Family, owns ProgramOwner, tell func(Event)) (done <-chan error, pods bool, tables *Tables, err error) {
+	route, err := subscribe(unix.NETLINK_ROUTE, append(slices.Clone(familyGroups[family]), unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_NEXTHOP, unix.RTNLGRP_TC)...)
 	if err != nil {
 		return nil, false, nil, err
 	}
@@ -65,7 +73,7 @@ func Watch(ctx context.Context, owns ProgramOwner, tell func(Event)) (done <-cha
 		others = nil
 	}
 	ended, events := make(chan error, 4), make(chan Event)
-	known := newLateFilter(owns)
+	known := newLateFilter(owns, family)
 	tables = known.tables
 	go receive(ctx, route, route.Receive, known.event, known.resync, events, ended)
 	go receive(ctx, rules, rules.Receive, nftEvent, func() {}, events, ended)

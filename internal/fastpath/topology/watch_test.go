@@ -14,6 +14,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/netcfg"
@@ -36,7 +37,7 @@ func watch(t *testing.T, n *netcfg.Namespace, tell func(topology.Changes)) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var ended <-chan error
 	testenv.InNetns(t, n.Path(), func() (err error) {
-		ended, _, _, err = topology.Watch(ctx, noPrograms, func(n topology.Event) { tell(n.Changes) })
+		ended, _, _, err = topology.Watch(ctx, audit.IPv4, noPrograms, func(n topology.Event) { tell(n.Changes) })
 		return err
 	})
 	t.Cleanup(func() {
@@ -81,7 +82,7 @@ func TestWatchOfPods(t *testing.T) {
 	var ended <-chan error
 	testenv.InNetns(t, m, func() (err error) {
 		pods := false
-		if ended, pods, _, err = topology.Watch(ctx, noPrograms, func(n topology.Event) { news <- n }); err == nil && !pods {
+		if ended, pods, _, err = topology.Watch(ctx, audit.IPv4, noPrograms, func(n topology.Event) { news <- n }); err == nil && !pods {
 			err = errors.New("the kernel does not announce devices of other namespaces")
 		}
 		return err

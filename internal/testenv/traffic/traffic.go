@@ -44,7 +44,7 @@ func CheckTCP(t *testing.T, from, to host.Endpoint) {
 // of it, only when there are several addresses to try.
 func CarryTCP(from netip.Addr, to netip.AddrPort) error {
 	d := net.Dialer{Timeout: testenv.Timeout, LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0))}
-	conn, err := d.Dial("tcp4", to.String())
+	conn, err := d.Dial("tcp", to.String())
 	if err != nil {
 		return fmt.Errorf("TCP %s to %s: %w", from, to, err)
 	}
@@ -149,7 +149,7 @@ func ListenUDP(t *testing.T, at host.Endpoint) *net.UDPConn {
 	t.Helper()
 	var conn *net.UDPConn
 	testenv.Must(t, host.Do(at.Namespace, func() (err error) {
-		conn, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(at.Addr, 0)))
+		conn, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(at.Addr, 0)))
 		return err
 	}))
 	return conn

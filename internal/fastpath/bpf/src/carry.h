@@ -39,10 +39,13 @@ static __always_inline void drop_entries(const struct flow_key *k, const struct 
  * addresses and ports is void. */
 static __always_inline int drop_flow(const struct parsed *p, enum direction dir)
 {
-	struct candidate *c = find_candidate(p->a, p->b);
+	union flow_words own = {.a = p->a, .b = p->b}, wire = {.a = p->a | WIRE_VIEW, .b = p->b};
 	struct flow *f = bpf_map_lookup_elem(&flows, &p->key);
-	union flow_words wire = {.a = p->a | WIRE_VIEW, .b = p->b};
+	struct candidate *c;
+	__u64 a, b;
 
+	candidate_key(p, &own, &a, &b);
+	c = find_candidate(a, b);
 	if (c)
 		c->packets = 0; /* the last packets of a connection do not count for the next */
 	if (f && (dir == OUT || !(f->translated || f->peer & SIBLING)))
@@ -145,16 +148,19 @@ static __always_inline int lookup_out(struct __sk_buff *skb, struct carried *c)
 		confirm_mac(data, end, device);
 		return SLOW_NO_DAEMON;
 	}
-	if (data + ETH_HLEN > end || skb->protocol != bpf_htons(ETH_P_IP) || skb->vlan_present) {
+	if (data + ETH_HLEN > end || skb->protocol != bpf_htons(ETHERTYPE) || skb->vlan_present) {
 		confirm_mac(data, end, device);
 		return SLOW_NOT_IPV4;
 	}
 	why = parse(data + ETH_HLEN, end, OUT, &c->p);
+#ifdef INET6
+	if (why)
+		confirm_mac(data, end, device); /* neighbour discovery is ICMP */
+#endif
 	if (why)
 		return why;
-	hash = hash_key(c->p.a, c->p.b);
 	c->nat = 0;
-	c->to = slot_of(hash);
+	c->to = slot_of_packet(&c->p, &hash);
 	if (!c->to)
 		return SLOW_UNKNOWN; /* impossible */
 	if (carry_translated && c->to->translated)
@@ -196,14 +202,13 @@ static __always_inline int lookup_in(struct __sk_buff *skb, void *data, void *en
 	if (why)
 		return why;
 	len = c->p.ip_len + at;
-	hash = hash_key(c->p.a, c->p.b);
+	c->to = slot_of_packet(&c->p, &hash);
+	if (!c->to)
+		return SLOW_UNKNOWN; /* impossible */
 	c->p.a |= tenant << 8;
 	if (c->p.flags)
 		return known_sender(skb, data, tenant) ? drop_flow(&c->p, IN) : SLOW_SOURCE;
 	c->nat = 0;
-	c->to = slot_of(hash);
-	if (!c->to)
-		return SLOW_UNKNOWN; /* impossible */
 	if (carry_translated && c->to->translated)
 		c->nat = translation_of(hash);
 	if (c->to->a != c->p.a || c->to->b != c->p.b || !slot_valid(c->to, hash) || (c->nat && !translation_valid(c->nat, IN))) {

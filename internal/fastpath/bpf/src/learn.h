@@ -130,9 +130,9 @@ static __always_inline int replaceable(const struct candidate *c, __u8 now)
 }
 
 /* Finds the candidate of a flow, or makes it one; 0: there is no room. */
-static __always_inline struct candidate *get_candidate(const struct parsed *p)
+static __always_inline struct candidate *get_candidate(__u64 a, __u64 b)
 {
-	struct candidates *set = candidate_set(p->a, p->b);
+	struct candidates *set = candidate_set(a, b);
 	struct candidate *room = 0;
 	__u8 now = tick;
 	int i;
@@ -143,7 +143,7 @@ static __always_inline struct candidate *get_candidate(const struct parsed *p)
 	for (i = 0; i < CANDIDATE_WAYS; i++) {
 		struct candidate *c = &set->ways[i];
 
-		if (c->a == p->a && c->b == p->b) {
+		if (c->a == a && c->b == b) {
 			c->seen = now;
 			return c;
 		}
@@ -157,8 +157,8 @@ static __always_inline struct candidate *get_candidate(const struct parsed *p)
 			return 0;
 		}
 	}
-	room->a = p->a;
-	room->b = p->b;
+	room->a = a;
+	room->b = b;
 	room->packets = 0;
 	room->full = 0;
 	room->seen = now;
@@ -177,8 +177,12 @@ static __always_inline __u32 digest(__u64 a, __u64 b, __u32 peer, __u32 peer_epo
  * why is the reason that the packet is slow. */
 static __always_inline int count_candidate(const struct parsed *p, int *why)
 {
-	struct candidate *c = get_candidate(p);
+	union flow_words k = {.a = p->a, .b = p->b};
+	struct candidate *c;
+	__u64 a, b;
 
+	candidate_key(p, &k, &a, &b);
+	c = get_candidate(a, b);
 	*why = SLOW_UNKNOWN;
 	if (!c)
 		return 0;
@@ -191,10 +195,13 @@ static __always_inline int count_candidate(const struct parsed *p, int *why)
 
 /* There is no room for a flow that would be learned. This packet was counted already, so the
  * next ones give that reason. */
-static __always_inline void note_full(const union flow_words *k)
+static __always_inline void note_full(const struct parsed *p, const union flow_words *k)
 {
-	struct candidate *c = find_candidate(k->a, k->b);
+	struct candidate *c;
+	__u64 a, b;
 
+	candidate_key(p, k, &a, &b);
+	c = find_candidate(a, b);
 	if (c)
 		c->full = tick | FULL;
 }
@@ -203,13 +210,17 @@ static __always_inline void note_full(const union flow_words *k)
  * learned for packets from this peer. */
 static __always_inline void note_peer(struct __sk_buff *skb, const struct parsed *p, __u32 peer, __u32 peer_epoch)
 {
-	struct candidate *c = get_candidate(p);
+	union flow_words k = {.a = p->a, .b = p->b};
+	struct candidate *c;
+	__u64 a, b;
 
+	candidate_key(p, &k, &a, &b);
+	c = get_candidate(a, b);
 	if (!c)
 		return;
 	c->peer = peer;
 	c->peer_epoch = peer_epoch;
-	c->seal = digest(p->a, p->b, peer, peer_epoch);
+	c->seal = digest(a, b, peer, peer_epoch);
 	stamp(skb);
 }
 
@@ -265,7 +276,7 @@ static __always_inline struct flow *get_entry(const struct flow_key *k, const st
  * sees; wire is the other one, if it is translated. 0: it is not to be carried yet. The first
  * reply invalidates what was learned before it. A direct flow between the ends that a translated
  * one has on the wire is over: conntrack gives them to one connection at a time. */
-static __always_inline struct flow *get_flow(const union flow_words *pod, const union flow_words *wire, const struct ct_state *t)
+static __always_inline struct flow *get_flow(const struct parsed *p, const union flow_words *pod, const union flow_words *wire, const struct ct_state *t)
 {
 	union flow_words seen = {.a = wire->a | WIRE_VIEW, .b = wire->b};
 	struct flow *f, *at, *direct;
@@ -282,9 +293,9 @@ static __always_inline struct flow *get_flow(const union flow_words *pod, const 
 			f = 0;
 	}
 	if (!f) {
-		note_full(pod); /* the candidate of what the pod sends, and that of what comes back */
+		note_full(p, pod); /* the candidate of what the pod sends, and that of what comes back */
 		if (t->translated)
-			note_full(wire);
+			note_full(p, wire);
 		return 0;
 	}
 	if (f->unreplied != t->unreplied) {
@@ -339,7 +350,7 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, const stru
 	if (skb->vlan_present || data + at > end || parse(data + at, end, OUT, &p) || p.flags)
 		return NEXT;
 	to = bpf_map_lookup_elem(&hops, via);
-	if (!to || to->tenant != tenant)
+	if (!to || to->tenant != tenant || !name_flow(&p))
 		return NEXT;
 	p.key.tenant_proto |= tenant << 8;
 	wire.a = own.a = p.a;
@@ -369,11 +380,11 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, const stru
 		return NEXT;
 	if (skb->ingress_ifindex != (crossed ? 0 : pod->ingress_ifindex))
 		return NEXT;
-	if (!crossed)
-		f = get_flow(&own, &wire, &t);
+	if (!crossed && name_remote(&p, &own, &wire))
+		f = get_flow(&p, &own, &wire, &t);
 	if (!f)
 		return NEXT;
-	if (!crossed && t.translated && !maybe_local_pod(wire.key.local))
+	if (carry_translated && !crossed && t.translated && !maybe_local_pod(wire.key.local))
 		note_translated(wire.key.local); /* masquerade, or a port of the host: what comes back is for that */
 	was = f->epoch;
 	f->epoch = 0; /* not carried while it is changed */
@@ -395,7 +406,7 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, const stru
 
 /* Learns from a packet that the network hands to a pod, if another pod of this host has sent it.
  * 0: that is not so. */
-static __always_inline int learn_sibling(struct __sk_buff *skb, const void *eth, __u32 device, const struct pod *pod, const union flow_words *in, const struct ct_state *t, __u32 now);
+static __always_inline int learn_sibling(struct __sk_buff *skb, const void *eth, __u32 device, const struct pod *pod, const struct parsed *p, const union flow_words *in, const struct ct_state *t, __u32 now);
 
 /* The network hands a packet to a pod, behind all rules. */
 static __always_inline int learn_in(struct __sk_buff *skb)
@@ -409,15 +420,16 @@ static __always_inline int learn_in(struct __sk_buff *skb)
 	struct peer *peer;
 	struct flow *f;
 	struct pod *pod;
+	__u64 a, b;
 
 	if (!stamped(skb, now))
 		return NEXT;
 	skb->tc_index = 0;
-	if (skb->vlan_present || data + ETH_HLEN > end || skb->protocol != bpf_htons(ETH_P_IP) || parse(data + ETH_HLEN, end, IN, &p) || p.flags)
+	if (skb->vlan_present || data + ETH_HLEN > end || skb->protocol != bpf_htons(ETHERTYPE) || parse(data + ETH_HLEN, end, IN, &p) || p.flags)
 		return NEXT;
 	pod = bpf_map_lookup_elem(&pods, &device);
 	/* A packet for another address is only passing: a pod may be a router. */
-	if (!pod || !pod->epoch || pod->addr != p.key.local)
+	if (!pod || !pod->epoch || !name_flow(&p) || pod->addr != p.key.local)
 		return NEXT;
 	p.key.tenant_proto |= pod->tenant << 8;
 	wire.a = own.a = p.a;
@@ -426,16 +438,17 @@ static __always_inline int learn_in(struct __sk_buff *skb)
 		return NEXT;
 	if (t.translated)
 		wire = t.before;
-	if (learn_sibling(skb, data, device, pod, &own, &t, now))
+	if (learn_sibling(skb, data, device, pod, &p, &own, &t, now))
 		return NEXT;
-	c = find_candidate(wire.a, wire.b);
+	candidate_key(&p, &wire, &a, &b);
+	c = find_candidate(a, b);
 	if (!c)
 		return NEXT;
 	number = c->peer;
 	peer = bpf_map_lookup_elem(&peers, &number);
-	if (!peer || !peer->epoch || c->seal != digest(wire.a, wire.b, number, peer->epoch) || peer->ingress_ifindex != skb->ingress_ifindex)
+	if (!peer || !peer->epoch || c->seal != digest(a, b, number, peer->epoch) || peer->ingress_ifindex != skb->ingress_ifindex || !name_remote(&p, &own, &wire))
 		return NEXT;
-	f = get_flow(&own, &wire, &t);
+	f = get_flow(&p, &own, &wire, &t);
 	if (!f)
 		return NEXT;
 	if (f->pod != device || f->pod_epoch != pod->epoch || f->peer != number || f->peer_epoch != peer->epoch) {

@@ -62,7 +62,7 @@ int to_tunnel(struct __sk_buff *skb)
 	if (t.translated)
 		own = t.before;
 	pod = pod_of(own.key.local, of, &device);
-	if (pod && pod->ingress_ifindex == skb->ingress_ifindex && get_flow(&own, &wire, &t))
+	if (pod && pod->ingress_ifindex == skb->ingress_ifindex && get_flow(&p, &own, &wire, &t))
 		stamp_tunnel(skb, now);
 	return NEXT;
 }

@@ -6,7 +6,6 @@
 #include <linux/udp.h>
 #include "state.h"
 
-#define IP_LEN 20
 #define UDP_LEN 8
 #define MAX_FRAME (65535 - HEADER_LEN) /* with room for the headers of a tunnel */
 #define ECN_MASK 3
@@ -21,22 +20,6 @@
 #define TCP_LEN 20     /* without options */
 #define TCP_CHECK 16   /* offset in the header */
 #define UDP_CHECK 6
-
-struct parsed {
-	union {
-		struct flow_key key; /* without the tenant */
-		struct {
-			__u64 a, b; /* the same, as two words */
-		};
-	};
-	__u32 headers;       /* IP and transport, bytes */
-	__u32 flags;         /* TCP: SYN, FIN, RST, or ACK missing */
-	__u32 ip_len;        /* from the IP header */
-	__be16 id;
-	__u16 check;         /* of the IP header */
-	__u8 tos, ttl;
-	__be16 frag_off;     /* nothing but DF */
-};
 
 /* A key that is read as two words. */
 union flow_words {
@@ -67,6 +50,35 @@ static __always_inline void to_ends(struct ends *to, const struct flow_key *k)
 static __always_inline int same_ends(const struct ends *e, const struct flow_key *k)
 {
 	return e->local == k->local && e->remote == k->remote && e->local_port == k->local_port && e->remote_port == k->remote_port;
+}
+
+#ifdef INET6
+#include "inet6.h"
+#else
+#define IP_LEN 20
+#define ETHERTYPE ETH_P_IP
+
+struct parsed {
+	union {
+		struct flow_key key; /* without the tenant */
+		struct {
+			__u64 a, b; /* the same, as two words */
+		};
+	};
+	__u32 headers;       /* IP and transport, bytes */
+	__u32 flags;         /* TCP: SYN, FIN, RST, or ACK missing */
+	__u32 ip_len;        /* from the IP header */
+	__be16 id;
+	__u16 check;         /* of the IP header */
+	__u8 tos, ttl;
+	__be16 frag_off;     /* nothing but DF */
+};
+
+/* The priority that forwarding derives from the TOS: rt_tos2priority(), four bits for each of
+ * sixteen values. */
+static __always_inline __u32 priority_of(__u8 tos)
+{
+	return 0x4444666622220000ULL >> ((tos & 0x1e) << 1) & 0xf;
 }
 
 #define IPV4_PLAIN 0x45 /* version, and length of a header without options */
@@ -116,6 +128,58 @@ static __always_inline int parse(struct iphdr *ip, void *end, enum direction dir
 	return 0;
 }
 
+/* Decrements the TTL, as a router does. It does not read the packet, which the kernel has just
+ * moved: a load would wait for those stores. */
+static __always_inline void decrement_ttl(struct iphdr *ip, const struct parsed *p)
+{
+	__u32 sum = p->check + bpf_htons(0x0100);
+
+	ip->check = sum + (sum >= 0xffff);
+	ip->ttl = p->ttl - 1;
+}
+
+/* Writes the addresses of a flow into its key, where they are already. */
+static __always_inline int name_flow(struct parsed *p)
+{
+	return 1;
+}
+
+static __always_inline int name_remote(struct parsed *p, union flow_words *own, union flow_words *wire)
+{
+	return 1;
+}
+
+/* The sum of the whole packet, if the card has given it, is still right. */
+static __always_inline void keep_sum(struct __sk_buff *skb)
+{
+}
+
+/* The priority of a packet that was forwarded. */
+static __always_inline __u32 forwarded_priority(const struct __sk_buff *skb, const struct parsed *p)
+{
+	return priority_of(p->tos);
+}
+
+/* The packet may be for a pod of this host. */
+static __always_inline int maybe_for_pod(const void *ip)
+{
+	return maybe_local_pod(((const struct iphdr *)ip)->daddr);
+}
+
+/* The address of the receiver, as pod_at has it. */
+static __always_inline __be32 receiver_addr(const void *ip)
+{
+	return ((const struct iphdr *)ip)->daddr;
+}
+
+/* The key of a candidate: that of its flow on the wire. */
+static __always_inline void candidate_key(const struct parsed *p, const union flow_words *on, __u64 *a, __u64 *b)
+{
+	*a = on->a;
+	*b = on->b;
+}
+#endif
+
 /* The checksum of a header from the sum of its words. */
 static __always_inline __u16 fold(__u32 sum)
 {
@@ -152,23 +216,6 @@ static __always_inline int ip_csum_ok(const struct iphdr *ip)
 	return sum == 0xffff;
 }
 
-/* Decrements the TTL, as a router does. It does not read the packet, which the kernel has just
- * moved: a load would wait for those stores. */
-static __always_inline void decrement_ttl(struct iphdr *ip, const struct parsed *p)
-{
-	__u32 sum = p->check + bpf_htons(0x0100);
-
-	ip->check = sum + (sum >= 0xffff);
-	ip->ttl = p->ttl - 1;
-}
-
-/* The priority that forwarding derives from the TOS: rt_tos2priority(), four bits for each of
- * sixteen values. */
-static __always_inline __u32 priority_of(__u8 tos)
-{
-	return 0x4444666622220000ULL >> ((tos & 0x1e) << 1) & 0xf;
-}
-
 static __always_inline int same_mac(const void *a, const void *b)
 {
 	return *(__u32 *)a == *(__u32 *)b && *(__u16 *)(a + 4) == *(__u16 *)(b + 4);
@@ -179,5 +226,5 @@ static __always_inline void write_eth(void *eth, const void *macs)
 {
 	*(__u64 *)eth = *(__u64 *)macs;
 	*(__u32 *)(eth + 8) = *(__u32 *)(macs + 8);
-	*(__be16 *)(eth + 12) = bpf_htons(ETH_P_IP);
+	*(__be16 *)(eth + 12) = bpf_htons(ETHERTYPE);
 }

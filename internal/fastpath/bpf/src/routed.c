@@ -1,7 +1,7 @@
 //go:build ignore
 
-/* The fast path of a network that routes pods' packets without a tunnel: the programs of
- * vxlan.c without outer headers. Slow packets leave through the wire too, so outgoing flows
+/* The fast path of a network that routes pods' packets without a tunnel, for IPv4 or for IPv6: the
+ * programs of vxlan.c without outer headers. Slow packets leave through the wire too, so outgoing flows
  * are learned there. */
 #include "carry.h"
 
@@ -19,8 +19,13 @@ int from_pod(struct __sk_buff *skb)
 {
 	struct carried c;
 	void *eth;
-	int why = lookup_out(skb, &c);
+	int why;
 
+#ifdef INET6
+	if (skb->protocol == bpf_htons(ETH_P_IP))
+		return NEXT; /* another fast path's */
+#endif
+	why = lookup_out(skb, &c);
 	if (why)
 		return slow(skb, OUT, why);
 	if (c.to->wire & SIBLING)
@@ -34,7 +39,7 @@ int from_pod(struct __sk_buff *skb)
 	if (eth + ETH_HLEN + IP_LEN + UDP_LEN > (void *)(long)skb->data_end)
 		return TC_SHOT; /* impossible, as above */
 	write_out(eth, &c);
-	skb->priority = priority_of(c.p.tos);
+	skb->priority = forwarded_priority(skb, &c.p);
 	return carry(skb, OUT, bpf_redirect(c.to->wire, 0));
 }
 
@@ -58,7 +63,7 @@ int to_peer(struct __sk_buff *skb)
 	if (!stamped(skb, now))
 		return NEXT;
 	skb->tc_index = 0;
-	if (skb->protocol != bpf_htons(ETH_P_IP) || data + ETH_HLEN > end)
+	if (skb->protocol != bpf_htons(ETHERTYPE) || data + ETH_HLEN > end)
 		return NEXT;
 	via = hop_by_mac(skb, data);
 	return learn_out(skb, ETH_HLEN, &via, 0, 0, now, 0);
@@ -89,21 +94,21 @@ SEC("tc/from_wire")
 int from_wire(struct __sk_buff *skb)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	struct iphdr *ip = data + ETH_HLEN;
+	void *ip = data + ETH_HLEN;
 	struct hop_key via;
 	struct carried c;
 	int why;
 
 	clear_stamp(skb);
-	if (data + ETH_HLEN + IP_LEN + UDP_LEN > end || skb->protocol != bpf_htons(ETH_P_IP) ||
-	    skb->vlan_present || skb->pkt_type != PACKET_FOR_US || !maybe_local_pod(ip->daddr))
+	if (data + ETH_HLEN + IP_LEN + UDP_LEN > end || skb->protocol != bpf_htons(ETHERTYPE) ||
+	    skb->vlan_present || skb->pkt_type != PACKET_FOR_US || !maybe_for_pod(ip))
 		return NEXT; /* not for a pod, nor for an address that has taken the place of one's */
 	why = lease_valid() ? lookup_in(skb, data, end, ETH_HLEN, 0, &c) : SLOW_NO_DAEMON;
 	if (!why)
 		why = skb->ifindex == c.to->wire ? from_peer(data, c.to->header, &c.p, 0) : SLOW_SOURCE;
 	if (why) {
 		via = hop_by_mac(skb, data + MAC_LEN);
-		return slow_in(skb, data, &via, ip->daddr, 0, &c, why);
+		return slow_in(skb, data, &via, receiver_addr(ip), 0, &c, why);
 	}
 #ifdef SHADOW
 	return shadow(skb, IN, &c, ETH_HLEN, ETH_HLEN);
@@ -114,7 +119,8 @@ int from_wire(struct __sk_buff *skb)
 	if (data + ETH_HLEN + IP_LEN + UDP_LEN > (void *)(long)skb->data_end)
 		return TC_SHOT; /* impossible, as above */
 	write_in(data, &c);
-	skb->priority = priority_of(c.p.tos);
+	skb->priority = forwarded_priority(skb, &c.p);
+	keep_sum(skb);
 	return carry(skb, IN, bpf_redirect_peer(c.to->pod, 0));
 }
 

@@ -4,7 +4,7 @@
 #pragma once
 #include "carry.h"
 
-#define RECORDED_HEADERS (HEADER_LEN + IP_LEN + TCP_LEN)
+#define RECORDED_HEADERS (HEADER_LEN + 40 + TCP_LEN) /* of either IP version */
 #define MAX_RECORDED 64000 /* bytes of a packet: a record of perf has less than 65536 */
 
 #define CHECKSUM_PARTIAL 3 /* the device that sends the packet completes its checksum */
@@ -113,7 +113,7 @@ static __always_inline int shadow(struct __sk_buff *skb, enum direction dir, str
 	r->headers = ip + len;
 	r->replaces = at + len;
 	r->device = dir == OUT ? c->to->wire : c->to->pod;
-	r->priority = priority_of(c->p.tos);
+	r->priority = forwarded_priority(skb, &c->p);
 	if (c->nat)
 		shadow_checksum(r->header + ip + IP_LEN, c, r->partial);
 	if (c->to->wire & SIBLING) {

@@ -26,7 +26,7 @@ static __always_inline int is_for_sibling(const void *eth, const struct pod *fro
 	struct pod *to;
 	__u32 device;
 
-	if (!from->sibling || !maybe_local_pod(p->key.remote) || !same_mac(eth + MAC_LEN, from->header))
+	if (!SIBLING || !from->sibling || !maybe_local_pod(p->key.remote) || !same_mac(eth + MAC_LEN, from->header))
 		return 0;
 	to = pod_of(p->key.remote, from->tenant, &device);
 	return to && to->sibling && to->ingress_ifindex == from->ingress_ifindex && same_mac(eth, to->header);
@@ -87,7 +87,7 @@ static __always_inline int led_by(const struct __sk_buff *skb, const void *eth, 
 	return -1;
 }
 
-static __always_inline int learn_sibling(struct __sk_buff *skb, const void *eth, __u32 device, const struct pod *pod, const union flow_words *in, const struct ct_state *t, __u32 now)
+static __always_inline int learn_sibling(struct __sk_buff *skb, const void *eth, __u32 device, const struct pod *pod, const struct parsed *p, const union flow_words *in, const struct ct_state *t, __u32 now)
 {
 	union flow_words own, there, reverse;
 	__u32 sender, peer, was;
@@ -95,6 +95,8 @@ static __always_inline int learn_sibling(struct __sk_buff *skb, const void *eth,
 	struct pod *from;
 	int by;
 
+	if (!SIBLING)
+		return 0;
 	turn_ends(&there, in);
 	turn_ends(&own, t->translated ? &t->before : in);
 	if (!maybe_local_pod(own.key.local))
@@ -113,7 +115,7 @@ static __always_inline int learn_sibling(struct __sk_buff *skb, const void *eth,
 		return 1;
 	f = get_entry(&own.key, t->translated ? &there.key : 0);
 	if (!f) {
-		note_full(&own);
+		note_full(p, &own);
 		return 1;
 	}
 	if (f->unreplied) {
@@ -156,7 +158,7 @@ static __always_inline int learn_sibling(struct __sk_buff *skb, const void *eth,
 /* Writes all headers of a packet for a sibling. */
 static __always_inline void write_sibling(void *eth, struct carried *c)
 {
-	struct iphdr *ip = eth + ETH_HLEN;
+	void *ip = eth + ETH_HLEN;
 
 	write_eth(eth, c->to->header);
 	if (c->nat)
@@ -164,7 +166,7 @@ static __always_inline void write_sibling(void *eth, struct carried *c)
 	if (!(c->to->wire & BRIDGED))
 		decrement_ttl(ip, &c->p);
 	else if (c->nat)
-		ip->check = c->p.check;
+		((struct iphdr *)ip)->check = c->p.check;
 }
 
 #ifdef SHADOW

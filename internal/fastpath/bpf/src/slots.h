@@ -91,6 +91,32 @@ static __always_inline struct slot *slot_of(__u64 hash)
 	return bpf_map_lookup_elem(&slots, &at);
 }
 
+/* The slot of a packet's flow, and the hash of the flow's key. The key has no tenant yet. */
+static __always_inline struct slot *slot_of_packet(struct parsed *p, __u64 *hash)
+{
+#ifdef INET6
+	__u64 h = p->local.a * 0x9e3779b97f4a7c15 + p->local.b * 0xc2b2ae3d27d4eb4f + p->remote.a * 0xd6e8feb86659fd93 +
+		  p->remote.b * 0xa0761d6478bd642f + (p->a ^ p->b) * 0xe7037ed1a0b428db;
+	__u32 at = bpf_get_smp_processor_id() * SLOTS + (h >> 53);
+	struct slot *s = bpf_map_lookup_elem(&slots, &at);
+
+	p->names = bpf_map_lookup_elem(&slot_names, &at);
+	if (!s || !p->names)
+		return 0; /* impossible */
+	if (s->version == version && (__u8)s->a == (__u8)p->a && s->b >> 32 == p->b >> 32 && same_addr(&p->names->local, &p->local) && same_addr(&p->names->remote, &p->remote)) {
+		p->a = s->a & NO_TENANT;
+		p->b = s->b;
+	} else {
+		name_flow(p); /* what has no number is of no known flow */
+	}
+	*hash = hash_key(p->a, p->b);
+	return s;
+#else
+	*hash = hash_key(p->a, p->b);
+	return slot_of(*hash);
+#endif
+}
+
 /* The translation of a flow's slot on this core. */
 static __always_inline struct translation *translation_of(__u64 hash)
 {
@@ -165,6 +191,13 @@ static __always_inline int fill_slot(struct slot *s, struct translation *n, cons
 	__u32 device, way;
 	int i, translated = f && f->translated;
 
+#ifdef INET6
+	/* The number may have been taken back before the version was read. That of a pod is not, as
+	 * long as the pod is there. */
+	if (number_of(&p->remote) != p->key.remote)
+		return SLOW_UNKNOWN;
+#endif
+
 	/* A flow that a pod sees under this key is another one on the wire. */
 	if (carry_translated && dir == IN && (!f || translated)) {
 		f = flow_on_wire(&p->key, &to, &at_pod);
@@ -194,6 +227,10 @@ static __always_inline int fill_slot(struct slot *s, struct translation *n, cons
 		f->used = t;
 	s->a = p->a;
 	s->b = p->b;
+#ifdef INET6
+	p->names->local = p->local;
+	p->names->remote = p->remote;
+#endif
 	s->ended = number;
 	s->tick = t;
 	s->epoch = now;

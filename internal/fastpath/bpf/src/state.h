@@ -53,7 +53,11 @@ struct flow {
 
 /* In a flow's peer, with the index of a device: what its pod sends goes to another pod of this host.
  * That pod has an entry of its own for what it sends back. */
+#ifdef INET6
+#define SIBLING 0 /* such packets stay slow, and nothing for them is compiled */
+#else
 #define SIBLING 0x80000000
+#endif
 #define BRIDGED 0x40000000 /* with SIBLING: by their bridge, which is no router */
 #define DEVICE_OF_SIBLING 0xffff
 
@@ -180,7 +184,9 @@ volatile __u64 deadline = 1;    /* end of the lease, jiffies */
 volatile __u64 jiffies = 1;     /* set by clock */
 
 /* Set before the programs are loaded. */
+#ifndef INET6
 const volatile __u32 carry_translated = 1; /* 0: translated flows stay slow */
+#endif
 const volatile __u32 learn_after = 8; /* slow packets of a flow before it is learned */
 
 /* The direction of a packet: out of or into a pod of this host. */

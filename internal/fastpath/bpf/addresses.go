@@ -1,0 +1,71 @@
+package bpf
+
+import (
+	"encoding/binary"
+	"net/netip"
+)
+
+// addressing is how the tables have addresses: each is a word.
+type addressing interface {
+	give(pod netip.Addr) (uint32, error)
+	find(addr netip.Addr) (word uint32, ok bool, err error)
+	addr(word uint32) (netip.Addr, bool)
+	short(word uint32) uint32                      // what maybe_local_pod of src/state.h is asked with
+	keep(pods map[uint32]bool)                     // says which words are those of pods
+	lastGiven() (last uint32, any bool, err error) // the last word that a program has given to an address
+	forget(used map[uint32]bool, l uint32) error   // see [Objects.ForgetAddrs]
+}
+
+// plain is the addressing of IPv4: the words are the addresses.
+type plain struct{}
+
+func (plain) give(pod netip.Addr) (uint32, error) { return word(pod), nil }
+
+func (plain) find(addr netip.Addr) (uint32, bool, error) { return word(addr), addr.Is4(), nil }
+
+func (plain) addr(word uint32) (netip.Addr, bool) {
+	return netip.AddrFrom4([4]byte(binary.NativeEndian.AppendUint32(nil, word))), true
+}
+
+func (plain) short(word uint32) uint32 { return word }
+
+func (plain) keep(map[uint32]bool) {}
+
+func (plain) lastGiven() (uint32, bool, error) { return 0, false, nil }
+
+func (plain) forget(map[uint32]bool, uint32) error { return nil }
+
+// AddrWord is the address of a pod as the tables have it. One of IPv6 gets a number if it has none.
+func (f *Objects) AddrWord(pod netip.Addr) (uint32, error) { return f.addrs.give(pod) }
+
+// KeepPods says which addresses pods have, as the tables have them.
+func (f *Objects) KeepPods(words map[uint32]bool) { f.addrs.keep(words) }
+
+// LastNumber is the last that a program has given to an address of IPv6. Those of IPv4 have none.
+func (f *Objects) LastNumber() (last uint32, numbered bool, err error) { return f.addrs.lastGiven() }
+
+// ForgetAddrs takes back the numbers of addresses of IPv6 that no pod has, and no flow: those of
+// flows are used, of all that there were when last was the last number.
+func (f *Objects) ForgetAddrs(used map[uint32]bool, last uint32) error {
+	return f.addrs.forget(used, last)
+}
+
+// Key is the key of a flow; the tenant is its VNI, or 0. false: there is no such flow.
+func (f *Objects) Key(tenant uint32, protocol uint8, local, remote netip.AddrPort) (k FlowKey, ok bool, err error) {
+	from, ok, err := f.addrs.find(local.Addr())
+	if !ok || err != nil {
+		return k, false, err
+	}
+	to, ok, err := f.addrs.find(remote.Addr())
+	return FlowKey{
+		TenantProto: tenant<<8 | uint32(protocol), Local: from, Remote: to,
+		LocalPort: swap(local.Port()), RemotePort: swap(remote.Port()),
+	}, ok, err
+}
+
+// Ends are those of a flow with a key. false: nobody knows them any more.
+func (f *Objects) Ends(k FlowKey) (local, remote netip.AddrPort, ok bool) {
+	from, ok := f.addrs.addr(k.Local)
+	to, also := f.addrs.addr(k.Remote)
+	return netip.AddrPortFrom(from, swap(k.LocalPort)), netip.AddrPortFrom(to, swap(k.RemotePort)), ok && also
+}

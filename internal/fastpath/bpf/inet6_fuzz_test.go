@@ -1,0 +1,113 @@
+package bpf_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/gopacket/gopacket/layers"
+
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+// carries6 is the reference: it says by what is written of packets, and not by how the programs parse
+// them, whether a frame is carried whose flow is that between two ends. from and to are its MACs.
+func carries6(frame []byte, protocol byte, ends [2]fuzzEnd, from, to []byte) bool {
+	const eth, ip = 14, 40
+	if len(frame) < eth+ip+8 || !bytes.Equal(frame[:6], to) || !bytes.Equal(frame[6:12], from) || binary.BigEndian.Uint16(frame[12:]) != 0x86dd {
+		return false
+	}
+	header, transport := frame[eth:eth+ip], frame[eth+ip:]
+	payload := int(binary.BigEndian.Uint16(header[4:]))
+	switch {
+	case header[0]>>4 != 6, header[6] != protocol, header[7] < 2, payload+ip > 1500:
+		return false
+	case !bytes.Equal(header[8:24], ends[0].addr) || !bytes.Equal(header[24:40], ends[1].addr):
+		return false
+	case binary.BigEndian.Uint16(transport) != ends[0].port || binary.BigEndian.Uint16(transport[2:]) != ends[1].port:
+		return false
+	}
+	if protocol == byte(layers.IPProtocolUDP) {
+		return payload >= 8 && int(binary.BigEndian.Uint16(transport[4:])) == payload
+	}
+	if len(transport) < 20 {
+		return false
+	}
+	offset := int(transport[12]>>4) * 4
+	return transport[13]&0x17 == 0x10 && offset >= 20 && payload >= offset
+}
+
+type fuzzEnd struct {
+	addr []byte
+	port uint16
+}
+
+// fuzzPackets6 is how many packets are made if fuzzEnv does not say so.
+const fuzzPackets6 = 3000
+
+// Packets of IPv6 with bytes changed at random are carried if and only if the reference says so. What is
+// carried has other MACs and one hop less; anything else is left as it is.
+func TestFuzzIPv6(t *testing.T) {
+	testenv.Root(t)
+	onCore(t, 0)
+	most := fuzzPackets6
+	if n, err := strconv.Atoi(os.Getenv(fuzzEnv)); err == nil {
+		most = n
+	}
+	rng := rand.New(rand.NewPCG(7, 11))
+	for _, protocol := range []layers.IPProtocol{layers.IPProtocolTCP, layers.IPProtocolUDP} {
+		r := newRig6(t, protocol)
+		carried := 0
+		for i := range most / 2 {
+			if i%64 == 0 {
+				r.put(t) // SYN, FIN and RST end what is known of the flow
+				check(t, r.objs.InvalidateSlots(r.key))
+			}
+			p, program, device := r.podPacket6(), r.objs.FromPod, r.pod
+			ends := [2]fuzzEnd{{podAddr6.AsSlice(), 4000}, {remoteAddr6.AsSlice(), 5000}}
+			from, to, newFrom, newTo := podMAC, gatewayMAC, r.wireMAC, farMAC
+			if i%2 == 1 {
+				p, program, device = r.received6(), r.objs.FromWire, r.wire
+				ends[0], ends[1] = ends[1], ends[0]
+				from, to, newFrom, newTo = farMAC, r.wireMAC, gatewayMAC, podMAC
+			}
+			p.ip.TrafficClass, p.ip.FlowLabel, p.ip.HopLimit = uint8(rng.Uint32()), rng.Uint32()&0xfffff, uint8(rng.Uint32())
+			p.payload = make([]byte, rng.IntN(1600))
+			frame := p.bytes(t)
+			for range rng.IntN(3) {
+				frame[rng.IntN(min(len(frame), 14+40+20))] ^= 1 << rng.IntN(8)
+			}
+			if frame[0]&1 != 0 || !bytes.Equal(frame[:6], to) {
+				copy(frame, to) // the kernel's test takes it for one of another host
+			}
+			want := carries6(frame, byte(protocol), ends, from, to)
+			length := 14 + 40 + int(binary.BigEndian.Uint16(frame[14+4:]))
+			if length > len(frame) || device == r.pod && length != len(frame) {
+				want = false
+			}
+			verdict, out := r.run(t, program, device, frame)
+			if !want {
+				if verdict != next || !bytes.Equal(out, frame) {
+					t.Fatalf("packet %d: verdict %d for\n% x, left as\n% x", i, int32(verdict), frame, out)
+				}
+				r.put(t)
+				check(t, r.objs.InvalidateSlots(r.key))
+				continue
+			}
+			carried++
+			expected := bytes.Clone(frame)
+			copy(expected, newTo)
+			copy(expected[6:], newFrom)
+			expected[14+7]--
+			if verdict != redirect || !bytes.Equal(out, expected) {
+				t.Fatalf("packet %d: verdict %d for\n% x, comes\n% x, want\n% x, counted %v", i, int32(verdict), frame, out, expected, r.counted(t))
+			}
+		}
+		if carried < most/20 {
+			t.Errorf("%s: of %d packets, only %d are carried", protocol, most/2, carried)
+		}
+	}
+}

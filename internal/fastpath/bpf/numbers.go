@@ -1,0 +1,216 @@
+package bpf
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+
+	"github.com/cilium/ebpf"
+)
+
+// The tables of IPv6; see src/inet6.h.
+const (
+	numbersTable   = "numbers"
+	addressesTable = "addresses"
+	slotNamesTable = "slot_names"
+)
+
+// firstPodNumber is the first that the daemon gives: programs give lower ones, up to MAX_NUMBER of
+// src/inet6.h, and neither can add to a counter of the other without a race.
+const firstPodNumber = 1 << 31
+
+// numbers are what the addresses of IPv6 are in keys of flows and in the entries of pods.
+type numbers struct {
+	mu      sync.Mutex
+	byAddr  *ebpf.Map      // address: number
+	byNum   *ebpf.Map      // number: address
+	last    *ebpf.Variable // uint32: the last number that a program has given
+	version func() error   // ends all slots
+	next    uint32
+	pods    map[uint32]bool       // numbers of pods
+	cache   map[uint32]netip.Addr // a part of byNum
+}
+
+// addr6 is an address of IPv6 as tables have it.
+type addr6 [16]byte
+
+func newNumbers(tables map[string]*ebpf.Map, last *ebpf.Variable, version func() error) *numbers {
+	return &numbers{
+		byAddr: tables[numbersTable], byNum: tables[addressesTable], last: last, version: version, next: firstPodNumber,
+		pods: map[uint32]bool{}, cache: map[uint32]netip.Addr{},
+	}
+}
+
+// find finds the number of an address.
+func (n *numbers) find(addr netip.Addr) (number uint32, ok bool, err error) {
+	if !addr.Is6() {
+		return 0, false, nil
+	}
+	if err = n.byAddr.Lookup(addr6(addr.As16()), &number); errors.Is(err, ebpf.ErrKeyNotExist) {
+		return 0, false, nil
+	}
+	return number, err == nil, err
+}
+
+// give gives a number to the address of a pod, or finds the one that it has.
+func (n *numbers) give(addr netip.Addr) (uint32, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	number, ok, err := n.find(addr)
+	if err == nil && !ok {
+		number, err = n.enter(addr)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("give a number to %v: %w", addr, err)
+	}
+	n.pods[number], n.cache[number] = true, addr
+	return number, nil
+}
+
+// enter gives a new number to an address, unless a program does so at the same time.
+func (n *numbers) enter(addr netip.Addr) (number uint32, err error) {
+	number, n.next = n.next, n.next+1
+	key := addr6(addr.As16())
+	if err = n.byNum.Put(number, key); err != nil {
+		return 0, err
+	}
+	if err = n.byAddr.Update(key, number, ebpf.UpdateNoExist); !errors.Is(err, ebpf.ErrKeyExist) {
+		return number, err
+	}
+	if err = n.byNum.Delete(number); err == nil {
+		number, _, err = n.find(addr)
+	}
+	return number, err
+}
+
+// addr is the address with a number.
+func (n *numbers) addr(number uint32) (netip.Addr, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if a, ok := n.cache[number]; ok {
+		return a, true
+	}
+	var key addr6
+	if err := n.byNum.Lookup(number, &key); err != nil {
+		return netip.Addr{}, false
+	}
+	n.cache[number] = netip.AddrFrom16(key)
+	return n.cache[number], true
+}
+
+// short is short_addr of src/inet6.h.
+func (n *numbers) short(number uint32) (short uint32) {
+	addr, _ := n.addr(number)
+	b := addr.As16()
+	for i := 0; i < len(b); i += 4 {
+		short ^= binary.NativeEndian.Uint32(b[i:])
+	}
+	return short
+}
+
+func (n *numbers) keep(pods map[uint32]bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.pods = pods
+}
+
+func (n *numbers) lastGiven() (last uint32, any bool, err error) {
+	err = n.last.Get(&last)
+	return last, true, err
+}
+
+// forget takes back the numbers of addresses that no pod has, and no flow.
+//
+// A packet may make another flow with such a number at the same time. Nothing finds its entry then,
+// and as all slots end, nobody carries it; it is removed as any silent flow is.
+func (n *numbers) forget(used map[uint32]bool, last uint32) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	unused, err := n.unused(used, last)
+	if err != nil || len(unused) == 0 {
+		return err
+	}
+	for _, addr := range unused {
+		err = errors.Join(err, ignoreMissing(n.byAddr.Delete(addr)))
+	}
+	err = errors.Join(err, n.version())
+	for number := range unused {
+		delete(n.cache, number)
+		err = errors.Join(err, ignoreMissing(n.byNum.Delete(number)))
+	}
+	if err != nil {
+		return fmt.Errorf("forget addresses: %w", err)
+	}
+	return nil
+}
+
+// unused finds those, with their addresses.
+func (n *numbers) unused(used map[uint32]bool, last uint32) (map[uint32]addr6, error) {
+	unused := map[uint32]addr6{}
+	var cursor ebpf.MapBatchCursor
+	keys, values := make([]uint32, forgetBatch), make([]addr6, forgetBatch)
+	for {
+		got, err := n.byNum.BatchLookup(&cursor, keys, values, nil)
+		for i, number := range keys[:got] {
+			if !used[number] && !n.pods[number] && (number <= last || number >= firstPodNumber) {
+				unused[number] = values[i]
+			}
+		}
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			return unused, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list addresses: %w", err)
+		}
+	}
+}
+
+const forgetBatch = 1024
+
+// ignoreMissing drops the error of a missing key.
+func ignoreMissing(err error) error {
+	if errors.Is(err, ebpf.ErrKeyNotExist) {
+		return nil
+	}
+	return err
+}
+
+// ReadNumbers reads from the folder of the pins of a fast path of a kind which addresses the words in its
+// tables are.
+func ReadNumbers(pins, kind string) (addr func(word uint32) netip.Addr, err error) {
+	if kind != Routed6 {
+		return func(word uint32) netip.Addr {
+			addr, _ := plain{}.addr(word)
+			return addr
+		}, nil
+	}
+	table, err := ebpf.LoadPinnedMap(TableFile(pins, addressesTable), &ebpf.LoadPinOptions{ReadOnly: true})
+	if err != nil {
+		return nil, err
+	}
+	defer table.Close()
+	all := map[uint32]netip.Addr{}
+	var number uint32
+	var key addr6
+	entries := table.Iterate()
+	for entries.Next(&number, &key) {
+		all[number] = netip.AddrFrom16(key)
+	}
+	return func(word uint32) netip.Addr { return all[word] }, entries.Err()
+}
+
+// setSecret sets that of the digests of candidates.
+func setSecret(spec *ebpf.CollectionSpec) error {
+	secret := spec.Variables["secret"]
+	if secret == nil {
+		return nil
+	}
+	var keys [10]uint64
+	for i := range keys {
+		keys[i] = rand.Uint64()
+	}
+	return secret.Set(keys)
+}

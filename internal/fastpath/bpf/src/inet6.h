@@ -1,0 +1,235 @@
+/* What IPv6 does in place of what packet.h and slots.h do for IPv4.
+ *
+ * Addresses have numbers, so that keys, flows, pods and the daemon's work on them are as for IPv4,
+ * and as small. The daemon gives numbers to the addresses of pods, learn.h to those of the other
+ * ends, and the daemon takes them back. A number is never given twice. Slots remember the addresses
+ * themselves, so that a packet whose flow has one needs no number.
+ *
+ * Translated flows stay slow. */
+#pragma once
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ipv6.h>
+#include <linux/udp.h>
+#include "state.h"
+
+#define IP_LEN 40
+#define ETHERTYPE ETH_P_IPV6
+#define carry_translated 0
+
+struct addr6 {
+	__u64 a, b;
+};
+
+/* The number of an address; there is none 0. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, MAX_FLOWS);
+	__type(key, struct addr6);
+	__type(value, __u32);
+} numbers SEC(".maps");
+
+/* The address with a number. An address is entered here first, and removed here last. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, MAX_FLOWS);
+	__type(key, __u32);
+	__type(value, struct addr6);
+} addresses SEC(".maps");
+
+volatile __u32 last_number = 1; /* given to an address; the first that is given is 2 */
+
+#define MAX_NUMBER 0x7fff0000 /* the daemon gives those from 0x80000000 on; here all cores may give one at once */
+
+/* The addresses of a slot's flow. */
+struct names {
+	struct addr6 local, remote;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE); /* so that it is page-aligned */
+	__uint(max_entries, 1); /* as many as slots, see ../slots.go */
+	__type(key, __u32);
+	__type(value, struct names);
+} slot_names SEC(".maps");
+
+struct parsed {
+	union {
+		struct flow_key key; /* without the tenant; until name_flow() without addresses */
+		struct {
+			__u64 a, b; /* the same, as two words */
+		};
+	};
+	struct addr6 local, remote;
+	struct names *names; /* of the slot of its flow */
+	__u32 headers;       /* IP and transport, bytes */
+	__u32 flags;         /* TCP: SYN, FIN, RST, or ACK missing */
+	__u32 ip_len;        /* of header and payload */
+	__u16 check;         /* there is none */
+	__u8 tos, ttl;
+};
+
+static __always_inline void read_addr(struct addr6 *to, const void *from)
+{
+	to->a = *(const __u64 *)from;
+	to->b = *(const __u64 *)(from + 8);
+}
+
+static __always_inline int same_addr(const struct addr6 *a, const struct addr6 *b)
+{
+	return a->a == b->a && a->b == b->b;
+}
+
+/* The number of an address; 0: it has none. */
+static __always_inline __u32 number_of(const struct addr6 *addr)
+{
+	__u32 *number = bpf_map_lookup_elem(&numbers, addr);
+
+	return number ? *number : 0;
+}
+
+/* The same, and gives it a number if it has none; 0: there is no room. */
+static __always_inline __u32 give_number(const struct addr6 *addr)
+{
+	__u32 number = number_of(addr);
+
+	if (number || last_number >= MAX_NUMBER)
+		return number;
+	number = __sync_fetch_and_add(&last_number, 1) + 1;
+	if (bpf_map_update_elem(&addresses, &number, addr, BPF_NOEXIST))
+		return 0;
+	if (!bpf_map_update_elem(&numbers, addr, &number, BPF_NOEXIST))
+		return number;
+	bpf_map_delete_elem(&addresses, &number); /* another core was faster, or there is no room */
+	return number_of(addr);
+}
+
+/* Writes the addresses of a flow into its key, as far as they have numbers. 0: the pod's has none. */
+static __always_inline int name_flow(struct parsed *p)
+{
+	p->key.local = number_of(&p->local);
+	p->key.remote = p->key.local ? number_of(&p->remote) : 0;
+	return p->key.local != 0;
+}
+
+/* The flow is to have an entry: its other end gets a number if it has none. 0: there is no room. */
+static __always_inline int name_remote(struct parsed *p, union flow_words *own, union flow_words *wire)
+{
+	p->key.remote = give_number(&p->remote);
+	own->b = wire->b = p->b;
+	return p->key.remote != 0;
+}
+
+/* Parses an IPv6 packet of TCP or UDP without extension headers. Returns 0, or the reason for which
+ * the packet takes the slow path. */
+static __always_inline int parse(struct ipv6hdr *ip, void *end, enum direction dir, struct parsed *p)
+{
+	__u8 *transport = (void *)ip + IP_LEN;
+	__u32 ports;
+
+	if ((void *)transport + UDP_LEN > end || ip->version != 6)
+		return SLOW_NOT_IPV4;
+	if (ip->nexthdr == IPPROTO_FRAGMENT)
+		return SLOW_FRAGMENT;
+	if (ip->nexthdr == IPPROTO_HOPOPTS || ip->nexthdr == IPPROTO_ROUTING || ip->nexthdr == IPPROTO_DSTOPTS)
+		return SLOW_OPTIONS;
+	if (ip->hop_limit <= 1)
+		return SLOW_TTL;
+	p->flags = 0;
+	p->headers = IP_LEN + UDP_LEN;
+	p->ip_len = IP_LEN + bpf_ntohs(ip->payload_len);
+	if (ip->nexthdr == IPPROTO_TCP) {
+		if ((void *)transport + TCP_LEN > end)
+			return SLOW_NOT_IPV4;
+		p->flags = (transport[TCP_FLAGS] ^ TCP_ACK) & (TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK);
+		p->headers = IP_LEN + (transport[TCP_OFFSET] >> 4) * 4;
+		if (p->headers < IP_LEN + TCP_LEN)
+			return SLOW_SIZE;
+	} else if (ip->nexthdr != IPPROTO_UDP) {
+		return SLOW_PROTOCOL;
+	} else if (((struct udphdr *)transport)->len != ip->payload_len) {
+		return SLOW_SIZE;
+	}
+	if (p->ip_len < p->headers)
+		return SLOW_SIZE;
+	p->tos = ip->priority << 4 | ip->flow_lbl[0] >> 4;
+	p->check = 0;
+	p->ttl = ip->hop_limit;
+	read_addr(&p->local, dir == OUT ? &ip->saddr : &ip->daddr);
+	read_addr(&p->remote, dir == OUT ? &ip->daddr : &ip->saddr);
+	ports = *(__u32 *)transport;
+	if (dir == IN)
+		ports = ports >> 16 | ports << 16;
+	p->a = ip->nexthdr;
+	p->b = (__u64)ports << 32;
+	return 0;
+}
+
+/* Decrements the hop limit, as a router does. */
+static __always_inline void decrement_ttl(struct ipv6hdr *ip, const struct parsed *p)
+{
+	ip->hop_limit = p->ttl - 1;
+}
+
+/* If the card has given the sum of the whole packet, the network forgets it then, because the header
+ * has no checksum that makes up for the change. Here it is kept right. */
+static __always_inline void keep_sum(struct __sk_buff *skb)
+{
+	bpf_csum_update(skb, 0xfeff); /* 0x0100 less, in ones' complement */
+}
+
+/* The priority of a packet that was forwarded: as before. */
+static __always_inline __u32 forwarded_priority(const struct __sk_buff *skb, const struct parsed *p)
+{
+	return skb->priority;
+}
+
+/* Addresses as maybe_local_pod() knows them; ../numbers.go computes the same. */
+static __always_inline __u32 short_addr(const void *addr)
+{
+	const __u32 *w = addr;
+
+	return w[0] ^ w[1] ^ w[2] ^ w[3];
+}
+
+/* The packet may be for a pod of this host. */
+static __always_inline int maybe_for_pod(const void *ip)
+{
+	return maybe_local_pod(short_addr(&((const struct ipv6hdr *)ip)->daddr));
+}
+
+/* The address of the receiver, as pod_at has it; 0: of no pod. */
+static __always_inline __u32 receiver_addr(const void *ip)
+{
+	struct addr6 to;
+
+	read_addr(&to, &((const struct ipv6hdr *)ip)->daddr);
+	return number_of(&to);
+}
+
+/* Candidates are known by two digests of their addresses and ports: flows of few packets get no
+ * numbers. With a secret, NH makes any two flows the same in both once in 2^64 times. */
+#define DIGESTED 5 /* words */
+const volatile __u64 secret[2 * DIGESTED];
+
+static __always_inline __u64 nh(__u64 word, __u64 key)
+{
+	return (__u64)((__u32)word + (__u32)key) * (__u32)((word >> 32) + (key >> 32));
+}
+
+static __always_inline __u64 digest_flow(const struct parsed *p, const volatile __u64 *key)
+{
+	__u64 ports_protocol = p->b >> 32 | (__u64)(__u8)p->a << 32;
+
+	return nh(p->local.a, key[0]) + nh(p->local.b, key[1]) + nh(p->remote.a, key[2]) + nh(p->remote.b, key[3]) + nh(ports_protocol, key[4]);
+}
+
+/* The key of a candidate; on is that of its flow on the wire. */
+static __always_inline void candidate_key(const struct parsed *p, const union flow_words *on, __u64 *a, __u64 *b)
+{
+	*a = digest_flow(p, secret);
+	*b = digest_flow(p, secret + DIGESTED);
+}

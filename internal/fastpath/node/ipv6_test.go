@@ -1,0 +1,185 @@
+package node_test
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
+	"github.com/venturi-net/venturi/internal/fastpath/bpf"
+	"github.com/venturi-net/venturi/internal/fastpath/discover"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+// dualStack are nodes and pods with both versions of IP, whose neighbours of IPv6 find each other.
+var dualStack = []wiring{
+	{"Flannel host-gw", wirings[1].node + on6("eth0 veth0 cni0", nodeLink) + `
+		ip addr add fd00:f4:I::1/64 dev cni0 nodad`, wirings[1].pod + on6("eth0", podLink) + `
+		ip addr add fd00:f4:I::2/64 dev eth0 nodad
+		ip route add default via fd00:f4:I::1`},
+	{"Calico without encapsulation", wirings[2].node + on6("eth0 veth0", nodeLink) + `
+		ip addr add fe80::1/64 dev veth0 nodad
+		ip route add fd00:f4:I::2/128 dev veth0`, wirings[2].pod + on6("eth0", podLink) + `
+		ip addr add fd00:f4:I::2/128 dev eth0 nodad
+		ip route add default via fe80::1 dev eth0`},
+}
+
+// Addresses of nodes and pods that are valid on a link only.
+const (
+	nodeLink = "fe80::1:I"
+	podLink  = "fe80::2:I"
+)
+
+// on6 switches IPv6 on for devices, and gives each an address on its link: the kernel would take a while
+// for one of its own.
+func on6(devices, link string) string {
+	return `
+		for d in ` + devices + `; do ip link set $d addrgenmode none; done
+		for d in all default ` + devices + `; do echo 0 > /proc/sys/net/ipv6/conf/$d/disable_ipv6; echo 0 > /proc/sys/net/ipv6/conf/$d/accept_dad; done
+		for d in ` + devices + `; do ip addr add ` + link + `/64 dev $d nodad; done
+		`
+}
+
+// wire6 joins two nodes by IPv6.
+const wire6 = `
+		echo 1 > /proc/sys/net/ipv6/conf/all/forwarding
+		ip addr add fd00:c8::I/64 dev eth0 nodad
+		ip route add fd00:f4:J::/64 via fd00:c8::J dev eth0
+		`
+
+// On nodes with both versions of IP, flows of both are carried, each by what its own rules say, and
+// afterwards the nodes are as before.
+func TestEnableDualStack(t *testing.T) {
+	for _, w := range dualStack {
+		t.Run(w.name, w.checkDualStack)
+	}
+}
+
+func (w wiring) checkDualStack(t *testing.T) {
+	c := newCluster(t, w.node+wire6, w.pod)
+	four := c.flow(t)
+	c.answerAt(t, "[fd00:f4:2::2]:7777")
+	send6 := c.exchangesFrom(t, "[fd00:f4:1::2]:0", "[fd00:f4:2::2]:7777")
+	six := func() error { return send6(testenv.Timeout) }
+	testenv.Must(t, four())
+	testenv.Must(t, six()) // now the neighbours are known
+	testenv.InNetns(t, c.nodes[0].Path(), func() error {
+		p, err := discover.Find(audit.IPv6)
+		if err == nil && (!p.CarriesAll() || p.Wire != "eth0" || len(p.Pods) != 1 || p.Pods[0].Addr != "fd00:f4:1::2" || len(p.Peers) != 1 || p.Peers[0].Addr.String() != "fd00:c8::2") {
+			t.Errorf("the plan for IPv6 is %+v", p)
+		}
+		return err
+	})
+	before := [2]string{c.snapshot(t, 0), c.snapshot(t, 1)}
+	first, second := c.start(t, 0, new(syscall.SysProcAttr), "0", "ipv6"), c.start(t, 1, new(syscall.SysProcAttr), "0", "ipv6")
+	c.untilCarried(t, four)
+	c.untilCarried6(t, six)
+
+	// A rule for IPv6 that decides by more than the flow keeps it slow, and IPv4 carried.
+	testenv.Shell(t, c.nodes[0].Path(), "nft 'table ip6 slow { chain c { type filter hook forward priority 0; ip6 hoplimit 1 drop; }; }'")
+	c.untilOff6(t, six)
+	c.untilCarried(t, four)
+	testenv.Shell(t, c.nodes[0].Path(), "nft delete table ip6 slow")
+	c.untilCarried6(t, six)
+	// And the other way round.
+	testenv.Shell(t, c.nodes[0].Path(), "nft 'table ip slow { chain c { type filter hook forward priority 0; ip ttl 1 drop; }; }'")
+	c.untilCarried6(t, six)
+	if s := c.status(t, 0); s.State == nil || s.State.Off == "" {
+		t.Errorf("a rule for IPv4 keeps nothing slow: %+v", s.State)
+	}
+	testenv.Shell(t, c.nodes[0].Path(), "nft delete table ip slow")
+
+	testenv.Must(t, first.Process.Signal(syscall.SIGTERM))
+	testenv.Must(t, first.Wait())
+	c.check(t, 0, before[0])
+	testenv.Must(t, second.Process.Kill())
+	_ = second.Wait()
+	testenv.Must(t, six())
+	testenv.Must(t, c.disable(t, 1))
+	c.check(t, 1, before[1])
+	testenv.Must(t, four())
+	testenv.Must(t, six())
+}
+
+// carried6 is as carried, of IPv6.
+func (c *cluster) carried6(t *testing.T, i int) (packets [2]uint64) {
+	t.Helper()
+	s := c.status(t, i).IPv6
+	if s == nil {
+		return packets
+	}
+	for _, n := range s.Stats {
+		switch n.Count {
+		case bpf.CarriedOut:
+			packets[0] = n.Packets
+		case bpf.CarriedIn:
+			packets[1] = n.Packets
+		}
+	}
+	return packets
+}
+
+// untilCarried6 exchanges until both nodes have carried a hundred more packets of IPv6 both ways.
+func (c *cluster) untilCarried6(t *testing.T, exchange func() error) {
+	t.Helper()
+	before := [2][2]uint64{c.carried6(t, 0), c.carried6(t, 1)}
+	for end := time.Now().Add(testenv.Timeout); ; time.Sleep(10 * time.Millisecond) {
+		for range 50 {
+			testenv.Must(t, exchange())
+		}
+		least := ^uint64(0)
+		for i := range c.nodes {
+			now := c.carried6(t, i)
+			least = min(least, now[0]-before[i][0], now[1]-before[i][1])
+		}
+		if least >= 100 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("after %v, %d packets of IPv6 are carried on some way; %+v; %+v", testenv.Timeout, least, c.status(t, 0).IPv6, c.status(t, 1).IPv6)
+		}
+	}
+}
+
+// untilOff6 exchanges until the first node carries no IPv6, and says so.
+func (c *cluster) untilOff6(t *testing.T, exchange func() error) {
+	t.Helper()
+	for end := time.Now().Add(testenv.Timeout); ; time.Sleep(10 * time.Millisecond) {
+		before := c.carried6(t, 0)
+		for range 20 {
+			testenv.Must(t, exchange())
+		}
+		s := c.status(t, 0).IPv6
+		if s != nil && s.State != nil && strings.Contains(s.State.Off, "ip6 slow c") && c.carried6(t, 0) == before {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("after %v, IPv6 is still carried: %+v", testenv.Timeout, s)
+		}
+	}
+}
+
+// What the fast path would send of IPv6 is what the network sends, out of a pod and into one.
+func TestShadowOfIPv6(t *testing.T) {
+	for _, w := range dualStack {
+		t.Run(w.name, func(t *testing.T) {
+			c := newCluster(t, w.node+wire6, w.pod)
+			c.answerAt(t, "[fd00:f4:2::2]:7777")
+			udp, tcp := c.exchangesFrom(t, "[fd00:f4:1::2]:0", "[fd00:f4:2::2]:7777"), c.stream(t, "[fd00:f4:2::2]:7778")
+			exchange := func() error {
+				if err := udp(testenv.Timeout); err != nil {
+					return err
+				}
+				return tcp()
+			}
+			testenv.Must(t, exchange())
+			before := c.snapshot(t, 0)
+			found := c.shadow(t, 0, "2", "ipv6").result(t, exchange)
+			if found.IsDifferent() || found.Out.Equal == 0 || found.In.Equal == 0 || found.Flows < 2 {
+				t.Errorf("the comparison found %+v", found)
+			}
+			c.check(t, 0, before)
+		})
+	}
+}
