@@ -63,6 +63,9 @@ func (s *sweep) Run(tick uint32, flush bool, silent map[uint8]uint32) (turns, se
 func (s *sweep) Inspect(began, tick uint32, v bpf.Flow, limit int32, silent, least uint32) (alive uint32, forgotten bool) {
 	s.prevStart, s.startTick, s.idleLimit, s.expired, s.refresh = s.startTick, began, limit, nil, nil
 	s.lifetimes[protoTCP] = ctTimeouts{silent, least}
+	if s.objs == nil {
+		s.objs = new(bpf.Objects) // of no tables, as for IPv4
+	}
 	if err := s.inspect(bpf.FlowKey{TenantProto: protoTCP}, v, tick); err != nil {
 		panic(err) // it looks nothing up
 	}

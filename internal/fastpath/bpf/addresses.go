@@ -35,28 +35,38 @@ func (plain) lastGiven() (uint32, bool, error) { return 0, false, nil }
 
 func (plain) forget(map[uint32]bool, uint32) error { return nil }
 
+// addressing is that of the programs: unless they say otherwise, that of IPv4.
+func (f *Objects) addressing() addressing {
+	if f.addrs == nil {
+		return plain{}
+	}
+	return f.addrs
+}
+
 // AddrWord is the address of a pod as the tables have it. One of IPv6 gets a number if it has none.
-func (f *Objects) AddrWord(pod netip.Addr) (uint32, error) { return f.addrs.give(pod) }
+func (f *Objects) AddrWord(pod netip.Addr) (uint32, error) { return f.addressing().give(pod) }
 
 // KeepPods says which addresses pods have, as the tables have them.
-func (f *Objects) KeepPods(words map[uint32]bool) { f.addrs.keep(words) }
+func (f *Objects) KeepPods(words map[uint32]bool) { f.addressing().keep(words) }
 
 // LastNumber is the last that a program has given to an address of IPv6. Those of IPv4 have none.
-func (f *Objects) LastNumber() (last uint32, numbered bool, err error) { return f.addrs.lastGiven() }
+func (f *Objects) LastNumber() (last uint32, numbered bool, err error) {
+	return f.addressing().lastGiven()
+}
 
 // ForgetAddrs takes back the numbers of addresses of IPv6 that no pod has, and no flow: those of
 // flows are used, of all that there were when last was the last number.
 func (f *Objects) ForgetAddrs(used map[uint32]bool, last uint32) error {
-	return f.addrs.forget(used, last)
+	return f.addressing().forget(used, last)
 }
 
 // Key is the key of a flow; the tenant is its VNI, or 0. false: there is no such flow.
 func (f *Objects) Key(tenant uint32, protocol uint8, local, remote netip.AddrPort) (k FlowKey, ok bool, err error) {
-	from, ok, err := f.addrs.find(local.Addr())
+	from, ok, err := f.addressing().find(local.Addr())
 	if !ok || err != nil {
 		return k, false, err
 	}
-	to, ok, err := f.addrs.find(remote.Addr())
+	to, ok, err := f.addressing().find(remote.Addr())
 	return FlowKey{
 		TenantProto: tenant<<8 | uint32(protocol), Local: from, Remote: to,
 		LocalPort: swap(local.Port()), RemotePort: swap(remote.Port()),
@@ -65,7 +75,7 @@ func (f *Objects) Key(tenant uint32, protocol uint8, local, remote netip.AddrPor
 
 // Ends are those of a flow with a key. false: nobody knows them any more.
 func (f *Objects) Ends(k FlowKey) (local, remote netip.AddrPort, ok bool) {
-	from, ok := f.addrs.addr(k.Local)
-	to, also := f.addrs.addr(k.Remote)
+	from, ok := f.addressing().addr(k.Local)
+	to, also := f.addressing().addr(k.Remote)
 	return netip.AddrPortFrom(from, swap(k.LocalPort)), netip.AddrPortFrom(to, swap(k.RemotePort)), ok && also
 }

@@ -79,7 +79,7 @@ type Objects struct {
 	localPodsAt int64 // offset in Data of the bitmap of pods' addresses
 
 	extraTables map[string]*ebpf.Map // tables that only some programs have
-	addrs       addressing           // how they have addresses
+	addrs       addressing           // how they have addresses; nil: as IPv4 does
 }
 
 // Options of a fast path.
@@ -207,7 +207,6 @@ func load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 			f.extraTables[name] = m
 		}
 	}
-	f.addrs = plain{}
 	if last := c.Variables["last_number"]; last != nil {
 		f.addrs = newNumbers(f.extraTables, last, f.bumpVersion)
 	}

@@ -37,7 +37,7 @@ func (f *Objects) PutPod(device uint32, p Pod) error {
 
 // PutPodAt maps the address of a pod to its device.
 func (f *Objects) PutPodAt(key PodKey, device uint32) error {
-	bit := f.addrs.short(key.Addr) * 0x9e3779b1 >> (32 - localPodBits)
+	bit := f.addressing().short(key.Addr) * 0x9e3779b1 >> (32 - localPodBits)
 	var word [4]byte
 	at := f.localPodsAt + int64(bit/32*4)
 	memory, err := f.Data.Memory()
