@@ -51,8 +51,8 @@ func TestToolTime(t *testing.T) {
 	}{
 		"no tool":    {Request{ToolTime: 2 * time.Second}, "none is named"},
 		"a fraction": {Request{Tool: []string{"iperf3"}, ToolTime: 1500 * time.Millisecond}, "whole seconds"},
-		"below":      {Request{Tool: []string{"iperf3"}, ToolTime: -time.Second}, "1s to 1m"},
-		"long":       {Request{Tool: []string{"iperf3"}, ToolTime: 2 * time.Minute}, "1s to 1m"},
+		"below":      {Request{Tool: []string{"iperf3"}, ToolTime: -time.Second}, "2s to 1m"},
+		"long":       {Request{Tool: []string{"iperf3"}, ToolTime: 2 * time.Minute}, "2s to 1m"},
 		"slices":     {Request{Tools: []string{"qperf"}, Slice: 2 * time.Second, ToolTime: 2 * time.Second}, "--slice says"},
 	} {
 		if _, err := c.q.Resolve(); verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), c.why) {

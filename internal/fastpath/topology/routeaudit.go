@@ -28,6 +28,7 @@ const (
 	rtSourceBits      = 2
 	rtTable           = 4
 	rtType            = 7
+	rtFlags           = 8
 	rtNexthop         = 30 // RTA_NH_ID
 	latestRoute       = unix.RTN_THROW
 
@@ -70,12 +71,18 @@ func readRouteMessage(message []byte) (m routeMessage, err error) {
 		m.reason = fmt.Sprintf("type %d", kind)
 	case message[rtSourceBits] != 0:
 		m.reason = "a source that it is for"
-	case expires(data[unix.RTA_CACHEINFO]):
+	case !isLearned(message) && expires(data[unix.RTA_CACHEINFO]):
 		m.reason = "an end, at which nothing is announced"
 	default:
 		m.reason = cmp.Or(provenRoutes.FirstUnknownNamed(attrs, routeReasons), provenMetrics.FirstUnknown(metrics))
 	}
 	return m, nil
+}
+
+// isLearned tells whether a route is only what the kernel has learned of another one: a path MTU, which is
+// polled, or a redirect, which a router does not take.
+func isLearned(message []byte) bool {
+	return binary.NativeEndian.Uint32(message[rtFlags:])&unix.RTM_F_CLONED != 0
 }
 
 // expires tells by its struct rta_cacheinfo whether a route ends by itself. Of IPv6, those from router
