@@ -40,8 +40,8 @@ func newFastpath(env *Env) *cobra.Command {
 	cmd.Use, cmd.Hidden, cmd.Args = "fastpath", false, noSuchCommand
 	cmd.Short = "Carry established flows of this node's pods past the slow path"
 	cmd.Long = `The fast path carries the packets of established flows between pods straight from a pod's
-device to the wire and back, past the bridge, the rules and the tunnel device, and leaves
-the network below as it is.
+device to the wire and back, or to another pod of the node, past the bridge, the rules and
+the tunnel device, and leaves the network below as it is.
 
 "plan" reads what a CNI plugin has wired, and says what would be carried and what not, and
 why. "shadow" compares the packets that would be carried with those that the network sends.
@@ -77,11 +77,13 @@ carry: from which pods, to which peers. What would stay on the slow path is list
 reason: a rule, a device, a queueing discipline. Nothing is changed and nothing is loaded.
 
 It supports pods on veth or netkit pairs, attached to a bridge or reached by a route to their
-address, and peers behind one vxlan or ipip device, behind a geneve device each, or by next
+address, and peers behind one vxlan or ipip device, behind one geneve device each, or by next
 hops on one wire: Flannel (vxlan, host-gw), Calico (VXLAN, IPIP, or without encapsulation),
-geneve devices between all nodes, and the plugins bridge and ptp. The wire may be a network
-card, a VLAN or a bond. All of it is read from the kernel: devices, routes, neighbours,
-forwarding entries, rules, programs.
+nodes with a geneve device for each peer, and the plugins bridge and ptp. The wire may be a
+network card, a VLAN or a bond. All of it is read from the kernel: devices, routes,
+neighbours, forwarding entries, rules, programs.
+
+Pods on veth pairs are also carried to each other.
 
 It leaves alone and lists what it does not support: BPF data planes such as Cilium's, Open
 vSwitch, other encapsulations, bridges and teams as the wire, iptables-legacy, limits on
@@ -89,7 +91,7 @@ pods' devices, Ethernet overlays.
 
 It also lists what misses carried packets: statistics of devices, counters of rules, and
 captures. With --keep-counters it shows what "enable" would carry with it, and with --ipv6
-what it would carry of IPv6: on one wire, without encapsulation.
+what it would carry of IPv6: to other nodes by one wire, without encapsulation.
 
   carried  its established TCP and UDP flows are carried
   waiting  they will be, as soon as the node has learned this pod's or peer's address
@@ -127,7 +129,7 @@ slow path, and 4 if nothing can be carried.`,
 	f := cmd.Flags()
 	f.VarP(onceFlag{&netns}, "netns", "n", netnsHelp)
 	f.BoolVar(&asJSON, "json", false, "print it as JSON")
-	f.BoolVar(&ipv6, "ipv6", false, "show it of IPv6 instead of IPv4")
+	f.BoolVar(&ipv6, "ipv6", false, "show what would be carried of IPv6 instead of IPv4")
 	keepCountersFlag(f, &keep)
 	return cmd
 }
@@ -171,12 +173,14 @@ brings the tunnel; if so, it ends and begins anew with what "plan" finds by then
 
 Connections that the node translates are carried as well: those to the virtual address of a
 Service, and masqueraded ones. Their packets get the addresses, ports and checksums that
-connection tracking has for them. --nat=false leaves them on the node's own path.
+connection tracking has for them. --nat=false leaves them on the node's own path. What is
+masqueraded behind the wire's own address, or comes to it by a NodePort, is carried only over
+UDP, and only where pods are routed without a tunnel.
 
-With --ipv6 it carries IPv6 as well, as "venturi fastpath plan --ipv6" lists it: on one wire,
-without encapsulation, and not translated. A rule or a route that keeps the one version of IP
-slow leaves the other alone. Its packets are compared after those of IPv4, and are not in the
-metrics.
+With --ipv6 it carries IPv6 as well, as "venturi fastpath plan --ipv6" lists it: to other
+nodes by one wire, without encapsulation, and not translated. A rule or a route that keeps
+one version of IP slow leaves the other alone. Packets of IPv6 are compared after those of
+IPv4, and are not in the metrics.
 
 With --replace it takes over from another process that carries here, of this version or
 another, as for an upgrade: that process ends and leaves everything in place, no packet is
@@ -195,9 +199,11 @@ The default is conntrack,rules. Write kinds after "=", separated by commas; "non
 nothing. Device statistics cannot be kept.
 
 With --replace, --nat and --keep-counters are those of the running process unless you give
-them.
+them. --ipv6 is not: give it again. IPv6 is slow until the new process carries it, and its
+counts begin anew.
 
-If nothing can be carried, nothing is changed, the plan is printed, and the exit code is 4.`,
+If nothing can be carried, nothing is changed, the plan is printed, and the exit code is 4.
+With --ipv6 that holds if nothing of IPv4, or nothing of IPv6, can be carried.`,
 		Example: `  venturi fastpath enable --trial 120s
   venturi fastpath enable --listen 127.0.0.1:9138
   venturi fastpath enable --replace
@@ -214,7 +220,7 @@ If nothing can be carried, nothing is changed, the plan is printed, and the exit
 			if again && (keep == nil || !cmd.Flags().Changed("nat")) {
 				running, err := node.RunningConfig()
 				if err != nil {
-					return verr.Wrap(verr.Failed, "cannot take over the fast path", err, "give both --nat and --keep-counters, as it is to go on with")
+					return verr.Wrap(verr.Failed, "cannot take over the fast path", err, "give both --nat and --keep-counters")
 				}
 				if running != nil && keep == nil {
 					keep = running.KeepCounters
@@ -259,7 +265,7 @@ If nothing can be carried, nothing is changed, the plan is printed, and the exit
 	}
 	cmd.Flags().DurationVar(&trial, "trial", 0, "end it after this time, such as 120s")
 	cmd.Flags().BoolVar(&nat, "nat", true, "carry translated connections, such as those to Services")
-	cmd.Flags().BoolVar(&ipv6, "ipv6", false, "carry IPv6 as well, where it is not encapsulated")
+	cmd.Flags().BoolVar(&ipv6, "ipv6", false, "carry IPv6 as well, on a wire without encapsulation")
 	cmd.Flags().IntVar(&flows, "shadow", 16, "compare packets of so many flows with the network's own first; 0: none")
 	cmd.Flags().BoolVar(&stay, "stay-off", false, "if a packet differs, wait for SIGTERM instead of exiting")
 	cmd.Flags().BoolVar(&again, "replace", false, "take over from the process that carries here, if there is one")
@@ -315,7 +321,7 @@ For each pod and peer it counts the flows in the table: all, those that are carr
 least one direction, and those that the node translates, such as to Services.
 
 With --watch it continues until Ctrl-C and prints a line each second: the packets that were
-carried and those that were not, and the main reason.`,
+carried and those that were not, and the main reason. Packets of IPv6 are not in it.`,
 		Example: "  venturi fastpath status\n  venturi fastpath status --watch\n  venturi fastpath status --json | jq .packets",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -356,8 +362,9 @@ Then it lists the pods and peers with the most flows that are not carried now, a
   stale     rules, a pod or a peer have changed; the next packets decide
   one way   carried in one direction; the other was not forwarded yet
 
-The first packets of a connection are always slow, so short connections show here.
-"venturi fastpath status" shows whether it runs and what it carries.
+The first packets of a connection are always slow, so short connections show here. Packets
+and flows of IPv6 are not counted. "venturi fastpath status" shows whether it runs and what
+it carries.
 
 The exit code is 4 if there is no fast path here.`,
 		Example: "  venturi fastpath stats\n  venturi fastpath stats --top 3\n  venturi fastpath stats --json | jq '.reasons[] | select(.share > 0.01)'",

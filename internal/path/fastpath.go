@@ -27,7 +27,7 @@ var (
 			Kind: fastpath.IPIP, Devices: topology.DeviceNames{Tunnels: []string{s.ipipTunnel()}, Pods: []string{s.routedDevice()}},
 		}
 	})
-	geneveFast = withFastPath(geneve.omitOption("devices").omitOption("tunnels").wiredBy("nodes with a geneve device to each other one"), func(s *Site, i int) fastpath.Config {
+	geneveFast = withFastPath(geneve.omitOption("devices").omitOption("tunnels").wiredBy("nodes with a geneve device for each peer"), func(s *Site, i int) fastpath.Config {
 		var tunnels []string
 		for j := range s.otherMachines(i) {
 			tunnels = append(tunnels, s.geneveDeviceTo(j))

@@ -27,7 +27,7 @@ var geneve = Driver{
 	Example: "Cilium with Geneve, without its BPF programs",
 	Options: []Option{
 		choice("devices", []string{geneveShared, geneveEach}, geneveShared,
-			"shared: one device on each machine, which routes tell where packets go; each: one to each other machine"),
+			"shared: one device on each machine, and routes say where packets go; each: one device for each other machine"),
 		number("vni", 1, maxVNI, "1", "virtual network identifier, of the first tunnel"),
 		number("port", 1, 65535, "", "UDP port; 6081, which is the assigned one, or the next that is free on the machines when not given"),
 		onOff("csum", "off", "compute the checksum of the outer UDP header"),
@@ -36,7 +36,7 @@ var geneve = Driver{
 	},
 	Resolve: func(v Values) error {
 		if v["devices"] == geneveEach && v.Int("tunnels") != 1 {
-			return errors.New("devices=each has one tunnel between two machines")
+			return errors.New("with devices=each there is one tunnel between two machines")
 		}
 		return checkVNIs(v)
 	},

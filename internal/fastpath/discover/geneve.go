@@ -64,7 +64,7 @@ func (n *node) commonVNI(devices []string) (vni int) {
 func whyGeneveLeft(g *netlink.Geneve, p *Plan, to []string) string {
 	switch {
 	case g.FlowBased:
-		return fmt.Sprintf("leads to %s by Geneve, each packet to where a route or program says (external), which the fast path does not support", list(to))
+		return fmt.Sprintf("leads to %s by a geneve device that is external, which the fast path does not support", list(to))
 	case p.Kind == fastpath.Geneve && int(g.Dport) != p.Port:
 		return fmt.Sprintf("leads to %s by Geneve to UDP port %d: the fast path uses one port only, which is %d", list(to), g.Dport, p.Port)
 	}

@@ -116,7 +116,7 @@ func TestChoosesGeneve(t *testing.T) {
 	for name, want := range map[string]string{
 		"eth0":     "leads to 10.1.2.0/24 without the tunnel",
 		"other":    "leads to 10.1.4.0/24 by Geneve to UDP port 6082: the fast path uses one port only, which is 6081",
-		"external": "leads to 10.1.7.0/24 by Geneve, each packet to where a route or program says (external), which the fast path does not support",
+		"external": "leads to 10.1.7.0/24 by a geneve device that is external, which the fast path does not support",
 	} {
 		if !strings.HasPrefix(left[name], want) {
 			t.Errorf("%s: %q, want %q", name, left[name], want)

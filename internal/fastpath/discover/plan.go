@@ -142,6 +142,9 @@ func choose(family topology.Family) (*Plan, *node, error) {
 // refuseAll fills in a plan that has nothing to follow.
 func (n *node) refuseAll(p *Plan) {
 	p.Off = "no route leads to pods of other nodes, neither by a vxlan, geneve or ipip device nor by a next hop on a wire"
+	if n.family == topology.IPv6 {
+		p.Off = "no IPv6 route leads to pods of other nodes by a next hop on a wire"
+	}
 	if why := n.obstacle(); why != "" {
 		p.Off = why
 	}

@@ -41,7 +41,7 @@ func TestFollowsGeneve(t *testing.T) {
 
 	// One that gets what is not the other's any more.
 	c.onNode(t, 0, "ip link add thief type geneve id 8 remote 192.0.10.9; ip link set thief up; ip link set thief type geneve id 8 remote 192.0.10.2")
-	c.untilRefused(t, 0, "other", "may not get its packets: they may be for thief, which has the same remote, id and dstport")
+	c.untilRefused(t, 0, "other", "may lose its packets to thief, which has the same remote, id and dstport")
 	c.onNode(t, 0, "ip link del thief")
 	c.untilAnswered(t, send)
 	c.untilCarried(t, exchange)

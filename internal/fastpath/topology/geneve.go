@@ -165,7 +165,7 @@ func (r *reader) geneveNextHops(l *netlink.Geneve) (peers []NextHop, err error) 
 func (r *reader) sameGeneve(l *netlink.Geneve) string {
 	for _, other := range r.geneveTo[geneveEndOf(l)] {
 		if other != l.Name {
-			return fmt.Sprintf("may not get its packets: they may be for %s, which has the same remote, id and dstport", other)
+			return fmt.Sprintf("may lose its packets to %s, which has the same remote, id and dstport", other)
 		}
 	}
 	return ""
@@ -183,5 +183,5 @@ func (r *reader) sharedMAC(p NextHop) string {
 	if first == p.Device {
 		return ""
 	}
-	return fmt.Sprintf("its peer has the MAC address %v, as the one behind %s", p.MAC, r.byIndex[first].Attrs().Name)
+	return fmt.Sprintf("has a peer with the same MAC address (%v) as the one behind %s", p.MAC, r.byIndex[first].Attrs().Name)
 }

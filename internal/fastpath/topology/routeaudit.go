@@ -72,7 +72,7 @@ func readRouteMessage(message []byte) (m routeMessage, err error) {
 	case message[rtSourceBits] != 0:
 		m.reason = "a source that it is for"
 	case !isLearned(message) && expires(data[unix.RTA_CACHEINFO]):
-		m.reason = "an end, at which nothing is announced"
+		m.reason = "a lifetime (expires), whose end is announced late"
 	default:
 		m.reason = cmp.Or(provenRoutes.FirstUnknownNamed(attrs, routeReasons), provenMetrics.FirstUnknown(metrics))
 	}
