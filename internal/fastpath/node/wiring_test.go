@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -135,6 +136,10 @@ func newCluster(t *testing.T, onNode, inPod string) *cluster {
 			testenv.Must(t, err)
 			t.Cleanup((*n).Close)
 		}
+		// A test that was killed leaves its folder, and namespaces' numbers are used again.
+		id, err := host.ID(c.nodes[i].Path())
+		testenv.Must(t, err)
+		testenv.Must(t, os.RemoveAll(filepath.Join(node.Root, fmt.Sprint(id.Ino))))
 		for _, n := range []*netcfg.Namespace{c.nodes[i], c.pods[i]} {
 			testenv.Shell(t, n.Path(), "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6; echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6")
 		}
