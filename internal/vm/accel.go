@@ -111,7 +111,7 @@ func (c Config) probe(ctx context.Context, program string) (a answer, kept bool,
 		Kernel: c.Kernel, Program: c.Program, Name: "probe", CPUs: 1, Memory: probeMemory,
 		StartLimit: probeLimit,
 	}
-	g, err := small.start(ctx, program, KVM)
+	g, err := small.start(ctx, program, KVM, false)
 	if err == nil {
 		return answer{Usable: true, Asked: time.Now()}, true, g.Close()
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/venturi-net/venturi/internal/guest"
 )
@@ -20,14 +21,15 @@ const (
 type tail struct {
 	to io.Writer // nil: nowhere
 
-	mu   sync.Mutex
-	text []byte
+	mu        sync.Mutex
+	text      []byte
+	lastWrite time.Time
 }
 
 func (t *tail) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.text = append(t.text, b...)
+	t.text, t.lastWrite = append(t.text, b...), time.Now()
 	if over := len(t.text) - consoleTail; over > 0 {
 		t.text = append(t.text[:0], t.text[over:]...)
 	}
@@ -36,6 +38,16 @@ func (t *tail) Write(b []byte) (int, error) {
 		_, _ = t.to.Write(b)
 	}
 	return len(b), nil
+}
+
+// silence is how long nothing was written, since a time at most.
+func (t *tail) silence(since time.Time) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.lastWrite.After(since) {
+		since = t.lastWrite
+	}
+	return time.Since(since)
 }
 
 // forget drops what was kept until now.

@@ -46,11 +46,11 @@ func Start(ctx context.Context, c Config) (*Guest, error) {
 	if err != nil {
 		return nil, err
 	}
-	g, err := c.start(ctx, program, accel)
-	if accel == TCG && errors.Is(err, errPanicked) {
-		// A sound kernel was seen to panic while it booted emulated, once in
-		// hundreds of boots. One that is at fault panics again.
-		g, err = c.start(ctx, program, accel)
+	g, err := c.start(ctx, program, accel, accel == TCG)
+	if accel == TCG && (errors.Is(err, errPanicked) || errors.Is(err, errHung)) {
+		// A sound kernel was seen to panic or to hang while it booted emulated, once in
+		// hundreds of boots. One that is at fault does so again.
+		g, err = c.start(ctx, program, accel, false)
 	}
 	if err == nil {
 		g.notKVM = notKVM
@@ -58,8 +58,9 @@ func Start(ctx context.Context, c Config) (*Guest, error) {
 	return g, err
 }
 
-// start starts the machine on one kind of acceleration.
-func (c Config) start(ctx context.Context, program string, accel Accel) (*Guest, error) {
+// start starts the machine on one kind of acceleration. If it may be started again, errHung ends it
+// long before StartLimit.
+func (c Config) start(ctx context.Context, program string, accel Accel, again bool) (*Guest, error) {
 	c = c.withLimits(accel)
 	modules, err := c.modules()
 	if err != nil {
@@ -83,7 +84,7 @@ func (c Config) start(ctx context.Context, program string, accel Accel) (*Guest,
 		}
 		return nil, c.cannotStart(verr.Failed, err, "run the command again")
 	}
-	if err := g.greet(ctx); err != nil {
+	if err := g.greet(ctx, again); err != nil {
 		g.Close()
 		return nil, err
 	}
@@ -144,8 +145,11 @@ const errKVM = "KVM internal error"
 // else wants the processors; where KVM is only a device file, it never does.
 const kvmSilence = 30 * time.Second
 
+// errHung is of a machine that says nothing more while it boots, for a quarter of its StartLimit.
+var errHung = errors.New("it hangs while it boots")
+
 // greet waits until the guest answers, and tells why it does not.
-func (g *Guest) greet(ctx context.Context) error {
+func (g *Guest) greet(ctx context.Context, again bool) error {
 	heard := make(chan error, 1)
 	conn, err := g.session.Open()
 	if err == nil {
@@ -180,6 +184,9 @@ func (g *Guest) greet(ctx context.Context) error {
 		case <-poll.C:
 			if why := g.kvmGaveUp(time.Since(begin)); why != "" {
 				return verr.Wrap(verr.Missing, "cannot start "+g.config.describe(), stuck(why), "let it be emulated")
+			}
+			if again && g.console.silence(begin) > g.config.StartLimit/4 {
+				return errHung
 			}
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -125,38 +124,48 @@ func TestFirstProcessGivesUp(t *testing.T) {
 	refused(t, err, verr.Failed, "cannot start", "no.such.setting", "no such file")
 }
 
-// An emulated kernel that panics while it boots is started once more, and no oftener.
-// What panics is a program in qemu's place.
-func TestPanicWhileBooting(t *testing.T) {
+// An emulated kernel that panics or hangs while it boots is started once more, and no oftener.
+// What does so is a program in qemu's place.
+func TestFaultWhileBooting(t *testing.T) {
 	usual := config(t)
 	real, err := exec.LookPath("qemu-system-x86_64")
 	testenv.Must(t, err)
+	const panics = `
+		echo "[    1.1] BUG: unable to handle page fault for address: fffffbcd"
+		echo "[    1.1] RIP: 0010:hrtimer_interrupt+0x1/0x2"
+		seq 20
+		echo "[    1.4] Kernel panic - not syncing: Fatal exception in interrupt"`
+	const hangs = `
+		echo "Poking KASLR using RDRAND RDTSC..."
+		exec sleep 1000`
 	for _, c := range []struct {
 		name   string
-		panics string // how many starts in a row
-		starts int
+		does   string
+		times  string // how many starts in a row
+		limit  time.Duration
+		refuse []string
 	}{
-		{"once", "1", 2},
-		{"always", "9", 2},
+		{"panics once", panics, "1", 0, nil},
+		{"always panics", panics, "9", 0, []string{"panicked: Fatal exception in interrupt", "BUG: unable", "RIP: 0010:hrtimer_interrupt"}},
+		{"hangs once", hangs, "1", 3 * time.Minute, nil},
+		{"always hangs", hangs, "9", 2 * time.Second, []string{"first process within 2s", "Poking KASLR"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			folder := t.TempDir()
 			starts := filepath.Join(folder, "starts")
 			testenv.Must(t, os.WriteFile(filepath.Join(folder, "qemu-system-x86_64"), []byte(`#!/bin/sh
 echo start >> `+starts+`
-[ "$(grep -c . `+starts+`)" -gt `+c.panics+` ] && exec `+real+` "$@"
-echo "[    1.1] BUG: unable to handle page fault for address: fffffbcd"
-echo "[    1.1] RIP: 0010:hrtimer_interrupt+0x1/0x2"
-seq 20
-echo "[    1.4] Kernel panic - not syncing: Fatal exception in interrupt"
-`), 0o700))
+[ "$(grep -c . `+starts+`)" -gt `+c.times+` ] && exec `+real+` "$@"
+`+c.does), 0o700))
 			t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
-			g, err := vm.Start(t.Context(), usual)
-			if got := lines(t, starts); got != strconv.Itoa(c.starts) {
-				t.Errorf("qemu was started %s times, want %d", got, c.starts)
+			config := usual
+			config.StartLimit = c.limit
+			g, err := vm.Start(t.Context(), config)
+			if got := lines(t, starts); got != "2" {
+				t.Errorf("qemu was started %s times, want 2", got)
 			}
-			if c.name == "always" {
-				refused(t, err, verr.Failed, "cannot start", usual.Kernel.Release, "panicked: Fatal exception in interrupt", "BUG: unable", "RIP: 0010:hrtimer_interrupt")
+			if c.refuse != nil {
+				refused(t, err, verr.Failed, append([]string{"cannot start", usual.Kernel.Release}, c.refuse...)...)
 				return
 			}
 			testenv.Must(t, err)
