@@ -48,7 +48,7 @@ test-long: setup-long bin/venturi ## run the long tests in full size, and concur
 	GO=$(GO) exec scripts/test long
 
 .PHONY: test-cluster
-test-cluster: setup-test ## raise a Kubernetes cluster of two nodes, and run the tests on it (about 8 minutes; the first time, a quarter of an hour more to build Kubernetes)
+test-cluster: setup-test ## raise a Kubernetes cluster of two nodes, and run the tests on it (10 to 15 minutes; the first time, 8 to 20 more to build Kubernetes)
 	$(MAKE) image IMAGE=venturi.test/venturi:1
 	$(if $(SUDO),sudo --preserve-env=PATH) env GO=$(GO) scripts/test-cluster
 
