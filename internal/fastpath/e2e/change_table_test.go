@@ -216,7 +216,7 @@ var changes = []change{
 		out:  delivered, in: delivered,
 	},
 	{
-		name: "neighbour: the tunnel's next hop is gone", path: "vxlan geneve",
+		name: "neighbour: the tunnel's next hop is gone", path: "vxlan",
 		do:   `ip neigh del {hop} dev {out}`,
 		undo: `ip neigh replace {hop} lladdr {hopmac} dev {out} nud permanent`,
 		out:  dropped, in: delivered,
