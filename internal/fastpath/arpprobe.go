@@ -2,7 +2,6 @@ package fastpath
 
 import (
 	"errors"
-	"slices"
 
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
@@ -28,10 +27,8 @@ type fdbProbe struct {
 	sent int
 }
 
-// sendProbes sends ARP probes. A shadow leaves pods and neighbours alone. A pod with IPv6 alone is
-// carried once it has sent something by itself.
+// sendProbes sends ARP probes. A shadow leaves pods and neighbours alone.
 func (d *daemon) sendProbes(all []topology.BridgeNeighbour) error {
-	all = slices.DeleteFunc(all, func(n topology.BridgeNeighbour) bool { return !n.Addr.Is4() })
 	if d.Shadow || len(all) == 0 {
 		return nil
 	}
@@ -103,10 +100,13 @@ func (d *daemon) probeNewPods() error {
 	return d.sendProbes(bridgeNeighbours(pods))
 }
 
-// bridgeNeighbours gives pods as neighbours of their devices.
+// bridgeNeighbours gives pods as neighbours of their devices that ARP can ask. One of IPv6 is carried once
+// it has sent something by itself.
 func bridgeNeighbours(pods []topology.LocalPod) (all []topology.BridgeNeighbour) {
 	for _, p := range pods {
-		all = append(all, topology.BridgeNeighbour{Neighbour: topology.Neighbour{Device: p.NeighDevice, Addr: p.Addr}, MAC: p.MAC, BridgeMAC: p.Gateway})
+		if p.Addr.Is4() {
+			all = append(all, topology.BridgeNeighbour{Neighbour: topology.Neighbour{Device: p.NeighDevice, Addr: p.Addr}, MAC: p.MAC, BridgeMAC: p.Gateway})
+		}
 	}
 	return all
 }

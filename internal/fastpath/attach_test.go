@@ -70,7 +70,7 @@ func TestFirstPods(t *testing.T) {
 	const pods = fastpath.FirstPods + 5
 	n := newNode(t, fastpath.VXLAN, pods, 3)
 	n.awaitCarriers(t)
-	fast, err := bpf.NewVXLAN(bpf.Options{}, tunnelPort)
+	fast, err := bpf.New(bpf.VXLAN, bpf.Options{}, tunnelPort)
 	must(t, err)
 	t.Cleanup(fast.Close)
 	must(t, kernel.MountPins(n.Pins))

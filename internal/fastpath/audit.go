@@ -250,7 +250,6 @@ func (d *daemon) findUnwatched(news bool) (string, error) {
 			return fmt.Sprintf("ebtables-legacy is loaded (%s), and changes of its rules are not announced", strings.Join(tables, ", ")), nil
 		}
 	}
-	d.audit.links.ipv6 = d.Devices.Family == audit.IPv6
 	hook, err := d.audit.links.look(d.hasTunnels())
 	switch {
 	case err != nil: // of any kind: the next poll reads them again

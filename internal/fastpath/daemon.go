@@ -212,6 +212,7 @@ func newDaemon(c *Config) *daemon {
 	return &daemon{
 		Config: c, readTopology: topology.Read, events: newEventQueue(), bypassed: bypassedDevices(c.Devices, topology.Topology{}),
 		attach:   attachState{attached: map[string]bool{}},
+		audit:    auditState{links: netfilterLinks{family: c.Devices.Family}},
 		programs: programTracker{cache: map[ebpf.ProgramID]seenProgram{}},
 	}
 }

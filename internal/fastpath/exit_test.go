@@ -14,7 +14,7 @@ import (
 // When a daemon is killed, programs carry nothing on its word any more, at once.
 func TestDaemonKilled(t *testing.T) {
 	n := newNode(t, fastpath.Routed, 1, 1)
-	fast, err := bpf.NewRouted(bpf.Options{})
+	fast, err := bpf.New(bpf.Routed, bpf.Options{}, 0)
 	must(t, err)
 	defer fast.Close()
 	follows, err := fast.RevokeOnExit()

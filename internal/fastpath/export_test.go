@@ -221,7 +221,7 @@ const IdleAfter = idleAfter
 // Polling is a daemon that has attached all, and does only what a test has it do.
 type Polling struct{ d *daemon }
 
-// Polled is what one turn did.
+// Polled is what a look or a heartbeat did.
 type Polled struct {
 	All  bool          // it has polled
 	Full int           // full polls that are due
@@ -238,10 +238,10 @@ func NewPolling(c *Config, n *netcfg.Namespace, fast *bpf.Objects) (p Polling, e
 	return Polling{d}, end, nil
 }
 
-func (p Polling) Look() (Polled, error)      { return p.turn(p.d.look) }
-func (p Polling) Heartbeat() (Polled, error) { return p.turn(p.d.heartbeat) }
+func (p Polling) Look() (Polled, error)      { return p.run(p.d.look) }
+func (p Polling) Heartbeat() (Polled, error) { return p.run(p.d.heartbeat) }
 
-func (p Polling) turn(do func() error) (Polled, error) {
+func (p Polling) run(do func() error) (Polled, error) {
 	p.d.programs.nextFull = time.Now().Add(time.Hour)
 	p.d.audit.sysctls = nil
 	err := do()

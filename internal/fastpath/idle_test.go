@@ -77,7 +77,7 @@ func TestProbeInterval(t *testing.T) {
 func TestIdleReads(t *testing.T) {
 	const pods = 20
 	n := newNode(t, fastpath.VXLAN, pods, pods)
-	fast, err := bpf.NewVXLAN(bpf.Options{}, tunnelPort)
+	fast, err := bpf.New(bpf.VXLAN, bpf.Options{}, tunnelPort)
 	must(t, err)
 	t.Cleanup(fast.Close)
 	must(t, kernel.MountPins(n.Pins))

@@ -7,12 +7,14 @@ import (
 	"syscall"
 
 	"github.com/cilium/ebpf/link"
+
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
 )
 
 // netfilterLinks tracks BPF programs at netfilter's hooks of one version of IP, on kernels that do not list
 // those hooks. The kernel tells the hook of a link and not its namespace, so all count.
 type netfilterLinks struct {
-	ipv6     bool    // at those of IPv6
+	family   audit.Family
 	last     link.ID // the last one that was read; IDs increase
 	programs map[link.ID]*link.NetfilterInfo
 }
@@ -29,10 +31,7 @@ func (f *netfilterLinks) look(tunnels bool) (hook string, err error) {
 	if f.programs == nil {
 		f.programs = map[link.ID]*link.NetfilterInfo{}
 	}
-	family := link.NetfilterProtocolFamily(link.NetfilterProtoIPv4)
-	if f.ipv6 {
-		family = link.NetfilterProtoIPv6
-	}
+	family := link.NetfilterProtocolFamily(f.family.Number())
 	it := link.Iterator{ID: f.last}
 	defer it.Close()
 	for it.Next() {

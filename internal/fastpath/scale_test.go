@@ -144,7 +144,7 @@ func globalOf(t *testing.T, pins, name string) func() []byte {
 // the other one.
 func TestAddressHandedOn(t *testing.T) {
 	testenv.Root(t)
-	fast, err := bpf.NewRouted(bpf.Options{})
+	fast, err := bpf.New(bpf.Routed, bpf.Options{}, 0)
 	must(t, err)
 	defer fast.Close()
 	addr := netip.MustParseAddr("10.0.0.1")

@@ -108,18 +108,7 @@ func (d *daemon) close(cancel context.CancelFunc) {
 
 // load loads the programs, and adopts the tables that an earlier daemon has pinned.
 func (d *daemon) load() (*bpf.Objects, error) {
-	o := bpf.Options{Pins: d.Pins, Detach: d.detachPin, Stamp: d.Stamp, NoNAT: d.NoNAT, Shadow: d.Shadow}
-	switch d.Kind {
-	case VXLAN:
-		return bpf.NewVXLAN(o, d.Port)
-	case Geneve:
-		return bpf.NewGeneve(o, d.Port)
-	case IPIP:
-		return bpf.NewIPIP(o)
-	case Routed6:
-		return bpf.NewRouted6(o)
-	}
-	return bpf.NewRouted(o)
+	return bpf.New(d.Kind, bpf.Options{Pins: d.Pins, Detach: d.detachPin, Stamp: d.Stamp, NoNAT: d.NoNAT, Shadow: d.Shadow}, d.Port)
 }
 
 // start revokes the lease and bumps the epoch, so that nothing is carried before this

@@ -187,7 +187,7 @@ func space(t *testing.T) *netcfg.Namespace {
 func newFast(t *testing.T) *bpf.Objects {
 	t.Helper()
 	testenv.Root(t)
-	f, err := bpf.NewRouted(bpf.Options{})
+	f, err := bpf.New(bpf.Routed, bpf.Options{}, 0)
 	must(t, err)
 	t.Cleanup(f.Close)
 	return f

@@ -144,11 +144,13 @@ func (t *tables) syncPods(pods []topology.LocalPod, tenant uint32, tc map[int]to
 		}
 		t.pods[w.Device] = podEntry{is, w.Addr}
 	}
-	addrs := map[uint32]bool{}
-	for _, p := range t.pods {
-		addrs[p.entry.Addr] = true
-	}
-	t.objs.KeepPods(addrs)
+	t.objs.KeepPods(func(yield func(uint32) bool) {
+		for _, p := range t.pods {
+			if !yield(p.entry.Addr) {
+				return
+			}
+		}
+	})
 	return nil
 }
 

@@ -18,7 +18,7 @@ import (
 // Pods and peers for whom there is no room go slow: they are no error.
 func TestTablesFull(t *testing.T) {
 	testenv.Root(t)
-	fast, err := bpf.NewRouted(bpf.Options{})
+	fast, err := bpf.New(bpf.Routed, bpf.Options{}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestTablesFull(t *testing.T) {
 // number of another that is gone; of two with one key, the last.
 func TestPeersInTables(t *testing.T) {
 	testenv.Root(t)
-	fast, err := bpf.NewRouted(bpf.Options{})
+	fast, err := bpf.New(bpf.Routed, bpf.Options{}, 0)
 	must(t, err)
 	defer fast.Close()
 	peer := func(n byte, mtu int) topology.NextHop {

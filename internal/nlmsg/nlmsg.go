@@ -28,6 +28,14 @@ func (d Map) Bytes(number uint16) []byte { return d[number] }
 
 func (d Map) Text(number uint16) string { return strings.TrimRight(string(d[number]), "\x00") }
 
+// Octet reads one byte; 0: it is not there.
+func (d Map) Octet(number uint16) byte {
+	if len(d[number]) == 0 {
+		return 0
+	}
+	return d[number][0]
+}
+
 // number reads a 32-bit number, which these messages have in network order; -1:
 // it is not there.
 func (d Map) BigEndian32(number uint16) int {

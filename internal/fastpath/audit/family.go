@@ -1,6 +1,10 @@
 package audit
 
-import "golang.org/x/sys/unix"
+import (
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
 
 // Family is a version of IP. Each has rules, routes and neighbours of its own.
 type Family uint8
@@ -24,6 +28,14 @@ func (f Family) String() string {
 		return "IPv6"
 	}
 	return "IPv4"
+}
+
+// Unspecified is the address of its default routes.
+func (f Family) Unspecified() netip.Addr {
+	if f == IPv6 {
+		return netip.IPv6Unspecified()
+	}
+	return netip.IPv4Unspecified()
 }
 
 // etherType is that of its packets in frames.

@@ -2,6 +2,7 @@ package bpf
 
 import (
 	"encoding/binary"
+	"iter"
 	"net/netip"
 )
 
@@ -10,10 +11,7 @@ type addressing interface {
 	give(pod netip.Addr) (uint32, error)
 	find(addr netip.Addr) (word uint32, ok bool, err error)
 	addr(word uint32) (netip.Addr, bool)
-	short(word uint32) uint32                      // what maybe_local_pod of src/state.h is asked with
-	keep(pods map[uint32]bool)                     // says which words are those of pods
-	lastGiven() (last uint32, any bool, err error) // the last word that a program has given to an address
-	forget(used map[uint32]bool, l uint32) error   // see [Objects.ForgetAddrs]
+	short(word uint32) uint32 // what maybe_local_pod of src/state.h is asked with
 }
 
 // plain is the addressing of IPv4: the words are the addresses.
@@ -29,12 +27,6 @@ func (plain) addr(word uint32) (netip.Addr, bool) {
 
 func (plain) short(word uint32) uint32 { return word }
 
-func (plain) keep(map[uint32]bool) {}
-
-func (plain) lastGiven() (uint32, bool, error) { return 0, false, nil }
-
-func (plain) forget(map[uint32]bool, uint32) error { return nil }
-
 // addressing is that of the programs: unless they say otherwise, that of IPv4.
 func (f *Objects) addressing() addressing {
 	if f.addrs == nil {
@@ -46,18 +38,30 @@ func (f *Objects) addressing() addressing {
 // AddrWord is the address of a pod as the tables have it. One of IPv6 gets a number if it has none.
 func (f *Objects) AddrWord(pod netip.Addr) (uint32, error) { return f.addressing().give(pod) }
 
-// KeepPods says which addresses pods have, as the tables have them.
-func (f *Objects) KeepPods(words map[uint32]bool) { f.addressing().keep(words) }
+// KeepPods says which addresses pods have, as the tables have them. Those of IPv4 are not read.
+func (f *Objects) KeepPods(words iter.Seq[uint32]) {
+	if n, numbered := f.addrs.(*numbers); numbered {
+		n.keep(words)
+	}
+}
 
 // LastNumber is the last that a program has given to an address of IPv6. Those of IPv4 have none.
 func (f *Objects) LastNumber() (last uint32, numbered bool, err error) {
-	return f.addressing().lastGiven()
+	n, numbered := f.addrs.(*numbers)
+	if numbered {
+		err = n.last.Get(&last)
+	}
+	return last, numbered, err
 }
 
 // ForgetAddrs takes back the numbers of addresses of IPv6 that no pod has, and no flow: those of
 // flows are used, of all that there were when last was the last number.
 func (f *Objects) ForgetAddrs(used map[uint32]bool, last uint32) error {
-	return f.addressing().forget(used, last)
+	n, numbered := f.addrs.(*numbers)
+	if !numbered {
+		return nil
+	}
+	return n.forget(used, last)
 }
 
 // Key is the key of a flow; the tenant is its VNI, or 0. false: there is no such flow.
@@ -67,10 +71,9 @@ func (f *Objects) Key(tenant uint32, protocol uint8, local, remote netip.AddrPor
 		return k, false, err
 	}
 	to, ok, err := f.addressing().find(remote.Addr())
-	return FlowKey{
-		TenantProto: tenant<<8 | uint32(protocol), Local: from, Remote: to,
-		LocalPort: swap(local.Port()), RemotePort: swap(remote.Port()),
-	}, ok, err
+	k = NewFlowKey(tenant, protocol, local, remote)
+	k.Local, k.Remote = from, to
+	return k, ok, err
 }
 
 // Ends are those of a flow with a key. false: nobody knows them any more.

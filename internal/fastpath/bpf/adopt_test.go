@@ -57,7 +57,7 @@ func TestAdopt(t *testing.T) {
 			pins := filepath.Join(t.TempDir(), "pins")
 			must(kernel.MountPins(pins))
 			t.Cleanup(func() { must(kernel.UnmountPins(filepath.Dir(pins))) })
-			first, err := bpf.NewVXLAN(bpf.Options{Pins: pins, Detach: os.Remove}, port)
+			first, err := bpf.New(bpf.VXLAN, bpf.Options{Pins: pins, Detach: os.Remove}, port)
 			must(err)
 			defer first.Close()
 			must(first.Epoch.Set(uint32(7)))
@@ -65,7 +65,7 @@ func TestAdopt(t *testing.T) {
 			must(first.FromPod.Pin(filepath.Join(pins, "from_pod_1")))
 			must(c.spoil(pins))
 
-			next, err := bpf.NewVXLAN(bpf.Options{Pins: pins, Detach: os.Remove}, port)
+			next, err := bpf.New(bpf.VXLAN, bpf.Options{Pins: pins, Detach: os.Remove}, port)
 			must(err)
 			defer next.Close()
 			var epoch uint32
@@ -84,7 +84,7 @@ func TestAdopt(t *testing.T) {
 			}
 			// Whoever comes third takes over from the second.
 			must(next.Epoch.Set(uint32(9)))
-			third, err := bpf.NewVXLAN(bpf.Options{Pins: pins, Detach: os.Remove}, port)
+			third, err := bpf.New(bpf.VXLAN, bpf.Options{Pins: pins, Detach: os.Remove}, port)
 			must(err)
 			defer third.Close()
 			must(third.Epoch.Get(&epoch))

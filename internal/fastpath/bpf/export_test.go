@@ -31,10 +31,8 @@ func NewStamping(kind string, port uint16) (*Objects, error) {
 	if err != nil {
 		return nil, err
 	}
-	if kind == VXLAN || kind == Geneve {
-		if err := setTunnel(spec, kind, port); err != nil {
-			return nil, err
-		}
+	if err := setTunnel(spec, kind, port); err != nil {
+		return nil, err
 	}
 	for _, name := range []string{"from_pod", "from_wire"} {
 		p := spec.Programs[name]

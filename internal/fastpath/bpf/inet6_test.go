@@ -3,6 +3,7 @@ package bpf_test
 import (
 	"bytes"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -22,7 +23,7 @@ var (
 func newRig6(t testing.TB, protocol layers.IPProtocol) *rig {
 	t.Helper()
 	r := newRig(t, bpf.Routed, protocol) // for its devices
-	r.objs = pool.get(t, bpf.Routed6, func() (*bpf.Objects, error) { return bpf.NewRouted6(bpf.Options{}) })
+	r.objs = pool.get(t, bpf.Routed6, func() (*bpf.Objects, error) { return bpf.New(bpf.Routed6, bpf.Options{}, 0) })
 	pod, err := r.objs.AddrWord(podAddr6)
 	check(t, err)
 	remote, err := r.objs.AddrWord(remoteAddr6)
@@ -276,7 +277,7 @@ func TestForgetsAddresses(t *testing.T) {
 	if !carried() {
 		t.Fatalf("not carried: %v", r.counted(t))
 	}
-	r.objs.KeepPods(map[uint32]bool{r.key.Local: true})
+	r.objs.KeepPods(slices.Values([]uint32{r.key.Local}))
 	check(t, r.objs.ForgetAddrs(map[uint32]bool{r.key.Remote: true}, last))
 	if !carried() {
 		t.Error("an address is forgotten that a flow has")

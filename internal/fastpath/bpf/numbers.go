@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"net/netip"
 	"sync"
@@ -111,15 +112,14 @@ func (n *numbers) short(number uint32) (short uint32) {
 	return short
 }
 
-func (n *numbers) keep(pods map[uint32]bool) {
+// keep says which numbers are those of pods.
+func (n *numbers) keep(pods iter.Seq[uint32]) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.pods = pods
-}
-
-func (n *numbers) lastGiven() (last uint32, any bool, err error) {
-	err = n.last.Get(&last)
-	return last, true, err
+	clear(n.pods)
+	for number := range pods {
+		n.pods[number] = true
+	}
 }
 
 // forget takes back the numbers of addresses that no pod has, and no flow.
@@ -150,25 +150,32 @@ func (n *numbers) forget(used map[uint32]bool, last uint32) error {
 // unused finds those, with their addresses.
 func (n *numbers) unused(used map[uint32]bool, last uint32) (map[uint32]addr6, error) {
 	unused := map[uint32]addr6{}
+	err := eachAddr(n.byNum, func(number uint32, addr addr6) {
+		if !used[number] && !n.pods[number] && (number <= last || number >= firstPodNumber) {
+			unused[number] = addr
+		}
+	})
+	return unused, err
+}
+
+// eachAddr lists a table of addresses by number.
+func eachAddr(byNum *ebpf.Map, list func(number uint32, addr addr6)) error {
+	const batch = 1024
 	var cursor ebpf.MapBatchCursor
-	keys, values := make([]uint32, forgetBatch), make([]addr6, forgetBatch)
+	keys, values := make([]uint32, batch), make([]addr6, batch)
 	for {
-		got, err := n.byNum.BatchLookup(&cursor, keys, values, nil)
+		got, err := byNum.BatchLookup(&cursor, keys, values, nil)
 		for i, number := range keys[:got] {
-			if !used[number] && !n.pods[number] && (number <= last || number >= firstPodNumber) {
-				unused[number] = values[i]
-			}
+			list(number, values[i])
 		}
 		if errors.Is(err, ebpf.ErrKeyNotExist) {
-			return unused, nil
+			return nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("list addresses: %w", err)
+			return fmt.Errorf("list addresses: %w", err)
 		}
 	}
 }
-
-const forgetBatch = 1024
 
 // ignoreMissing drops the error of a missing key.
 func ignoreMissing(err error) error {
@@ -193,13 +200,8 @@ func ReadNumbers(pins, kind string) (addr func(word uint32) netip.Addr, err erro
 	}
 	defer table.Close()
 	all := map[uint32]netip.Addr{}
-	var number uint32
-	var key addr6
-	entries := table.Iterate()
-	for entries.Next(&number, &key) {
-		all[number] = netip.AddrFrom16(key)
-	}
-	return func(word uint32) netip.Addr { return all[word] }, entries.Err()
+	err = eachAddr(table, func(number uint32, addr addr6) { all[number] = netip.AddrFrom16(addr) })
+	return func(word uint32) netip.Addr { return all[word] }, err
 }
 
 // setSecret sets that of the digests of candidates.

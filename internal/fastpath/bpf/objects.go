@@ -126,13 +126,8 @@ func source(kind string, shadow bool) (*ebpf.CollectionSpec, error) {
 	return sources[kind].carry()
 }
 
-// NewVXLAN loads the fast path of an overlay whose tunnels have a UDP port.
-func NewVXLAN(o Options, port uint16) (*Objects, error) { return newInUDP(VXLAN, o, port) }
-
-// NewGeneve does so for tunnels of Geneve.
-func NewGeneve(o Options, port uint16) (*Objects, error) { return newInUDP(Geneve, o, port) }
-
-func newInUDP(kind string, o Options, port uint16) (*Objects, error) {
+// New loads the fast path of a kind. Those with tunnels over UDP have the port of these.
+func New(kind string, o Options, port uint16) (*Objects, error) {
 	spec, err := source(kind, o.Shadow)
 	if err != nil {
 		return nil, err
@@ -143,31 +138,17 @@ func newInUDP(kind string, o Options, port uint16) (*Objects, error) {
 	return load(spec, o)
 }
 
-// setTunnel says what a tunnel has around packets.
+// setTunnel says what tunnels over UDP have around packets, if there are any.
 func setTunnel(spec *ebpf.CollectionSpec, kind string, port uint16) error {
+	at := spec.Variables["port"]
+	if at == nil {
+		return nil
+	}
 	geneve := uint32(0)
 	if kind == Geneve {
 		geneve = 1
 	}
-	return errors.Join(spec.Variables["port"].Set(swap(port)), spec.Variables["geneve"].Set(geneve))
-}
-
-// NewIPIP loads the fast path of an overlay with one more IP header around packets.
-func NewIPIP(o Options) (*Objects, error) { return newPlain(IPIP, o) }
-
-// NewRouted loads the fast path of a network without tunnels.
-func NewRouted(o Options) (*Objects, error) { return newPlain(Routed, o) }
-
-// NewRouted6 is the same for IPv6.
-func NewRouted6(o Options) (*Objects, error) { return newPlain(Routed6, o) }
-
-// newPlain loads programs that need no configuration.
-func newPlain(kind string, o Options) (*Objects, error) {
-	spec, err := source(kind, o.Shadow)
-	if err != nil {
-		return nil, err
-	}
-	return load(spec, o)
+	return errors.Join(at.Set(swap(port)), spec.Variables["geneve"].Set(geneve))
 }
 
 // load loads programs and tables.

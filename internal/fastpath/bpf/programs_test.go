@@ -87,7 +87,7 @@ func newRig(t testing.TB, kind string, protocol layers.IPProtocol) *rig {
 		r.pod, r.wire, r.wireMAC = pod.Attrs().Index, wire.Attrs().Index, wire.Attrs().HardwareAddr
 		return nil
 	})
-	r.objs = pool.get(t, kind, func() (*bpf.Objects, error) { return loadKind(kind, bpf.Options{}) })
+	r.objs = pool.get(t, kind, func() (*bpf.Objects, error) { return bpf.New(kind, bpf.Options{}, port) })
 	tenant := uint32(0)
 	outer := bpf.Outer{
 		From: r.wireMAC, To: farMAC, Local: localVTEP, Remote: remoteVTEP, TTL: 64, Port: port, VNI: vni,
@@ -109,19 +109,6 @@ func newRig(t testing.TB, kind string, protocol layers.IPProtocol) *rig {
 	r.key = bpf.NewFlowKey(tenant, uint8(protocol), netip.AddrPortFrom(podAddr, 4000), netip.AddrPortFrom(remoteAddr, 5000))
 	r.flow = bpf.Flow{Epoch: 1, SeenOut: 1, SeenIn: 1, Pod: uint32(r.pod), PodEpoch: 6, Peer: peerNumber, PeerEpoch: 5, Port: binary.NativeEndian.Uint16([]byte{0xc0, 0x01})}
 	return r
-}
-
-// loadKind loads the fast path of a kind.
-func loadKind(kind string, o bpf.Options) (*bpf.Objects, error) {
-	switch kind {
-	case bpf.VXLAN:
-		return bpf.NewVXLAN(o, port)
-	case bpf.Geneve:
-		return bpf.NewGeneve(o, port)
-	case bpf.IPIP:
-		return bpf.NewIPIP(o)
-	}
-	return bpf.NewRouted(o)
 }
 
 // hopKey is how the network addresses the peer.

@@ -17,7 +17,7 @@ import (
 func shadowOf(t *testing.T, r *rig, kind string) (*rig, *perf.Reader) {
 	t.Helper()
 	s := *r
-	s.objs = pool.get(t, "shadow "+kind, func() (*bpf.Objects, error) { return loadKind(kind, bpf.Options{Shadow: true}) })
+	s.objs = pool.get(t, "shadow "+kind, func() (*bpf.Objects, error) { return bpf.New(kind, bpf.Options{Shadow: true}, port) })
 	records, err := perf.NewReader(s.objs.Records(), 1<<19)
 	check(t, err)
 	t.Cleanup(func() { records.Close() })

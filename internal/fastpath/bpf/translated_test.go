@@ -256,7 +256,7 @@ func TestNoNAT(t *testing.T) {
 	testenv.Root(t)
 	onCore(t, 0)
 	r := newRig(t, "vxlan", layers.IPProtocolUDP)
-	objs, err := bpf.NewVXLAN(bpf.Options{NoNAT: true}, port)
+	objs, err := bpf.New(bpf.VXLAN, bpf.Options{NoNAT: true}, port)
 	check(t, err)
 	t.Cleanup(objs.Close)
 	r.objs = objs

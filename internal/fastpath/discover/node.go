@@ -94,10 +94,7 @@ func (n *node) readRoutes(h *netlink.Handle) error {
 		if r.Type != unix.RTN_UNICAST || r.Table == unix.RT_TABLE_LOCAL {
 			continue
 		}
-		dst := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
-		if n.family == topology.IPv6 {
-			dst = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
-		}
+		dst := netip.PrefixFrom(n.family.Unspecified(), 0)
 		if r.Dst != nil {
 			dst = nlmsg.ToPrefix(r.Dst)
 		}

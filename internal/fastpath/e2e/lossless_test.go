@@ -156,7 +156,7 @@ func checkOtherVersion(t *testing.T, l *lab.Lab, arm lab.Arm) {
 func strayProgram(t *testing.T, l *lab.Lab, arm lab.Arm) (pin string) {
 	t.Helper()
 	pin = filepath.Join(arm.Pins[0], "from_wire_1") // the loopback device
-	fast, err := bpf.NewRouted(bpf.Options{})
+	fast, err := bpf.New(bpf.Routed, bpf.Options{}, 0)
 	testenv.Must(t, err)
 	defer fast.Close()
 	testenv.Must(t, host.Do(l.Machines[0].Namespace, func() error {

@@ -18,11 +18,7 @@ import (
 func RefreshNeighbour(n *netcfg.Namespace, of topology.Neighbour) error {
 	err := n.Do(func() error {
 		req := nl.NewNetlinkRequest(unix.RTM_NEWNEIGH, unix.NLM_F_ACK) // without NLM_F_CREATE
-		family := uint8(unix.AF_INET)
-		if of.Addr.Is6() {
-			family = unix.AF_INET6
-		}
-		req.AddData(&netlink.Ndmsg{Family: family, Index: uint32(of.Device), Flags: netlink.NTF_USE})
+		req.AddData(&netlink.Ndmsg{Family: familyOf(of.Addr), Index: uint32(of.Device), Flags: netlink.NTF_USE})
 		req.AddData(nl.NewRtAttr(netlink.NDA_DST, of.Addr.AsSlice()))
 		_, err := req.Execute(unix.NETLINK_ROUTE, 0)
 		return err

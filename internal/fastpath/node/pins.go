@@ -40,5 +40,5 @@ func (f files) pinsOf(pod string) string {
 	if err != nil || !isPod { // with an error, the daemon or the pod has ended
 		return ""
 	}
-	return f.pinsSeenBy(p)
+	return seenBy(p, f.pins)
 }

@@ -272,13 +272,12 @@ func oncePerRound(do func() error) func() error {
 	}
 }
 
-// echoTCP answers over TCP in the second pod; connect carries content from the first one to the
-// Service, and back.
-func (c *cluster) echoTCP(t *testing.T) (connect func() error) {
+// serveTCP answers over TCP at an address in a pod.
+func serveTCP(t *testing.T, pod *netcfg.Namespace, address string) {
 	t.Helper()
 	var listener net.Listener
-	testenv.InNetns(t, c.pods[1].Path(), func() (err error) {
-		listener, err = net.Listen("tcp4", podPort)
+	testenv.InNetns(t, pod.Path(), func() (err error) {
+		listener, err = net.Listen("tcp4", address)
 		return err
 	})
 	done := make(chan struct{})
@@ -288,6 +287,13 @@ func (c *cluster) echoTCP(t *testing.T) (connect func() error) {
 		}
 	}()
 	t.Cleanup(func() { listener.Close(); <-done })
+}
+
+// echoTCP answers over TCP in the second pod; connect carries content from the first one to the
+// Service, and back.
+func (c *cluster) echoTCP(t *testing.T) (connect func() error) {
+	t.Helper()
+	serveTCP(t, c.pods[1], podPort)
 	return func() error {
 		return host.Do(c.pods[0].Path(), func() error {
 			return traffic.CarryTCP(netip.MustParseAddr("10.244.1.2"), netip.MustParseAddrPort(serviceAddress))

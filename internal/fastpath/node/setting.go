@@ -238,10 +238,10 @@ func (f files) visible(pins string) string {
 		return pins
 	}
 	defer func() { _ = p.Release() }() // to close a descriptor cannot fail in a way that matters
-	return filepath.Join("/proc", strconv.Itoa(p.Pid), "root", pins)
+	return seenBy(p, pins)
 }
 
-// pinsSeenBy are the pins as a process sees them.
-func (f files) pinsSeenBy(p *os.Process) string {
-	return filepath.Join("/proc", strconv.Itoa(p.Pid), "root", f.pins)
+// seenBy is a folder as a process sees it.
+func seenBy(p *os.Process, folder string) string {
+	return filepath.Join("/proc", strconv.Itoa(p.Pid), "root", folder)
 }

@@ -1,7 +1,6 @@
 package node_test
 
 import (
-	"net"
 	"net/netip"
 	"strings"
 	"syscall"
@@ -70,18 +69,7 @@ func (b *siblingNode) serve(t *testing.T) {
 	t.Helper()
 	server := b.openUDP(t, b.pod, portSibling, "")
 	t.Cleanup(traffic.EchoUDP(server))
-	var listener net.Listener
-	testenv.InNetns(t, b.pod.Path(), func() (err error) {
-		listener, err = net.Listen("tcp4", portSibling)
-		return err
-	})
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for traffic.EchoTCP(listener) == nil {
-		}
-	}()
-	t.Cleanup(func() { listener.Close(); <-done })
+	serveTCP(t, b.pod, portSibling)
 }
 
 // flow opens a UDP flow to an address that leads to the second pod, and waits for the first answer: links

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/fastpath/node"
 	"github.com/venturi-net/venturi/internal/feature"
@@ -218,7 +219,12 @@ func (c *cluster) status(t *testing.T, i int) (s node.Status) {
 // carried is how many packets a node has carried out of its pod and into it.
 func (c *cluster) carried(t *testing.T, i int) (out, in uint64) {
 	t.Helper()
-	for _, s := range c.status(t, i).Stats {
+	return carriedOf(c.status(t, i).Stats)
+}
+
+// carriedOf are the packets that were carried out of a node's pod and into it.
+func carriedOf(stats []fastpath.Stat) (out, in uint64) {
+	for _, s := range stats {
 		switch s.Count {
 		case bpf.CarriedOut:
 			out = s.Packets
@@ -321,9 +327,15 @@ func (c *cluster) exchangesFrom(t *testing.T, local, address string) (exchange f
 // untilCarried exchanges until both nodes have carried a hundred more packets both ways.
 func (c *cluster) untilCarried(t *testing.T, exchange func() error) {
 	t.Helper()
+	c.untilCounted(t, c.carried, exchange)
+}
+
+// untilCounted does so by what carried counts.
+func (c *cluster) untilCounted(t *testing.T, carried func(t *testing.T, i int) (out, in uint64), exchange func() error) {
+	t.Helper()
 	var before [2][2]uint64
 	for i := range c.nodes {
-		before[i][0], before[i][1] = c.carried(t, i)
+		before[i][0], before[i][1] = carried(t, i)
 	}
 	for end := time.Now().Add(testenv.Timeout); ; {
 		for range 50 {
@@ -331,7 +343,7 @@ func (c *cluster) untilCarried(t *testing.T, exchange func() error) {
 		}
 		least := ^uint64(0)
 		for i := range c.nodes {
-			out, in := c.carried(t, i)
+			out, in := carried(t, i)
 			least = min(least, out-before[i][0], in-before[i][1])
 		}
 		if least >= 100 {

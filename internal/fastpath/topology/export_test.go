@@ -25,7 +25,7 @@ var Parsers = map[string]func(message []byte){
 	"vxlan":       func(m []byte) { _, _, _ = parseVXLANHeader(m) },
 	"geneve":      func(m []byte) { _, _ = parseGeneveHeader(m) },
 	"ipip":        func(m []byte) { _, _ = parseIPIPHeader(m) },
-	"route":       func(m []byte) { _, _ = readRouteMessage(m) },
+	"route":       func(m []byte) { _, _ = readRouteMessage(m, audit.IPv4) },
 	"next hop":    func(m []byte) { _, _ = readNexthop(m, audit.IPv4) },
 	"policy rule": func(m []byte) { _, _, _ = perPacketSelector(m) },
 	"pod end": func(m []byte) {
@@ -64,7 +64,7 @@ var FickleSelector = perPacketSelector
 
 // RouteOf, NexthopOf and NeighbourOf return the unproven attribute in a message.
 func RouteOf(message []byte) (why string, devices []int, err error) {
-	m, err := readRouteMessage(message)
+	m, err := readRouteMessage(message, audit.IPv4)
 	return m.reason, m.devices, err
 }
 

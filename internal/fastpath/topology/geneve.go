@@ -52,21 +52,14 @@ func parseGeneveHeader(data []byte) (h geneveHeader, err error) {
 		return h, err
 	}
 	is := nlmsg.ByNumber(attrs)
-	octet := func(number uint16) int {
-		if value := is[number]; len(value) > 0 {
-			return int(value[0])
-		}
-		return 0
-	}
 	h.vni = int(nlmsg.NativeUint32(is[nl.IFLA_GENEVE_ID]))
 	if port := is[nl.IFLA_GENEVE_PORT]; len(port) >= 2 {
 		h.port = int(binary.BigEndian.Uint16(port))
 	}
-	h.dscp, h.ttl, h.dontFragment = octet(nl.IFLA_GENEVE_TOS)>>2, octet(nl.IFLA_GENEVE_TTL), octet(nl.IFLA_GENEVE_DF) == geneveSetDF
+	h.dscp, h.ttl, h.dontFragment = int(is.Octet(nl.IFLA_GENEVE_TOS)>>2), int(is.Octet(nl.IFLA_GENEVE_TTL)), is.Octet(nl.IFLA_GENEVE_DF) == geneveSetDF
 	var refusals []string
 	for _, f := range refusedGeneve {
-		value, there := is[f.number]
-		if there && (f.value == 0 || len(value) > 0 && value[0] == f.value) {
+		if is.Has(f.number) && (f.value == 0 || is.Octet(f.number) == f.value) {
 			refusals = append(refusals, f.name)
 		}
 	}

@@ -52,18 +52,12 @@ func parseIPIPHeader(data []byte) (h ipipHeader, err error) {
 		return h, err
 	}
 	is := nlmsg.ByNumber(attrs)
-	octet := func(number uint16) int {
-		if value := is[number]; len(value) > 0 {
-			return int(value[0])
-		}
-		return 0
-	}
 	if local, ok := netip.AddrFromSlice(is[nl.IFLA_IPTUN_LOCAL]); ok && local.Is4() && !local.IsUnspecified() {
 		h.local = local
 	}
 	h.device = int(int32(nlmsg.NativeUint32(is[nl.IFLA_IPTUN_LINK])))
-	tos := octet(nl.IFLA_IPTUN_TOS)
-	h.dscp, h.ttl, h.dontFragment = tos>>2, octet(nl.IFLA_IPTUN_TTL), octet(nl.IFLA_IPTUN_PMTUDISC) != 0
+	tos := is.Octet(nl.IFLA_IPTUN_TOS)
+	h.dscp, h.ttl, h.dontFragment = int(tos>>2), int(is.Octet(nl.IFLA_IPTUN_TTL)), is.Octet(nl.IFLA_IPTUN_PMTUDISC) != 0
 	var refusals []string
 	for _, refused := range refusedIPIP {
 		if slices.ContainsFunc(is[refused.number], func(b byte) bool { return b != 0 }) {
@@ -76,7 +70,7 @@ func parseIPIPHeader(data []byte) (h ipipHeader, err error) {
 	if tos&tosInherit != 0 {
 		refusals = append(refusals, "tos inherit")
 	}
-	if protocol := octet(nl.IFLA_IPTUN_PROTO); protocol != 0 && protocol != unix.IPPROTO_IPIP {
+	if protocol := is.Octet(nl.IFLA_IPTUN_PROTO); protocol != 0 && protocol != unix.IPPROTO_IPIP {
 		refusals = append(refusals, fmt.Sprintf("protocol %d", protocol))
 	}
 	if why := provenIPIP.FirstUnknown(attrs); why != "" {

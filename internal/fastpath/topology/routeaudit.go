@@ -23,8 +23,7 @@ type routeMessage struct {
 }
 
 const (
-	rtFamily          = 0 // offsets in struct rtmsg
-	rtDestinationBits = 1
+	rtDestinationBits = 1 // offsets in struct rtmsg
 	rtSourceBits      = 2
 	rtTable           = 4
 	rtType            = 7
@@ -42,7 +41,7 @@ var (
 	nexthopReasons = map[uint16]string{unix.NHA_GROUP: "several next hops", unix.NHA_ENCAP: "an encapsulation", unix.NHA_ENCAP_TYPE: "an encapsulation"}
 )
 
-func readRouteMessage(message []byte) (m routeMessage, err error) {
+func readRouteMessage(message []byte, family audit.Family) (m routeMessage, err error) {
 	if len(message) < unix.SizeofRtMsg {
 		return m, fmt.Errorf("message of %d bytes is too short", len(message))
 	}
@@ -55,7 +54,7 @@ func readRouteMessage(message []byte) (m routeMessage, err error) {
 	m.object = nlmsg.NativeUint32(data[rtNexthop])
 	to, _ := netip.AddrFromSlice(data[unix.RTA_DST])
 	if !to.IsValid() {
-		to = unspecified(message[rtFamily])
+		to = family.Unspecified()
 	}
 	m.to = netip.PrefixFrom(to, int(message[rtDestinationBits]))
 	if device := nlmsg.NativeUint32(data[unix.RTA_OIF]); device != 0 {
@@ -90,14 +89,6 @@ func isLearned(message []byte) bool {
 func expires(cache []byte) bool {
 	const at = 8 // rta_expires
 	return len(cache) >= at+4 && binary.NativeEndian.Uint32(cache[at:]) != 0
-}
-
-// unspecified is the address of a default route of a family.
-func unspecified(family byte) netip.Addr {
-	if family == unix.AF_INET6 {
-		return netip.IPv6Unspecified()
-	}
-	return netip.IPv4Unspecified()
 }
 
 // devicesOfHops returns the devices of a multipath route: each next hop begins with a struct
@@ -150,7 +141,7 @@ func (r *reader) auditRoutes() error {
 		return fmt.Errorf("list routes: %w", err)
 	}
 	for _, message := range found {
-		m, err := readRouteMessage(message)
+		m, err := readRouteMessage(message, r.family)
 		if err != nil {
 			return fmt.Errorf("parse route: %w", err)
 		}

@@ -120,15 +120,10 @@ static __always_inline int lookup_flow_out(struct __sk_buff *skb, const void *et
 	if (carry_translated)
 		c->nat = translation_of(hash);
 	why = fill_slot(c->to, c->nat, &c->p, hash, OUT);
-	if (!why && !c->to->translated)
-		c->nat = 0;
-	if (!why && c->to->pod != device)
-		return SLOW_SOURCE;
-	if (!why && is_for_gateway(eth, c->to->macs))
-		return 0;
-	if (!why) { /* its pod has sent it to a sibling before, or to its gateway */
-		drop_flow(&c->p, OUT);
-		return SLOW_SOURCE;
+	if (!why) {
+		if (!c->to->translated)
+			c->nat = 0;
+		return c->to->pod == device ? 0 : SLOW_SOURCE;
 	}
 	if (why != SLOW_UNKNOWN || count_candidate(&c->p, &why))
 		stamp(skb);
@@ -170,8 +165,10 @@ static __always_inline int lookup_out(struct __sk_buff *skb, struct carried *c)
 		why = lookup_flow_out(skb, data, end, c, hash, device);
 		if (why)
 			return why;
-	} else if (!is_for_gateway(data, c->to->macs)) {
-		/* The network does not find a pod that has changed its MAC. */
+	}
+	if (!is_for_gateway(data, c->to->macs)) {
+		/* The network does not find a pod that has changed its MAC; or the pod has sent to a sibling
+		 * before, and to its gateway now, or the other way round. */
 		confirm_mac(data, end, device);
 		c->p.a = c->to->a;
 		drop_flow(&c->p, OUT);

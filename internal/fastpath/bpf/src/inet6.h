@@ -72,6 +72,8 @@ struct parsed {
 	__u8 tos, ttl;
 };
 
+#include "transport.h"
+
 static __always_inline void read_addr(struct addr6 *to, const void *from)
 {
 	to->a = *(const __u64 *)from;
@@ -129,6 +131,7 @@ static __always_inline int parse(struct ipv6hdr *ip, void *end, enum direction d
 {
 	__u8 *transport = (void *)ip + IP_LEN;
 	__u32 ports;
+	int why;
 
 	if ((void *)transport + UDP_LEN > end || ip->version != 6)
 		return SLOW_NOT_IPV4;
@@ -138,31 +141,15 @@ static __always_inline int parse(struct ipv6hdr *ip, void *end, enum direction d
 		return SLOW_OPTIONS;
 	if (ip->hop_limit <= 1)
 		return SLOW_TTL;
-	p->flags = 0;
-	p->headers = IP_LEN + UDP_LEN;
 	p->ip_len = IP_LEN + bpf_ntohs(ip->payload_len);
-	if (ip->nexthdr == IPPROTO_TCP) {
-		if ((void *)transport + TCP_LEN > end)
-			return SLOW_NOT_IPV4;
-		p->flags = (transport[TCP_FLAGS] ^ TCP_ACK) & (TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK);
-		p->headers = IP_LEN + (transport[TCP_OFFSET] >> 4) * 4;
-		if (p->headers < IP_LEN + TCP_LEN)
-			return SLOW_SIZE;
-	} else if (ip->nexthdr != IPPROTO_UDP) {
-		return SLOW_PROTOCOL;
-	} else if (((struct udphdr *)transport)->len != ip->payload_len) {
-		return SLOW_SIZE;
-	}
-	if (p->ip_len < p->headers)
-		return SLOW_SIZE;
+	why = parse_transport(ip->nexthdr, transport, end, dir, p, &ports);
+	if (why)
+		return why;
 	p->tos = ip->priority << 4 | ip->flow_lbl[0] >> 4;
 	p->check = 0;
 	p->ttl = ip->hop_limit;
 	read_addr(&p->local, dir == OUT ? &ip->saddr : &ip->daddr);
 	read_addr(&p->remote, dir == OUT ? &ip->daddr : &ip->saddr);
-	ports = *(__u32 *)transport;
-	if (dir == IN)
-		ports = ports >> 16 | ports << 16;
 	p->a = ip->nexthdr;
 	p->b = (__u64)ports << 32;
 	return 0;

@@ -74,6 +74,8 @@ struct parsed {
 	__be16 frag_off;     /* nothing but DF */
 };
 
+#include "transport.h"
+
 /* The priority that forwarding derives from the TOS: rt_tos2priority(), four bits for each of
  * sixteen values. */
 static __always_inline __u32 priority_of(__u8 tos)
@@ -89,6 +91,7 @@ static __always_inline int parse(struct iphdr *ip, void *end, enum direction dir
 {
 	__u8 *transport = (void *)ip + IP_LEN;
 	__u32 ports;
+	int why;
 
 	if ((void *)transport + UDP_LEN > end)
 		return SLOW_NOT_IPV4;
@@ -98,31 +101,15 @@ static __always_inline int parse(struct iphdr *ip, void *end, enum direction dir
 		return SLOW_FRAGMENT;
 	if (ip->ttl <= 1)
 		return SLOW_TTL;
-	p->flags = 0;
-	p->headers = IP_LEN + UDP_LEN;
 	p->ip_len = bpf_ntohs(ip->tot_len);
-	if (ip->protocol == IPPROTO_TCP) {
-		if ((void *)transport + TCP_LEN > end)
-			return SLOW_NOT_IPV4;
-		p->flags = (transport[TCP_FLAGS] ^ TCP_ACK) & (TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK);
-		p->headers = IP_LEN + (transport[TCP_OFFSET] >> 4) * 4;
-		if (p->headers < IP_LEN + TCP_LEN)
-			return SLOW_SIZE;
-	} else if (ip->protocol != IPPROTO_UDP) {
-		return SLOW_PROTOCOL;
-	} else if (((struct udphdr *)transport)->len != bpf_htons(p->ip_len - IP_LEN)) {
-		return SLOW_SIZE;
-	}
-	if (p->ip_len < p->headers)
-		return SLOW_SIZE;
+	why = parse_transport(ip->protocol, transport, end, dir, p, &ports);
+	if (why)
+		return why;
 	p->tos = ip->tos;
 	p->id = ip->id;
 	p->check = ip->check;
 	p->ttl = ip->ttl;
 	p->frag_off = ip->frag_off & bpf_htons(DONT_FRAGMENT);
-	ports = *(__u32 *)transport;
-	if (dir == IN)
-		ports = ports >> 16 | ports << 16;
 	p->a = (__u64)(dir == OUT ? ip->saddr : ip->daddr) << 32 | ip->protocol;
 	p->b = (__u64)ports << 32 | (dir == OUT ? ip->daddr : ip->saddr);
 	return 0;
