@@ -2,6 +2,7 @@ package fastpath
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
@@ -13,6 +14,8 @@ const (
 	resetGrace = 300 * time.Millisecond
 	// maxResets is how many resets wait at most. For one more, the entry stays until it expires.
 	maxResets = 4096
+	// reopenEvery is how often closed connections are looked at.
+	reopenEvery = 2 * time.Second
 )
 
 // noteReset has the conntrack entry of a flow looked at, a moment after its connection was reset.
@@ -34,31 +37,82 @@ func (f *flows) noteReset(k bpf.FlowKey) {
 // (10 s). Until that expires, rules would take a new connection between the same ports for the old
 // one. An end that does not accept a reset answers at once (RFC 5961), and conntrack gives the entry
 // the timeout of an established one again. Without an answer, the connection is over.
+//
+// Or it was answered late, or not, as Linux answers two a second: those that are used after that are
+// established again.
 func (f *flows) closeResets(ctx context.Context, track *kernel.Conntrack) error {
+	tick := time.NewTicker(reopenEvery)
+	defer tick.Stop()
+	var closed []closedConns
 	for {
-		var all []kernel.Connection
+		var err error
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-tick.C:
+			closed, err = reopen(closed, track)
 		case c := <-f.resets:
-			all = append(all, c)
-		}
-		for len(f.resets) > 0 {
-			all = append(all, <-f.resets)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(resetGrace):
-		}
-		within, err := resetTimeout()
-		if err == nil && within > 0 {
-			err = track.CloseReset(all, within)
+			var more closedConns
+			more, err = f.closeSilent(ctx, c, track)
+			if closed = append(closed, more); len(more.all) == 0 || countConns(closed) > maxResets {
+				closed = closed[:len(closed)-1]
+			}
 		}
 		if err != nil {
 			return err
 		}
 	}
+}
+
+// closedConns are connections that were closed together, and when those of their entries have expired
+// of which no packet is seen.
+type closedConns struct {
+	all    []kernel.Entry
+	expiry time.Time
+}
+
+func countConns(all []closedConns) (n int) {
+	for _, c := range all {
+		n += len(c.all)
+	}
+	return n
+}
+
+// closeSilent closes connections whose resets are not answered.
+func (f *flows) closeSilent(ctx context.Context, first kernel.Connection, track *kernel.Conntrack) (c closedConns, err error) {
+	all := []kernel.Connection{first}
+	for len(f.resets) > 0 {
+		all = append(all, <-f.resets)
+	}
+	select {
+	case <-ctx.Done():
+		return c, nil
+	case <-time.After(resetGrace):
+	}
+	within, err := resetTimeout()
+	if err != nil || within == 0 {
+		return c, err
+	}
+	c.expiry = time.Now().Add(within)
+	c.all, err = track.CloseReset(all, within)
+	return c, err
+}
+
+// reopen establishes those connections again that were used since they were closed, and returns those
+// that are to be looked at again.
+func reopen(closed []closedConns, track *kernel.Conntrack) (left []closedConns, err error) {
+	for _, c := range closed {
+		unused := max(time.Until(c.expiry), 0)
+		open, err := track.Reopen(c.all, unused)
+		if err != nil {
+			return nil, err
+		}
+		c.all = slices.DeleteFunc(c.all, func(e kernel.Entry) bool { return slices.Contains(open, e) })
+		if unused > 0 && len(c.all) > 0 {
+			left = append(left, c)
+		}
+	}
+	return left, nil
 }
 
 // resetTimeout is the timeout that a reset gives a connection; 0: an established connection may have

@@ -41,8 +41,7 @@ type Update struct {
 	Timeout time.Duration
 	// Unreplied leaves a UDP connection without a reply as it is.
 	Unreplied bool
-	// Closed closes a TCP connection, as a reset does.
-	Closed bool
+	state     uint8 // of a TCP connection; 0: unchanged
 }
 
 // ConnState is the state of a connection at its update.
@@ -108,29 +107,56 @@ func (c *Conntrack) update(some []Update, tell func(i int, is ConnState)) error 
 		})
 }
 
+// Entry is the conntrack entry of a connection. A later one between the same ports has another ID.
+type Entry struct {
+	Conn Connection
+	ID   uint32
+}
+
 // CloseReset closes those of the TCP connections that are established, and expire within a time: that
 // is how conntrack leaves a connection after a reset whose sequence number is not the one that it
-// expects, until it sees another packet of it.
-func (c *Conntrack) CloseReset(all []Connection, within time.Duration) error {
-	for some := range slices.Chunk(all, batchSize) {
-		var reset []Update
-		is, left := ConnNoEvents, time.Duration(0)
+// expects, until it sees another packet of it. It returns those that it has closed.
+func (c *Conntrack) CloseReset(all []Connection, within time.Duration) (closed []Entry, err error) {
+	closed, err = c.setState(all, tcpClose, func(_ int, m message) bool { return m.tcpState() == tcpEstablished && m.timeout() <= within })
+	return closed, c.n.Wrap("close connections that were reset", err)
+}
+
+// Reopen establishes those of the TCP connections again that are closed, and do not expire within a
+// time: conntrack has seen packets of them since they were closed. It returns those that it has
+// established.
+func (c *Conntrack) Reopen(closed []Entry, within time.Duration) (open []Entry, err error) {
+	all := make([]Connection, len(closed))
+	for i, e := range closed {
+		all[i] = e.Conn
+	}
+	open, err = c.setState(all, tcpEstablished, func(i int, m message) bool {
+		return m.id() == closed[i].ID && m.tcpState() == tcpClose && m.timeout() > within
+	})
+	return open, c.n.Wrap("establish connections that were not reset", err)
+}
+
+// setState gives those of the TCP connections a state that are to have it, and returns them.
+func (c *Conntrack) setState(all []Connection, state uint8, want func(i int, m message) bool) (set []Entry, err error) {
+	for at := 0; at < len(all); at += batchSize {
+		some := all[at:min(at+batchSize, len(all))]
+		var updates []Update
+		var is message
 		err := c.roundTrip(len(some), func(b []byte, i int, sequence uint32) []byte { return Update{Conn: some[i]}.append(b, sequence) },
-			func(m message) { is, left = m.state(), m.timeout() },
+			func(m message) { is = message{nlmsg.Message{Body: slices.Clone(m.Body)}} },
 			func(i int, result unix.Errno) {
-				if i >= 0 && result == 0 && is == ConnEstablished && left <= within {
-					reset = append(reset, Update{Conn: some[i], Closed: true})
+				if i >= 0 && result == 0 && is.Body != nil && want(at+i, is) {
+					updates, set = append(updates, Update{Conn: some[i], state: state}), append(set, Entry{Conn: some[i], ID: is.id()})
 				}
-				is = ConnNoEvents
+				is = message{}
 			})
-		if err == nil {
-			err = c.Update(reset, func(int, ConnState) {})
+		if err == nil && len(updates) > 0 {
+			err = c.update(updates, func(int, ConnState) {})
 		}
 		if err != nil {
-			return c.n.Wrap("close connections that were reset", err)
+			return set, err
 		}
 	}
-	return nil
+	return set, nil
 }
 
 // roundTrip sends requests in one call, in which the kernel serves them all, and then reads

@@ -18,12 +18,12 @@ import (
 const (
 	ctNew, ctDelete = 0, 2 // IPCTNL_MSG_CT_
 
-	ctaTupleOrig, ctaTupleReply, ctaStatus, ctaProtoInfo, ctaTimeout = 1, 2, 3, 4, 7
-	ctaTupleIP, ctaTupleProto                                        = 1, 2
-	ctaIPv4Src, ctaIPv4Dst, ctaIPv6Src, ctaIPv6Dst                   = 1, 2, 3, 4
-	ctaProtoNum, ctaProtoSrcPort, ctaProtoDstPort                    = 1, 2, 3
-	ctaTCP                                                           = 1
-	ctaTCPState, ctaTCPFlagsOrig, ctaTCPFlagsReply                   = 1, 4, 5
+	ctaTupleOrig, ctaTupleReply, ctaStatus, ctaProtoInfo, ctaTimeout, ctaID = 1, 2, 3, 4, 7, 12
+	ctaTupleIP, ctaTupleProto                                               = 1, 2
+	ctaIPv4Src, ctaIPv4Dst, ctaIPv6Src, ctaIPv6Dst                          = 1, 2, 3, 4
+	ctaProtoNum, ctaProtoSrcPort, ctaProtoDstPort                           = 1, 2, 3
+	ctaTCP                                                                  = 1
+	ctaTCPState, ctaTCPFlagsOrig, ctaTCPFlagsReply                          = 1, 4, 5
 
 	// liberalFlags is flags and mask of struct nf_ct_tcp_flags. It sets
 	// IP_CT_TCP_FLAG_BE_LIBERAL, and clears IP_CT_TCP_FLAG_DATA_UNACKNOWLEDGED.
@@ -32,7 +32,7 @@ const (
 	// confirmed.
 	assuredStatus = 1<<1 | 1<<2 | 1<<3
 
-	tcpEstablished, tcpClose = 3, 7 // enum tcp_conntrack
+	tcpEstablished, tcpClose = 3, 8 // enum tcp_conntrack
 
 	nfgenmsgLen = 4 // struct nfgenmsg
 )
@@ -105,8 +105,8 @@ func (u Update) append(b []byte, sequence uint32) []byte {
 				return putAttr(putAttr(b, ctaTCPFlagsOrig, flags), ctaTCPFlagsReply, flags)
 			})
 		}
-		if u.Closed {
-			b = putTCP(b, func(b []byte) []byte { return putAttr(b, ctaTCPState, []byte{tcpClose}) })
+		if u.state != 0 {
+			b = putTCP(b, func(b []byte) []byte { return putAttr(b, ctaTCPState, []byte{u.state}) })
 		}
 		if u.Timeout > 0 {
 			b = putTimeout(b, u.Timeout)
@@ -157,11 +157,26 @@ func (m message) attributes() []byte { return m.Body[min(nfgenmsgLen, len(m.Body
 
 // state is that of the connection of a message.
 func (m message) state() ConnState {
-	state := findAttr(findAttr(findAttr(m.attributes(), ctaProtoInfo), ctaTCP), ctaTCPState)
-	if len(state) == 1 && state[0] != tcpEstablished {
+	if state := m.tcpState(); state != 0 && state != tcpEstablished {
 		return ConnClosing
 	}
 	return ConnEstablished
+}
+
+// tcpState is the state of the TCP connection of a message; 0: it has none.
+func (m message) tcpState() uint8 {
+	if state := findAttr(findAttr(findAttr(m.attributes(), ctaProtoInfo), ctaTCP), ctaTCPState); len(state) == 1 {
+		return state[0]
+	}
+	return 0
+}
+
+// id is that of the entry of a message.
+func (m message) id() uint32 {
+	if id := findAttr(m.attributes(), ctaID); len(id) == 4 {
+		return binary.BigEndian.Uint32(id)
+	}
+	return 0
 }
 
 // timeout is the time until the connection of a message expires.

@@ -196,9 +196,38 @@ func TestConntrackCloseReset(t *testing.T) {
 		want  kernel.ConnState
 	}{{time.Hour, kernel.ConnEstablished}, {9 * time.Second, kernel.ConnClosing}} {
 		update(t, c, kernel.Update{Conn: of, Timeout: step.lives})
-		testenv.Must(t, c.CloseReset([]kernel.Connection{none, of}, 10*time.Second))
-		if is := update(t, c, kernel.Update{Conn: of}); is[0] != step.want {
-			t.Errorf("with %v to live, its state is %v afterwards, want %v", step.lives, is[0], step.want)
+		closed, err := c.CloseReset([]kernel.Connection{none, of}, 10*time.Second)
+		testenv.Must(t, err)
+		if is := update(t, c, kernel.Update{Conn: of}); is[0] != step.want || (len(closed) == 1 && closed[0].Conn == of) != (step.want == kernel.ConnClosing) {
+			t.Errorf("with %v to live, its state is %v afterwards, want %v; closed: %v", step.lives, is[0], step.want, closed)
+		}
+	}
+}
+
+// A connection that was closed, but is used, is told by how late it expires; one that followed it
+// between the same ports, by its ID.
+func TestConntrackReopen(t *testing.T) {
+	c, of := trackTCP(t, tracked(t))
+	update(t, c, kernel.Update{Conn: of, Timeout: 9 * time.Second})
+	closed, err := c.CloseReset([]kernel.Connection{of}, 10*time.Second)
+	testenv.Must(t, err)
+	if len(closed) != 1 {
+		t.Fatalf("closed: %v", closed)
+	}
+	later := []kernel.Entry{{Conn: of, ID: closed[0].ID + 1}}
+	for _, step := range []struct {
+		closed []kernel.Entry
+		unused time.Duration
+		want   kernel.ConnState
+	}{
+		{closed, 9 * time.Second, kernel.ConnClosing},
+		{later, 2 * time.Second, kernel.ConnClosing},
+		{closed, 2 * time.Second, kernel.ConnEstablished},
+	} {
+		open, err := c.Reopen(step.closed, step.unused)
+		testenv.Must(t, err)
+		if is := update(t, c, kernel.Update{Conn: of}); is[0] != step.want || slices.Equal(open, closed) != (step.want == kernel.ConnEstablished) {
+			t.Errorf("%v with %v to live if it is not used: its state is %v, want %v; established: %v", step.closed, step.unused, is[0], step.want, open)
 		}
 	}
 }
