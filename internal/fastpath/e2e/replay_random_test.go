@@ -72,7 +72,7 @@ func (s *scene) changed(r *rand.Rand, i int, wire bool) frame {
 		switch { // what may hold a checksum elsewhere differs by path, too
 		case at == 0:
 			value &= 0xf0
-		case at == 9 && b[at]^value == unix.IPPROTO_ICMP:
+		case at == 9 && (b[at]^value == unix.IPPROTO_ICMP || b[at]^value == unix.IPPROTO_IPIP):
 			value = 0
 		}
 		if at < addressesAt || at >= l4At && (at < l4At+check || at >= l4At+check+2) {
