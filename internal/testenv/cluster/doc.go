@@ -1,6 +1,7 @@
 // Package cluster raises a real Kubernetes cluster on this machine, for tests: etcd, API
 // server, controller manager and scheduler, and nodes that each run containerd, kubelet,
-// kube-proxy and Flannel in namespaces of their own.
+// kube-proxy and Flannel in namespaces of their own. In place of Flannel, pods can be wired as Calico
+// wires them.
 //
 // Three kinds of processes, all of the program in clusterd/, make it up:
 //

@@ -63,6 +63,7 @@ func (k *keeper) raise(listener *os.File) error {
 		{"forward the API server's port", func(context.Context) error { return k.forward(listener) }},
 		{"start nodes", k.startNodes},
 		{"write what kubeadm would", k.writeObjects},
+		{"assign pods' addresses", k.writeCalicoBlocks},
 		{"wait for nodes", k.awaitNodes},
 	} {
 		began := time.Now()

@@ -158,7 +158,7 @@ var nodeFiles = map[string]string{
   sandbox_image = "{{.Pause}}"
   restrict_oom_score_adj = true # without CAP_SYS_RESOURCE a score cannot be lowered
   [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "{{.Programs.Debian}}/usr/lib/cni"
+    bin_dir = "{{.PluginFolder}}"
     conf_dir = "/etc/cni/net.d"
 [plugins."io.containerd.internal.v1.opt"]
   path = "{{.Opt}}" # else it makes /opt/containerd on the machine
@@ -251,7 +251,7 @@ func (n *node) startContainerd(ctx context.Context) error {
 	return nil
 }
 
-// startKubernetes starts the node's own programs of Kubernetes, and Flannel. flanneld ends,
+// startKubernetes starts the node's own programs of Kubernetes, and Flannel, if it is that. flanneld ends,
 // and is started again, until the node has its share of the pods' addresses.
 func (n *node) startKubernetes(context.Context) error {
 	err := n.keep(nil, "kubelet", "--config", n.home("kubelet.yaml"), "--kubeconfig", n.userConfig(n.Name),
@@ -259,9 +259,11 @@ func (n *node) startKubernetes(context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = n.keep([]string{"NODE_NAME=" + n.Name}, "flanneld", "--net-conf", n.home("net-conf.json"), "--kubeconfig", n.userConfig("admin"))
-	if err != nil {
-		return err
+	if n.Backend != calicoBackend {
+		err = n.keep([]string{"NODE_NAME=" + n.Name}, "flanneld", "--net-conf", n.home("net-conf.json"), "--kubeconfig", n.userConfig("admin"))
+		if err != nil {
+			return err
+		}
 	}
 	return n.keep(nil, "kube-proxy", "--config", n.home("kube-proxy.yaml"))
 }
@@ -274,8 +276,16 @@ const cniConfig = `{"cniVersion": "0.4.0", "name": "cbr0", "plugins": [
 ]}
 `
 
-// writeCNI tells containerd of the pod network, once flanneld has said what it is.
+// writeCNI tells containerd of the pod network.
 func (n *node) writeCNI(ctx context.Context) error {
+	if n.Backend == calicoBackend {
+		return n.wireCalico(ctx)
+	}
+	return n.writeFlannelCNI(ctx)
+}
+
+// writeFlannelCNI does that once flanneld has said what the network is.
+func (n *node) writeFlannelCNI(ctx context.Context) error {
 	var subnet netip.Prefix
 	var mtu string
 	err := await(ctx, "flanneld writes its subnet", 90*time.Second, func() (bool, string) {
@@ -297,8 +307,12 @@ func (n *node) writeCNI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	const file = "/etc/cni/net.d/10-flannel.conflist"
-	text := fmt.Sprintf(cniConfig, mtu, subnet.Masked())
+	return installCNI("10-flannel.conflist", fmt.Sprintf(cniConfig, mtu, subnet.Masked()))
+}
+
+// installCNI writes a configuration at once: containerd reads whatever there is.
+func installCNI(name, text string) error {
+	file := filepath.Join("/etc/cni/net.d", name)
 	if err := os.WriteFile(file+".new", []byte(text), 0o644); err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 type Options struct {
 	Name      string // of its folder and its cgroups
 	Nodes     int
-	Backend   string   // Flannel's: vxlan or host-gw
+	Backend   string   // Flannel's, vxlan or host-gw; or calico: pods are wired as Calico wires them
 	ProxyMode string   // kube-proxy's: iptables or nftables
 	Images    []string // tars that each node imports before it is ready
 }
@@ -22,7 +22,7 @@ const DefaultName = "venturi"
 
 // Kinds of networks that the test kernels can carry.
 var (
-	Backends   = []string{"vxlan", "host-gw"}
+	Backends   = []string{"vxlan", "host-gw", calicoBackend}
 	ProxyModes = []string{"iptables", "nftables"}
 )
 
@@ -89,11 +89,12 @@ func stateFolder(name string) folder { return folder(filepath.Join(cache, "run",
 func (f folder) file(elem ...string) string {
 	return filepath.Join(append([]string{string(f)}, elem...)...)
 }
-func (f folder) options() string    { return f.file("options.json") }
-func (f folder) lock() string       { return f.file("lock") }
-func (f folder) state() string      { return f.file("state.json") }
-func (f folder) kubeconfig() string { return f.file("kubeconfig") }
-func (f folder) toolImage() string  { return f.file("clusterd.tar") }
+func (f folder) options() string      { return f.file("options.json") }
+func (f folder) lock() string         { return f.file("lock") }
+func (f folder) state() string        { return f.file("state.json") }
+func (f folder) kubeconfig() string   { return f.file("kubeconfig") }
+func (f folder) toolImage() string    { return f.file("clusterd.tar") }
+func (f folder) calicoBlocks() string { return f.data("calico.json") }
 func (f folder) log(program string) string {
 	return f.file("log", program+".log")
 }

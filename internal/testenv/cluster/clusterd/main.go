@@ -37,7 +37,11 @@ const usage = `usage: clusterd COMMAND
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := run(ctx, os.Args[1:])
+	args := os.Args[1:]
+	if os.Getenv("CNI_COMMAND") != "" {
+		args = []string{"cni"}
+	}
+	err := run(ctx, args)
 	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "clusterd:", err)
 		os.Exit(1)
@@ -47,7 +51,7 @@ func main() {
 // commands are for people, and roles for the cluster itself.
 var commands = map[string]func(context.Context, []string) error{
 	"up": up, "run": runCommand, "down": down, "fetch": fetch, "enter": enter, "import": load, // for people
-	"hold": hold, "keeper": keeper, "node": node, // parts of the cluster
+	"hold": hold, "keeper": keeper, "node": node, "cni": cni, // parts of the cluster
 	"pause": pause, "serve": serve, "get": get, // programs of containers
 }
 
@@ -68,7 +72,7 @@ func parse(args []string) (o cluster.Options, lifeline bool, rest []string, err 
 	flags := flag.NewFlagSet("clusterd", flag.ContinueOnError)
 	flags.StringVar(&o.Name, "name", cluster.DefaultName, "name of the cluster")
 	flags.IntVar(&o.Nodes, "nodes", 2, "number of nodes")
-	flags.StringVar(&o.Backend, "backend", cluster.Backends[0], "backend of Flannel: "+strings.Join(cluster.Backends, " or "))
+	flags.StringVar(&o.Backend, "backend", cluster.Backends[0], "network of the pods: "+strings.Join(cluster.Backends, " or "))
 	flags.StringVar(&o.ProxyMode, "proxy-mode", cluster.ProxyModes[0], "mode of kube-proxy: "+strings.Join(cluster.ProxyModes, " or "))
 	flags.BoolVar(&lifeline, "lifeline", false, "end when standard input ends")
 	err = flags.Parse(args)
@@ -207,6 +211,8 @@ func node(_ context.Context, args []string) error {
 	}
 	return cluster.RunNode(args[0], i)
 }
+
+func cni(context.Context, []string) error { return cluster.CalicoCNI(os.Stdin, os.Stdout) }
 
 func pause(context.Context, []string) error { return cluster.Pause() }
 
