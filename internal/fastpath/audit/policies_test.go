@@ -35,7 +35,7 @@ func TestRulingsOfPolicies(t *testing.T) {
 		if e.Name != "Felix" {
 			continue
 		}
-		e.Load(t, n, fastpathtest.FelixVXLAN("veth0"))
+		e.Load(t, n, fastpathtest.Felix{Prefix: "veth", Port: 7777, VXLAN: true, Pods: []fastpathtest.FelixPod{{Device: "veth0", Policy: true}}}.Rules())
 		if got := auditRuleset(t, n, 4789); got.PerPacket != "" || !slices.Equal(got.IPSets, []string{fastpathtest.FelixHosts}) {
 			t.Errorf("with VXLAN: fickle %q, depends on %q", got.PerPacket, got.IPSets)
 		}

@@ -156,7 +156,7 @@ func TestEnableTunnelPolicy(t *testing.T) {
 	e := fastpathtest.PolicyEngines()[0]
 	c := newCluster(t, wirings[3].node, wirings[3].pod)
 	c.addIPSets(t, e)
-	e.Load(t, c.nodes[1], fastpathtest.FelixVXLAN("veth0"))
+	e.Load(t, c.nodes[1], fastpathtest.Felix{Prefix: "veth", Port: 7777, VXLAN: true, Pods: []fastpathtest.FelixPod{{Device: "veth0", Policy: true}}}.Rules())
 	c.answer(t)
 	established := c.exchanges(t, podPort)
 	exchange := func() error { return established(testenv.Timeout) }
