@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/cluster"
 	"github.com/venturi-net/venturi/internal/testenv/fastpathtest"
 )
 
@@ -24,21 +25,13 @@ import (
 // Service go on; a policy that cuts a pod off takes hold; and when the daemons have gone, killed
 // or not, the nodes are as before.
 func TestClusterFastPathFollows(t *testing.T) {
-	f := newFastPaths(t)
+	f := newFastPaths(t, newPlugin(t))
 	for _, name := range []string{"server", "other", "guarded"} {
 		f.pods[name].serve(t)
 	}
 	service, guarded := f.service(t, "server"), f.service(t, "guarded")
 	before := f.settledStates(t)
-	for _, n := range f.Nodes {
-		f.checkPlan(t, n.Name)
-	}
-	for _, n := range f.Nodes {
-		f.enable(t, n)
-	}
-	t.Run("pod to pod", func(t *testing.T) { f.checkCarried(t, f.connect(t, f.pods["server"].addr)) })
-	long := f.connect(t, service)
-	t.Run("ClusterIP", func(t *testing.T) { f.checkCarried(t, long) })
+	long := f.carry(t, service)
 	for _, c := range []struct {
 		name   string
 		change func(*testing.T)
@@ -194,6 +187,16 @@ func (f *fastPaths) restartFlannel(t *testing.T) {
 	}
 }
 
+// loadRules has a program on a node load rules.
+func loadRules(n cluster.Node, rules string, program ...string) error {
+	cmd := n.Enter(context.Background(), program...)
+	cmd.Stdin = strings.NewReader(rules)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%v on %s: %w: %s", program, n.Name, err, out)
+	}
+	return nil
+}
+
 // cutOff has a policy admit the client to a pod, and then cut the pod off: its flow ends, though it was
 // carried, and goes on when the policy is gone.
 func (f *fastPaths) cutOff(t *testing.T, service netip.Addr) {
@@ -202,10 +205,8 @@ func (f *fastPaths) cutOff(t *testing.T, service netip.Addr) {
 	engine := engines[slices.IndexFunc(engines, func(e fastpathtest.PolicyEngine) bool { return e.Name == "kube-router with nftables" })]
 	load := func(rules string) (loaded time.Time) {
 		t.Helper()
-		cmd := f.node(t, pod.node).Enter(context.Background(), engine.Program...)
-		cmd.Stdin = strings.NewReader(rules)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
+		if err := loadRules(f.node(t, pod.node), rules, engine.Program...); err != nil {
+			t.Error(err)
 		}
 		return time.Now()
 	}
@@ -216,23 +217,7 @@ func (f *fastPaths) cutOff(t *testing.T, service netip.Addr) {
 	load(engine.Rules(pod.addr, "") + "add element " + engine.ClientSet + " { " + f.pods["client"].addr.String() + " }\n")
 	f.untilCarried(t, pod, exchange)
 
-	cut := make(chan time.Time, 1)
-	go func() { cut <- load(engine.Cut(pod.addr, "")) }()
-	answered, began := time.Now(), time.Now()
-	for quiet := time.Second; time.Since(answered) < quiet; time.Sleep(time.Millisecond) {
-		if exchange(20*time.Millisecond) == nil {
-			answered = time.Now()
-		}
-		if time.Since(began) > time.Minute {
-			t.Fatal("the pod answers though its policy has cut it off")
-		}
-	}
-	t.Logf("from the loaded rules to the last answer: %v", answered.Sub(<-cut).Round(10*time.Microsecond))
-	for range 100 {
-		if exchange(10*time.Millisecond) == nil {
-			t.Fatal("the pod answers again")
-		}
-	}
+	checkCut(t, exchange, func() time.Time { return load(engine.Cut(pod.addr, "")) })
 	load(absent)
 	f.untilCarried(t, pod, exchange)
 }

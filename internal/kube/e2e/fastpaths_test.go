@@ -33,10 +33,9 @@ type fastPaths struct {
 	pods      map[string]podNet
 }
 
-// newFastPaths makes the pods, and waits until nodes know each other by traffic between them.
-func newFastPaths(t *testing.T) *fastPaths {
+// newFastPaths makes the pods.
+func newFastPaths(t *testing.T, p *plugin) *fastPaths {
 	t.Helper()
-	p := newPlugin(t)
 	in := p.namespace(t, "restricted")
 	p.toolPods(t, in, "client", "server", "other", "guarded")
 	return &fastPaths{p, p.link(t, "venturi"), in, p.podNets(t, in)}
@@ -85,8 +84,8 @@ func (f *fastPaths) advance(t *testing.T, connections []*connection) {
 	}
 }
 
-// read runs the program on a node, and reads what it prints.
-func (f *fastPaths) read(t *testing.T, node string, into any, args ...string) {
+// read runs the program on a node, reads what it prints, and gives its exit code.
+func (f *fastPaths) read(t *testing.T, node string, into any, args ...string) (code int) {
 	t.Helper()
 	cmd := f.node(t, node).Enter(t.Context(), append(append([]string{f.program, "fastpath"}, args...), "--json")...)
 	out, err := cmd.Output()
@@ -97,14 +96,18 @@ func (f *fastPaths) read(t *testing.T, node string, into any, args ...string) {
 	if err := json.Unmarshal(out, into); err != nil {
 		t.Fatalf("%v on %s: %v in\n%s", args, node, err, out)
 	}
+	return cmd.ProcessState.ExitCode()
 }
 
 // checkPlan wants a plan of a node to be about each of its pods and each other node, and to have a reason
-// for what stays slow.
+// for what stays slow. Its exit code says whether there is such a thing.
 func (f *fastPaths) checkPlan(t *testing.T, node string) {
 	t.Helper()
 	var plan discover.Plan
-	f.read(t, node, &plan, "plan")
+	code := f.read(t, node, &plan, "plan")
+	if (code == 0) != plan.CarriesAll() {
+		t.Errorf("the exit code of the plan of %s is %d: %+v", node, code, plan)
+	}
 	var pods, peers, plannedPeers []string
 	var list struct{ Items []runningPod }
 	testenv.Must(t, f.Request(t.Context(), http.MethodGet, "/api/v1/pods?fieldSelector=spec.nodeName%3D"+node, nil, &list))
@@ -131,8 +134,59 @@ func (f *fastPaths) checkPlan(t *testing.T, node string) {
 	}
 }
 
-// enable starts a daemon on a node, and waits until it carries.
-func (f *fastPaths) enable(t *testing.T, n cluster.Node) {
+// carry enables the fast path on all nodes, whose plans explain everything. It carries flows between pods
+// and through a Service, whose connections go on until the test is over.
+func (f *fastPaths) carry(t *testing.T, service netip.Addr) (long []*connection) {
+	t.Helper()
+	for _, n := range f.Nodes {
+		f.checkPlan(t, n.Name)
+	}
+	f.enable(t)
+	t.Run("pod to pod", func(t *testing.T) { f.checkCarried(t, f.connect(t, f.pods["server"].addr)) })
+	long = f.connect(t, service)
+	t.Run("ClusterIP", func(t *testing.T) { f.checkCarried(t, long) })
+	return long
+}
+
+// checkCut has rules cut a flow off, which ends it, though it was carried. cut loads them, and says when
+// it had.
+func checkCut(t *testing.T, exchange func(time.Duration) error, cut func() (loaded time.Time)) {
+	t.Helper()
+	loaded := make(chan time.Time, 1)
+	go func() { loaded <- cut() }()
+	answered, began := time.Now(), time.Now()
+	for quiet := time.Second; time.Since(answered) < quiet; time.Sleep(time.Millisecond) {
+		if exchange(20*time.Millisecond) == nil {
+			answered = time.Now()
+		}
+		if time.Since(began) > time.Minute {
+			t.Fatal("the pod answers though its policy has cut it off")
+		}
+	}
+	t.Logf("from the loaded rules to the last answer: %v", answered.Sub(<-loaded).Round(10*time.Microsecond))
+	for range 100 {
+		if exchange(10*time.Millisecond) == nil {
+			t.Fatal("the pod answers again")
+		}
+	}
+}
+
+// enable starts a daemon on each node, and waits until all carry.
+func (f *fastPaths) enable(t *testing.T) {
+	t.Helper()
+	for _, n := range f.Nodes {
+		f.startDaemon(t, n)
+	}
+	for _, n := range f.Nodes {
+		await(t, "the fast path of "+n.Name+" carries", func() bool {
+			s := f.status(t, n.Name)
+			return s.Running && s.State != nil && s.State.Off == "" && s.State.Pods > 0 && s.State.Peers > 0
+		})
+	}
+}
+
+// startDaemon starts one on a node, which is disabled when the test is over.
+func (f *fastPaths) startDaemon(t *testing.T, n cluster.Node) {
 	t.Helper()
 	said := &testenv.Output{}
 	cmd := n.Enter(context.Background(), f.program, "fastpath", "enable")
@@ -146,10 +200,6 @@ func (f *fastPaths) enable(t *testing.T, n cluster.Node) {
 		if t.Failed() {
 			t.Logf("the daemon of %s said:\n%s", n.Name, said)
 		}
-	})
-	await(t, "the fast path of "+n.Name+" carries", func() bool {
-		s := f.status(t, n.Name)
-		return s.Running && s.State != nil && s.State.Off == "" && s.State.Pods > 0 && s.State.Peers > 0
 	})
 }
 
