@@ -3,11 +3,14 @@ package audit_test
 import (
 	"errors"
 	"net/netip"
+	"os/exec"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/testenv/fastpathtest"
 )
@@ -16,13 +19,7 @@ import (
 // has a set say which hosts may send tunnel packets, each of those asks the set.
 func TestRulingsOfPolicies(t *testing.T) {
 	for _, e := range fastpathtest.PolicyEngines() {
-		n := testenv.Netns(t)
-		testenv.InNetns(t, n.Path(), func() (err error) {
-			for name, kind := range e.IPSets {
-				err = errors.Join(err, netlink.IpsetCreate(name, kind, netlink.IpsetCreateOptions{Family: netlink.FAMILY_V4}))
-			}
-			return err
-		})
+		n := netnsWithSets(t, e.IPSets)
 		e.Load(t, n, e.Rules(netip.MustParseAddr("10.244.1.2"), "veth0"))
 		for _, port := range []uint16{0, 4789} {
 			if got := auditRuleset(t, n, port); got.PerPacket != "" || got.ReadsConnMark || got.IPSets != nil {
@@ -40,4 +37,56 @@ func TestRulingsOfPolicies(t *testing.T) {
 			t.Errorf("with VXLAN: fickle %q, depends on %q", got.PerPacket, got.IPSets)
 		}
 	}
+}
+
+// Felix swaps its chains in place, beside the rules of others. Established flows pass those of many pods,
+// whose devices it finds by their first character, and what has gone leaves nothing.
+func TestRulingsOfManyPods(t *testing.T) {
+	n := netnsWithSets(t, fastpathtest.FelixSets)
+	load := func(rules string) {
+		t.Helper()
+		testenv.Must(t, testenv.Load(t, n, rules, "iptables-nft-restore", "--noflush"))
+	}
+	rules := func() string {
+		out := new(strings.Builder)
+		testenv.InNetns(t, n.Path(), func() error {
+			cmd := exec.Command("iptables-nft-save")
+			cmd.Stdout = out
+			return cmd.Run()
+		})
+		return out.String()
+	}
+	load("*filter\n-A FORWARD -s 192.0.2.1 -j DROP\nCOMMIT\n")
+	felix := fastpathtest.Felix{Prefix: "cali", VXLAN: true, Port: 7777}
+	load(felix.Install())
+	for _, device := range []string{"cali1a", "cali1b", "cali2c"} {
+		felix.Pods = append(felix.Pods, fastpathtest.FelixPod{Device: device, Policy: true})
+	}
+	load(felix.Update())
+	if got := auditRuleset(t, n, 4789); got.PerPacket != "" || !slices.Equal(got.IPSets, []string{fastpathtest.FelixHosts}) {
+		t.Errorf("with many pods: %+v", got)
+	}
+	felix.OldDevices, felix.Pods = []string{"cali1a", "cali2c"}, felix.Pods[1:2]
+	load(felix.Update())
+	for text, want := range map[string]bool{
+		"-g cali-from-wl-dispatch-1": false, ":cali-to-wl-dispatch-1": false, "cali1a": false, "cali2c": false,
+		"-A cali-to-wl-dispatch -o cali1b -g cali-tw-cali1b": true, "-A FORWARD -s 192.0.2.1/32 -j DROP": true,
+	} {
+		if got := rules(); strings.Contains(got, text) != want {
+			t.Errorf("%q is there: %v; the rules are\n%s", text, !want, got)
+		}
+	}
+}
+
+// netnsWithSets makes a network namespace with ipsets.
+func netnsWithSets(t *testing.T, kinds map[string]string) *netcfg.Namespace {
+	t.Helper()
+	n := testenv.Netns(t)
+	testenv.InNetns(t, n.Path(), func() (err error) {
+		for name, kind := range kinds {
+			err = errors.Join(err, netlink.IpsetCreate(name, kind, netlink.IpsetCreateOptions{Family: netlink.FAMILY_V4}))
+		}
+		return err
+	})
+	return n
 }

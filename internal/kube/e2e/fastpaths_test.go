@@ -134,8 +134,8 @@ func (f *fastPaths) checkPlan(t *testing.T, node string) {
 	}
 }
 
-// carry enables the fast path on all nodes, whose plans explain everything. It carries flows between pods
-// and through a Service, whose connections go on until the test is over.
+// carry enables the fast path on all nodes, whose plans explain everything. It carries flows between pods,
+// also of one node, and through a Service, whose connections go on until the test is over.
 func (f *fastPaths) carry(t *testing.T, service netip.Addr) (long []*connection) {
 	t.Helper()
 	for _, n := range f.Nodes {
@@ -143,6 +143,13 @@ func (f *fastPaths) carry(t *testing.T, service netip.Addr) (long []*connection)
 	}
 	f.enable(t)
 	t.Run("pod to pod", func(t *testing.T) { f.checkCarried(t, f.connect(t, f.pods["server"].addr)) })
+	t.Run("pods of one node", func(t *testing.T) {
+		from, to := f.pods["guarded"], f.pods["server"]
+		if from.node != to.node {
+			t.Fatalf("the pods are on %s and %s", from.node, to.node)
+		}
+		f.untilCarried(t, from, from.datagrams(t, netip.AddrPortFrom(to.addr, udpPort)))
+	})
 	long = f.connect(t, service)
 	t.Run("ClusterIP", func(t *testing.T) { f.checkCarried(t, long) })
 	return long
