@@ -160,7 +160,8 @@ node's own path at once, and "venturi fastpath disable" or "venturi undo" remove
 With --trial it ends by itself.
 
 With --listen it serves OpenMetrics at ` + watch.MetricsPath + `: pods, peers and flows, packets and bytes
-by outcome, and what stays on the slow path, with the reasons.
+by outcome, and what stays on the slow path, with the reasons. The label "family" is IPv4 or
+IPv6.
 
 At first it runs as a shadow, which carries nothing: until packets of --shadow flows were
 compared with those that the network sends, or for 10 seconds. If a packet differs, nothing
@@ -180,7 +181,7 @@ UDP, and only where pods are routed without a tunnel.
 With --ipv6 it carries IPv6 as well, as "venturi fastpath plan --ipv6" lists it: to other
 nodes by one wire, without encapsulation, and not translated. A rule or a route that keeps
 one version of IP slow leaves the other alone. Packets of IPv6 are compared after those of
-IPv4, and are not in the metrics.
+IPv4.
 
 With --replace it takes over from another process that carries here, of this version or
 another, as for an upgrade: that process ends and leaves everything in place, no packet is
@@ -321,7 +322,8 @@ For each pod and peer it counts the flows in the table: all, those that are carr
 least one direction, and those that the node translates, such as to Services.
 
 With --watch it continues until Ctrl-C and prints a line each second: the packets that were
-carried and those that were not, and the main reason. Packets of IPv6 are not in it.`,
+carried and those that were not, and the main reason. If IPv6 is carried, it has a line of
+its own.`,
 		Example: "  venturi fastpath status\n  venturi fastpath status --watch\n  venturi fastpath status --json | jq .packets",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -362,8 +364,8 @@ Then it lists the pods and peers with the most flows that are not carried now, a
   stale     rules, a pod or a peer have changed; the next packets decide
   one way   carried in one direction; the other was not forwarded yet
 
-The first packets of a connection are always slow, so short connections show here. Packets
-and flows of IPv6 are not counted. "venturi fastpath status" shows whether it runs and what
+The first packets of a connection are always slow, so short connections show here. If IPv6
+is carried, the same of it follows. "venturi fastpath status" shows whether it runs and what
 it carries.
 
 The exit code is 4 if there is no fast path here.`,

@@ -80,7 +80,7 @@ func familyOf(ipv6 bool) audit.Family {
 
 // enableNode enables a fast path. Whenever the node is wired in another way, it begins anew with a new
 // plan: meanwhile packets take the node's own path.
-func enableNode(ctx context.Context, env *Env, c fastpath.Config, o node.Options) (stats []fastpath.Stat, err error) {
+func enableNode(ctx context.Context, env *Env, c fastpath.Config, o node.Options) (stats node.FamilyStats, err error) {
 	if o.Trial > 0 {
 		return node.Enable(ctx, c, o)
 	}

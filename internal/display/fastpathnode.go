@@ -14,6 +14,9 @@ import (
 	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
+// titleIPv6 stands above what is of IPv6, after the same of IPv4.
+const titleIPv6 = "\nIPv6:\n"
+
 // FastPathReport is what there is of a node's fast path.
 type FastPathReport struct {
 	Enabled     bool             `json:"enabled"`
@@ -56,7 +59,7 @@ func NewFastPathReport(s node.Status) FastPathReport {
 
 func fastPathCounts(stats []fastpath.Stat) (all analysis.FastPath) {
 	for _, s := range stats {
-		all.Add(s.Count.Key(), int64(s.Packets))
+		all.Add(s.Key(), int64(s.Packets))
 	}
 	return all
 }
@@ -92,7 +95,7 @@ func (r FastPathReport) Print(out io.Writer) error {
 	if err := w.Flush(); err != nil || r.IPv6 == nil {
 		return err
 	}
-	sanitize.Fprintf(out, "\nIPv6:\n")
+	sanitize.Fprintf(out, titleIPv6)
 	return r.IPv6.Print(out)
 }
 
@@ -112,12 +115,27 @@ func (r FastPathReport) printOwners(w io.Writer) {
 	}
 }
 
-// PrintRate prints in a line what became of packets since an earlier report.
+// PrintRate prints in a line what became of packets since an earlier report, and in another one of those
+// of IPv6.
 func (r FastPathReport) PrintRate(out io.Writer, before FastPathReport, took time.Duration) error {
 	if !r.Running {
 		_, err := sanitize.Fprintf(out, "nothing is carried: the daemon has ended\n")
 		return err
 	}
+	if r.IPv6 == nil {
+		_, err := sanitize.Fprintf(out, "%s\n", r.rate(before, took))
+		return err
+	}
+	before6 := FastPathReport{}
+	if before.IPv6 != nil {
+		before6 = *before.IPv6
+	}
+	_, err := sanitize.Fprintf(out, "IPv4: %s\nIPv6: %s\n", r.rate(before, took), r.IPv6.rate(before6, took))
+	return err
+}
+
+// rate says what became of packets since an earlier report.
+func (r FastPathReport) rate(before FastPathReport, took time.Duration) sanitize.Safe {
 	since, most := analysis.FastPath{Packets: map[string]int64{}}, ""
 	if r.startedAfter(before) {
 		before = FastPathReport{}
@@ -137,8 +155,7 @@ func (r FastPathReport) PrintRate(out io.Writer, before FastPathReport, took tim
 	case most != "":
 		line += sanitize.Sprintf("; main reason for slow packets: %s", strings.TrimPrefix(view.Fate(most), "slow: "))
 	}
-	_, err := sanitize.Fprintf(out, "%s\n", line)
-	return err
+	return line
 }
 
 // startedAfter tells whether the fast path was enabled anew since an earlier report: then its
@@ -193,10 +210,15 @@ func printState(out io.Writer, who string, s fastpath.State) {
 }
 
 // PrintFastPathEnd prints what a fast path has done that has ended.
-func PrintFastPathEnd(out io.Writer, stats []fastpath.Stat) error {
+func PrintFastPathEnd(out io.Writer, stats node.FamilyStats) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	sanitize.Fprintf(w, "the fast path is disabled; nothing of it is left\n")
-	counts := fastPathCounts(stats)
+	counts := fastPathCounts(stats.IPv4)
 	printFates(w, counts.Packets, counts.SlowIngress)
+	if len(stats.IPv6) > 0 {
+		sanitize.Fprintf(w, titleIPv6)
+		counts = fastPathCounts(stats.IPv6)
+		printFates(w, counts.Packets, counts.SlowIngress)
+	}
 	return w.Flush()
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/fastpath/bpf"
+	"github.com/venturi-net/venturi/internal/fastpath/node"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 )
 
@@ -26,6 +28,11 @@ func TestFastPathReport(t *testing.T) {
 	now.Packets = map[string]int64{"carried_out": 500, "carried_in": 400, "slow_unknown": 110, "slow_flags": 190}
 	off.State = &fastpath.State{Off: "there are IPsec policies"}
 	gone.Running = false
+	dual, dualBefore := now, before
+	six, sixBefore := before, before
+	six.Packets = map[string]int64{"carried_out": 300, "carried_in": 200, "slow_not_ipv6": 100}
+	sixBefore.Packets = map[string]int64{"carried_out": 200, "carried_in": 100}
+	dual.IPv6, dualBefore.IPv6 = &six, &sixBefore
 	for _, c := range []struct {
 		name, want string
 		print      func(out *bytes.Buffer) error
@@ -57,6 +64,26 @@ eth0 and the devices in pods count all packets; tcpdump works there.
 `, func(out *bytes.Buffer) error { return bypassed.Print(out) }},
 		{"rate", "carried 300/s (75.0 %), slow 100/s, flows 12; main reason for slow packets: opens or ends a connection\n",
 			func(out *bytes.Buffer) error { return now.PrintRate(out, before, 2*time.Second) }},
+		{"rates of both versions", "IPv4: carried 300/s (75.0 %), slow 100/s, flows 12; main reason for slow packets: opens or ends a connection\n" +
+			"IPv6: carried 100/s (66.7 %), slow 50/s, flows 12; main reason for slow packets: not IPv6\n",
+			func(out *bytes.Buffer) error { return dual.PrintRate(out, dualBefore, 2*time.Second) }},
+		{"rate since IPv6 came", "IPv4: carried 300/s (75.0 %), slow 100/s, flows 12; main reason for slow packets: opens or ends a connection\n" +
+			"IPv6: carried 250/s (83.3 %), slow 50/s, flows 12; main reason for slow packets: not IPv6\n",
+			func(out *bytes.Buffer) error { return dual.PrintRate(out, before, 2*time.Second) }},
+		{"end", `the fast path is disabled; nothing of it is left
+
+SINCE IT WAS ENABLED    PACKETS  INTO PODS
+carried out of its pod  7        
+
+IPv6:
+
+SINCE IT WAS ENABLED    PACKETS  INTO PODS
+carried out of its pod  9        
+slow: not IPv6          2        0
+`, func(out *bytes.Buffer) error {
+			return PrintFastPathEnd(out, node.FamilyStats{IPv4: []fastpath.Stat{{Count: bpf.CarriedOut, Packets: 7}},
+				IPv6: []fastpath.Stat{{Count: bpf.CarriedOut, Packets: 9, IPv6: true}, {Count: bpf.SlowNotIPv4, Packets: 2, IPv6: true}}})
+		}},
 		{"nothing", "carried 0/s (0.0 %), slow 0/s, flows 12\n", func(out *bytes.Buffer) error { return before.PrintRate(out, before, time.Second) }},
 		{"off", "carried 0/s (0.0 %), slow 0/s, flows 12; nothing is carried: there are IPsec policies\n",
 			func(out *bytes.Buffer) error { return off.PrintRate(out, before, time.Second) }},

@@ -22,6 +22,8 @@ type FastPathStats struct {
 	Pods    []fastpath.PodFlows  `json:"pods"`    // most flows that are not carried first
 	Peers   []fastpath.PeerFlows `json:"peers"`   // likewise
 
+	IPv6 *FastPathStats `json:"ipv6,omitempty"` // the same of IPv6; nil: it is not carried
+
 	morePods, morePeers int // that are not listed
 }
 
@@ -42,13 +44,17 @@ func NewFastPathStats(s node.Status, top int) FastPathStats {
 	stats := FastPathStats{Packets: counts.Total(), Carried: counts.Share(), Reasons: slowReasons(s.Stats, counts.Total())}
 	stats.Pods, stats.morePods = slowest(s.Pods, top, func(p fastpath.PodFlows) fastpath.FlowCount { return p.FlowCount })
 	stats.Peers, stats.morePeers = slowest(s.Peers, top, func(p fastpath.PeerFlows) fastpath.FlowCount { return p.FlowCount })
+	if s.IPv6 != nil {
+		six := NewFastPathStats(*s.IPv6, top)
+		stats.IPv6 = &six
+	}
 	return stats
 }
 
 func slowReasons(stats []fastpath.Stat, total int64) []SlowReason {
 	reasons := []SlowReason{}
 	for _, s := range stats {
-		what, isSlow := strings.CutPrefix(s.Count.Key(), "slow_")
+		what, isSlow := strings.CutPrefix(s.Key(), "slow_")
 		if !isSlow || s.Packets == 0 {
 			continue
 		}
@@ -124,5 +130,9 @@ func (s FastPathStats) Print(out io.Writer) error {
 		flows(p.FlowCount)
 	}
 	rest(s.morePeers)
-	return w.Flush()
+	if err := w.Flush(); err != nil || s.IPv6 == nil {
+		return err
+	}
+	sanitize.Fprintf(out, titleIPv6)
+	return s.IPv6.Print(out)
 }

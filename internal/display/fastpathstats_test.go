@@ -50,6 +50,20 @@ PEER        FLOWS  CARRIED  ONE WAY  LEARNING  STALE
 		t.Errorf("%v\n%s\nwant\n%s", err, &out, want)
 	}
 	out.Reset()
+	dual := node.Status{Enabled: true, Stats: status.Stats[:2], IPv6: &node.Status{Stats: []fastpath.Stat{
+		{Count: bpf.CarriedIn, Packets: 60, IPv6: true}, {Count: bpf.PerDirection + bpf.SlowNotIPv4, Packets: 40, IPv6: true}}}}
+	const both = `of 800 packets, 100.0 % were carried
+
+IPv6:
+of 100 packets, 60.0 % were carried
+
+SLOW BECAUSE  PACKETS  SHARE   OUT OF PODS  INTO PODS
+not IPv6      40       40.0 %  0            40
+`
+	if err := NewFastPathStats(dual, 2).Print(&out); err != nil || out.String() != both {
+		t.Errorf("%v\n%s\nwant\n%s", err, &out, both)
+	}
+	out.Reset()
 	if err := PrintJSON(&out, NewFastPathStats(node.Status{}, 2)); err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package fastpath
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 )
@@ -11,6 +12,15 @@ type Stat struct {
 	Count   bpf.Count
 	Packets uint64
 	Bytes   uint64
+	IPv6    bool // of the fast path for IPv6
+}
+
+// Key is that of the count. To the fast path for IPv6, what the programs do not know is not IPv6.
+func (s Stat) Key() string {
+	if s.IPv6 {
+		return strings.Replace(s.Count.Key(), "not_ipv4", "not_ipv6", 1)
+	}
+	return s.Count.Key()
 }
 
 // ReadStats reads the counters of a fast path from the folder of its pins, one for every

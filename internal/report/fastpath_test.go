@@ -9,6 +9,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/internal/analysis/recordtest"
+	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/report/layout"
 	"github.com/venturi-net/venturi/internal/report/reporttest"
@@ -148,7 +149,8 @@ func TestFates(t *testing.T) {
 	}
 	var all analysis.FastPath
 	for c := range bpf.Counts {
-		all.Add(c.Key(), 1)
+		all.Add(fastpath.Stat{Count: c}.Key(), 1)
+		all.Add(fastpath.Stat{Count: c, IPv6: true}.Key(), 1)
 	}
 	for key := range all.Packets {
 		if !known[key] {

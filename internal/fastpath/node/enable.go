@@ -39,10 +39,13 @@ var ErrReplaced = errors.New("another process has taken over the fast path")
 // holdMargin is how much longer than a trial its lease is: the trial ends by itself.
 const holdMargin = 10 * time.Second
 
+// FamilyStats are what became of packets, by the version of IP.
+type FamilyStats struct{ IPv4, IPv6 []fastpath.Stat }
+
 // Enable carries flows of the network namespace that this process is in, until ctx or a trial
 // ends, or somebody disables it. Then it removes everything, and gives what became of packets. If
 // the shadow finds that packets differ, nothing is carried, and the error says how.
-func Enable(ctx context.Context, c fastpath.Config, o Options) (stats []fastpath.Stat, err error) {
+func Enable(ctx context.Context, c fastpath.Config, o Options) (stats FamilyStats, err error) {
 	err = install(ctx, c, o, func(f files, c fastpath.Config, replaces bool) error {
 		if o.Shadow.Flows > 0 && !replaces {
 			all := []fastpath.Config{c}
@@ -67,7 +70,9 @@ func Enable(ctx context.Context, c fastpath.Config, o Options) (stats []fastpath
 		}
 		defer cancel()
 		return f.serve(ctx, c, o, nil, func() {
-			stats, _ = fastpath.ReadStats(f.pins) // of one that failed there may be none
+			stats.IPv4, _ = fastpath.ReadStats(f.pins) // of one that failed there may be none
+			stats.IPv6, _ = fastpath.ReadStats(f.ipv6().pins)
+			markIPv6(stats.IPv6)
 		})
 	})
 	return stats, err

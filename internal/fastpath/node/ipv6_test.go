@@ -75,6 +75,14 @@ func (w wiring) checkDualStack(t *testing.T) {
 	c.untilCarried(t, four)
 	c.untilCounted(t, c.carried6, six)
 
+	m := c.metrics(t, 0)
+	for _, family := range []string{"IPv4", "IPv6"} {
+		if m["venturi_fastpath_carrying "+family] != 1 || m["venturi_fastpath_pods "+family] != 1 || m["venturi_fastpath_peers "+family] != 1 ||
+			m["venturi_fastpath_flows "+family] == 0 || m["venturi_fastpath_packets_total "+family+" carried_out"] < 100 || m["venturi_fastpath_bytes_total "+family+" carried_in"] == 0 {
+			t.Errorf("metrics of %s: %v", family, m)
+		}
+	}
+
 	// A rule for IPv6 that decides by more than the flow keeps it slow, and IPv4 carried.
 	testenv.Shell(t, c.nodes[0].Path(), "nft 'table ip6 slow { chain c { type filter hook forward priority 0; ip6 hoplimit 1 drop; }; }'")
 	c.untilOff6(t, six)

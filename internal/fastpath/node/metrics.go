@@ -6,15 +6,18 @@ import (
 	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
+// familyLabel tells the version of IP: a node has a fast path for each.
+const familyLabel = "family"
+
 // The metrics of a fast path.
 var (
-	carryingDesc = prometheus.NewDesc("venturi_fastpath_carrying", "Whether flows are carried now: 1, or 0 with the reason.", []string{"reason"}, nil)
-	podsDesc     = prometheus.NewDesc("venturi_fastpath_pods", "Pods whose flows are carried.", nil, nil)
-	peersDesc    = prometheus.NewDesc("venturi_fastpath_peers", "Peers that flows are carried to.", nil, nil)
-	flowsDesc    = prometheus.NewDesc("venturi_fastpath_flows", "Flows in the table.", nil, nil)
-	refusedDesc  = prometheus.NewDesc("venturi_fastpath_refused", "Devices that are left slow, with the reason.", []string{"device", "reason"}, nil)
-	packetsDesc  = prometheus.NewDesc("venturi_fastpath_packets_total", "Packets that the programs saw, by what became of them. Large ones count as one, before they are cut.", []string{"outcome"}, nil)
-	bytesDesc    = prometheus.NewDesc("venturi_fastpath_bytes_total", "Bytes of these packets.", []string{"outcome"}, nil)
+	carryingDesc = prometheus.NewDesc("venturi_fastpath_carrying", "Whether flows are carried now: 1, or 0 with the reason.", []string{familyLabel, "reason"}, nil)
+	podsDesc     = prometheus.NewDesc("venturi_fastpath_pods", "Pods whose flows are carried. One with addresses of both families counts in both.", []string{familyLabel}, nil)
+	peersDesc    = prometheus.NewDesc("venturi_fastpath_peers", "Peers that flows are carried to.", []string{familyLabel}, nil)
+	flowsDesc    = prometheus.NewDesc("venturi_fastpath_flows", "Flows in the table.", []string{familyLabel}, nil)
+	refusedDesc  = prometheus.NewDesc("venturi_fastpath_refused", "Devices that are left slow, with the reason.", []string{familyLabel, "device", "reason"}, nil)
+	packetsDesc  = prometheus.NewDesc("venturi_fastpath_packets_total", "Packets that the programs saw, by what became of them. Large ones count as one, before they are cut.", []string{familyLabel, "outcome"}, nil)
+	bytesDesc    = prometheus.NewDesc("venturi_fastpath_bytes_total", "Bytes of these packets.", []string{familyLabel, "outcome"}, nil)
 )
 
 // Metrics collects those of the fast path of the network namespace that this process is in.
@@ -31,8 +34,19 @@ func (Metrics) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.NewInvalidMetric(carryingDesc, err)
 		return
 	}
+	s.collect(out, "IPv4")
+	if s.IPv6 != nil {
+		s.IPv6.collect(out, "IPv6")
+	}
+}
+
+// collect collects those of a family.
+func (s Status) collect(out chan<- prometheus.Metric, family string) {
 	gauge := func(desc *prometheus.Desc, value int, labels ...string) {
-		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value), labels...)
+		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value), append([]string{family}, labels...)...)
+	}
+	counter := func(desc *prometheus.Desc, value uint64, outcome string) {
+		out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(value), family, outcome)
 	}
 	switch {
 	case s.State == nil || !s.Running:
@@ -50,7 +64,7 @@ func (Metrics) Collect(out chan<- prometheus.Metric) {
 		gauge(refusedDesc, 1, sanitize.Text(r.Device), sanitize.Text(r.Reason))
 	}
 	for _, stat := range s.Stats {
-		out <- prometheus.MustNewConstMetric(packetsDesc, prometheus.CounterValue, float64(stat.Packets), stat.Count.Key())
-		out <- prometheus.MustNewConstMetric(bytesDesc, prometheus.CounterValue, float64(stat.Bytes), stat.Count.Key())
+		counter(packetsDesc, stat.Packets, stat.Key())
+		counter(bytesDesc, stat.Bytes, stat.Key())
 	}
 }

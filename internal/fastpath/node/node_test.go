@@ -137,7 +137,7 @@ func TestEnableFollows(t *testing.T) {
 	testenv.Must(t, exchange())
 	first, second := c.enable(t, 0, "0"), c.enable(t, 1, "0")
 	c.untilCarried(t, exchange)
-	if m := c.metrics(t, 0); m["venturi_fastpath_carrying"] != 1 || m["venturi_fastpath_pods"] != 1 || m["venturi_fastpath_peers"] != 1 || m["venturi_fastpath_packets_total carried_out"] < 100 {
+	if m := c.metrics(t, 0); m["venturi_fastpath_carrying IPv4"] != 1 || m["venturi_fastpath_pods IPv4"] != 1 || m["venturi_fastpath_peers IPv4"] != 1 || m["venturi_fastpath_packets_total IPv4 carried_out"] < 100 {
 		t.Errorf("metrics: %v", m)
 	}
 	testenv.Shell(t, c.nodes[0].Path(), "ip link del veth0; ip link add name veth9 type veth peer name eth0 netns "+c.pods[0].Name()+"; ip link set veth9 up master cni0")
@@ -254,7 +254,7 @@ func TestEnableTwice(t *testing.T) {
 	testenv.Must(t, first.Wait())
 }
 
-// metrics are those of a node, by name and, of packets, outcome.
+// metrics are those of a node, by name and the values of their labels: the family, and of packets the outcome.
 func (c *cluster) metrics(t *testing.T, i int) map[string]float64 {
 	t.Helper()
 	out := make(chan prometheus.Metric, 200)
@@ -271,8 +271,10 @@ func (c *cluster) metrics(t *testing.T, i int) map[string]float64 {
 	for _, f := range families {
 		for _, m := range f.Metric {
 			name := f.GetName()
-			if m.Counter != nil {
-				name += " " + m.Label[0].GetValue()
+			for _, l := range m.Label {
+				if l.GetName() != "reason" {
+					name += " " + l.GetValue()
+				}
 			}
 			values[name] += m.Gauge.GetValue() + m.Counter.GetValue()
 		}

@@ -44,7 +44,16 @@ func ReadStatus() (s Status, err error) {
 		return s, nil
 	}
 	s.IPv6 = six
-	return s, f.ipv6().readStatus(six, f.visible(f.ipv6().pins))
+	err = f.ipv6().readStatus(six, f.visible(f.ipv6().pins))
+	markIPv6(six.Stats)
+	return s, err
+}
+
+// markIPv6 says of stats that they are of IPv6.
+func markIPv6(stats []fastpath.Stat) {
+	for i := range stats {
+		stats[i].IPv6 = true
+	}
 }
 
 // readStatus reads what a daemon has written.

@@ -11,7 +11,7 @@ import (
 )
 
 // carriedPackets is the metric of packets that left a node on the fast path.
-var carriedPackets = regexp.MustCompile(`venturi_fastpath_packets_total\{outcome="carried_out"\} (\S+)`)
+var carriedPackets = regexp.MustCompile(`venturi_fastpath_packets_total\{family="IPv4",outcome="carried_out"\} (\S+)`)
 
 // The chart brings the fast path to every node: it carries flows between the pods of a comparison, and
 // when the chart is uninstalled the nodes are as before.
@@ -42,7 +42,7 @@ func TestClusterFastPath(t *testing.T) {
 			if err := p.Request(t.Context(), http.MethodGet, "/api/v1/namespaces/"+h.namespace+"/pods/"+name+":9138/proxy/metrics", nil, &text); err != nil {
 				text = err.Error()
 			}
-			if seen[name] = text; strings.Contains(text, "venturi_fastpath_carrying{reason=\"\"} 1") {
+			if seen[name] = text; strings.Contains(text, "venturi_fastpath_carrying{family=\"IPv4\",reason=\"\"} 1") {
 				if m := carriedPackets.FindStringSubmatch(text); m != nil {
 					if packets, _ := strconv.ParseFloat(m[1], 64); packets > 100 {
 						carrying++

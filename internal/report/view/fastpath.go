@@ -28,6 +28,7 @@ var Fates = []struct{ Key, Text string }{
 	{"slow_fragment", "slow: a fragment"},
 	{"slow_protocol", "slow: neither TCP nor UDP"},
 	{"slow_not_ipv4", "slow: not IPv4"},
+	{"slow_not_ipv6", "slow: not IPv6"}, // of a fast path for IPv6
 	{"slow_options", "slow: has options"},
 	{"slow_ttl", "slow: TTL expires here"},
 	{"slow_ecn", "slow: congestion marked on the path"},
