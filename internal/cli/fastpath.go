@@ -11,7 +11,6 @@ import (
 
 	"github.com/venturi-net/venturi/internal/display"
 	"github.com/venturi-net/venturi/internal/fastpath"
-	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/fastpath/node"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/sanitize"
@@ -199,12 +198,11 @@ nothing is carried while a counter of these kinds would miss packets:
 The default is conntrack,rules. Write kinds after "=", separated by commas; "none" keeps
 nothing. Device statistics cannot be kept.
 
-With --replace, --nat and --keep-counters are those of the running process unless you give
-them. --ipv6 is not: give it again. IPv6 is slow until the new process carries it, and its
-counts begin anew.
+With --replace, --nat, --ipv6 and --keep-counters are those of the running process unless you
+give them.
 
 If nothing can be carried, nothing is changed, the plan is printed, and the exit code is 4.
-With --ipv6 that holds if nothing of IPv4, or nothing of IPv6, can be carried.`,
+With --ipv6, one version of IP is enough; the other is carried as well once it can be.`,
 		Example: `  venturi fastpath enable --trial 120s
   venturi fastpath enable --listen 127.0.0.1:9138
   venturi fastpath enable --replace
@@ -218,38 +216,26 @@ With --ipv6 that holds if nothing of IPv4, or nothing of IPv6, can be carried.`,
 			if flows < 0 {
 				return verr.New(verr.Usage, "cannot compare packets of "+strconv.Itoa(flows)+" flows", "--shadow is less than 0", "give a number of flows, or 0 to compare none")
 			}
-			if again && (keep == nil || !cmd.Flags().Changed("nat")) {
-				running, err := node.RunningConfig()
-				if err != nil {
-					return verr.Wrap(verr.Failed, "cannot take over the fast path", err, "give both --nat and --keep-counters")
-				}
-				if running != nil && keep == nil {
-					keep = running.KeepCounters
-				}
-				if running != nil && !cmd.Flags().Changed("nat") {
-					nat = !running.NoNAT
-				}
-			}
-			config, err := planConfig(env, "cannot enable the fast path", audit.IPv4, nat, keep)
-			if err != nil {
-				return err
-			}
-			var config6 *fastpath.Config
-			if ipv6 {
-				if config6, err = planIPv6(env, "cannot enable the fast path for IPv6", keep); err != nil {
+			wanted := fastPathWish{nat: nat, ipv6: ipv6, keep: keep}
+			if again {
+				if err := wanted.inherit(cmd.Flags()); err != nil {
 					return err
 				}
+			}
+			configs, err := wanted.plan(env, "cannot enable the fast path")
+			if err != nil {
+				return err
 			}
 			ctx, stopServing, err := serveNode(cmd.Context(), listen)
 			if err != nil {
 				return err
 			}
-			stats, err := enableNode(ctx, env, config, node.Options{
+			stats, err := enableNode(ctx, env, configs, wanted, node.Options{
 				Open:  func() (*journal.Journal, error) { return openToChange(env, journalWait) },
 				Trial: trial, Hold: holder(env),
-				Report: func(s fastpath.State) { display.PrintFastPathState(env.Stderr, s) },
-				IPv6:   config6, ReportIPv6: func(s fastpath.State) { display.PrintFastPathState6(env.Stderr, s) },
-				Shadow: node.ShadowOptions{Flows: flows, Limit: shadowLimit}, Replace: again,
+				Report:     func(s fastpath.State) { display.PrintFastPathState(env.Stderr, s) },
+				ReportIPv6: func(s fastpath.State) { display.PrintFastPathState6(env.Stderr, s) },
+				Shadow:     node.ShadowOptions{Flows: flows, Limit: shadowLimit}, Replace: again,
 			})
 			if errors.Is(err, node.ErrReplaced) {
 				_, printed := sanitize.Fprintf(env.Stdout, "another process has taken over the fast path, which carries on\n")

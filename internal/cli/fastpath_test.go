@@ -133,7 +133,13 @@ func wirePods(t *testing.T, w *netcfg.Writer, n *netcfg.Namespace) {
 			pair cali$i 02:00:00:00:bb:0$i
 			ip route add 10.244.0.$i/32 dev cali$i
 			ip neigh add 10.244.0.$i lladdr 02:00:00:00:bb:0$i dev cali$i
+			ip route add fd00:f4::$i/128 dev cali$i
+			ip neigh add fd00:f4::$i lladdr 02:00:00:00:bb:0$i dev cali$i
 		done
+		ip addr add fd00:c8::1/64 dev eth0 nodad
+		ip neigh add fd00:c8::2 lladdr 02:00:00:00:aa:02 dev eth0
+		ip route add fd00:f5::/64 via fd00:c8::2
+		echo 1 > /proc/sys/net/ipv6/conf/all/forwarding
 	`, "ENDS", ends.Name()))
 }
 
@@ -150,15 +156,15 @@ func TestFastpathReplacesWithSameOptions(t *testing.T) {
 	t.Cleanup(func() { testenv.Must(t, start(t.Output(), "disable").Wait()) })
 	var running *exec.Cmd
 	for _, c := range []struct {
-		args  []string
-		keep  []string
-		noNAT bool
+		args        []string
+		keep        []string
+		noNAT, ipv6 bool
 	}{
-		{[]string{"--keep-counters=conntrack"}, []string{"conntrack"}, false},
-		{[]string{"--replace", "--nat=false"}, []string{"conntrack"}, true},
-		{[]string{"--replace", "--keep-counters"}, []string{"conntrack", "rules"}, true},
-		{[]string{"--replace", "--keep-counters=none"}, nil, true},
-		{[]string{"--replace", "--nat"}, nil, false},
+		{[]string{"--keep-counters=conntrack"}, []string{"conntrack"}, false, false},
+		{[]string{"--replace", "--nat=false"}, []string{"conntrack"}, true, false},
+		{[]string{"--replace", "--keep-counters", "--ipv6"}, []string{"conntrack", "rules"}, true, true},
+		{[]string{"--replace", "--keep-counters=none"}, nil, true, true},
+		{[]string{"--replace", "--nat", "--ipv6=false"}, nil, false, false},
 	} {
 		carries := make(awaited, 1)
 		next := start(io.MultiWriter(t.Output(), carries), append([]string{"enable", "--shadow", "0"}, c.args...)...)
@@ -178,7 +184,7 @@ func TestFastpathReplacesWithSameOptions(t *testing.T) {
 				s, err = node.ReadStatus()
 				return err
 			})
-			if s.Running && s.State.Counters != nil && slices.Equal(s.Config.KeepCounters, c.keep) && s.Config.NoNAT == c.noNAT {
+			if s.Running && s.State.Counters != nil && slices.Equal(s.Config.KeepCounters, c.keep) && s.Config.NoNAT == c.noNAT && (s.IPv6 != nil) == c.ipv6 {
 				break
 			}
 			if time.Now().After(end) {
@@ -188,6 +194,43 @@ func TestFastpathReplacesWithSameOptions(t *testing.T) {
 	}
 	testenv.Must(t, running.Process.Signal(syscall.SIGTERM))
 	testenv.Must(t, running.Wait())
+}
+
+// A node without IPv4 carries IPv6 alone, and says why not more.
+func TestFastpathIPv6Alone(t *testing.T) {
+	w, n := emptyNode(t)
+	wirePods(t, w, n)
+	testenv.Shell(t, n.Path(), "ip -4 addr flush scope global; ip -4 route flush table main")
+	start := func(out, said io.Writer, args ...string) *exec.Cmd {
+		cmd := exec.Command("venturi", append([]string{"fastpath"}, args...)...)
+		cmd.Stdout, cmd.Stderr = out, said
+		testenv.Must(t, host.Do(n.Path(), cmd.Start))
+		return cmd
+	}
+	t.Cleanup(func() { testenv.Must(t, start(t.Output(), t.Output(), "disable").Wait()) })
+	var out, said bytes.Buffer
+	if err := start(&out, &said, "enable").Wait(); err == nil || !strings.Contains(out.String(), `"venturi fastpath plan --ipv6"`) {
+		t.Errorf("without --ipv6: %v\n%s", err, &out)
+	}
+	out.Reset()
+	carries := make(awaited, 1)
+	running := start(&out, io.MultiWriter(&said, carries), "enable", "--ipv6", "--shadow", "0")
+	t.Cleanup(func() { _ = running.Process.Kill(); _ = running.Wait() }) // if it has not ended below
+	select {
+	case <-carries:
+	case <-time.After(testenv.Timeout):
+		t.Fatalf("after %v, it does not carry", testenv.Timeout)
+	}
+	var status bytes.Buffer
+	testenv.Must(t, start(&status, t.Output(), "status").Wait())
+	if text := status.String(); !strings.HasPrefix(text, "nothing of IPv4 is carried") || !strings.Contains(text, "\nIPv6:\ncarried: pods 2, peers 1\n") {
+		t.Errorf("status: %s", text)
+	}
+	testenv.Must(t, running.Process.Signal(syscall.SIGTERM))
+	testenv.Must(t, running.Wait())
+	if !strings.Contains(said.String(), "nothing of IPv4 can be carried now") || !strings.Contains(out.String(), "nothing of it is left") {
+		t.Errorf("it said\n%s\n%s", &said, &out)
+	}
 }
 
 // The systemd unit has its options from a file, and those that it names as an example exist.

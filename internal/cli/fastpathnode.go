@@ -30,14 +30,21 @@ func planConfig(env *Env, what string, family audit.Family, nat bool, keep []str
 		return c, err
 	}
 	if !plan.CarriesAny() {
-		if err := display.PrintFastPathPlan(env.Stdout, plan); err != nil {
-			return c, err
-		}
-		return c, verr.New(verr.Missing, what, "the plan above shows that nothing can be carried here", "fix the reasons that it lists, and run it again")
+		return c, refusePlans(env, what, plan)
 	}
 	c = plan.Config()
 	c.NoNAT = !nat
 	return c, nil
+}
+
+// refusePlans prints plans by which nothing can be carried, and gives the error that says so.
+func refusePlans(env *Env, what string, plans ...*discover.Plan) error {
+	for _, p := range plans {
+		if err := display.PrintFastPathPlan(env.Stdout, p); err != nil {
+			return err
+		}
+	}
+	return verr.New(verr.Missing, what, "the plan above shows that nothing can be carried here", "fix the reasons that it lists, and run it again")
 }
 
 // readPlan finds what a fast path would carry in a network namespace, if it keeps counters of some
@@ -76,58 +83,6 @@ func familyOf(ipv6 bool) audit.Family {
 		return audit.IPv6
 	}
 	return audit.IPv4
-}
-
-// enableNode enables a fast path. Whenever the node is wired in another way, it begins anew with a new
-// plan: meanwhile packets take the node's own path.
-func enableNode(ctx context.Context, env *Env, c fastpath.Config, o node.Options) (stats node.FamilyStats, err error) {
-	if o.Trial > 0 {
-		return node.Enable(ctx, c, o)
-	}
-	for {
-		wired, stop := node.UntilRewired(ctx, c, chooseConfig(audit.IPv4))
-		stop6 := func() {}
-		if o.IPv6 != nil {
-			wired, stop6 = node.UntilRewired(wired, *o.IPv6, chooseConfig(audit.IPv6))
-		}
-		stats, err = node.Enable(wired, c, o)
-		rewired := errors.Is(context.Cause(wired), node.ErrRewired)
-		stop6()
-		if stop(); err != nil || !rewired {
-			return stats, err
-		}
-		sanitize.Fprintf(env.Stderr, "venturi: the network of this node is wired in another way now: planning again\n")
-		const what = "cannot enable the fast path again"
-		if c, err = planConfig(env, what, audit.IPv4, !c.NoNAT, c.KeepCounters); err != nil {
-			return stats, err
-		}
-		if o.IPv6 != nil {
-			if six, err := planIPv6(env, what, c.KeepCounters); err == nil {
-				o.IPv6 = six
-			} // otherwise its daemon waits for the devices that it followed
-		}
-		o.Replace = false
-	}
-}
-
-// planIPv6 plans to carry IPv6 as well.
-func planIPv6(env *Env, what string, keep []string) (*fastpath.Config, error) {
-	c, err := planConfig(env, what, audit.IPv6, true, keep)
-	if err != nil {
-		return nil, err
-	}
-	return &c, nil
-}
-
-// chooseConfig is what a fast path of this node should follow now.
-func chooseConfig(family audit.Family) func() (fastpath.Config, error) {
-	return func() (c fastpath.Config, err error) {
-		p, err := discover.Choose(family)
-		if err != nil {
-			return c, err
-		}
-		return p.Config(), nil
-	}
 }
 
 // serveNode serves the metrics of a fast path at an address until stop is called; empty: nowhere.

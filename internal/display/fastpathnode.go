@@ -72,6 +72,8 @@ func (r FastPathReport) Print(out io.Writer) error {
 		sanitize.Fprintf(w, "there is no fast path here\n")
 	case !r.Running:
 		sanitize.Fprintf(w, "the daemon has ended, and nothing is carried: remove the rest with \"venturi fastpath disable\"\n")
+	case r.carriesIPv6Alone():
+		sanitize.Fprintf(w, "nothing of IPv4 is carried: see why with \"venturi fastpath plan\"\n")
 	case r.State == nil:
 		sanitize.Fprintf(w, "the fast path is starting\n")
 	case r.State.Off != "":
@@ -130,9 +132,15 @@ func (r FastPathReport) PrintRate(out io.Writer, before FastPathReport, took tim
 	if before.IPv6 != nil {
 		before6 = *before.IPv6
 	}
-	_, err := sanitize.Fprintf(out, "IPv4: %s\nIPv6: %s\n", r.rate(before, took), r.IPv6.rate(before6, took))
+	if !r.carriesIPv6Alone() {
+		sanitize.Fprintf(out, "IPv4: %s\n", r.rate(before, took))
+	}
+	_, err := sanitize.Fprintf(out, "IPv6: %s\n", r.IPv6.rate(before6, took))
 	return err
 }
+
+// carriesIPv6Alone: there is no fast path for IPv4.
+func (r FastPathReport) carriesIPv6Alone() bool { return r.Config == nil && r.IPv6 != nil }
 
 // rate says what became of packets since an earlier report.
 func (r FastPathReport) rate(before FastPathReport, took time.Duration) sanitize.Safe {

@@ -78,7 +78,7 @@ const (
 )
 
 // Main runs the daemon until ctx or the lifeline ends, and then removes the fast path.
-// If another daemon takes over, it exits and removes nothing.
+// If another daemon takes over, or ctx ends with [ErrHandOver], it exits and removes nothing.
 func Main(ctx context.Context, o Options) error {
 	c, err := Load(o.Config)
 	if err != nil {
@@ -159,6 +159,10 @@ type daemon struct {
 // errReplaced ends a daemon from which another takes over.
 var errReplaced = errors.New("another daemon takes over")
 
+// ErrHandOver is the cause with which a context of [Main] ends so that another daemon can take over: the
+// fast path stays, and carries nothing until then.
+var ErrHandOver = errors.New("another process takes over")
+
 func serve(ctx context.Context, c *Config, o Options) (err error) {
 	d := newDaemon(c)
 	d.report, d.compared = o.Report, o.Compared
@@ -199,6 +203,8 @@ func serve(ctx context.Context, c *Config, o Options) (err error) {
 	switch {
 	case errors.Is(err, errReplaced):
 		return nil
+	case err == nil && errors.Is(context.Cause(ctx), ErrHandOver):
+		return d.objs.Deadline.Set(uint64(0))
 	case errors.Is(err, kernel.ErrPinsRemoved):
 		// What is there now is not this daemon's to remove.
 		return errors.Join(err, d.objs.Deadline.Set(uint64(0)))

@@ -148,12 +148,21 @@ func (n *node) refuseAll(p *Plan) {
 	if why := n.obstacle(); why != "" {
 		p.Off = why
 	}
+	if n.family == topology.IPv4 && hasIPv6() {
+		p.Off += "; IPv6 has routes to other nodes: \"venturi fastpath plan --ipv6\" says what of it can be carried"
+	}
 	p.Pods, p.Peers = []PlannedPod{}, []PlannedPeer{}
 	for _, l := range n.links {
 		if topology.IsPodLink(l) {
 			p.Pods = append(p.Pods, PlannedPod{Device: l.Attrs().Name, Outlook: Slow, Reason: "there is no peer that its packets could be carried to"})
 		}
 	}
+}
+
+// hasIPv6 tells whether there is something to follow for IPv6.
+func hasIPv6() bool {
+	p, err := Choose(topology.IPv6)
+	return err == nil && p.Kind != ""
 }
 
 // refusals joins what is said of a device.

@@ -68,6 +68,17 @@ func RemovePins(folder string) error {
 	return nil
 }
 
+// RemoveFiles removes what a daemon has written beside its pins, if it is there.
+func RemoveFiles(files ...string) error {
+	var failed error
+	for _, f := range files {
+		if err := os.Remove(f); err != nil && !errors.Is(err, os.ErrNotExist) {
+			failed = errors.Join(failed, err)
+		}
+	}
+	return failed
+}
+
 // AttachPoint is where a program sees the packets of a device.
 type AttachPoint ebpf.AttachType
 

@@ -24,10 +24,8 @@ type Options struct {
 	Hold   func(txn int) error              // sees to it that a trial is undone, whatever becomes of this process
 	Report func(fastpath.State)             // called when the state changes
 	// Shadow is run first; without flows it is not. If packets differ, nothing is carried.
-	Shadow ShadowOptions
-	// IPv6 is carried as well, if this is not nil, by a daemon of its own in this process.
-	IPv6       *fastpath.Config
-	ReportIPv6 func(fastpath.State) // as Report
+	Shadow     ShadowOptions
+	ReportIPv6 func(fastpath.State) // as Report, of what is carried of IPv6
 	// Replace takes over from the process that carries here, if there is one. No packet is lost,
 	// and there is no shadow then.
 	Replace bool
@@ -39,29 +37,27 @@ var ErrReplaced = errors.New("another process has taken over the fast path")
 // holdMargin is how much longer than a trial its lease is: the trial ends by itself.
 const holdMargin = 10 * time.Second
 
+// Configs say what is carried of each version of IP, by a daemon of its own; nil: nothing.
+type Configs struct{ IPv4, IPv6 *fastpath.Config }
+
 // FamilyStats are what became of packets, by the version of IP.
 type FamilyStats struct{ IPv4, IPv6 []fastpath.Stat }
 
 // Enable carries flows of the network namespace that this process is in, until ctx or a trial
 // ends, or somebody disables it. Then it removes everything, and gives what became of packets. If
 // the shadow finds that packets differ, nothing is carried, and the error says how.
-func Enable(ctx context.Context, c fastpath.Config, o Options) (stats FamilyStats, err error) {
-	err = install(ctx, c, o, func(f files, c fastpath.Config, replaces bool) error {
-		if o.Shadow.Flows > 0 && !replaces {
-			all := []fastpath.Config{c}
-			if o.IPv6 != nil {
-				six := *o.IPv6
-				six.Pins, six.State = c.Pins, c.State // one after the other
-				all = append(all, six)
+func Enable(ctx context.Context, c Configs, o Options) (stats FamilyStats, err error) {
+	err = install(ctx, o, func(f files, replaces bool) error {
+		for _, one := range []*fastpath.Config{c.IPv4, c.IPv6} { // one after the other
+			if one == nil || o.Shadow.Flows == 0 || replaces {
+				continue
 			}
-			for _, one := range all {
-				found, err := f.compare(ctx, one, o)
-				if err == nil {
-					err = refusal(found)
-				}
-				if err != nil || ctx.Err() != nil || f.stopRequested() {
-					return err
-				}
+			found, err := f.compare(ctx, *one, o)
+			if err == nil {
+				err = refusal(found)
+			}
+			if err != nil || ctx.Err() != nil || f.stopRequested() {
+				return err
 			}
 		}
 		ctx, cancel := ctx, context.CancelFunc(func() {})
@@ -69,8 +65,9 @@ func Enable(ctx context.Context, c fastpath.Config, o Options) (stats FamilyStat
 			ctx, cancel = context.WithTimeout(ctx, o.Trial)
 		}
 		defer cancel()
-		return f.serve(ctx, c, o, nil, func() {
-			stats.IPv4, _ = fastpath.ReadStats(f.pins) // of one that failed there may be none
+		carry := func(ctx context.Context) error { return f.carry(ctx, c, o) }
+		return f.serve(ctx, carry, func() {
+			stats.IPv4, _ = fastpath.ReadStats(f.pins) // of one that failed, or is not there, there are none
 			stats.IPv6, _ = fastpath.ReadStats(f.ipv6().pins)
 			markIPv6(stats.IPv6)
 		})
@@ -79,9 +76,9 @@ func Enable(ctx context.Context, c fastpath.Config, o Options) (stats FamilyStat
 }
 
 // install makes the folder of a fast path, recorded in the journal, and removes it when run has
-// returned, unless another process has taken over. run gets the configuration with the files in it,
-// and whether it goes on with what another process has begun.
-func install(ctx context.Context, c fastpath.Config, o Options, run func(f files, c fastpath.Config, replaces bool) error) error {
+// returned, unless another process has taken over. run gets its files, and whether it goes on with
+// what another process has begun.
+func install(ctx context.Context, o Options, run func(f files, replaces bool) error) error {
 	f, err := ownFiles()
 	if err != nil {
 		return err
@@ -90,9 +87,8 @@ func install(ctx context.Context, c fastpath.Config, o Options, run func(f files
 	if err != nil {
 		return err
 	}
-	c.Pins, c.State = f.pins, f.state
 	if err = netcfg.ReplaceJSON(f.process, os.Getpid()); err == nil {
-		err = run(f, c, held.replaces)
+		err = run(f, held.replaces)
 	}
 	if errors.Is(err, ErrReplaced) {
 		return errors.Join(err, held.lock.Close())
@@ -107,28 +103,16 @@ type holding struct {
 	replaces bool     // it has taken over from another process
 }
 
-// serve runs a daemon until ctx ends, somebody asks to end, the daemon fails, or another process
-// takes over. last is called before a daemon is ended.
-func (f files) serve(ctx context.Context, c fastpath.Config, o Options, compared func(shadow.Result), last func()) error {
-	if err := c.Write(f.config); err != nil {
-		return err
-	}
+// serve runs daemons until ctx ends, somebody asks to end, they fail, or another process takes over.
+// last is called before they are ended.
+func (f files) serve(ctx context.Context, daemons func(context.Context) error, last func()) error {
 	waiting, stopWaiting := context.WithCancel(ctx)
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	done := make(chan error, 1)
-	report, stopReports := latest(o.Report)
-	defer stopReports()
 	go func() {
 		defer stopWaiting()
-		main := func(ctx context.Context) error {
-			return fastpath.Main(ctx, fastpath.Options{Config: f.config, Report: report, Compared: compared})
-		}
-		if o.IPv6 == nil || c.Shadow {
-			done <- main(serving)
-			return
-		}
-		done <- f.withIPv6(serving, o, main)
+		done <- daemons(serving)
 	}()
 	f.untilStopped(waiting)
 	select {
@@ -139,6 +123,17 @@ func (f files) serve(ctx context.Context, c fastpath.Config, o Options, compared
 	last()
 	stop()
 	return <-done
+}
+
+// daemon runs the daemon that has these files, until ctx ends or another one takes over.
+func (f files) daemon(ctx context.Context, c fastpath.Config, report func(fastpath.State), compared func(shadow.Result)) error {
+	c.Pins, c.State = f.pins, f.state
+	if err := c.Write(f.config); err != nil {
+		return err
+	}
+	report, stopReports := latest(report)
+	defer stopReports()
+	return fastpath.Main(ctx, fastpath.Options{Config: f.config, Report: report, Compared: compared})
 }
 
 // latest hands what a function is called with to report, in order, and leaves out what is

@@ -3,41 +3,85 @@ package node
 import (
 	"context"
 	"errors"
+	"os"
 
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 )
 
-// withIPv6 runs a daemon, and beside it the one for IPv6, until ctx or the first of the two ends. If that
-// for IPv6 fails, its flows take the slow path, and those of IPv4 are carried on. Another process that
-// takes over begins anew with IPv6.
-func (f files) withIPv6(ctx context.Context, o Options, main func(context.Context) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+// carry runs the daemons of both versions of IP, until ctx ends, another process takes over, or the
+// daemon for IPv4 fails. If that for IPv6 fails, its flows take the slow path, and those of IPv4 are
+// carried on; if there is no other, this ends.
+func (f files) carry(ctx context.Context, c Configs, o Options) error {
+	if err := f.removeUnused(ctx, c); err != nil {
+		return err
+	}
+	if c.IPv4 == nil {
+		return f.carryIPv6(ctx, *c.IPv6, o.ReportIPv6)
+	}
+	if c.IPv6 == nil {
+		return f.daemon(ctx, *c.IPv4, o.Report, nil)
+	}
+	beside, end := context.WithCancelCause(ctx)
+	defer end(nil)
 	done := make(chan error, 1)
-	go func() { done <- f.serveIPv6(ctx, o) }()
-	err := main(ctx)
-	cancel()
+	go func() { done <- f.carryBeside(beside, *c.IPv6, o) }()
+	err := f.daemon(ctx, *c.IPv4, o.Report, nil)
+	if err == nil && ctx.Err() == nil { // another process has taken over, which does so with IPv6
+		end(fastpath.ErrHandOver)
+	}
+	end(nil)
 	return errors.Join(err, <-done)
 }
 
-// serveIPv6 runs the daemon for IPv6 until ctx ends, and removes its files. The error is that of removing
-// them.
-func (f files) serveIPv6(ctx context.Context, o Options) error {
+// carryBeside runs the daemon for IPv6 until ctx ends. If it fails, that is reported, and the error is that
+// of removing its files.
+func (f files) carryBeside(ctx context.Context, c fastpath.Config, o Options) error {
+	failed := f.carryIPv6(ctx, c, o.ReportIPv6)
+	if failed == nil {
+		return nil
+	}
+	if o.ReportIPv6 != nil {
+		o.ReportIPv6(fastpath.State{Off: "its daemon has failed: " + failed.Error()})
+	}
+	return f.removeIPv6(context.WithoutCancel(ctx))
+}
+
+// carryIPv6 runs the daemon for IPv6 until ctx ends or another process takes over. If it was to hand
+// over, what it has made stays.
+func (f files) carryIPv6(ctx context.Context, c fastpath.Config, report func(fastpath.State)) error {
 	six := f.ipv6()
 	if err := kernel.MountPins(six.pins); err != nil {
 		return err
 	}
-	c := *o.IPv6
-	c.Pins, c.State = six.pins, six.state
-	report, stopReports := latest(o.ReportIPv6)
-	defer stopReports()
-	err := c.Write(six.config)
-	if err == nil {
-		err = fastpath.Main(ctx, fastpath.Options{Config: six.config, Report: report})
+	err := six.daemon(ctx, c, report, nil)
+	if ctx.Err() == nil || errors.Is(context.Cause(ctx), fastpath.ErrHandOver) {
+		return err
 	}
-	if err != nil && report != nil {
-		report(fastpath.State{Off: "its daemon has failed: " + err.Error()})
+	return errors.Join(err, f.removeIPv6(context.WithoutCancel(ctx)))
+}
+
+// removeUnused removes what an earlier process has left of a version of IP that is carried no longer.
+func (f files) removeUnused(ctx context.Context, c Configs) error {
+	if c.IPv6 == nil {
+		if err := f.removeIPv6(ctx); err != nil {
+			return err
+		}
 	}
-	return errors.Join(fastpath.Remove(context.WithoutCancel(ctx), six.pins), kernel.RemovePins(six.folder))
+	if c.IPv4 != nil {
+		return nil
+	}
+	if err := fastpath.Remove(ctx, f.pins); err != nil {
+		return err
+	}
+	return kernel.RemoveFiles(f.config, f.state)
+}
+
+// removeIPv6 removes all that is there for IPv6, if anything is.
+func (f files) removeIPv6(ctx context.Context) error {
+	six := f.ipv6()
+	if _, err := os.Stat(six.folder); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return errors.Join(fastpath.Remove(ctx, six.pins), kernel.RemovePins(six.folder))
 }

@@ -1,6 +1,8 @@
 package node_test
 
 import (
+	"fmt"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -107,6 +109,108 @@ func (w wiring) checkDualStack(t *testing.T) {
 	c.check(t, 1, before[1])
 	testenv.Must(t, four())
 	testenv.Must(t, six())
+}
+
+// A second process takes over both versions: each datagram of IPv6 is answered meanwhile, and what was
+// counted stays. One that carries IPv4 alone leaves nothing of IPv6.
+func TestEnableReplacedDualStack(t *testing.T) {
+	w := dualStack[0]
+	c := newCluster(t, w.node+wire6, w.pod)
+	four := c.flow(t)
+	c.answerAt(t, "[fd00:f4:2::2]:7777")
+	send6 := c.exchangesFrom(t, "[fd00:f4:1::2]:0", "[fd00:f4:2::2]:7777")
+	six := func() error { return send6(testenv.Timeout) }
+	testenv.Must(t, four())
+	testenv.Must(t, six())
+	before := c.snapshot(t, 0)
+	running, other := c.start(t, 0, new(syscall.SysProcAttr), "0", "ipv6"), c.start(t, 1, new(syscall.SysProcAttr), "0", "ipv6")
+	c.untilCounted(t, c.carried6, six)
+	replace := func(args ...string) {
+		t.Helper()
+		next := c.start(t, 0, new(syscall.SysProcAttr), append([]string{"0", "replace"}, args...)...)
+		for done := waiting(running); done != nil; time.Sleep(time.Millisecond) {
+			testenv.Must(t, six()) // each datagram is answered
+			select {
+			case err := <-done:
+				testenv.Must(t, err)
+				done = nil
+			case <-t.Context().Done():
+				t.Fatal("it has not handed over")
+			default:
+			}
+		}
+		running = next
+	}
+	for range 2 {
+		out, in := c.carried6(t, 0)
+		replace("ipv6")
+		c.untilCounted(t, c.carried6, six)
+		if nowOut, nowIn := c.carried6(t, 0); nowOut < out+100 || nowIn < in+100 {
+			t.Errorf("carried were %d packets out and %d in, and now %d and %d", out, in, nowOut, nowIn)
+		}
+	}
+	replace()
+	c.untilCarried(t, four)
+	if s := c.status(t, 0); s.IPv6 != nil {
+		t.Errorf("IPv6 is carried no longer, and its status is %+v", s.IPv6)
+	}
+	testenv.Must(t, six())
+	for _, cmd := range []*exec.Cmd{running, other} {
+		testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
+		testenv.Must(t, cmd.Wait())
+	}
+	c.check(t, 0, before)
+}
+
+// Where there is no IPv4, IPv6 is carried alone, also by a process that takes over, and leaves nothing.
+func TestEnableIPv6Alone(t *testing.T) {
+	for _, w := range dualStack {
+		t.Run(w.name, func(t *testing.T) {
+			const noIPv4 = `
+				ip -4 addr flush scope global
+				ip -4 route flush table main
+				`
+			c := newCluster(t, w.node+wire6+noIPv4+"echo 0 > /proc/sys/net/ipv4/ip_forward", w.pod+noIPv4)
+			c.answerAt(t, "[fd00:f4:2::2]:7777")
+			send := c.exchangesFrom(t, "[fd00:f4:1::2]:0", "[fd00:f4:2::2]:7777")
+			exchange := func() error { return send(testenv.Timeout) }
+			testenv.Must(t, exchange())
+			testenv.InNetns(t, c.nodes[0].Path(), func() error {
+				p, err := discover.Find(audit.IPv4)
+				if err == nil && (p.CarriesAny() || !strings.Contains(p.Off, "plan --ipv6")) {
+					t.Errorf("the plan for IPv4 is %+v", p)
+				}
+				if p, err = discover.Find(audit.IPv6); err == nil && !p.CarriesAll() {
+					t.Errorf("the plan for IPv6 is %+v", p)
+				}
+				return err
+			})
+			before := [2]string{c.snapshot(t, 0), c.snapshot(t, 1)}
+			first, second := c.start(t, 0, new(syscall.SysProcAttr), "0", "only6", "shadow"), c.start(t, 1, new(syscall.SysProcAttr), "0", "only6")
+			c.untilCounted(t, c.carried6, exchange)
+			if s := c.status(t, 0); s.Config != nil || !s.Running || !s.IPv6.Running {
+				t.Errorf("the status is %+v", s)
+			}
+			if m := c.metrics(t, 0); m["venturi_fastpath_carrying IPv6"] != 1 || m["venturi_fastpath_packets_total IPv6 carried_out"] == 0 || strings.Contains(fmt.Sprint(m), "IPv4") {
+				t.Errorf("the metrics are %v", m)
+			}
+			out, _ := c.carried6(t, 0)
+			next := c.start(t, 0, new(syscall.SysProcAttr), "0", "only6", "replace")
+			wait(t, first)
+			c.untilCounted(t, c.carried6, exchange)
+			if now, _ := c.carried6(t, 0); now < out+100 {
+				t.Errorf("carried were %d packets out, and now %d", out, now)
+			}
+			testenv.Must(t, next.Process.Signal(syscall.SIGTERM))
+			testenv.Must(t, next.Wait())
+			c.check(t, 0, before[0])
+			testenv.Must(t, second.Process.Kill())
+			_ = second.Wait()
+			testenv.Must(t, c.disable(t, 1))
+			c.check(t, 1, before[1])
+			testenv.Must(t, exchange())
+		})
+	}
 }
 
 // carried6 is as carried, of IPv6.

@@ -33,36 +33,35 @@ func TestMain(m *testing.M) {
 
 // enable is a process that enables the fast path of the namespace that it is in: FOLDER TRIAL, and
 // "filters" if its programs are to be tc filters, as on older kernels, "shadow" if a flow is to be
-// compared first, "ipv6" if IPv6 is to be carried as well, "keep" if it is to keep the counters true that somebody has asked for, or "replace" if it may
-// take over from another process.
+// compared first, "ipv6" if IPv6 is to be carried as well, "only6" if nothing else, "keep" if it is to keep
+// the counters true that somebody has asked for, or "replace" if it may take over from another process.
 func enable(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	plan, err := discover.Find(audit.IPv4)
+	has := func(word string) bool { return slices.Contains(args[3:], word) }
+	var c node.Configs
+	err := error(nil)
+	if !has("only6") {
+		c.IPv4, err = planned(audit.IPv4)
+	}
+	if err == nil && (has("ipv6") || has("only6")) {
+		c.IPv6, err = planned(audit.IPv6)
+	}
 	if err == nil {
 		trial, _ := time.ParseDuration(args[2])
-		config := plan.Config()
-		config.TC = slices.Contains(args[3:], "filters")
-		if slices.Contains(args[3:], "keep") {
-			config.KeepCounters = fastpath.PurposefulCounters
+		if c.IPv4 != nil {
+			c.IPv4.TC = has("filters")
+			if has("keep") {
+				c.IPv4.KeepCounters = fastpath.PurposefulCounters
+			}
 		}
 		first := node.ShadowOptions{}
-		if slices.Contains(args[3:], "shadow") {
+		if has("shadow") {
 			first = node.ShadowOptions{Flows: 1, Limit: testenv.Timeout}
 		}
-		var config6 *fastpath.Config
-		if slices.Contains(args[3:], "ipv6") {
-			plan6, err := discover.Find(audit.IPv6)
-			if err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				return 1
-			}
-			six := plan6.Config()
-			config6 = &six
-		}
-		_, err = node.Enable(ctx, config, node.Options{
-			IPv6: config6, ReportIPv6: func(s fastpath.State) { fmt.Fprintf(os.Stderr, "IPv6: %+v\n", s) },
-			Open: func() (*journal.Journal, error) { return openJournal(args[1]) }, Trial: trial, Shadow: first, Replace: slices.Contains(args[3:], "replace"),
+		_, err = node.Enable(ctx, c, node.Options{
+			ReportIPv6: func(s fastpath.State) { fmt.Fprintf(os.Stderr, "IPv6: %+v\n", s) },
+			Open:       func() (*journal.Journal, error) { return openJournal(args[1]) }, Trial: trial, Shadow: first, Replace: has("replace"),
 			Hold:   func(int) error { return nil },
 			Report: func(s fastpath.State) { fmt.Printf("%+v\n", s) },
 		})
@@ -75,6 +74,16 @@ func enable(args []string) int {
 		return 1
 	}
 	return 0
+}
+
+// planned is the configuration by which something of a version of IP is carried.
+func planned(family audit.Family) (*fastpath.Config, error) {
+	plan, err := discover.Find(family)
+	if err != nil {
+		return nil, err
+	}
+	c := plan.Config()
+	return &c, nil
 }
 
 // compare is a process that compares packets of so many flows with the network's own: FOLDER FLOWS,

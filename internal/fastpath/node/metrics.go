@@ -34,7 +34,9 @@ func (Metrics) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.NewInvalidMetric(carryingDesc, err)
 		return
 	}
-	s.collect(out, "IPv4")
+	if s.Config != nil || s.IPv6 == nil {
+		s.collect(out, "IPv4")
+	}
 	if s.IPv6 != nil {
 		s.IPv6.collect(out, "IPv6")
 	}

@@ -28,12 +28,12 @@ func (f files) pinsOf(pod string) string {
 		return "" // what a killed daemon has left carries nothing
 	}
 	defer func() { _ = p.Release() }() // to close a descriptor cannot fail in a way that matters
-	wire := ""                         // in a lab, the other end of it is in another node
-	if c, err := fastpath.Load(f.config); err == nil {
-		wire = c.Devices.Wire
+	c, err := fastpath.Load(f.config)
+	if err != nil {
+		return "" // it carries IPv6 alone, or has only begun
 	}
-	isPod := false
-	err := host.Do(fmt.Sprintf("/proc/%d/ns/net", p.Pid), func() (err error) {
+	isPod, wire := false, c.Devices.Wire // in a lab, the other end of it is in another node
+	err = host.Do(fmt.Sprintf("/proc/%d/ns/net", p.Pid), func() (err error) {
 		isPod, err = host.IsPaired(pod, wire)
 		return err
 	})

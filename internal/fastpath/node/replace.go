@@ -30,11 +30,15 @@ func (f files) takeOver(ctx context.Context, j *journal.Journal) (txn int, lock 
 	if txns[0].Lease != nil {
 		return 0, nil, verr.New(verr.Busy, what, "it is on trial, and ends by itself", "wait until it has ended; or end it with: venturi fastpath disable")
 	}
-	if _, err := os.Stat(filepath.Join(f.pins, "table_flows")); err != nil {
+	taken := f.pins
+	if _, err := os.Stat(f.config); errors.Is(err, fs.ErrNotExist) { // it carries IPv6 alone
+		taken = f.ipv6().pins
+	}
+	if _, err := os.Stat(filepath.Join(taken, "table_flows")); err != nil {
 		return 0, nil, verr.New(verr.Busy, what, "its pinned programs are not visible here: it has a mount namespace of its own, as in a container",
 			"run the command in that mount namespace; or end it with: venturi fastpath disable")
 	}
-	pins, err := kernel.AcquirePinLock(ctx, f.pins, true)
+	pins, err := kernel.AcquirePinLock(ctx, taken, true)
 	if err != nil {
 		return 0, nil, verr.Wrap(verr.Busy, what, err, "its process does not answer; end it with: venturi fastpath disable")
 	}
@@ -47,14 +51,22 @@ func (f files) takeOver(ctx context.Context, j *journal.Journal) (txn int, lock 
 	}
 }
 
-// RunningConfig is that of the fast path of the calling thread's namespace, whether its process lives
-// or not; nil: there is none.
-func RunningConfig() (*fastpath.Config, error) {
+// RunningConfigs are those of the fast path of the calling thread's namespace, whether its process lives
+// or not.
+func RunningConfigs() (c Configs, err error) {
 	f, err := ownFiles()
 	if err != nil {
-		return nil, err
+		return c, err
 	}
-	c, err := fastpath.Load(f.config)
+	if c.IPv4, err = runningConfig(f.config); err == nil {
+		c.IPv6, err = runningConfig(f.ipv6().config)
+	}
+	return c, err
+}
+
+// runningConfig reads that of a daemon; nil: there is none.
+func runningConfig(file string) (*fastpath.Config, error) {
+	c, err := fastpath.Load(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

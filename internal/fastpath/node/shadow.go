@@ -24,7 +24,7 @@ const shadowSettle = 1200 * time.Millisecond
 // Shadow compares what a fast path would send with what the network sends, until ctx ends or
 // somebody disables it. It carries nothing.
 func Shadow(ctx context.Context, c fastpath.Config, o Options) (found shadow.Result, err error) {
-	err = install(ctx, c, o, func(f files, c fastpath.Config, _ bool) (err error) {
+	err = install(ctx, o, func(f files, _ bool) (err error) {
 		found, err = f.compare(ctx, c, o)
 		return err
 	})
@@ -37,7 +37,7 @@ func (f files) compare(ctx context.Context, c fastpath.Config, o Options) (found
 	defer cancel()
 	c.Shadow = true
 	begun, enough := false, false
-	err = f.serve(ctx, c, o, func(now shadow.Result) {
+	compared := func(now shadow.Result) {
 		found = now
 		if !begun && o.Shadow.Limit > 0 {
 			time.AfterFunc(o.Shadow.Limit, cancel)
@@ -50,7 +50,9 @@ func (f files) compare(ctx context.Context, c fastpath.Config, o Options) (found
 		if o.Shadow.Report != nil {
 			o.Shadow.Report(now)
 		}
-	}, func() {})
+	}
+	run := func(ctx context.Context) error { return f.daemon(ctx, c, o.Report, compared) }
+	err = f.serve(ctx, run, func() {})
 	return found, err
 }
 

@@ -13,7 +13,7 @@ import (
 type Status struct {
 	Enabled bool             // there is one
 	Running bool             // its daemon lives
-	Config  *fastpath.Config // nil: it has not started yet
+	Config  *fastpath.Config // nil: it has not started yet, or carries IPv6 alone
 	State   *fastpath.State  // nil: as Config
 	Stats   []fastpath.Stat  // since it was enabled
 	Table   fastpath.Table

@@ -1,0 +1,135 @@
+package cli
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/pflag"
+
+	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
+	"github.com/venturi-net/venturi/internal/fastpath/discover"
+	"github.com/venturi-net/venturi/internal/fastpath/node"
+	"github.com/venturi-net/venturi/internal/sanitize"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// fastPathWish is what "fastpath enable" is asked to carry.
+type fastPathWish struct {
+	nat, ipv6 bool
+	keep      []string
+}
+
+// inherit takes what was not given from the running process, if there is one.
+func (w *fastPathWish) inherit(given *pflag.FlagSet) error {
+	running, err := node.RunningConfigs()
+	if err != nil {
+		return verr.Wrap(verr.Failed, "cannot take over the fast path", err, "end it with: venturi fastpath disable")
+	}
+	if !given.Changed("ipv6") {
+		w.ipv6 = running.IPv6 != nil
+	}
+	one := running.IPv4
+	if one == nil {
+		one = running.IPv6
+	}
+	if one != nil && w.keep == nil {
+		w.keep = one.KeepCounters
+	}
+	if running.IPv4 != nil && !given.Changed("nat") {
+		w.nat = !running.IPv4.NoNAT
+	}
+	return nil
+}
+
+// plan plans a fast path for this node. If nothing can be carried, it prints why, and the error says so.
+// With IPv6, one version of IP is enough.
+func (w fastPathWish) plan(env *Env, what string) (c node.Configs, err error) {
+	if !w.ipv6 {
+		four, err := planConfig(env, what, audit.IPv4, w.nat, w.keep)
+		return node.Configs{IPv4: &four}, err
+	}
+	four, err := readPlan("", audit.IPv4, w.keep)
+	if err != nil {
+		return c, err
+	}
+	six, err := readPlan("", audit.IPv6, w.keep)
+	if err != nil {
+		return c, err
+	}
+	if !four.CarriesAny() && !six.CarriesAny() {
+		return c, refusePlans(env, what, four, six)
+	}
+	return node.Configs{IPv4: w.config(env, four, "IPv4", "venturi fastpath plan"), IPv6: w.config(env, six, "IPv6", "venturi fastpath plan --ipv6")}, nil
+}
+
+// config is that of a plan; nil: nothing can be carried, which is said.
+func (w fastPathWish) config(env *Env, p *discover.Plan, family, command string) *fastpath.Config {
+	if !p.CarriesAny() {
+		sanitize.Fprintf(env.Stderr, "venturi: nothing of %s can be carried now: see why with \"%s\"; it is looked at again each minute\n", family, command)
+		return nil
+	}
+	c := p.Config()
+	c.NoNAT = !w.nat && p.Kind != fastpath.Routed6
+	return &c
+}
+
+// enableNode enables a fast path. Whenever the node is wired in another way, it begins anew with a new
+// plan: meanwhile packets take the node's own path.
+func enableNode(ctx context.Context, env *Env, c node.Configs, w fastPathWish, o node.Options) (stats node.FamilyStats, err error) {
+	if o.Trial > 0 {
+		return node.Enable(ctx, c, o)
+	}
+	for {
+		wired, stop := w.untilRewired(ctx, c)
+		stats, err = node.Enable(wired, c, o)
+		rewired := errors.Is(context.Cause(wired), node.ErrRewired)
+		if stop(); err != nil || !rewired {
+			return stats, err
+		}
+		sanitize.Fprintf(env.Stderr, "venturi: the network of this node is wired in another way now: planning again\n")
+		if c, err = w.plan(env, "cannot enable the fast path again"); err != nil {
+			return stats, err
+		}
+		o.Replace = false
+	}
+}
+
+// untilRewired gives a context that ends when other devices should be followed for a version of IP, or
+// when one can be carried of which nothing could be.
+func (w fastPathWish) untilRewired(ctx context.Context, c node.Configs) (context.Context, context.CancelFunc) {
+	wired, stop := w.untilFamilyRewired(ctx, audit.IPv4, c.IPv4)
+	if !w.ipv6 {
+		return wired, stop
+	}
+	wired, stop6 := w.untilFamilyRewired(wired, audit.IPv6, c.IPv6)
+	return wired, func() { stop6(); stop() }
+}
+
+func (w fastPathWish) untilFamilyRewired(ctx context.Context, family audit.Family, c *fastpath.Config) (context.Context, context.CancelFunc) {
+	if c == nil {
+		return node.UntilRewired(ctx, fastpath.Config{}, func() (fastpath.Config, error) { return w.choosePlanned(family) })
+	}
+	return node.UntilRewired(ctx, *c, func() (fastpath.Config, error) { return chooseConfig(family) })
+}
+
+// chooseConfig is what a fast path of this node should follow now.
+func chooseConfig(family audit.Family) (c fastpath.Config, err error) {
+	p, err := discover.Choose(family)
+	if err != nil {
+		return c, err
+	}
+	return p.Config(), nil
+}
+
+// choosePlanned is the same if something can be carried.
+func (w fastPathWish) choosePlanned(family audit.Family) (c fastpath.Config, err error) {
+	p, err := discover.Find(family)
+	if err != nil {
+		return c, err
+	}
+	if p.Keep(w.keep); !p.CarriesAny() {
+		return c, nil
+	}
+	return p.Config(), nil
+}
