@@ -251,6 +251,11 @@ func TestFastpathUnit(t *testing.T) {
 	if kinds := cmd.Flags().Lookup("keep-counters").Value.String(); kinds != "conntrack" {
 		t.Errorf("it keeps %q", kinds)
 	}
+	for _, flag := range []string{"ipv6", "nat", "listen"} {
+		if !cmd.Flags().Changed(flag) {
+			t.Errorf("it shows no --%s", flag)
+		}
+	}
 }
 
 // awaited gets a value when what is written to it says that pods are carried.

@@ -56,6 +56,7 @@ func TestClusterChart(t *testing.T) {
 		t.Run(filepath.Base(file), func(t *testing.T) { h.checkRendered(t, file) })
 	}
 	t.Run("keepCounters", h.checkKeepCounters)
+	t.Run("ipv6", h.checkIPv6)
 	t.Run("refused", h.checkRefused)
 	t.Run("installed", h.checkInstalled)
 }
@@ -145,6 +146,16 @@ func (h *helm) checkKeepCounters(t *testing.T) {
 	}
 }
 
+// IPv6 is carried if it is asked for.
+func (h *helm) checkIPv6(t *testing.T) {
+	for set, want := range map[string]string{"": "false", ",fastPath.ipv6=true": "true"} {
+		args := arguments(h.rendered(t, "--set", "image.name=x,fastPath.enabled=true"+set)["DaemonSet"])
+		if !slices.Contains(args, "--ipv6="+want) {
+			t.Errorf("set by %q, the arguments are %q", set, args)
+		}
+	}
+}
+
 // Values that make no sense are refused by their schema.
 func (h *helm) checkRefused(t *testing.T) {
 	for _, c := range []struct{ set, says string }{
@@ -156,6 +167,7 @@ func (h *helm) checkRefused(t *testing.T) {
 		{"image.name=x,nodeAgent=true", "nodeAgent"},
 		{"image.name=x,fastPath.metricsPort=70000", "metricsPort"},
 		{"image.name=x,fastPath.keepCounters=devices", "keepCounters"},
+		{"image.name=x,fastPath.ipv6=both", "ipv6"},
 	} {
 		args := []string{"template", "net", chart}
 		if c.set != "" {
