@@ -168,6 +168,10 @@ func (d *daemon) setNeedsReply(why string) error {
 func (d *daemon) poll() error {
 	d.pollIPSets()
 	news := d.programs.objectIDs.Poll()
+	advertised, err := d.advertised()
+	if err != nil {
+		return err
+	}
 	if d.activity.resumed {
 		d.activity.resumed = false
 		news = topology.BPFNews{Programs: true, XDPLinks: true}
@@ -175,7 +179,6 @@ func (d *daemon) poll() error {
 	}
 	d.programs.note(news)
 	reset := d.readSysctls()
-	var err error
 	if d.audit.unwatched, err = d.findUnwatched(news.Programs); err != nil {
 		return err
 	}
@@ -206,7 +209,7 @@ func (d *daemon) poll() error {
 			return err
 		}
 	}
-	if reset || changed || inPods || d.mtusChanged() {
+	if reset || advertised || changed || inPods || d.mtusChanged() {
 		return d.resync()
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 )
 
@@ -14,6 +15,10 @@ type neighbourState struct {
 	probed     map[topology.Neighbour]fdbProbe // neighbours without an FDB entry
 	unmeasured topology.Topology               // pods and next hops that are looked at next
 	confMTUs   []topology.ConfMTU              // that are looked at next
+
+	// advertisements are the last two counts of router advertisements: what one changes may be done
+	// only after it was counted.
+	advertisements [2]string
 
 	unreachables string    // count of ICMP messages by which path MTUs are learned
 	learned      bool      // there are new ones
@@ -77,6 +82,24 @@ func (d *daemon) pathMTUsLearned() bool {
 	changed := d.poller.PathMTUsChanged(d.topo.NextHops)
 	d.neigh.learned, d.neigh.nextFull = false, begin.Add(mtusRest*time.Since(begin))
 	return changed
+}
+
+// advertised looks whether there were router advertisements, which change routes without a notification. It
+// ends what was learned if they may have changed which router is preferred.
+func (d *daemon) advertised() (bool, error) {
+	if d.Devices.Family != audit.IPv6 || d.polls%mtusEvery != 0 && !d.resting() && !d.activity.resumed {
+		return false, nil
+	}
+	last := d.neigh.advertisements
+	now, err := d.poller.Advertisements()
+	d.neigh.advertisements = [2]string{now, last[0]}
+	if err == nil && now == last[0] && now == last[1] {
+		return false, nil
+	}
+	if !d.topo.Advertised {
+		return true, nil
+	}
+	return true, d.invalidate()
 }
 
 // takeSome takes some of what is looked at in turn.

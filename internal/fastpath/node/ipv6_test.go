@@ -1,12 +1,19 @@
 package node_test
 
 import (
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"math"
+	"net"
+	"net/netip"
 	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/fastpath/discover"
@@ -211,6 +218,81 @@ func TestEnableIPv6Alone(t *testing.T) {
 			testenv.Must(t, exchange())
 		})
 	}
+}
+
+// A router advertisement that gives a lifetime to the route of an earlier one sends no notification: the
+// wire is left slow all the same, as its routes end unnoticed; and carried again when the next one takes
+// the lifetime back.
+func TestEnableIPv6Advertised(t *testing.T) {
+	w := dualStack[0]
+	c := newCluster(t, w.node+wire6+`
+		echo 2 > /proc/sys/net/ipv6/conf/eth0/accept_ra
+		`, w.pod)
+	c.answerAt(t, "[fd00:f4:2::2]:7777")
+	send := c.exchangesFrom(t, "[fd00:f4:1::2]:0", "[fd00:f4:2::2]:7777")
+	exchange := func() error { return send(testenv.Timeout) }
+	testenv.Must(t, exchange())
+	const forever = math.MaxUint32
+	c.advertise(t, forever)
+	for end := time.Now().Add(testenv.Timeout); !strings.Contains(c.routes6(t), "fd00:99::/64"); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("an advertisement makes no route: %s", c.routes6(t))
+		}
+	}
+	processes := []*exec.Cmd{c.start(t, 0, new(syscall.SysProcAttr), "0", "ipv6"), c.start(t, 1, new(syscall.SysProcAttr), "0", "ipv6")}
+	c.untilCounted(t, c.carried6, exchange)
+	c.advertise(t, 600)
+	for end := time.Now().Add(testenv.Timeout); ; time.Sleep(10 * time.Millisecond) {
+		testenv.Must(t, exchange())
+		s := c.status(t, 0).IPv6
+		if s != nil && s.State != nil && strings.Contains(fmt.Sprint(s.State.Refused), "the route to fd00:99::/64 in table 254 has a lifetime") {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("after %v, the wire is not left slow: %+v; %s", testenv.Timeout, s.State, c.routes6(t))
+		}
+	}
+	c.advertise(t, forever)
+	c.untilCounted(t, c.carried6, exchange)
+	for _, cmd := range processes {
+		testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
+		testenv.Must(t, cmd.Wait())
+	}
+}
+
+// routes6 are those of the first node.
+func (c *cluster) routes6(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command("ip", "-n", c.nodes[0].Name(), "-6", "route").CombinedOutput()
+	testenv.Must(t, err)
+	return string(out)
+}
+
+// advertise has the second node advertise a prefix of the wire, with a lifetime in seconds.
+func (c *cluster) advertise(t *testing.T, lifetime uint32) {
+	t.Helper()
+	ra := append([]byte{134, 0, 0, 0, 64, 0, 0, 0}, make([]byte, 8)...) // of no default router
+	ra = append(ra, 3, 4, 64, 0x80)                                     // a prefix of 64 bits that is on the link
+	ra = binary.BigEndian.AppendUint32(ra, lifetime)
+	ra = binary.BigEndian.AppendUint32(ra, lifetime)
+	ra = append(ra, 0, 0, 0, 0)
+	prefix := netip.MustParseAddr("fd00:99::").As16()
+	ra = append(ra, prefix[:]...)
+	testenv.InNetns(t, c.nodes[1].Path(), func() error {
+		fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_RAW, unix.IPPROTO_ICMPV6)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		eth0, err := net.InterfaceByName("eth0")
+		if err != nil {
+			return err
+		}
+		all := netip.MustParseAddr("ff02::1").As16()
+		return errors.Join(unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_HOPS, 255),
+			unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_IF, eth0.Index),
+			unix.Sendto(fd, ra, 0, &unix.SockaddrInet6{Addr: all, ZoneId: uint32(eth0.Index)}))
+	})
 }
 
 // carried6 is as carried, of IPv6.

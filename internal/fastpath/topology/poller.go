@@ -35,14 +35,17 @@ type Poller struct {
 	acct    procFile
 	legacy  procFile
 	snmp    procFile
+	snmp6   procFile
 	querier *rtnlQuerier
 }
 
 // snmpFile holds counters of IP and ICMP. It is read less often than the others, because the kernel
 // adds up all counters of all cores.
 const (
-	snmpFile = "/proc/thread-self/net/snmp"
-	snmpSize = 4096
+	snmpFile  = "/proc/thread-self/net/snmp"
+	snmpSize  = 4096
+	snmp6File = "/proc/thread-self/net/snmp6" // of IPv6
+	snmp6Size = 16384
 )
 
 // OpenPoller opens a poller of the calling thread's namespace, for packets of a family.
@@ -51,6 +54,10 @@ func OpenPoller(family audit.Family) (*Poller, error) {
 		family: family,
 		acct:   procFile{path: "/proc/sys/net/netfilter/nf_conntrack_acct"},
 		legacy: procFile{path: legacyTables[family]}, snmp: procFile{path: snmpFile, text: make([]byte, snmpSize)},
+		snmp6: procFile{path: snmp6File},
+	}
+	if family == audit.IPv6 {
+		s.snmp6.text = make([]byte, snmp6Size)
 	}
 	for _, name := range polledSysctls[family] {
 		s.sysctls = append(s.sysctls, procFile{path: filepath.Join("/proc/sys/net", name)})
@@ -78,6 +85,7 @@ func (s *Poller) Close() {
 	s.acct.close()
 	s.legacy.close()
 	s.snmp.close()
+	s.snmp6.close()
 	if s.Hooks != nil {
 		s.Hooks.Close()
 	}
@@ -137,6 +145,18 @@ func (s *Poller) Unreachables() (string, error) {
 		return "", err
 	}
 	return snmpCounter(text, "Icmp:", "InDestUnreachs"), nil
+}
+
+// Advertisements counts the router advertisements received. One may give a route a lifetime, which sends no
+// notification.
+func (s *Poller) Advertisements() (string, error) {
+	text, err := s.snmp6.read()
+	if err != nil {
+		return "", err
+	}
+	_, rest, _ := strings.Cut(text, "Icmp6InRouterAdvertisements")
+	count, _, _ := strings.Cut(rest, "\n")
+	return strings.TrimSpace(count), nil
 }
 
 // snmpCounter finds a counter in a file whose lines come in pairs: names, and below them values.

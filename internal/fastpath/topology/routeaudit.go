@@ -18,6 +18,7 @@ type routeMessage struct {
 	to      netip.Prefix
 	table   uint32
 	reason  string // why it may not; "" means that it does
+	byRA    bool   // a router advertisement has made it
 	devices []int  // ifindexes that it leads to
 	object  uint32 // id of its next hop object; 0 means none
 }
@@ -26,6 +27,7 @@ const (
 	rtDestinationBits = 1 // offsets in struct rtmsg
 	rtSourceBits      = 2
 	rtTable           = 4
+	rtProtocol        = 5
 	rtType            = 7
 	rtFlags           = 8
 	rtNexthop         = 30 // RTA_NH_ID
@@ -56,6 +58,7 @@ func readRouteMessage(message []byte, family audit.Family) (m routeMessage, err 
 	if !to.IsValid() {
 		to = family.Unspecified()
 	}
+	m.byRA = message[rtProtocol] == unix.RTPROT_RA
 	m.to = netip.PrefixFrom(to, int(message[rtDestinationBits]))
 	if device := nlmsg.NativeUint32(data[unix.RTA_OIF]); device != 0 {
 		m.devices = append(m.devices, int(device))
@@ -134,7 +137,7 @@ func readNexthop(message []byte, family audit.Family) (m nexthopMessage, err err
 // auditRoutes finds the devices whose routes may send the next packet of a flow elsewhere, or do
 // more to it.
 func (r *reader) auditRoutes() error {
-	r.uncertainDevices = map[int]string{}
+	r.uncertainDevices, r.advertised = map[int]string{}, false
 	var nexthops map[uint32]nexthopMessage
 	found, err := dumpFamily(unix.RTM_GETROUTE, unix.RTM_NEWROUTE, &nl.RtMsg{RtMsg: unix.RtMsg{Family: r.family.Number()}})
 	if err != nil {
@@ -153,6 +156,7 @@ func (r *reader) auditRoutes() error {
 		if m.object != 0 {
 			m.applyNexthop(nexthops)
 		}
+		r.advertised = r.advertised || m.byRA
 		r.markUncertain(m)
 	}
 	return nil

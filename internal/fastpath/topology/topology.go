@@ -32,6 +32,9 @@ type Topology struct {
 	PerPacket string
 	// ConfMTUs are those that the pods' and next hops' MTUs come from.
 	ConfMTUs []ConfMTU
+	// Advertised: there are routes from router advertisements, by a router. The next one may change
+	// which of them is preferred, without an announcement.
+	Advertised bool
 	// MissingFDB are neighbours that may be pods but have no FDB entry on their bridge.
 	MissingFDB []BridgeNeighbour
 	// Ageing is after how long without a frame a bridge of pods removes an FDB entry, the least of
@@ -115,6 +118,7 @@ type reader struct {
 	linkReasons      map[int]string // by ifindex: an unproven attribute of the device
 	wireReasons      map[int]string // by ifindex: why the device must not be the wire, of those that were audited
 	confMTUs         []ConfMTU      // that were read
+	advertised       bool           // as [Topology.Advertised]
 	uncertainDevices map[int]string // by ifindex: why the device's routes may treat packets of a flow differently
 }
 
