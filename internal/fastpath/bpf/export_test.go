@@ -11,6 +11,16 @@ func Slot(k FlowKey) uint64 { return hashKey(k) >> 53 }
 // Group is the group of a flow, whose slots end together.
 func Group(k FlowKey) uint64 { return groupOf(k) }
 
+// SetLastNumber sets the last number that a program has given to an address of IPv6.
+func (f *Objects) SetLastNumber(last uint32) error { return f.addrs.(*numbers).last.Set(last) }
+
+// OnVersion has a function called whenever slots end because numbers are taken back.
+func (f *Objects) OnVersion(call func()) {
+	n := f.addrs.(*numbers)
+	end := n.version
+	n.version = func() error { call(); return end() }
+}
+
 // NewVXLANOf loads the fast path of an overlay whose table has room for so many flows.
 func NewVXLANOf(flows uint32, port uint16) (*Objects, error) {
 	spec, err := loadVxlan()

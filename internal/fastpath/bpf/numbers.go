@@ -7,6 +7,7 @@ import (
 	"iter"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"github.com/cilium/ebpf"
@@ -19,9 +20,13 @@ const (
 	slotNamesTable = "slot_names"
 )
 
-// firstPodNumber is the first that the daemon gives: programs give lower ones, up to MAX_NUMBER of
-// src/inet6.h, and neither can add to a counter of the other without a race.
-const firstPodNumber = 1 << 31
+const (
+	// firstPodNumber is the first that the daemon gives: programs give lower ones, up to MAX_NUMBER of
+	// src/inet6.h, and neither can add to a counter of the other without a race.
+	firstPodNumber = 1 << 31
+	// forgetBatch is how many are taken back at a time: whoever adds a pod waits for no more.
+	forgetBatch = 256
+)
 
 // numbers are what the addresses of IPv6 are in keys of flows and in the entries of pods.
 type numbers struct {
@@ -127,35 +132,56 @@ func (n *numbers) keep(pods iter.Seq[uint32]) {
 // A packet may make another flow with such a number at the same time. Nothing finds its entry then,
 // and as all slots end, nobody carries it; it is removed as any silent flow is.
 func (n *numbers) forget(used map[uint32]bool, last uint32) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	unused, err := n.unused(used, last)
-	if err != nil || len(unused) == 0 {
+	if err != nil {
 		return err
 	}
-	for _, addr := range unused {
-		err = errors.Join(err, ignoreMissing(n.byAddr.Delete(addr)))
-	}
-	err = errors.Join(err, n.version())
-	for number := range unused {
-		delete(n.cache, number)
-		err = errors.Join(err, ignoreMissing(n.byNum.Delete(number)))
-	}
-	if err != nil {
-		return fmt.Errorf("forget addresses: %w", err)
+	for batch := range slices.Chunk(unused, forgetBatch) {
+		if err := n.forgetSome(batch); err != nil {
+			return fmt.Errorf("forget addresses: %w", err)
+		}
 	}
 	return nil
 }
 
-// unused finds those, with their addresses.
-func (n *numbers) unused(used map[uint32]bool, last uint32) (map[uint32]addr6, error) {
-	unused := map[uint32]addr6{}
-	err := eachAddr(n.byNum, func(number uint32, addr addr6) {
-		if !used[number] && !n.pods[number] && (number <= last || number >= firstPodNumber) {
-			unused[number] = addr
+// numbered is an address with its number.
+type numbered struct {
+	number uint32
+	addr   addr6
+}
+
+// forgetSome takes back some numbers, unless pods have got them since.
+func (n *numbers) forgetSome(some []numbered) (err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	some = slices.DeleteFunc(some, func(one numbered) bool { return n.pods[one.number] })
+	for _, one := range some {
+		err = errors.Join(err, ignoreMissing(n.byAddr.Delete(one.addr)))
+	}
+	err = errors.Join(err, n.version())
+	for _, one := range some {
+		delete(n.cache, one.number)
+		err = errors.Join(err, ignoreMissing(n.byNum.Delete(one.number)))
+	}
+	return err
+}
+
+// unused finds those that no flow has, but for those that programs have given since last.
+func (n *numbers) unused(used map[uint32]bool, last uint32) (unused []numbered, err error) {
+	if err := eachAddr(n.byNum, func(number uint32, addr addr6) {
+		if !used[number] {
+			unused = append(unused, numbered{number, addr})
 		}
-	})
-	return unused, err
+	}); err != nil {
+		return nil, err
+	}
+	now := uint32(0)
+	if err := n.last.Get(&now); err != nil {
+		return nil, err
+	}
+	const mask = firstPodNumber - 1 // they begin again
+	since := func(number uint32) bool { return number < firstPodNumber && (number-last-1)&mask < (now-last)&mask }
+	return slices.DeleteFunc(unused, func(one numbered) bool { return since(one.number) }), nil
 }
 
 // eachAddr lists a table of addresses by number.

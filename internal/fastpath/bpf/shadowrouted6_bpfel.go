@@ -30,7 +30,6 @@ const (
 	shadowRouted6MapShadowScratch   = "shadow_scratch"
 	shadowRouted6MapSlotNames       = "slot_names"
 	shadowRouted6MapSlots           = "slots"
-	shadowRouted6MapTranslations    = "translations"
 	shadowRouted6ProgClock          = "clock"
 	shadowRouted6ProgFromPod        = "from_pod"
 	shadowRouted6ProgFromWire       = "from_wire"
@@ -122,7 +121,6 @@ type shadowRouted6MapSpecs struct {
 	ShadowScratch *ebpf.MapSpec `ebpf:"shadow_scratch"`
 	SlotNames     *ebpf.MapSpec `ebpf:"slot_names"`
 	Slots         *ebpf.MapSpec `ebpf:"slots"`
-	Translations  *ebpf.MapSpec `ebpf:"translations"`
 }
 
 // shadowRouted6VariableSpecs contains global variables before they are loaded into the kernel.
@@ -180,7 +178,6 @@ type shadowRouted6Maps struct {
 	ShadowScratch *ebpf.Map `ebpf:"shadow_scratch"`
 	SlotNames     *ebpf.Map `ebpf:"slot_names"`
 	Slots         *ebpf.Map `ebpf:"slots"`
-	Translations  *ebpf.Map `ebpf:"translations"`
 }
 
 func (m *shadowRouted6Maps) Close() error {
@@ -199,7 +196,6 @@ func (m *shadowRouted6Maps) Close() error {
 		m.ShadowScratch,
 		m.SlotNames,
 		m.Slots,
-		m.Translations,
 	)
 }
 

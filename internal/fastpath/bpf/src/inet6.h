@@ -2,7 +2,7 @@
  *
  * Addresses have numbers, so that keys, flows, pods and the daemon's work on them are as for IPv4,
  * and as small. The daemon gives numbers to the addresses of pods, learn.h to those of the other
- * ends, and the daemon takes them back. A number is never given twice. Slots remember the addresses
+ * ends, and the daemon takes them back. A number is given again after 2^31 others, when nothing knows it. Slots remember the addresses
  * themselves, so that a packet whose flow has one needs no number.
  *
  * Translated flows stay slow. */
@@ -41,7 +41,9 @@ struct {
 
 volatile __u32 last_number = 1; /* given to an address; the first that is given is 2 */
 
-#define MAX_NUMBER 0x7fff0000 /* the daemon gives those from 0x80000000 on; here all cores may give one at once */
+/* The daemon gives greater ones. Beyond it they begin again, where one that is still of another address is
+ * not given: the next packet of the flow gets the next number. */
+#define MAX_NUMBER 0x7fffffff
 
 /* The addresses of a slot's flow. */
 struct names {
@@ -98,10 +100,10 @@ static __always_inline __u32 give_number(const struct addr6 *addr)
 {
 	__u32 number = number_of(addr);
 
-	if (number || last_number >= MAX_NUMBER)
+	if (number)
 		return number;
-	number = __sync_fetch_and_add(&last_number, 1) + 1;
-	if (bpf_map_update_elem(&addresses, &number, addr, BPF_NOEXIST))
+	number = (__sync_fetch_and_add(&last_number, 1) + 1) & MAX_NUMBER;
+	if (!number || bpf_map_update_elem(&addresses, &number, addr, BPF_NOEXIST))
 		return 0;
 	if (!bpf_map_update_elem(&numbers, addr, &number, BPF_NOEXIST))
 		return number;

@@ -44,12 +44,14 @@ struct translation {
 	__u32 pad;
 };
 
+#ifndef INET6
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, SLOTS); /* as slots */
 	__type(key, __u32);
 	__type(value, struct translation);
 } translations SEC(".maps");
+#endif
 
 /* Versions of groups of flows. Programs increment the lower half, and the daemon the upper. */
 volatile __u64 ended[GROUPS] = {1};
@@ -120,9 +122,13 @@ static __always_inline struct slot *slot_of_packet(struct parsed *p, __u64 *hash
 /* The translation of a flow's slot on this core. */
 static __always_inline struct translation *translation_of(__u64 hash)
 {
+#ifdef INET6
+	return 0;
+#else
 	__u32 at = bpf_get_smp_processor_id() * SLOTS + (hash >> 53);
 
 	return bpf_map_lookup_elem(&translations, &at);
+#endif
 }
 
 /* A translation is still valid for packets of a direction. */
