@@ -145,6 +145,8 @@ func (d *daemon) readRules() (rules audit.RulesetAudit, reason string, unread bo
 		return rules, "", false, err
 	case ipsec:
 		reason = "there are IPsec policies, which carried packets would bypass"
+	case rules.Flowtable != "":
+		reason = fmt.Sprintf("the flowtable %s translates and forwards packets past the rules, unseen by the fast path", rules.Flowtable)
 	case rules.PerPacket != "":
 		reason = fmt.Sprintf("the verdict of a rule may differ between packets of a flow (%s)", rules.PerPacket)
 	}
@@ -242,8 +244,8 @@ func (d *daemon) findUnwatched(news bool) (string, error) {
 	if function != "" {
 		return fmt.Sprintf("unknown netfilter hook %s: its effect cannot be checked", function), nil
 	}
-	if d.poller.KeepsPriority(d.audit.sysctls) {
-		return "the sysctl net.ipv4.ip_forward_update_priority is 0, so packets keep their priority when they are forwarded", nil
+	if why := d.poller.SysctlRefusal(d.audit.sysctls); why != "" {
+		return why, nil
 	}
 	if listed {
 		return "", nil

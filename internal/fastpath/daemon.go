@@ -315,13 +315,16 @@ func (d *daemon) resync() error {
 		return nil
 	}
 	topo, err := d.takeTopology()
+	if err == nil && topology.ConfsDiffer(d.topo, topo) {
+		err = d.invalidate()
+	}
 	if err == nil {
 		d.topo, err = d.refuse(topo)
 	}
 	if err != nil {
 		return err
 	}
-	d.programs.queue, d.neigh.unmeasured, d.neigh.confMTUs = nil, topology.Topology{}, nil
+	d.programs.queue, d.neigh.unmeasured, d.neigh.confMTUs, d.neigh.confs = nil, topology.Topology{}, nil, nil
 	d.bypassed = bypassedDevices(d.Devices, d.topo)
 	d.events.setTopology(d.topo)
 	if err := d.tables.sync(d.topo); err != nil {

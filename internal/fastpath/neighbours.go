@@ -15,6 +15,7 @@ type neighbourState struct {
 	probed     map[topology.Neighbour]fdbProbe // neighbours without an FDB entry
 	unmeasured topology.Topology               // pods and next hops that are looked at next
 	confMTUs   []topology.ConfMTU              // that are looked at next
+	confs      []topology.DeviceConf           // of devices of single pods and peers: that are looked at next
 
 	// advertisements are the last two counts of router advertisements: what one changes may be done
 	// only after it was counted.
@@ -29,7 +30,7 @@ type neighbourState struct {
 const (
 	podsPerPoll = 4
 	hopsPerPoll = 1
-	confPerPoll = 4 // MTUs of devices for IPv6
+	confPerPoll = 4 // MTUs of devices for IPv6, and of settings for IPv4
 )
 
 // mtusEvery is how often it is checked whether path MTUs were learned. While the daemon rests it is
@@ -49,7 +50,7 @@ func (d *daemon) mtusChanged() bool {
 		}
 	}
 	pods := slices.Concat(takeSome(&d.neigh.unmeasured.Pods, podsPerPoll), takeSome(&d.neigh.unmeasured.PodsWithXDP, podsPerPoll))
-	return d.poller.PodsChanged(pods) || d.confMTUsChanged() || d.pathMTUsLearned() || d.poller.PathMTUsChanged(takeSome(&d.neigh.unmeasured.NextHops, hopsPerPoll))
+	return d.poller.PodsChanged(pods) || d.confMTUsChanged() || d.confsChanged() || d.pathMTUsLearned() || d.poller.PathMTUsChanged(takeSome(&d.neigh.unmeasured.NextHops, hopsPerPoll))
 }
 
 // confMTUsChanged looks for changes of the MTUs that devices have for IPv6: those of wires each time, and
@@ -66,6 +67,22 @@ func (d *daemon) confMTUsChanged() bool {
 		}
 	}
 	return d.poller.ConfMTUsChanged(some)
+}
+
+// confsChanged looks for changes of the settings that devices have for IPv4: those of the devices that
+// many packets pass each time, and the others in turn.
+func (d *daemon) confsChanged() bool {
+	shared := func(of topology.DeviceConf) bool { return of.Shared }
+	if len(d.neigh.confs) == 0 {
+		d.neigh.confs = slices.DeleteFunc(slices.Clone(d.topo.DeviceConfs), shared)
+	}
+	some := takeSome(&d.neigh.confs, confPerPoll)
+	for _, of := range d.topo.DeviceConfs {
+		if shared(of) {
+			some = append(slices.Clip(some), of)
+		}
+	}
+	return d.poller.ConfsChanged(some)
 }
 
 // pathMTUsLearned looks at all next hops when some may have learned a path MTU.

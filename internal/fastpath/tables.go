@@ -30,6 +30,7 @@ type tables struct {
 type podEntry struct {
 	entry bpf.Pod
 	addr  netip.Addr
+	mac   [6]byte // of its own device; if that changes, the pod is to send again before packets are carried to it
 }
 
 type hop struct {
@@ -121,7 +122,7 @@ func (t *tables) syncPods(pods []topology.LocalPod, tenant uint32, tc map[int]to
 		if err != nil {
 			return err
 		}
-		if known && is == was.entry {
+		if known && is == was.entry && w.PodEnd.MAC == was.mac {
 			continue
 		}
 		if known {
@@ -142,7 +143,7 @@ func (t *tables) syncPods(pods []topology.LocalPod, tenant uint32, tc map[int]to
 		if err := putBlankFirst(t.objs.PutPod, uint32(w.Device), blank, is); err != nil {
 			return err
 		}
-		t.pods[w.Device] = podEntry{is, w.Addr}
+		t.pods[w.Device] = podEntry{is, w.Addr, w.PodEnd.MAC}
 	}
 	t.objs.KeepPods(func(yield func(uint32) bool) {
 		for _, p := range t.pods {

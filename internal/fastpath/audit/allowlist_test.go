@@ -202,3 +202,13 @@ func TestRulingsWriteMarks(t *testing.T) {
 		}
 	}
 }
+
+// A flowtable is named if it is of the family of the packets.
+func TestFlowtables(t *testing.T) {
+	message := filterMessage(text(1, "x"), text(2, "f"))
+	for of, want := range map[audit.Family]string{audit.IPv4: "ip x f", audit.IPv6: ""} {
+		if got, err := audit.FlowtableOf(message, of); err != nil || got != want {
+			t.Errorf("%v: flowtable %q, %v; want %q", of, got, err, want)
+		}
+	}
+}

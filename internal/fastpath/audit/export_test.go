@@ -39,3 +39,6 @@ var Parsers = map[string]func(message []byte){
 
 // Rested lets the poller look again at once.
 func (p *IPSetPoller) Rested() { p.next = time.Time{} }
+
+// FlowtableOf names the flowtable of a message for packets of a family.
+func FlowtableOf(message []byte, of Family) (string, error) { return flowtableOf(message, of) }

@@ -30,7 +30,7 @@ type HookPoller struct {
 var harmlessFunctions = allowlist.NameSet(
 	// Rules, see [Ruleset].
 	"nft_do_chain_ipv4", "nft_do_chain_ipv6", "nf_route_table_hook6", "nft_do_chain_inet", "nft_do_chain_bridge", "nf_route_table_hook4", "nf_route_table_inet",
-	// Connection tracking and translation, and IPVS, whose own connections the programs leave alone.
+	// Connection tracking and translation, and IPVS: the programs learn from no packet that it has sent on.
 	"ipv4_conntrack_defrag", "ipv4_conntrack_in", "ipv4_conntrack_local", "nf_confirm",
 	"ipv6_defrag", "ipv6_conntrack_in", "ipv6_conntrack_local", "ipv6_confirm",
 	"nf_ct_bridge_pre", "nf_ct_bridge_in", "nf_ct_bridge_post",

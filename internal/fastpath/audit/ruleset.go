@@ -24,6 +24,8 @@ type RulesetAudit struct {
 	// filter: a rule may treat them differently after a reply, or treats each of them separately.
 	// Empty means that they may, if PerPacket is empty as well.
 	PerPacketUnreplied string
+	// Flowtable names a flowtable, which forwards packets past the rules. Empty means that there is none.
+	Flowtable string
 	// MarkChain names the chain of a rule that sets packet marks, which packets of the fast path do
 	// not have. Empty means none.
 	MarkChain string
@@ -73,6 +75,9 @@ func Ruleset(of Overlay) (RulesetAudit, error) {
 		return RulesetAudit{}, fmt.Errorf("dump nftables chains: %w", err)
 	}
 	is := RulesetAudit{DeviceChains: map[string]Direction{}}
+	if is.Flowtable, err = flowtable(of.Family); err != nil {
+		return is, err
+	}
 	r := newWalker(of)
 	var begins []baseChain
 	for _, m := range chains {

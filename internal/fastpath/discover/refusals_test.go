@@ -53,6 +53,10 @@ var refusals = []refusal{
 	{name: "a port of Open vSwitch", modules: true, script: "ovs-dpctl add-dp dp9; ip link set veth2 nomaster; ovs-dpctl add-if dp9 veth2", what: "veth2", reason: "which is no bridge but of kind openvswitch"},
 
 	{name: "a rule that counts", script: "nft 'table ip x { chain c { type filter hook forward priority 0; limit rate 1000/second accept; }; }'", what: "off", reason: "(ip x c handle 2: limit)"},
+	{name: "a flowtable", modules: true, script: "nft 'table ip x { flowtable f { hook ingress priority 0; devices = { eth0, cni0 }; }; chain c { type filter hook forward priority 0; ct state established flow add @f; }; }'",
+		what: "off", reason: "the flowtable ip x f translates and forwards packets past the rules"},
+	{name: "a flowtable that no rule adds to", modules: true, script: "nft 'table inet x { flowtable f { hook ingress priority 0; devices = { eth0 }; }; }'", what: "off", reason: "the flowtable inet x f"},
+	{name: "IPVS that drops what its servers send", modules: true, script: "modprobe ip_vs; echo 1 > /proc/sys/net/ipv4/vs/nat_icmp_send", what: "off", reason: "net.ipv4.vs.nat_icmp_send is 1"},
 	{name: "a rule by flags of TCP", script: "nft 'table ip x { chain c { type filter hook forward priority 0; tcp flags psh drop; }; }'", what: "off", reason: "(ip x c handle 2: tcp flags)"},
 	{name: "a rule by connection marks", script: "nft 'table ip x { chain c { type filter hook forward priority 0; ct mark 7 drop; ct mark set 7; }; }'", what: "off", reason: "(ip x c handle 2: ct mark, which ip x c handle 3 writes)"},
 	{name: "a rule by length", script: "nft 'table ip x { chain c { type filter hook forward priority 0; ip length > 1000 drop; }; }'", what: "off", reason: "(ip x c handle 2: bytes 2 to 3 of a header)"},
@@ -157,5 +161,11 @@ var refusals = []refusal{
 	{name: "a geneve device with a queue", modules: true, base: geneveMesh, script: "tc qdisc add dev geneve2 root tbf rate 10mbit burst 100kb latency 1s", what: "192.0.10.2", reason: "geneve2 has a queueing discipline tbf"},
 	{name: "two geneve devices for the same packets", modules: true, base: geneveMesh, script: "ip link set geneve3 down; ip link add gn9 type geneve id 7 remote 192.0.10.9; ip link set gn9 type geneve id 7 remote 192.0.10.2", what: "192.0.10.2", reason: "geneve2 may lose its packets to gn9"},
 	{name: "two peers of Geneve with one MAC", modules: true, base: geneveMesh, script: "ip neigh replace 10.255.3.2 lladdr 02:00:00:00:cc:02 dev geneve3 nud reachable", what: "192.0.10.3", reason: "geneve3 has a peer with the same MAC address (02:00:00:00:cc:02) as the one behind geneve2"},
+	{name: "Geneve by another namespace", modules: true, base: geneveMesh, script: "ip link del geneve2; ip -n OTHERS link add geneve2 mtu 1450 type geneve id 7 remote 192.0.10.2; ip -n OTHERS link set geneve2 netns $$; " +
+		"ip addr add 10.255.2.1/30 dev geneve2; ip link set geneve2 up; ip neigh add 10.255.2.2 lladdr 02:00:00:00:cc:02 dev geneve2 nud reachable; ip route add 10.244.2.0/24 via 10.255.2.2 dev geneve2",
+		what: "192.0.10.2", reason: "geneve2 was made in another network namespace, through which its packets go"},
+	{name: "a tunnel by another namespace", script: "ip link del flannel.1; ip -n OTHERS link add flannel.1 address 02:00:00:00:cc:01 mtu 1450 type vxlan id 1 dstport 8472 local 192.0.10.1 nolearning; ip -n OTHERS link set flannel.1 netns $$; " +
+		"ip addr add 10.244.0.0/32 dev flannel.1; ip link set flannel.1 up; remote flannel.1 2",
+		what: "192.0.10.2", reason: "flannel.1 was made in another network namespace, through which its packets go"},
 	{name: "a geneve device as a port of the pods' bridge", modules: true, script: "ip link add gn9 type geneve id 9 remote 192.0.10.9; ip link set gn9 up master cni0", what: "left gn9", reason: "is a port of cni0: the fast path does not support Ethernet overlays"},
 }

@@ -56,7 +56,7 @@ var unsupported = []string{"not supported", "Unknown device type", "not found", 
 // sh runs a script on the node. It knows the functions of wiring.
 func (s *site) sh(script string) error {
 	return host.Do(s.node.Path(), func() error {
-		out, err := exec.Command("sh", "-e", "-c", strings.NewReplacer("OTHERS", s.farEnds.Name()).Replace(functions)+script).CombinedOutput()
+		out, err := exec.Command("sh", "-e", "-c", strings.ReplaceAll(functions+script, "OTHERS", s.farEnds.Name())).CombinedOutput()
 		text := string(out)
 		switch {
 		case err == nil:

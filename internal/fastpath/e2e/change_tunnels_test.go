@@ -52,4 +52,4 @@ var geneveChanges = []change{
 	},
 }
 
-var allChanges = slices.Concat(changes, ipipChanges, geneveChanges)
+var allChanges = slices.Concat(changes, silentChanges, ipipChanges, geneveChanges)

@@ -76,5 +76,5 @@ func TestFollowsStackedWire(t *testing.T) {
 func TestKernels(t *testing.T) {
 	testenv.Root(t)
 	testenv.NeedsLong(t)
-	agenttest.PassUnderKernels(t, 2<<10, agenttest.RunArgs("TestEnable|TestShadow|TestStackedWires|TestFollowsStackedWire|TestFollowsGeneve"))
+	agenttest.PassUnderKernels(t, 2<<10, agenttest.RunArgs("TestEnable|TestShadow|TestStackedWires|TestFollowsStackedWire|TestFollowsGeneve|TestIPVSStaysSlow"))
 }

@@ -10,6 +10,9 @@ type PodEnd struct {
 	NSID  int // nsid of the pod's namespace, as the host's namespace knows it
 	Index int // ifindex in the pod's namespace
 	MTU   int // bytes
+	// MAC is its address; zero if it has none. It is compared with what it was: the pod may have others
+	// on top of it.
+	MAC [macLen]byte
 	// HasXDP: it has an XDP program. That would see packets from the host's end, and the fast path
 	// bypasses it. A program at the host's end runs before everything else and is not affected.
 	HasXDP bool
@@ -22,6 +25,8 @@ func newPodEnd(space, index int, attrs []byte) PodEnd {
 		switch kind {
 		case unix.IFLA_MTU:
 			end.MTU = int(nlmsg.NativeUint32(value))
+		case unix.IFLA_ADDRESS:
+			copy(end.MAC[:], value)
 		case unix.IFLA_XDP:
 			nlmsg.EachAttr(value, func(kind uint16, value []byte) {
 				if kind == unix.IFLA_XDP_ATTACHED && len(value) > 0 {

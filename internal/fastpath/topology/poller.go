@@ -16,15 +16,26 @@ import (
 // polledSysctls are the sysctls of a namespace that affect packets and whose changes send no
 // notification.
 var polledSysctls = map[audit.Family][]string{
-	audit.IPv4: {updatesPriority, "bridge/bridge-nf-call-iptables", "bridge/bridge-nf-filter-vlan-tagged", "ipv4/ip_default_ttl", "ipv4/ip_forward_use_pmtu"},
+	audit.IPv4: {updatesPriority, refusesUnknown, "bridge/bridge-nf-call-iptables", "bridge/bridge-nf-filter-vlan-tagged", "ipv4/ip_default_ttl", "ipv4/ip_forward_use_pmtu",
+		"ipv4/conf/all/src_valid_mark", "ipv4/conf/all/accept_local", "ipv4/conf/all/route_localnet"},
 	audit.IPv6: {"bridge/bridge-nf-call-ip6tables", "bridge/bridge-nf-filter-vlan-tagged"},
 }
 
 // legacyTables are the files with the loaded tables of legacy iptables.
 var legacyTables = map[audit.Family]string{audit.IPv4: nft.LegacyTablesFile, audit.IPv6: nft.LegacyTables6File}
 
-// updatesPriority is whether forwarding derives the priority of packets from their TOS.
-const updatesPriority = "ipv4/ip_forward_update_priority"
+const (
+	// updatesPriority is whether forwarding derives the priority of packets from their TOS.
+	updatesPriority = "ipv4/ip_forward_update_priority"
+	// refusesUnknown is whether IPVS drops what its servers send outside of its connections.
+	refusesUnknown = "ipv4/vs/nat_icmp_send"
+)
+
+// refusedSysctls are values of sysctls with which packets are treated in another way than carried ones.
+var refusedSysctls = []struct{ name, value, why string }{
+	{updatesPriority, "0", "the sysctl net.ipv4.ip_forward_update_priority is 0, so packets keep their priority when they are forwarded"},
+	{refusesUnknown, "1", "the sysctl net.ipv4.vs.nat_icmp_send is 1, so IPVS drops packets of its servers that belong to none of its connections"},
+}
 
 // Poller polls state of a namespace whose changes send no notification. It polls often, so it keeps
 // its files and sockets open: opening one costs several times as much as reading it.
@@ -103,11 +114,14 @@ func (s *Poller) Sysctls() []string {
 	return values
 }
 
-// KeepsPriority tells whether, by values of [Poller.Sysctls], forwarding leaves the priority of IPv4
-// packets as it is. Carried ones get that of their TOS.
-func (s *Poller) KeepsPriority(sysctls []string) bool {
-	i := slices.Index(polledSysctls[s.family], updatesPriority)
-	return i >= 0 && strings.TrimSpace(sysctls[i]) == "0"
+// SysctlRefusal says which value of [Poller.Sysctls] keeps everything slow; empty means none.
+func (s *Poller) SysctlRefusal(sysctls []string) string {
+	for _, r := range refusedSysctls {
+		if i := slices.Index(polledSysctls[s.family], r.name); i >= 0 && strings.TrimSpace(sysctls[i]) == r.value {
+			return r.why
+		}
+	}
+	return ""
 }
 
 // CountsConnections reports whether connection tracking counts the packets and bytes of connections.

@@ -35,6 +35,8 @@ type Topology struct {
 	// Advertised: there are routes from router advertisements, by a router. The next one may change
 	// which of them is preferred, without an announcement.
 	Advertised bool
+	// DeviceConfs are the settings of the devices that pods' packets come in by, sorted by ifindex.
+	DeviceConfs []DeviceConf
 	// MissingFDB are neighbours that may be pods but have no FDB entry on their bridge.
 	MissingFDB []BridgeNeighbour
 	// Ageing is after how long without a frame a bridge of pods removes an FDB entry, the least of
@@ -301,6 +303,10 @@ func (r *reader) wireNextHops(name string) (peers []NextHop) {
 func (r *reader) tunnelNextHops(name string) (peers []NextHop, err error) {
 	l, ok := r.byName[name]
 	if !ok || l.Attrs().Flags&net.FlagUp == 0 {
+		return nil, nil
+	}
+	if l.Attrs().NetNsID >= 0 { // it keeps to the routes and rules of the namespace in which it was made
+		r.refuse(l, "was made in another network namespace, through which its packets go")
 		return nil, nil
 	}
 	if l.Type() == kindIPIP {

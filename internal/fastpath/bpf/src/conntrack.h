@@ -7,6 +7,7 @@
 /* The fields of the kernel's structures that are read, relocated by BTF. */
 struct sk_buff___here {
 	unsigned long _nfct;
+	__u8 ipvs_property : 1; /* IPVS has sent it on; not on kernels without it */
 } __attribute__((preserve_access_index));
 
 struct ip_ct_tcp_state___here {
@@ -212,6 +213,10 @@ static __always_inline int conntrack_allows(struct __sk_buff *ctx, const struct 
 	t->translated = 0;
 	t->before.a = 0;
 	t->before.b = 0;
+	/* IPVS translates packets, or leads them elsewhere, by connections of its own. It takes their
+	 * conntrack entry from them, unless net.ipv4.vs.conntrack is set. */
+	if (bpf_core_field_exists(skb->ipvs_property) && BPF_CORE_READ_BITFIELD_PROBED(skb, ipvs_property))
+		return 0;
 	if (!ct)
 		return 1;
 	status = BPF_CORE_READ(ct, status);

@@ -1,0 +1,99 @@
+package topology
+
+import (
+	"slices"
+
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
+	"github.com/venturi-net/venturi/internal/nlmsg"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// DeviceConf are the settings that a device has for IPv4 (net.ipv4.conf.*), as of one moment. Some of
+// them decide what the host takes for a packet with a wrong source, such as src_valid_mark and
+// accept_local, and a change of most of them is not announced.
+type DeviceConf struct {
+	device int
+	values string
+	// Shared: packets of several pods or peers pass the device.
+	Shared bool
+}
+
+// inetConf is IFLA_INET_CONF: a device's settings for IPv4, 32 bits each.
+const inetConf = 1
+
+// confOf finds the settings in the attributes of a device.
+func confOf(attrs []byte) (values string) {
+	nlmsg.EachAttr(attrs, func(kind uint16, value []byte) {
+		if kind != unix.IFLA_AF_SPEC {
+			return
+		}
+		nlmsg.EachAttr(value, func(family uint16, value []byte) {
+			if family != unix.AF_INET {
+				return
+			}
+			nlmsg.EachAttr(value, func(kind uint16, value []byte) {
+				if kind == inetConf {
+					values = string(value)
+				}
+			})
+		})
+	})
+	return values
+}
+
+// deviceConfs are the settings of the devices by which the host receives packets of some pods and peers.
+// Packets of IPv6 do not depend on them.
+func (r *reader) deviceConfs(w Topology) (all []DeviceConf) {
+	if r.family != audit.IPv4 {
+		return nil
+	}
+	users := map[int]int{}
+	for _, p := range w.Pods {
+		users[p.NeighDevice]++
+		if p.NeighDevice != p.Device {
+			users[p.NeighDevice]++ // a bridge
+		}
+	}
+	for _, p := range w.NextHops {
+		users[p.Device]++
+		users[p.WireDevice] += 2
+	}
+	for _, m := range r.links {
+		if len(m) < unix.SizeofIfInfomsg {
+			continue
+		}
+		index := int(int32(nlmsg.NativeUint32(m[4:])))
+		if n := users[index]; n > 0 {
+			all = append(all, DeviceConf{index, confOf(m[unix.SizeofIfInfomsg:]), n > 1})
+		}
+	}
+	slices.SortFunc(all, func(a, b DeviceConf) int { return a.device - b.device })
+	return all
+}
+
+// ConfsDiffer tells whether a device of both topologies has other settings in one than in the other.
+func ConfsDiffer(was, is Topology) bool {
+	return slices.ContainsFunc(was.DeviceConfs, func(w DeviceConf) bool {
+		i, there := slices.BinarySearchFunc(is.DeviceConfs, w.device, func(c DeviceConf, device int) int { return c.device - device })
+		return there && is.DeviceConfs[i].values != w.values
+	})
+}
+
+// ConfsChanged tells whether one of some devices has other settings than [Read] found.
+func (s *Poller) ConfsChanged(some []DeviceConf) bool {
+	return slices.ContainsFunc(some, func(was DeviceConf) bool {
+		now, err := s.querier.conf(was.device)
+		return err == nil && now != was.values // a device that has gone is announced
+	})
+}
+
+// conf reads the settings of a device.
+func (p *rtnlQuerier) conf(device int) (string, error) {
+	header := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	header.Index = int32(device)
+	p.startRequest(unix.RTM_GETLINK, 0, header.Serialize())
+	p.addUint32(unix.IFLA_EXT_MASK, withoutCounters)
+	attrs, err := p.roundTrip(unix.SizeofIfInfomsg)
+	return confOf(attrs), err
+}
