@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -55,6 +56,20 @@ func newHelp(root *cobra.Command) *cobra.Command {
 			return cmd.Help()
 		},
 	}
+}
+
+// unknownBeforeHelp refuses "venturi frobnicate --help", for which cobra prints the help of venturi
+// and succeeds.
+func unknownBeforeHelp(root *cobra.Command, args []string) error {
+	if !slices.Contains(args, "--help") && !slices.Contains(args, "-h") {
+		return nil
+	}
+	root.InitDefaultHelpCmd()
+	cmd, rest, err := root.Find(args)
+	if err != nil || !cmd.HasSubCommands() || len(rest) == 0 || strings.HasPrefix(rest[0], "-") {
+		return err
+	}
+	return noSuchCommand(cmd, rest)
 }
 
 func noSuchTopic(args []string) error {

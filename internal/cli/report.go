@@ -178,7 +178,7 @@ func checkReport(opt view.Options) error {
 	}
 	if opt.Format != report.Formats()[0] {
 		return verr.New(verr.Usage, "cannot report in the style of "+opt.Style+" as "+opt.Format,
-			"a style is itself a format", "leave --style or --format out")
+			"a style is itself a format", "leave out --style, or --format and --json")
 	}
 	return nil
 }

@@ -105,6 +105,9 @@ func (p CommandLine) execute(ctx context.Context, env *Env) []error {
 	root := p.commandTree(env, &started)
 	// cobra takes the process's own arguments when it is given nil.
 	root.SetArgs(append([]string{}, env.Args...))
+	if err := unknownBeforeHelp(root, env.Args); err != nil {
+		return []error{err}
+	}
 	cmd, err := root.ExecuteContextC(ctx)
 	failed := splitJoined(err)
 	switch {
@@ -264,5 +267,5 @@ func usage(cmd *cobra.Command, err error) error {
 		do = fmt.Sprintf("did you mean --%s? If not, %s", near, do)
 	}
 	why, _, _ := strings.Cut(err.Error(), "\n") // cobra appends suggestions as a block
-	return verr.Wrap(verr.Usage, "cannot understand the command line of "+cmd.CommandPath(), errors.New(why), do)
+	return verr.Wrap(verr.Usage, "cannot understand the command line of "+cmd.CommandPath(), errors.New(plainUsage(cmd, why)), do)
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -33,6 +34,23 @@ func nearestFlag(cmd *cobra.Command, text string) string {
 		}
 	})
 	return best
+}
+
+var (
+	exclusiveFlags = regexp.MustCompile(`^if any flags in the group .* none of the others can be; \[(.*)\] were all set$`)
+	argumentCount  = regexp.MustCompile(`^(?:requires|accepts) (at least )?(\d+) arg\(s\), (?:only )?received (\d+)$`)
+)
+
+// plainUsage says in plain words what cobra says about flags that exclude each other and about the
+// number of arguments; all else stays as it is.
+func plainUsage(cmd *cobra.Command, why string) string {
+	if m := exclusiveFlags.FindStringSubmatch(why); m != nil {
+		return "--" + strings.Join(strings.Fields(m[1]), " and --") + " exclude each other"
+	}
+	if m := argumentCount.FindStringSubmatch(why); m != nil {
+		return "it takes " + m[1] + m[2] + " argument(s), and got " + m[3] + ": " + cmd.UseLine()
+	}
+	return why
 }
 
 // findKnob is [knob.Find], and knows what was probably meant.
