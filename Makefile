@@ -52,6 +52,11 @@ test-cluster: setup-test ## raise a Kubernetes cluster of two nodes, and run the
 	$(MAKE) image IMAGE=venturi.test/venturi:1
 	$(if $(SUDO),sudo --preserve-env=PATH) env GO=$(GO) scripts/test-cluster
 
+.PHONY: bench-cluster
+bench-cluster: setup-test ## raise that cluster, and measure the same two pods from within, from outside and by qperf (a quarter of an hour)
+	$(MAKE) image IMAGE=venturi.test/venturi:1
+	$(if $(SUDO),sudo --preserve-env=PATH) env GO=$(GO) scripts/test-cluster -bench '^BenchmarkClusterAgrees$$' 7
+
 test-kernels: setup-test bin/venturi ## run the tests of paths and of devices' knobs under several kernels (less than 30 minutes; PART=all: the fast path too, up to an hour a kernel)
 	$(SUDO) bin/venturi kernel fetch $(sort $(KERNELS) $(TEST_KERNELS))
 	GO=$(GO) scripts/test-kernels $(PART) $(TEST_KERNELS)

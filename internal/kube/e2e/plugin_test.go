@@ -31,9 +31,9 @@ type plugin struct {
 	file, folder string
 }
 
-func newPlugin(t *testing.T) *plugin { return newPluginFor(t, clustertest.Shared(t)) }
+func newPlugin(t testing.TB) *plugin { return newPluginFor(t, clustertest.Shared(t)) }
 
-func newPluginFor(t *testing.T, c *cluster.Raised) *plugin {
+func newPluginFor(t testing.TB, c *cluster.Raised) *plugin {
 	t.Helper()
 	p := &plugin{Raised: c, file: program(t), folder: t.TempDir()}
 	await(t, "all nodes are ready", func() bool { return p.readyNodes(t) == len(p.Nodes) }) // one whose kubelet was killed is not for a moment
@@ -41,7 +41,7 @@ func newPluginFor(t *testing.T, c *cluster.Raised) *plugin {
 	return p
 }
 
-func (p *plugin) readyNodes(t *testing.T) (ready int) {
+func (p *plugin) readyNodes(t testing.TB) (ready int) {
 	t.Helper()
 	var list struct {
 		Items []struct {
@@ -68,7 +68,7 @@ var (
 )
 
 // program builds it, once for all tests.
-func program(t *testing.T) string {
+func program(t testing.TB) string {
 	t.Helper()
 	buildOnce.Do(func() {
 		var err error
@@ -101,7 +101,7 @@ func (p *plugin) command(args ...string) (*exec.Cmd, *bytes.Buffer) {
 }
 
 // link gives the program another name.
-func (p *plugin) link(t *testing.T, name string) (file string) {
+func (p *plugin) link(t testing.TB, name string) (file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), name)
 	testenv.Must(t, os.Symlink(p.file, file))
@@ -125,7 +125,7 @@ func (p *plugin) run(args ...string) (code int, said string) {
 }
 
 // compare runs a short comparison that must work, and gives its record.
-func (p *plugin) compare(t *testing.T, args ...string) *result.Record {
+func (p *plugin) compare(t testing.TB, args ...string) *result.Record {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "run")
 	began := time.Now()
@@ -142,7 +142,7 @@ func (p *plugin) compare(t *testing.T, args ...string) *result.Record {
 }
 
 // arms wants every arm of a record to have carried most of its slices.
-func arms(t *testing.T, rec *result.Record, want ...string) {
+func arms(t testing.TB, rec *result.Record, want ...string) {
 	t.Helper()
 	good := map[string]int{}
 	for _, s := range rec.Slices {
@@ -162,7 +162,7 @@ func arms(t *testing.T, rec *result.Record, want ...string) {
 }
 
 // count counts the objects that runs have made, and gives their kinds.
-func (p *plugin) count(t *testing.T, kinds ...string) (n int) {
+func (p *plugin) count(t testing.TB, kinds ...string) (n int) {
 	t.Helper()
 	paths := map[string]string{"pods": "/api/v1/pods", "services": "/api/v1/services", "namespaces": "/api/v1/namespaces", "jobs": "/apis/batch/v1/jobs"}
 	for _, kind := range kinds {
@@ -176,7 +176,7 @@ func (p *plugin) count(t *testing.T, kinds ...string) (n int) {
 }
 
 // await asks until the answer is yes, for longer than a busy machine takes.
-func await(t *testing.T, what string, ask func() bool) {
+func await(t testing.TB, what string, ask func() bool) {
 	t.Helper()
 	const limit = 3 * time.Minute
 	for end := time.Now().Add(limit); !ask(); time.Sleep(100 * time.Millisecond) {
@@ -190,7 +190,7 @@ func await(t *testing.T, what string, ask func() bool) {
 // on others.
 const removal = 2 * time.Minute
 
-func (p *plugin) nothingLeft(t *testing.T, limit time.Duration, kinds ...string) {
+func (p *plugin) nothingLeft(t testing.TB, limit time.Duration, kinds ...string) {
 	t.Helper()
 	began := time.Now()
 	for p.count(t, kinds...) > 0 {
@@ -205,7 +205,7 @@ func (p *plugin) nothingLeft(t *testing.T, limit time.Duration, kinds ...string)
 var everything = []string{"pods", "services", "namespaces", "jobs"}
 
 // namespace makes one with a standard of PodSecurity.
-func (p *plugin) namespace(t *testing.T, standard string) string {
+func (p *plugin) namespace(t testing.TB, standard string) string {
 	t.Helper()
 	name := strings.ToLower(testenv.LabName())
 	testenv.Must(t, p.Request(t.Context(), http.MethodPost, "/api/v1/namespaces", map[string]any{
@@ -219,7 +219,7 @@ func (p *plugin) namespace(t *testing.T, standard string) string {
 }
 
 // node is the one of a name.
-func (p *plugin) node(t *testing.T, name string) cluster.Node {
+func (p *plugin) node(t testing.TB, name string) cluster.Node {
 	t.Helper()
 	for _, n := range p.Nodes {
 		if n.Name == name {
@@ -231,7 +231,7 @@ func (p *plugin) node(t *testing.T, name string) cluster.Node {
 }
 
 // onNode runs a program on a node, and gives what it printed.
-func (p *plugin) onNode(t *testing.T, node string, args ...string) string {
+func (p *plugin) onNode(t testing.TB, node string, args ...string) string {
 	t.Helper()
 	out, err := p.node(t, node).Enter(t.Context(), args...).CombinedOutput()
 	if err != nil {
@@ -254,7 +254,7 @@ func toolPod(node string) map[string]any {
 }
 
 // toolPods makes pods on the nodes in turn, each with its name as a label, and waits until they run.
-func (p *plugin) toolPods(t *testing.T, namespace string, names ...string) {
+func (p *plugin) toolPods(t testing.TB, namespace string, names ...string) {
 	t.Helper()
 	for i, name := range names {
 		testenv.Must(t, p.Request(t.Context(), http.MethodPost, "/api/v1/namespaces/"+namespace+"/pods", map[string]any{
@@ -274,7 +274,7 @@ type runningPod struct {
 }
 
 // running are the pods of a namespace that run, with more of a query.
-func (p *plugin) running(t *testing.T, namespace, query string) []runningPod {
+func (p *plugin) running(t testing.TB, namespace, query string) []runningPod {
 	t.Helper()
 	var list struct{ Items []runningPod }
 	testenv.Must(t, p.Request(t.Context(), http.MethodGet, "/api/v1/namespaces/"+namespace+"/pods?fieldSelector=status.phase%3DRunning"+query, nil, &list))
@@ -282,7 +282,7 @@ func (p *plugin) running(t *testing.T, namespace, query string) []runningPod {
 }
 
 // asUser gives a kubeconfig of somebody who may do what the text of a Role says, and nothing else.
-func (p *plugin) asUser(t *testing.T, user, roles string) string {
+func (p *plugin) asUser(t testing.TB, user, roles string) string {
 	t.Helper()
 	for decoder := yaml.NewDecoder(strings.NewReader(roles)); ; {
 		var object map[string]any

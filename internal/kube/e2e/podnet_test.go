@@ -31,7 +31,7 @@ type podNet struct {
 }
 
 // podNets are those of the pods of a namespace, by the pods' names.
-func (p *plugin) podNets(t *testing.T, namespace string) map[string]podNet {
+func (p *plugin) podNets(t testing.TB, namespace string) map[string]podNet {
 	t.Helper()
 	nets := map[string]podNet{}
 	for _, pod := range p.running(t, namespace, "") {
@@ -41,7 +41,7 @@ func (p *plugin) podNets(t *testing.T, namespace string) map[string]podNet {
 }
 
 // netnsOf finds the file that the container runtime has bound a pod's network namespace to.
-func (p *plugin) netnsOf(t *testing.T, pod runningPod) string {
+func (p *plugin) netnsOf(t testing.TB, pod runningPod) string {
 	t.Helper()
 	for _, n := range p.Nodes {
 		if n.Name != pod.Spec.NodeName {
