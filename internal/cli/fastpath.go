@@ -165,8 +165,8 @@ IPv6.
 At first it runs as a shadow, which carries nothing: until packets of --shadow flows were
 compared with those that the network sends, or for 10 seconds. If a packet differs, nothing
 is carried, the difference is printed, and the exit code is 8. See "venturi fastpath shadow".
-With --stay-off it does not exit then, but waits for SIGTERM: what would start it again, as a
-DaemonSet does, leaves the node as it is until somebody ends it.
+With --stay-off it does not exit then, nor when it is disabled, but waits for SIGTERM: what
+would start it again, as a DaemonSet does, leaves the node as it is until somebody ends it.
 
 Once a minute it looks whether the node is wired in another way, as when a second node
 brings the tunnel; if so, it ends and begins anew with what "plan" finds by then.
@@ -242,7 +242,7 @@ With --ipv6, one version of IP is enough; the other is carried as well once it c
 				return errors.Join(printed, stopServing())
 			}
 			if stay {
-				stayOff(ctx, env, err)
+				stayOff(ctx, env, err, err == nil && ctx.Err() == nil && trial == 0)
 			}
 			if err := errors.Join(err, stopServing()); err != nil {
 				return err
@@ -254,7 +254,7 @@ With --ipv6, one version of IP is enough; the other is carried as well once it c
 	cmd.Flags().BoolVar(&nat, "nat", true, "carry translated connections, such as those to Services")
 	cmd.Flags().BoolVar(&ipv6, "ipv6", false, "carry IPv6 as well, on a wire without encapsulation")
 	cmd.Flags().IntVar(&flows, "shadow", 16, "compare packets of so many flows with the network's own first; 0: none")
-	cmd.Flags().BoolVar(&stay, "stay-off", false, "if a packet differs, wait for SIGTERM instead of exiting")
+	cmd.Flags().BoolVar(&stay, "stay-off", false, "if a packet differs, or when disabled, wait for SIGTERM instead of exiting")
 	cmd.Flags().BoolVar(&again, "replace", false, "take over from the process that carries here, if there is one")
 	keepCountersFlag(cmd.Flags(), &keep)
 	cmd.MarkFlagsMutuallyExclusive("trial", "replace")

@@ -271,29 +271,39 @@ func (a awaited) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// After a difference, what would be started again waits until it is ended; after anything else it ends.
+// After a difference, and when it was disabled, what would be started again waits until it is ended; after
+// anything else it ends.
 func TestFastpathStaysOff(t *testing.T) {
 	var said bytes.Buffer
 	env := &Env{Stderr: &said}
-	stayOff(t.Context(), env, nil)
-	stayOff(t.Context(), env, verr.New(verr.Missing, "cannot enable the fast path", "there are no pods", "make some"))
+	stayOff(t.Context(), env, nil, false)
+	stayOff(t.Context(), env, verr.New(verr.Missing, "cannot enable the fast path", "there are no pods", "make some"), false)
 	if said.Len() > 0 {
 		t.Errorf("said %s", &said)
 	}
-	ctx, end := context.WithCancel(t.Context())
-	ended := make(chan bool)
-	go func() {
-		stayOff(ctx, env, errors.Join(verr.New(verr.Findings, "cannot enable the fast path", "2 packets differ", "report them")))
-		close(ended)
-	}()
-	select {
-	case <-ended:
-		t.Error("it did not wait")
-	case <-time.After(100 * time.Millisecond):
-	}
-	end()
-	<-ended
-	if !strings.Contains(said.String(), "2 packets differ") || !strings.Contains(said.String(), "stays off") {
-		t.Errorf("said %s", &said)
+	for _, c := range []struct {
+		err  error
+		says string
+	}{
+		{errors.Join(verr.New(verr.Findings, "cannot enable the fast path", "2 packets differ", "report them")), "2 packets differ"},
+		{nil, "was disabled"},
+	} {
+		said.Reset()
+		ctx, end := context.WithCancel(t.Context())
+		ended := make(chan bool)
+		go func() {
+			stayOff(ctx, env, c.err, c.err == nil)
+			close(ended)
+		}()
+		select {
+		case <-ended:
+			t.Error("it did not wait")
+		case <-time.After(100 * time.Millisecond):
+		}
+		end()
+		<-ended
+		if !strings.Contains(said.String(), c.says) || !strings.Contains(said.String(), "stays off") {
+			t.Errorf("said %s", &said)
+		}
 	}
 }

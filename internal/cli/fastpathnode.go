@@ -106,13 +106,18 @@ func serveNode(ctx context.Context, listen string) (serving context.Context, sto
 	return serving, func() error { cancel(nil); return <-done }, nil
 }
 
-// stayOff waits for the end of ctx if a fast path has ended because packets differed: whoever starts it
-// again would only compare the next ones, until by chance none of them differs.
-func stayOff(ctx context.Context, env *Env, err error) {
-	if verr.Code(err) != verr.Findings {
+// stayOff waits for the end of ctx if a fast path has ended because packets differed, or was disabled on
+// the node: whoever starts it again would only compare the next packets, until by chance none of them
+// differs, or undo what somebody wanted.
+func stayOff(ctx context.Context, env *Env, err error, disabled bool) {
+	switch {
+	case verr.Code(err) == verr.Findings:
+		verr.Print(env.Stderr, err)
+	case disabled:
+		sanitize.Fprintf(env.Stderr, "venturi: the fast path was disabled on this node\n")
+	default:
 		return
 	}
-	verr.Print(env.Stderr, err)
 	sanitize.Fprintf(env.Stderr, "venturi: the fast path stays off here until this process (of a DaemonSet: its pod) is ended and started again\n")
 	<-ctx.Done()
 }

@@ -106,15 +106,29 @@ func (f *fastPaths) drain(t *testing.T) {
 	f.awaitNoPods(t, in)
 }
 
-// cordon keeps new pods from a node, or no longer. Whatever else has changed the node is kept.
+// cordon keeps new pods from a node, or no longer.
 func (f *fastPaths) cordon(t *testing.T, name string, on bool) {
 	t.Helper()
+	f.changeNode(t, name, func(node map[string]any) { node["spec"].(map[string]any)["unschedulable"] = on })
+}
+
+// changeNode changes a node. Whatever else has changed it is kept.
+func (p *plugin) changeNode(t *testing.T, name string, change func(node map[string]any)) {
+	t.Helper()
+	var err error
+	defer func() {
+		if t.Failed() {
+			t.Logf("the change of node %s: %v", name, err)
+		}
+	}()
 	await(t, "the node is changed", func() bool {
 		var node map[string]any
-		testenv.Must(t, f.Request(context.Background(), http.MethodGet, "/api/v1/nodes/"+name, nil, &node))
-		node["spec"].(map[string]any)["unschedulable"] = on
-		err := f.Request(context.Background(), http.MethodPut, "/api/v1/nodes/"+name, node, nil)
-		return err == nil || !strings.Contains(err.Error(), "Conflict") && t.Context().Err() == nil
+		if err = p.Request(context.Background(), http.MethodGet, "/api/v1/nodes/"+name, nil, &node); err != nil {
+			return false
+		}
+		change(node)
+		err = p.Request(context.Background(), http.MethodPut, "/api/v1/nodes/"+name, node, nil)
+		return err == nil
 	})
 }
 

@@ -159,18 +159,23 @@ func (f *fastPaths) carry(t *testing.T, service netip.Addr) (long []*connection)
 // it had.
 func checkCut(t *testing.T, exchange func(time.Duration) error, cut func() (loaded time.Time)) {
 	t.Helper()
-	loaded := make(chan time.Time, 1)
-	go func() { loaded <- cut() }()
+	cutAt := make(chan time.Time, 1)
+	go func() { cutAt <- cut() }()
+	loaded := time.Time{}
 	answered, began := time.Now(), time.Now()
-	for quiet := time.Second; time.Since(answered) < quiet; time.Sleep(time.Millisecond) {
+	for quiet := time.Second; loaded.IsZero() || time.Since(answered) < quiet || time.Since(loaded) < quiet; time.Sleep(time.Millisecond) {
 		if exchange(20*time.Millisecond) == nil {
 			answered = time.Now()
 		}
-		if time.Since(began) > time.Minute {
-			t.Fatal("the pod answers though its policy has cut it off")
+		select {
+		case loaded = <-cutAt: // a busy machine may leave a pod without answers before that
+		default:
+		}
+		if time.Since(began) > 3*time.Minute {
+			t.Fatalf("the pod answers though its policy has cut it off; the rules are loaded since %v", loaded)
 		}
 	}
-	t.Logf("from the loaded rules to the last answer: %v", answered.Sub(<-loaded).Round(10*time.Microsecond))
+	t.Logf("from the loaded rules to the last answer: %v", answered.Sub(loaded).Round(10*time.Microsecond))
 	for range 100 {
 		if exchange(10*time.Millisecond) == nil {
 			t.Fatal("the pod answers again")
@@ -337,7 +342,7 @@ func (p *plugin) settledStates(t *testing.T) (nodes []string) {
 func (p *plugin) wantStates(t *testing.T, before []string) {
 	t.Helper()
 	now := p.nodeStates(t)
-	for end := time.Now().Add(time.Minute); !slices.Equal(now, before) && time.Now().Before(end); now = p.nodeStates(t) {
+	for end := time.Now().Add(removal); !slices.Equal(now, before) && time.Now().Before(end); now = p.nodeStates(t) {
 		time.Sleep(time.Second)
 	}
 	for i, n := range p.Nodes {

@@ -141,7 +141,7 @@ func (p *plugin) compare(t testing.TB, args ...string) *result.Record {
 	return rec
 }
 
-// arms wants every arm of a record to have carried most of its slices.
+// arms wants every arm of a record to have carried at least half of its slices.
 func arms(t testing.TB, rec *result.Record, want ...string) {
 	t.Helper()
 	good := map[string]int{}
@@ -152,7 +152,7 @@ func arms(t testing.TB, rec *result.Record, want ...string) {
 	}
 	const all = 2 * 6 * 3
 	for _, arm := range want {
-		if good[arm] < all-all/3 { // on a busy machine, all of 20 ms may pass without a packet
+		if good[arm] < all/2 { // on a busy machine, all of 20 ms may pass without a packet
 			t.Errorf("%d of %d slices of %s carried something; warnings: %+v", good[arm], all, arm, rec.Warnings)
 		}
 	}
@@ -214,6 +214,9 @@ func (p *plugin) namespace(t testing.TB, standard string) string {
 		if err := p.Request(context.Background(), http.MethodDelete, "/api/v1/namespaces/"+name, nil, nil); err != nil {
 			t.Error(err)
 		}
+	})
+	await(t, "the new namespace takes pods", func() bool {
+		return p.Request(t.Context(), http.MethodGet, "/api/v1/namespaces/"+name+"/serviceaccounts/default", nil, nil) == nil
 	})
 	return name
 }
@@ -277,7 +280,7 @@ type runningPod struct {
 func (p *plugin) running(t testing.TB, namespace, query string) []runningPod {
 	t.Helper()
 	var list struct{ Items []runningPod }
-	testenv.Must(t, p.Request(t.Context(), http.MethodGet, "/api/v1/namespaces/"+namespace+"/pods?fieldSelector=status.phase%3DRunning"+query, nil, &list))
+	testenv.Must(t, p.Request(context.Background(), http.MethodGet, "/api/v1/namespaces/"+namespace+"/pods?fieldSelector=status.phase%3DRunning"+query, nil, &list))
 	return list.Items
 }
 
