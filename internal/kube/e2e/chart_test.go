@@ -188,14 +188,17 @@ func (h *helm) checkInstalled(t *testing.T) {
 	}
 	metrics := "/api/v1/namespaces/" + h.namespace + "/services/net-venturi:metrics/proxy/metrics"
 	var text string
-	for end := time.Now().Add(time.Minute); !strings.Contains(text, `path="service"`); time.Sleep(time.Second) {
-		if time.Now().After(end) {
-			t.Fatalf("no run was measured; the metrics are %s; the log is %s", text, h.log(t))
+	defer func() {
+		if t.Failed() {
+			t.Logf("the metrics are %s; the log is %s", text, h.log(t))
 		}
+	}()
+	await(t, "a run is measured", func() bool {
 		if err := h.Request(t.Context(), http.MethodGet, metrics, nil, &text); err != nil {
 			text = err.Error()
 		}
-	}
+		return strings.Contains(text, `path="service"`)
+	})
 	h.uninstall(t, before)
 }
 
@@ -206,13 +209,13 @@ func (h *helm) uninstall(t *testing.T, before []string) {
 		t.Fatalf("uninstall: %v: %s", err, out)
 	}
 	// A run whose rights went first ends by itself.
-	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Second) {
+	for end := time.Now().Add(removal); ; time.Sleep(time.Second) {
 		after := h.names(t)
 		if reflect.DeepEqual(after, before) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("before: %v; a minute after: %v", before, after)
+			t.Fatalf("before: %v; %v after: %v", before, removal, after)
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -73,15 +75,25 @@ func (n Node) Enter(ctx context.Context, args ...string) *exec.Cmd {
 }
 
 // Request asks the API server as its administrator. An object, when there is one, is sent;
-// the answer is read into a value, or as it is into a string.
+// the answer is read into a value, or as it is into a string. Where no answer comes, as from a server
+// that is busy or was stopped, what only reads is asked again for a while.
 func (c *Raised) Request(ctx context.Context, method, path string, object, into any) error {
 	api, err := newClient(c.Server, c.CA, c.Token)
 	if err != nil {
 		return err
 	}
 	defer api.http.CloseIdleConnections()
-	return api.do(ctx, method, path, object, into)
+	for end := time.Now().Add(readLimit); ; {
+		err := api.do(ctx, method, path, object, into)
+		if method != http.MethodGet || !errors.As(err, new(net.Error)) || time.Now().After(end) || ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
 }
+
+// readLimit bounds for how long the API server may give no answer.
+const readLimit = time.Minute
 
 // Import loads an image, a tar in the layout of OCI or Docker, into each node.
 func (c *Raised) Import(ctx context.Context, tar string) error {

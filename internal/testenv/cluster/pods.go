@@ -57,11 +57,11 @@ func Serve(addr string) error {
 	}))
 }
 
-// Get prints what a server answers. It asks for ten seconds: a Service's address may refuse
+// Get prints what a server answers. It asks for half a minute: a Service's address may refuse
 // for a moment after its pods are ready.
 func Get(ctx context.Context, out io.Writer, url string) error {
-	client := http.Client{Timeout: 2 * time.Second}
-	return await(ctx, "get "+url, 10*time.Second, func() (bool, string) {
+	client := http.Client{Timeout: 5 * time.Second}
+	return await(ctx, "get "+url, 30*time.Second, func() (bool, string) {
 		answer, err := client.Get(url)
 		if err != nil {
 			return false, err.Error()

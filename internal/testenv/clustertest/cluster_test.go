@@ -24,8 +24,8 @@ func TestMain(m *testing.M) {
 // object is one of the API.
 type object = map[string]any
 
-// limit bounds what a cluster takes to do something small.
-const limit = 90 * time.Second
+// limit bounds what a cluster takes to do something small, on a busy machine.
+const limit = 3 * time.Minute
 
 // namespace makes one for the test.
 func namespace(t *testing.T, c *cluster.Raised) (path string) {
