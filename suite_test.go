@@ -75,7 +75,7 @@ func asksForLong(f *ast.FuncDecl) (asks bool) {
 		switch n := n.(type) {
 		case *ast.SelectorExpr:
 			of, ok := n.X.(*ast.Ident)
-			asks = asks || ok && of.Name == "testenv" && slices.Contains([]string{"NeedsLong", "Long"}, n.Sel.Name)
+			asks = asks || ok && slices.Contains([]string{"testenv", "plain"}, of.Name) && slices.Contains([]string{"NeedsLong", "Long"}, n.Sel.Name)
 		case *ast.Ident:
 			asks = asks || n.Name == "skipUnlessLong"
 		}

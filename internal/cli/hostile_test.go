@@ -22,14 +22,14 @@ import (
 	"github.com/venturi-net/venturi/internal/progress"
 	"github.com/venturi-net/venturi/internal/search"
 	"github.com/venturi-net/venturi/internal/setting"
-	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/plain"
 	"github.com/venturi-net/venturi/internal/tune"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
 // tainted makes every text of a value hostile.
 func tainted[T any](v T, keep ...string) T {
-	testenv.Taint(&v, keep...)
+	plain.Taint(&v, keep...)
 	return v
 }
 
@@ -41,8 +41,8 @@ func hostileTxn() (*journal.Txn, *journal.ConflictError) {
 	}
 	txn := &journal.Txn{ID: 7, User: "who", Command: "command", Version: "version", Entries: []*journal.Entry{
 		entry(1, journal.Applied, "1"), entry(2, journal.Undone, "1"), entry(3, journal.Abandoned, "a\nlong\n"+fmt.Sprint(make([]int, 100))), entry(4, journal.Applied, "4")}}
-	testenv.Taint(txn, "State", "Kind")
-	return txn, &journal.ConflictError{Entry: txn.Entries[0], Now: setting.Text(testenv.Hostile)}
+	plain.Taint(txn, "State", "Kind")
+	return txn, &journal.ConflictError{Entry: txn.Entries[0], Now: setting.Text(plain.Hostile)}
 }
 
 func hostileLab() lab.Info {
@@ -85,7 +85,7 @@ func hostilePrinters() map[string]func(io.Writer) error {
 	txn, conflict := hostileTxn()
 	h := tainted(journal.History{Damaged: []journal.Damage{{Reason: "why"}}, Inconsistent: []string{"strange"}})
 	h.Txns = []*journal.Txn{txn}
-	at, info, evil := display.Conflicts{1: conflict}, hostileLab(), testenv.Hostile
+	at, info, evil := display.Conflicts{1: conflict}, hostileLab(), plain.Hostile
 	outcomes := []journal.Outcome{{Entry: txn.Entries[0], Err: conflict}, {Entry: txn.Entries[1]}, {Entry: txn.Entries[2]}, {Entry: txn.Entries[3], Err: errors.New(evil)}}
 	laid := []display.FastPathStatus{tainted(display.FastPathStatus{Lab: "lab", Path: "path", Machine: "m1", Packets: map[string]int64{"carried": 1}, SlowIngress: map[string]int64{"carried": 1}, State: &fastpath.State{Off: "off", Refused: []topology.Refusal{{}}}})}
 	kernels := []display.StoredKernel{tainted(display.StoredKernel{Release: "6.1", Use: []string{"6.1"}, Source: "source"})}
@@ -143,7 +143,7 @@ func TestPrintersAreClean(t *testing.T) {
 				t.Fatal(err)
 			}
 			text := strings.ReplaceAll(out.String(), "\t", "") // a diff keeps those of values
-			if err := testenv.Unclean(text); err != nil {
+			if err := plain.Unclean(text); err != nil {
 				t.Error(err)
 			}
 			if !bytes.Contains(out.Bytes(), []byte("HYPERLINK")) {
@@ -156,16 +156,16 @@ func TestPrintersAreClean(t *testing.T) {
 // What somebody typed comes back in an error, and no rawer than that of others.
 func TestErrorsAreClean(t *testing.T) {
 	for _, args := range [][]string{
-		{testenv.Hostile}, {"--" + testenv.Hostile}, {"help", testenv.Hostile}, {"knob", testenv.Hostile}, {"knob", "get", testenv.Hostile}, {"knob", "set", testenv.Hostile, "1"},
-		{"report", testenv.Hostile}, {"report", "--format", testenv.Hostile}, {"study", "show", testenv.Hostile}, {"path", "show", testenv.Hostile},
-		{"doctor", "--peer", testenv.Hostile}, {"tune", "--profile", testenv.Hostile}, {"knob", "get", "cil.hubble", "--manifest", testenv.Hostile},
+		{plain.Hostile}, {"--" + plain.Hostile}, {"help", plain.Hostile}, {"knob", plain.Hostile}, {"knob", "get", plain.Hostile}, {"knob", "set", plain.Hostile, "1"},
+		{"report", plain.Hostile}, {"report", "--format", plain.Hostile}, {"study", "show", plain.Hostile}, {"path", "show", plain.Hostile},
+		{"doctor", "--peer", plain.Hostile}, {"tune", "--profile", plain.Hostile}, {"knob", "get", "cil.hubble", "--manifest", plain.Hostile},
 	} {
 		var out, errs bytes.Buffer
 		env := &Env{Args: args, Stdin: new(bytes.Buffer), Stdout: &out, Stderr: &errs, Getenv: func(string) string { return "" }, Environ: func() []string { return nil }, Exit: func(int) {}}
 		if code := Run(context.Background(), env); code == verr.OK {
 			t.Errorf("%q: exit code 0", args)
 		}
-		if err := testenv.Unclean(out.String() + errs.String()); err != nil {
+		if err := plain.Unclean(out.String() + errs.String()); err != nil {
 			t.Errorf("%.40q: %v", args, err)
 		}
 	}

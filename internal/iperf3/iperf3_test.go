@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/plain"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m, nil) }
@@ -78,16 +79,17 @@ var interop = []struct {
 	args    []string // of a stock client
 	client  Client   // the same of ours
 	streams int
+	usual   bool // not with -short: it sends as fast as it can, and another case is of the same and more
 }{
-	{"tcp", nil, Client{}, 1},
-	{"tcp in reverse", []string{"-R"}, Client{Reverse: true}, 1},
-	{"four of tcp", []string{"-P", "4"}, Client{Streams: 4}, 4},
-	{"four of tcp in reverse", []string{"-P", "4", "-R"}, Client{Streams: 4, Reverse: true}, 4},
-	{"udp", []string{"-u", "-b", "20M"}, Client{UDP: true, Rate: 20e6}, 1},
-	{"udp in reverse", []string{"-u", "-b", "20M", "-R"}, Client{UDP: true, Rate: 20e6, Reverse: true}, 1},
-	{"four of udp", []string{"-u", "-b", "5M", "-P", "4"}, Client{UDP: true, Rate: 20e6, Streams: 4}, 4},
-	{"four of udp in reverse", []string{"-u", "-b", "5M", "-P", "4", "-R"}, Client{UDP: true, Rate: 20e6, Streams: 4, Reverse: true}, 4},
-	{"tcp at a rate", []string{"-b", "20M"}, Client{Rate: 20e6}, 1},
+	{"tcp", nil, Client{}, 1, false},
+	{"tcp in reverse", []string{"-R"}, Client{Reverse: true}, 1, true},
+	{"four of tcp", []string{"-P", "4"}, Client{Streams: 4}, 4, true},
+	{"four of tcp in reverse", []string{"-P", "4", "-R"}, Client{Streams: 4, Reverse: true}, 4, false},
+	{"udp", []string{"-u", "-b", "20M"}, Client{UDP: true, Rate: 20e6}, 1, false},
+	{"udp in reverse", []string{"-u", "-b", "20M", "-R"}, Client{UDP: true, Rate: 20e6, Reverse: true}, 1, false},
+	{"four of udp", []string{"-u", "-b", "5M", "-P", "4"}, Client{UDP: true, Rate: 20e6, Streams: 4}, 4, false},
+	{"four of udp in reverse", []string{"-u", "-b", "5M", "-P", "4", "-R"}, Client{UDP: true, Rate: 20e6, Streams: 4, Reverse: true}, 4, false},
+	{"tcp at a rate", []string{"-b", "20M"}, Client{Rate: 20e6}, 1, false},
 }
 
 // A stock client measures against our server.
@@ -95,6 +97,9 @@ func TestStockClient(t *testing.T) {
 	program := stock(t)
 	for _, c := range interop {
 		t.Run(c.name, func(t *testing.T) {
+			if c.usual {
+				plain.SkipShort(t)
+			}
 			port, ended := serve(t, 0)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
@@ -129,6 +134,9 @@ func TestStockServer(t *testing.T) {
 	program := stock(t)
 	for _, c := range interop {
 		t.Run(c.name, func(t *testing.T) {
+			if c.usual {
+				plain.SkipShort(t)
+			}
 			port := freePort(t)
 			server := exec.CommandContext(t.Context(), program, "-s", "-1", "-B", "127.0.0.1", "-p", strconv.Itoa(port))
 			if err := server.Start(); err != nil {

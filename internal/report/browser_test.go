@@ -21,7 +21,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/report/view"
-	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/plain"
 )
 
 // browserTime is how long a browser may take for a page, on a busy machine.
@@ -42,7 +42,7 @@ var widths = []int{400, 1400}
 // and dark, every figure is there, no text of it is cut or lies over another, the page is
 // not wider than the window, nothing is fetched, and the console stays empty.
 func TestBrowser(t *testing.T) {
-	testenv.NeedsLong(t)
+	plain.NeedsLong(t)
 	program, err := exec.LookPath("chromium")
 	if err != nil {
 		t.Skipf("there is no browser: %v (Debian: apt-get install chromium)", err)

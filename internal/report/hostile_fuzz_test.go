@@ -18,13 +18,13 @@ import (
 	"github.com/venturi-net/venturi/internal/report/figure"
 	"github.com/venturi-net/venturi/internal/report/reporttest"
 	"github.com/venturi-net/venturi/internal/report/view"
-	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/plain"
 	"github.com/venturi-net/venturi/result"
 )
 
 // hostileTexts are what a device, a path or an error may be called.
 var hostileTexts = []string{
-	testenv.Hostile,
+	plain.Hostile,
 	"\x00\x07\x08\x0b\x0c\x1b\x7f\u0085\u009b", "\x1b[31mred\x1b[0m", "\x1b]8;;http://h\x1b\\link\x1b]8;;\x1b\\", "\x9b2J", // terminals
 	"\u202eevil\u202c", "\u2066\u2067\u2068\u2069\u200f\u061c", "a\u200b\u200d\ufeff\u00adb", "\u2028\u2029", "\U000e0041", // what is not shown
 	"</text></svg><script>alert(1)</script>", `"><img src=x onerror=alert(1)>`, "<!--", "]]>", "<![CDATA[", "&lt;b&gt;", "&#x3c;script>", "</style><script>", "<a href=javascript:alert(1)>", "{{.}}", "${x}",
@@ -54,12 +54,12 @@ func fuzzTexts(f *testing.F, check func(t *testing.T, rec *result.Record)) {
 		}
 		rec.Warnings = []result.Warning{{Code: "arm-failed", Text: "text", Arm: "vxlan", Cell: "cell"}, {Code: "other", Text: "text"}}
 		rec.End = &result.End{Reason: result.Failed, Error: "error", Series: 3, Slices: len(rec.Slices)}
-		testenv.TaintWith(text, rec, "Format", "Role", "Transport", "Load", "Metric", "Code", "Reason", "Failed", "RTT", "Lateness", "Meters")
+		plain.TaintWith(text, rec, "Format", "Role", "Transport", "Load", "Metric", "Code", "Reason", "Failed", "RTT", "Lateness", "Meters")
 		for i := range rec.Meters {
 			m := &rec.Meters[i]
-			testenv.TaintWith(text, m, "Name", "Values")
+			plain.TaintWith(text, m, "Name", "Values")
 			if m.Name == "threads" {
-				testenv.TaintWith(text, m.Values)
+				plain.TaintWith(text, m.Values)
 			}
 		}
 		check(t, rec)
@@ -73,7 +73,7 @@ func cleanReport(t *testing.T, rec *result.Record, opt view.Options) string {
 	if err := Write(&out, rec, opt); err != nil {
 		t.Fatal(err)
 	}
-	if err := testenv.Unclean(out.String()); err != nil {
+	if err := plain.Unclean(out.String()); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()
@@ -179,7 +179,7 @@ func FuzzSVG(f *testing.F) {
 			if err := d.Chart.Draw(&out, chart.Sheet{Width: 400, Standalone: true, Notes: view.Banners(rec, s)}); err != nil {
 				t.Fatal(err)
 			}
-			if err := testenv.Unclean(out.String()); err != nil {
+			if err := plain.Unclean(out.String()); err != nil {
 				t.Fatal(err)
 			}
 			checkSVG(t, &out)

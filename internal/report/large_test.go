@@ -14,7 +14,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/analysis/recordtest"
 	"github.com/venturi-net/venturi/internal/report/view"
-	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/plain"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -130,7 +130,7 @@ func BenchmarkLarge(b *testing.B) {
 
 // A report of a long record says that its rounds are merged.
 func TestLargeReport(t *testing.T) {
-	testenv.SkipShort(t)
+	plain.SkipShort(t)
 	rec, err := result.Read(newLargeRecord(70_000))
 	if err != nil {
 		t.Fatal(err)

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/plain"
 )
 
 // seriesOf draws the medians of series, each with its own socket offset.
@@ -25,7 +25,7 @@ func seriesOf(rng *rand.Rand, effect float64, n int, heavy bool) []float64 {
 // A user who looks after every series, and stops at the first difference, is wrong in at most one
 // run of twenty. With a t interval, the same user is wrong far more often.
 func TestAnytimeHoldsAtEveryLook(t *testing.T) {
-	testenv.SkipShort(t)
+	plain.SkipShort(t)
 	const runs, series = 2000, 40
 	for _, heavy := range []bool{false, true} {
 		rng := rand.New(rand.NewPCG(3, 4))

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/plain"
 )
 
 // meshModel makes meshes.
@@ -79,14 +79,14 @@ var meshModels = []meshModel{
 }
 
 // skipUnlessLong leaves what takes minutes to the line of scripts/test for meshes.
-func skipUnlessLong(t *testing.T) { testenv.NeedsLong(t) }
+func skipUnlessLong(t *testing.T) { plain.NeedsLong(t) }
 
 // usualMeshes is how many of the models are tried without the long tests.
 const usualMeshes = 4
 
 // Where no node and no pair is slow, one is named in at most 5 % of all meshes, whatever the noise.
 func TestMeshFalseAlarms(t *testing.T) {
-	testenv.SkipShort(t)
+	plain.SkipShort(t)
 	const meshes = 1000
 	for i, m := range meshModels {
 		t.Run(m.name, func(t *testing.T) {
@@ -126,7 +126,7 @@ func slowNumbers(effects []MeshEffect) (numbers []int) {
 
 // A node and a pair that are planted are named, and hardly ever anything else is. Neither hides the other.
 func TestMeshPower(t *testing.T) {
-	testenv.SkipShort(t)
+	plain.SkipShort(t)
 	const (
 		meshes   = 200
 		slowNode = 4

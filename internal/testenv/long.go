@@ -1,28 +1,16 @@
 package testenv
 
 import (
-	"os"
 	"testing"
+
+	"github.com/venturi-net/venturi/internal/testenv/plain"
 )
 
-// longEnv is 1 where tests take as long as they must: in `make test-long`.
-const longEnv = "VENTURI_TEST_LONG"
+// Long is [plain.Long], for tests that need a lab anyway.
+func Long() bool { return plain.Long() }
 
-// Long tells whether tests that can be cut short run in full size.
-func Long() bool { return os.Getenv(longEnv) == "1" }
-
-// NeedsLong skips a test of which no share is worth running elsewhere.
+// NeedsLong is [plain.NeedsLong], likewise.
 func NeedsLong(t testing.TB) {
 	t.Helper()
-	if !Long() {
-		t.Skip("takes minutes: `make test-long` runs it")
-	}
-}
-
-// SkipShort skips a test that takes the CPU for seconds where -short is given: `make test` runs it.
-func SkipShort(t testing.TB) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("takes seconds of CPU time: run it without -short")
-	}
+	plain.NeedsLong(t)
 }

@@ -69,6 +69,7 @@ func TestStrangers(t *testing.T) {
 				port += 16
 				p := loopback(t, l.Name, 1, flows, 64, port)
 				p.Slice = 100 * time.Millisecond
+				brief(&p)
 				p.Nonce = load.Nonce{1, 2, 3, 31: 4}
 				wrong := p.Nonce
 				wrong[31]++

@@ -7,7 +7,7 @@ import (
 	"github.com/venturi-net/venturi/internal/analysis/recordtest"
 	"github.com/venturi-net/venturi/internal/report/reporttest"
 	"github.com/venturi-net/venturi/internal/report/view"
-	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/plain"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -49,7 +49,7 @@ func TestChangesAreClean(t *testing.T) {
 	rec := reporttest.Tainted(t)
 	for _, format := range Formats() {
 		var out bytes.Buffer
-		if _, err := Write(&out, []NamedRecord{{testenv.Hostile, rec}, {testenv.Hostile, rec}, {"c", rec}}, view.Options{Format: format}); err != nil {
+		if _, err := Write(&out, []NamedRecord{{plain.Hostile, rec}, {plain.Hostile, rec}, {"c", rec}}, view.Options{Format: format}); err != nil {
 			t.Fatal(err)
 		}
 		reporttest.Clean(t, format, out.String())

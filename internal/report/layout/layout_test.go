@@ -13,7 +13,7 @@ import (
 	"github.com/venturi-net/venturi/internal/analysis/recordtest"
 	"github.com/venturi-net/venturi/internal/report/reporttest"
 	"github.com/venturi-net/venturi/internal/report/view"
-	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/plain"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -356,12 +356,12 @@ func TestMixedRecords(t *testing.T) {
 // Tables print names as every other report does.
 func TestTablesAreClean(t *testing.T) {
 	tables := twoTables()
-	testenv.Taint(&tables, "Load", "Unit", "Rows", "Columns", "Baseline", "Paths", "Sizes", "Flows")
+	plain.Taint(&tables, "Load", "Unit", "Rows", "Columns", "Baseline", "Paths", "Sizes", "Flows")
 	truth := overlays()
-	testenv.Taint(truth, "Format", "Role", "Transport", "Metric", "Code", "Reason", "Failed", "Name", "Load", "Arm", "Cell", "Path")
+	plain.Taint(truth, "Format", "Role", "Transport", "Metric", "Code", "Reason", "Failed", "Name", "Load", "Arm", "Cell", "Path")
 	for _, f := range Formats() {
 		var out bytes.Buffer
-		if err := Write(&out, []Wired{{Wire: testenv.Hostile, Record: truth}}, tables, view.Options{Format: f}); err != nil {
+		if err := Write(&out, []Wired{{Wire: plain.Hostile, Record: truth}}, tables, view.Options{Format: f}); err != nil {
 			t.Fatal(err)
 		}
 		reporttest.Clean(t, f, out.String())

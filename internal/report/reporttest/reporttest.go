@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/venturi-net/venturi/internal/analysis/recordtest"
-	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/plain"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -77,13 +77,13 @@ func Golden(t *testing.T, name string, got []byte) {
 func Tainted(t *testing.T) *result.Record {
 	truth := Small(recordtest.UDPLat, recordtest.TCPBw)
 	truth.Meters, truth.Histograms = true, false
-	truth.Arms = append(truth.Arms, recordtest.Arm{Arm: result.Arm{Name: "qperf:host", Path: "qperf"}}, recordtest.Arm{Arm: result.Arm{Name: "gre", Path: "gre"}, Fails: testenv.Hostile})
+	truth.Arms = append(truth.Arms, recordtest.Arm{Arm: result.Arm{Name: "qperf:host", Path: "qperf"}}, recordtest.Arm{Arm: result.Arm{Name: "gre", Path: "gre"}, Fails: plain.Hostile})
 	rec := recordtest.Make(truth)
 	rec.Warnings = append(rec.Warnings, result.Warning{Code: "arm-failed", Text: "text", Arm: "vxlan", Cell: "cell"}, result.Warning{Code: "other", Text: "text", Cell: "cell"})
 	rec.End = &result.End{Reason: result.Failed, Error: "error", Series: rec.Plan.Series, Slices: len(rec.Slices)}
-	testenv.Taint(rec, "Format", "Role", "Transport", "Metric", "Code", "Reason", "Failed")
+	plain.Taint(rec, "Format", "Role", "Transport", "Metric", "Code", "Reason", "Failed")
 	for i := range rec.Meters {
-		rec.Meters[i].Name = strings.TrimPrefix(rec.Meters[i].Name, testenv.Hostile) // else nobody would read it
+		rec.Meters[i].Name = strings.TrimPrefix(rec.Meters[i].Name, plain.Hostile) // else nobody would read it
 	}
 	var text bytes.Buffer
 	w := result.NewWriter(&text)
@@ -117,7 +117,7 @@ func IsFormula(field string) bool {
 // Clean tells whether text holds names so that nobody obeys them.
 func Clean(t *testing.T, format, text string) {
 	t.Helper()
-	if err := testenv.Unclean(text); err != nil {
+	if err := plain.Unclean(text); err != nil {
 		t.Errorf("%s: %v", format, err)
 	}
 	if !strings.Contains(text, "HYPERLINK") {
