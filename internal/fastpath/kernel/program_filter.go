@@ -10,6 +10,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	pinned "github.com/cilium/ebpf/pin"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -50,8 +51,20 @@ func putFilter(n *netcfg.Namespace, p *ebpf.Program, device int, at AttachPoint,
 	if err != nil {
 		return err
 	}
+	before, err := pinned.Load(pin, nil)
+	if err == nil {
+		defer before.Close()
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
 	if err := repin(p, pin); err != nil {
 		return err
+	}
+	if l, ok := before.(link.Link); ok {
+		// Without its pin the link would go too, but later: until then both programs run.
+		if err := l.Detach(); err != nil {
+			return err
+		}
 	}
 	if f != nil {
 		err = n.Handle().FilterReplace(newFilter(p, device, at, f))

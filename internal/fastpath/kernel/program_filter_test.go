@@ -223,10 +223,17 @@ func TestProgramDetachedAtOnce(t *testing.T) {
 	n, err := netcfg.NewAnonymous()
 	testenv.Must(t, err)
 	defer n.Close()
-	pin, p := filepath.Join(pinFolder(t), "in_1"), programNamed(t, "first")
-	for i := range 20 {
+	pin, p, filter := filepath.Join(pinFolder(t), "in_1"), programNamed(t, "first"), programNamed(t, "second")
+	for i := range 40 {
 		testenv.Must(t, kernel.AttachProgram(n, p, device1, kernel.Ingress, pin))
-		testenv.Must(t, kernel.DetachProgram(n, pin))
+		if i%2 == 0 {
+			testenv.Must(t, kernel.DetachProgram(n, pin))
+		} else { // both programs would run, as long as somebody else looks at the link
+			held, err := tcx.LoadPinnedLink(pin, nil)
+			testenv.Must(t, err)
+			defer held.Close()
+			testenv.Must(t, kernel.AttachProgram(n, filter, device1, kernel.FilterIngress, pin))
+		}
 		var left *tcx.QueryResult
 		err := host.Do(n.Path(), func() (err error) {
 			left, err = tcx.QueryPrograms(tcx.QueryOptions{Target: device1, Attach: ebpf.AttachTCXIngress})
