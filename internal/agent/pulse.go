@@ -96,15 +96,18 @@ func (p *pulse) hear(kind agentpb.Beat_Kind) {
 func (p *pulse) watch(ctx context.Context, abandon func()) {
 	tick := time.NewTicker(beatEvery / 4)
 	defer tick.Stop()
-	for {
+	for before := false; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		if p.isSilent(time.Now()) {
+		// On a busy machine this process may not have run: what has come meanwhile is heard before the next look.
+		silent := p.isSilent(time.Now())
+		if silent && before {
 			abandon()
 		}
+		before = silent
 	}
 }
 
