@@ -11,7 +11,6 @@ import (
 	"github.com/venturi-net/venturi/internal/compare"
 	"github.com/venturi-net/venturi/internal/stats"
 	"github.com/venturi-net/venturi/internal/verify"
-	"github.com/venturi-net/venturi/result"
 )
 
 // fastCompare is one comparison: which paths, under which load.
@@ -39,6 +38,7 @@ var fastCompares = []fastCompare{
 	{name: "plain, macvlan", paths: []string{"macvlan"}, loads: fastLoads},
 	{name: "services", services: fastServices, paths: overlayPaths, loads: fastLoads},
 	{name: "services, routed", services: fastServices, paths: routedPaths, loads: fastLoads},
+	{name: "encapsulations", paths: []string{"vxlan+fast", "geneve+fast", "ipip+fast"}, noHost: true, loads: fastLoads},
 	{name: "parallel", paths: overlayPaths, loads: []string{"udp_rr", "tcp_rr"}, flows: []int{32}},
 	{name: "connections", paths: overlayPaths, noHost: true, loads: []string{"tcp_crr"}, flows: []int{1, 16}},
 	{name: "connections, 1000 Services", services: fastServices, paths: overlayPaths, noHost: true, loads: []string{"tcp_crr"}, flows: []int{1, 16}},
@@ -71,6 +71,14 @@ var fastBars = []struct {
 	{"services", "vxlan+fast", "udp_lat", 1, false, true, 0.93, 0.90},
 	{"services", "vxlan+fast", "udp_bw", 1, false, false, 1.15, 1.23},
 	{"services", "vxlan+fast", "tcp_bw", 1, false, false, 1.02, 1.05},
+	{"encapsulations", "geneve+fast", "tcp_lat", 1, false, true, 1.03, 0},
+	{"encapsulations", "geneve+fast", "udp_lat", 1, false, true, 1.03, 0},
+	{"encapsulations", "geneve+fast", "udp_bw", 1, false, false, 0.97, 0},
+	{"encapsulations", "geneve+fast", "tcp_bw", 1, false, false, 0.97, 0},
+	{"encapsulations", "ipip+fast", "tcp_lat", 1, false, true, 1.03, 0},
+	{"encapsulations", "ipip+fast", "udp_lat", 1, false, true, 1.03, 0},
+	{"encapsulations", "ipip+fast", "udp_bw", 1, false, false, 0.97, 0},
+	{"encapsulations", "ipip+fast", "tcp_bw", 1, false, false, 0.97, 0},
 	{"parallel", "vxlan+fast", "udp_rr", 32, false, false, 0.75, 0},
 	{"connections", "vxlan+fast", "tcp_crr", 1, false, false, 0.95, 0},
 	{"connections", "vxlan+fast", "tcp_crr", 16, false, false, 0.95, 0},
@@ -147,7 +155,7 @@ func (c fastCompare) requirements(s *analysis.Summary) (bars []verify.Requiremen
 		if b.flows > 1 {
 			what += fmt.Sprintf(" x %d", b.flows)
 		}
-		row, found := rowOf(s, b.arm, b.load, b.flows)
+		row, found := verify.RowOf(s, b.arm, b.load, b.flows)
 		r := row.Ratio
 		if b.cpu {
 			what, r = what+", CPU", cpuRatio(row)
@@ -159,18 +167,6 @@ func (c fastCompare) requirements(s *analysis.Summary) (bars []verify.Requiremen
 		bars = append(bars, ratioBars(what, text, r, found && meetsBar(r, b.bar, b.below))...)
 	}
 	return bars
-}
-
-// rowOf finds what a path did under a load.
-func rowOf(s *analysis.Summary, arm, load string, flows int) (analysis.Row, bool) {
-	for _, cell := range s.Cells {
-		for _, row := range cell.Rows {
-			if cell.Cell.Load == load && cell.Cell.Flows == flows && row.Arm.Name == arm {
-				return row, true
-			}
-		}
-	}
-	return analysis.Row{Arm: result.Arm{Name: arm}}, false
 }
 
 func cpuRatio(row analysis.Row) *stats.Ratio {

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/bench/pods"
 	"github.com/venturi-net/venturi/internal/compare"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/host"
@@ -63,7 +64,7 @@ func floodedStream(ctx context.Context, w io.Writer, h compare.Host, budget time
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, stream.Close()) }()
-	before, err := countsOf(fast)
+	before, err := pods.CountsOf(fast.Pins)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +90,7 @@ func floodedStream(ctx context.Context, w io.Writer, h compare.Host, budget time
 	if err != nil {
 		return nil, err
 	}
-	after, err := countsOf(fast)
+	after, err := pods.CountsOf(fast.Pins)
 	if err != nil {
 		return nil, err
 	}

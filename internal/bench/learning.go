@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/bench/pods"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
@@ -71,14 +72,14 @@ func turnsCarried(ctx context.Context, arm lab.Arm, open func() (turns, error)) 
 			return 0, err
 		}
 	}
-	before, err := countsOf(arm)
+	before, err := pods.CountsOf(arm.Pins)
 	if err != nil {
 		return 0, err
 	}
 	if err := t.tour(); err != nil {
 		return 0, err
 	}
-	after, err := countsOf(arm)
+	after, err := pods.CountsOf(arm.Pins)
 	return carriedOf(before, after), err
 }
 

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/bench/pods"
 	"github.com/venturi-net/venturi/internal/compare"
-	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
@@ -120,7 +120,7 @@ func (t *peerTable) measure(ctx context.Context, l peerLoad, rounds int) ([]peer
 	for range rounds {
 		for _, i := range t.rng.Perm(len(t.arms)) {
 			arm := t.arms[i]
-			before, err := countsOf(arm)
+			before, err := pods.CountsOf(arm.Pins)
 			if err != nil {
 				return nil, err
 			}
@@ -129,7 +129,7 @@ func (t *peerTable) measure(ctx context.Context, l peerLoad, rounds int) ([]peer
 			if err != nil {
 				return nil, fmt.Errorf("measure %s: %w", arm.Name, err)
 			}
-			after, err := countsOf(arm)
+			after, err := pods.CountsOf(arm.Pins)
 			if err != nil {
 				return nil, err
 			}
@@ -176,19 +176,4 @@ func logRatios(a, b []float64) (logs []float64) {
 		logs = append(logs, math.Log(a[i]/b[i]))
 	}
 	return logs
-}
-
-// countsOf is what the programs of a path's fast path have counted, on all machines;
-// zero of a path without one.
-func countsOf(arm lab.Arm) (packets [bpf.Counts]uint64, err error) {
-	for _, pins := range arm.Pins {
-		of, err := fastpath.ReadStats(pins)
-		if err != nil {
-			return packets, err
-		}
-		for _, s := range of {
-			packets[s.Count] += s.Packets
-		}
-	}
-	return packets, nil
 }

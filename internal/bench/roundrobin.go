@@ -7,9 +7,9 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
-	"strings"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/bench/pods"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
@@ -59,7 +59,7 @@ func openFlowSet(arm lab.Arm) (*flowSet, error) {
 // learn sends one request on each flow in turn, tour after tour, until the fast path
 // carries nearly all of them: it learns from ordinary traffic and nothing else.
 func (l *flowSet) learn(ctx context.Context) error {
-	before, err := countsOf(l.arm)
+	before, err := pods.CountsOf(l.arm.Pins)
 	if err != nil {
 		return err
 	}
@@ -72,29 +72,18 @@ func (l *flowSet) learn(ctx context.Context) error {
 	if err != nil || share >= carriedShare {
 		return err
 	}
-	after, err := countsOf(l.arm)
+	after, err := pods.CountsOf(l.arm.Pins)
 	if err != nil {
 		return err
 	}
 	return fmt.Errorf("of %d flows in turn, %s carries %.0f %% of the packets after %v; since they began: %s",
-		l.Flows(), l.arm.Name, 100*share, learnTimeout, countsText(before, after))
+		l.Flows(), l.arm.Name, 100*share, learnTimeout, pods.CountsText(before, after))
 }
 
 // tour tells which share of a tour the fast path carried.
 func (l *flowSet) tour() (share float64, err error) {
 	_, share, err = l.measureCarried(func() (engine.Trips, error) { return l.Tour(0, l.Flows(), 1) })
 	return share, err
-}
-
-// countsText lists how many packets each counter gained between two readings.
-func countsText(before, after [bpf.Counts]uint64) string {
-	var all []string
-	for c := range bpf.Counts {
-		if n := after[c] - before[c]; n > 0 {
-			all = append(all, fmt.Sprintf("%d %s", n, c))
-		}
-	}
-	return strings.Join(all, ", ")
 }
 
 // measureCarried tells which share of the packets the fast path carried. Both machines
@@ -113,7 +102,7 @@ func (l *flowSet) measureCarried(what func() (engine.Trips, error)) (trips engin
 
 // carriedPackets counts the packets that the fast path has carried.
 func (l *flowSet) carriedPackets() (packets uint64, err error) {
-	stats, err := countsOf(l.arm)
+	stats, err := pods.CountsOf(l.arm.Pins)
 	return stats[bpf.CarriedOut] + stats[bpf.CarriedIn], err
 }
 

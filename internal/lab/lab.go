@@ -124,6 +124,9 @@ func (a Arm) Server() host.Endpoint { return a.Ends[1][0] }
 // The wire: its device on each machine, and the machines' addresses on it.
 const wireDevice = "wire0"
 
+// WireDevice is the card of each machine.
+const WireDevice = wireDevice
+
 // IsCard tells whether a device of a lab's machine is its network card on the wire.
 func IsCard(device string) bool { return device == wireDevice }
 

@@ -66,6 +66,11 @@ func TCP() Clause {
 	return newMatch(match.TCP()...)
 }
 
+// UDP does the same.
+func UDP() Clause {
+	return newMatch(match.UDP()...)
+}
+
 // Dport matches the destination port; the rule must match the protocol before.
 func Dport(port uint16) Clause {
 	return newMatch(match.Dport(port)...)

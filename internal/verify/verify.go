@@ -62,6 +62,18 @@ func (b *Comparer) Record(ctx context.Context, q compare.Request) (*result.Recor
 	return rec, nil
 }
 
+// RowOf finds what a path did under a load.
+func RowOf(s *analysis.Summary, arm, load string, flows int) (analysis.Row, bool) {
+	for _, cell := range s.Cells {
+		for _, row := range cell.Rows {
+			if cell.Cell.Load == load && cell.Cell.Flows == flows && row.Arm.Name == arm {
+				return row, true
+			}
+		}
+	}
+	return analysis.Row{Arm: result.Arm{Name: arm}}, false
+}
+
 // Requirement is a condition that must hold.
 type Requirement struct {
 	Text  string

@@ -5,13 +5,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/venturi-net/venturi/internal/bench"
+	"github.com/venturi-net/venturi/internal/bench/rates"
 	"github.com/venturi-net/venturi/internal/cli"
 	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
 func newRates(env *cli.Env) *cobra.Command {
-	c := bench.DefaultRates()
+	c := rates.Default()
 	cmd := &cobra.Command{
 		Use:   "rates",
 		Short: "Check that schedules and rates are kept",
@@ -36,7 +36,7 @@ carries too much.
 func ratesSections() string {
 	var b strings.Builder
 	b.WriteString("Sections:\n")
-	for _, s := range bench.RatesSections {
+	for _, s := range rates.Sections {
 		sanitize.Fprintf(&b, "  %-9s %s\n", s.Name, s.Summary)
 	}
 	return strings.TrimRight(b.String(), "\n")

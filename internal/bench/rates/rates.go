@@ -1,4 +1,5 @@
-package bench
+// Package rates checks what offers traffic at a rate, as benchmarks with bars.
+package rates
 
 import (
 	"context"
@@ -23,17 +24,17 @@ type RatesBench struct {
 	Seed     uint64
 }
 
-// DefaultRates is what a claim about rates rests on.
-func DefaultRates() RatesBench { return RatesBench{Series: 6, Seed: 1} }
+// Default is what a claim about rates rests on.
+func Default() RatesBench { return RatesBench{Series: 6, Seed: 1} }
 
-// RatesSection is a part of the benchmark that can be run alone.
-type RatesSection struct {
+// Section is a part of the benchmark that can be run alone.
+type Section struct {
 	Name, Summary string
 	run           func(c RatesBench, ctx context.Context, w io.Writer, h compare.Host) ([]verify.Requirement, error)
 }
 
-// RatesSections are all its parts, in the order in which they run.
-var RatesSections = []RatesSection{
+// Sections are all its parts, in the order in which they run.
+var Sections = []Section{
 	{"schedule", "probe and ping at 1 to 10,000 requests a second: each is sent within 20 us of when it is due, at the 99th percentile", RatesBench.schedules},
 	{"held", "streams from 10,000 packets a second to 80 % of the maximum: what is sent and arrives is within 1 % of what was asked for", RatesBench.pacedStreams},
 	{"core", "ping, idle and beside streams, through a tunnel, all packets on one core and then spread by ports: streams make it slower on one core, and the full thread or core is named", RatesBench.crowdedCore},
@@ -43,11 +44,11 @@ var RatesSections = []RatesSection{
 func (c RatesBench) Check(ctx context.Context, w io.Writer, h compare.Host) error {
 	var bars []verify.Requirement
 	for _, name := range c.Sections {
-		if !slices.ContainsFunc(RatesSections, func(s RatesSection) bool { return s.Name == name }) {
+		if !slices.ContainsFunc(Sections, func(s Section) bool { return s.Name == name }) {
 			return verr.New(verr.Usage, fmt.Sprintf("cannot check %q alone", name), "there is no such section", "choose from schedule, held, core")
 		}
 	}
-	for _, s := range RatesSections {
+	for _, s := range Sections {
 		if len(c.Sections) > 0 && !slices.Contains(c.Sections, s.Name) {
 			continue
 		}
@@ -130,7 +131,7 @@ func (c RatesBench) pacedStreams(ctx context.Context, w io.Writer, h compare.Hos
 	}
 	q.Loads, q.Cells = nil, []compare.CellSpec{{Load: loads[0], Rate: leastHeldRate}}
 	for _, l := range loads {
-		row, found := rowOf(most, "host", l, 1)
+		row, found := verify.RowOf(most, "host", l, 1)
 		if !found || row.Value == 0 {
 			return nil, fmt.Errorf("the maximum of %s could not be measured", l)
 		}

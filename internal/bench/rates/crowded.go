@@ -1,4 +1,4 @@
-package bench
+package rates
 
 import (
 	"context"
@@ -95,7 +95,7 @@ func (c RatesBench) coreCapacity(ctx context.Context, h compare.Host) (float64, 
 	if err != nil {
 		return 0, err
 	}
-	row, found := rowOf(s, "vxlan", "tcp_bw", crowdedFlows)
+	row, found := verify.RowOf(s, "vxlan", "tcp_bw", crowdedFlows)
 	if !found || row.Value <= 0 {
 		return 0, fmt.Errorf("the maximum of tcp_bw could not be measured")
 	}
