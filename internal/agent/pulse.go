@@ -96,18 +96,15 @@ func (p *pulse) hear(kind agentpb.Beat_Kind) {
 func (p *pulse) watch(ctx context.Context, abandon func()) {
 	tick := time.NewTicker(beatEvery / 4)
 	defer tick.Stop()
-	for before := false; ; {
+	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		// On a busy machine this process may not have run: what has come meanwhile is heard before the next look.
-		silent := p.isSilent(time.Now())
-		if silent && before {
+		if p.isSilent(time.Now()) {
 			abandon()
 		}
-		before = silent
 	}
 }
 
