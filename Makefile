@@ -53,7 +53,7 @@ test-cluster: setup-test ## raise a Kubernetes cluster of two nodes, and run the
 	$(if $(SUDO),sudo --preserve-env=PATH) env GO=$(GO) scripts/test-cluster
 
 .PHONY: bench-cluster
-bench-cluster: setup-test ## raise that cluster, and measure the same two pods from within, from outside and by qperf (a quarter of an hour)
+bench-cluster: setup-test ## raise the same cluster, and compare ways to measure two pods: from within, from outside and by qperf (15 minutes)
 	$(MAKE) image IMAGE=venturi.test/venturi:1
 	$(if $(SUDO),sudo --preserve-env=PATH) env GO=$(GO) scripts/test-cluster -bench '^BenchmarkClusterAgrees$$' 7
 

@@ -147,7 +147,7 @@ network namespaces, and removes those that a killed run left behind.`,
 	f.StringVar(&beside, "beside", "", "measure latency while this stream runs on the same path: LOAD, LOAD@RATE, or a share of each\npath's maximum, such as udp_bw@100k or udp_bw@50%")
 	f.StringSliceVar(&curve, "curve", nil, "measure latency at these `percentages` of the background stream's maximum, such as\n0,25,50,75,90 (without --load and --beside: probe beside udp_bw)")
 	f.StringVar(&cores, "probe-core", "", "cores of the background stream: same as the load's (default), or other")
-	f.DurationVar(&q.Budget, "budget", 0, "time to measure; rounds and series are chosen to fit it")
+	f.DurationVar(&q.Budget, "budget", 0, "time to measure; rounds and series are chosen to fit it; 0: their defaults")
 	f.Var((*share)(&q.Precision), "precision", "stop early once every interval is within this, e.g. 2%")
 	f.BoolVar(&q.UntilDecided, "until-decided", false, fmt.Sprintf("stop when every comparison has its verdict, or when --budget is used up (without --budget: %s);\non by default in a terminal, unless --series, --rounds, --precision or --with is given", experiment.DefaultBudget))
 	f.Var((*share)(&q.Margin), "margin", "differences within this are \"same\" (default 3%)")

@@ -159,17 +159,17 @@ node's own path at once, and "venturi fastpath disable" or "venturi undo" remove
 With --trial it ends by itself.
 
 With --listen it serves OpenMetrics at ` + watch.MetricsPath + `: pods, peers and flows, packets and bytes
-by outcome, and what stays on the slow path, with the reasons. The label "family" is IPv4 or
-IPv6.
+by outcome, and what stays on the slow path, with the reasons. The label "family" says
+whether a figure is for IPv4 or IPv6.
 
 At first it runs as a shadow, which carries nothing: until packets of --shadow flows were
 compared with those that the network sends, or for 10 seconds. If a packet differs, nothing
 is carried, the difference is printed, and the exit code is 8. See "venturi fastpath shadow".
-With --stay-off it does not exit then, nor when it is disabled, but waits for SIGTERM: what
-would start it again, as a DaemonSet does, leaves the node as it is until somebody ends it.
+With --stay-off it does not exit then, nor after "fastpath disable", but waits for SIGTERM, so
+that a DaemonSet, for example, does not start it again.
 
-Once a minute it looks whether the node is wired in another way, as when a second node
-brings the tunnel; if so, it ends and begins anew with what "plan" finds by then.
+Once a minute it checks whether the wiring of the node has changed, as when a second node
+brings the tunnel. If so, it ends and begins anew with what "plan" finds by then.
 
 Connections that the node translates are carried as well: those to the virtual address of a
 Service, and masqueraded ones. Their packets get the addresses, ports and checksums that
@@ -179,8 +179,7 @@ UDP, and only where pods are routed without a tunnel.
 
 With --ipv6 it carries IPv6 as well, as "venturi fastpath plan --ipv6" lists it: to other
 nodes by one wire, without encapsulation, and not translated. A rule or a route that keeps
-one version of IP slow leaves the other alone. Packets of IPv6 are compared after those of
-IPv4.
+one version of IP slow leaves the other alone. IPv6 packets are compared after IPv4 packets.
 
 With --replace it takes over from another process that carries here, of this version or
 another, as for an upgrade: that process ends and leaves everything in place, no packet is
@@ -198,11 +197,11 @@ nothing is carried while a counter of these kinds would miss packets:
 The default is conntrack,rules. Write kinds after "=", separated by commas; "none" keeps
 nothing. Device statistics cannot be kept.
 
-With --replace, --nat, --ipv6 and --keep-counters are those of the running process unless you
-give them.
+With --replace, --nat, --ipv6 and --keep-counters are taken from the running process unless
+you give them.
 
 If nothing can be carried, nothing is changed, the plan is printed, and the exit code is 4.
-With --ipv6, one version of IP is enough; the other is carried as well once it can be.`,
+With --ipv6, one version of IP is enough; the other is carried as soon as it can be.`,
 		Example: `  venturi fastpath enable --trial 120s
   venturi fastpath enable --listen 127.0.0.1:9138
   venturi fastpath enable --replace
@@ -254,7 +253,7 @@ With --ipv6, one version of IP is enough; the other is carried as well once it c
 	cmd.Flags().BoolVar(&nat, "nat", true, "carry translated connections, such as those to Services")
 	cmd.Flags().BoolVar(&ipv6, "ipv6", false, "carry IPv6 as well, on a wire without encapsulation")
 	cmd.Flags().IntVar(&flows, "shadow", 16, "compare packets of so many flows with the network's own first; 0: none")
-	cmd.Flags().BoolVar(&stay, "stay-off", false, "if a packet differs, or when disabled, wait for SIGTERM instead of exiting")
+	cmd.Flags().BoolVar(&stay, "stay-off", false, "after a packet differs, or after \"fastpath disable\", wait for SIGTERM instead of exiting")
 	cmd.Flags().BoolVar(&again, "replace", false, "take over from the process that carries here, if there is one")
 	keepCountersFlag(cmd.Flags(), &keep)
 	cmd.MarkFlagsMutuallyExclusive("trial", "replace")
@@ -308,8 +307,8 @@ For each pod and peer it counts the flows in the table: all, those that are carr
 least one direction, and those that the node translates, such as to Services.
 
 With --watch it continues until Ctrl-C and prints a line each second: the packets that were
-carried and those that were not, and the main reason. If IPv6 is carried, it has a line of
-its own.`,
+carried and those that were not, and the main reason. If IPv6 is carried, it has its own
+line.`,
 		Example: "  venturi fastpath status\n  venturi fastpath status --watch\n  venturi fastpath status --json | jq .packets",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -351,8 +350,8 @@ Then it lists the pods and peers with the most flows that are not carried now, a
   one way   carried in one direction; the other was not forwarded yet
 
 The first packets of a connection are always slow, so short connections show here. If IPv6
-is carried, the same of it follows. "venturi fastpath status" shows whether it runs and what
-it carries.
+is carried, its figures follow. "venturi fastpath status" shows whether the fast path runs
+and what it carries.
 
 The exit code is 4 if there is no fast path here.`,
 		Example: "  venturi fastpath stats\n  venturi fastpath stats --top 3\n  venturi fastpath stats --json | jq '.reasons[] | select(.share > 0.01)'",

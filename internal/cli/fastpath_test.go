@@ -223,12 +223,12 @@ func TestFastpathIPv6Alone(t *testing.T) {
 	}
 	var status bytes.Buffer
 	testenv.Must(t, start(&status, t.Output(), "status").Wait())
-	if text := status.String(); !strings.HasPrefix(text, "nothing of IPv4 is carried") || !strings.Contains(text, "\nIPv6:\ncarried: pods 2, peers 1\n") {
+	if text := status.String(); !strings.HasPrefix(text, "no IPv4 is carried") || !strings.Contains(text, "\nIPv6:\ncarried: pods 2, peers 1\n") {
 		t.Errorf("status: %s", text)
 	}
 	testenv.Must(t, running.Process.Signal(syscall.SIGTERM))
 	testenv.Must(t, running.Wait())
-	if !strings.Contains(said.String(), "nothing of IPv4 can be carried now") || !strings.Contains(out.String(), "nothing of it is left") {
+	if !strings.Contains(said.String(), "no IPv4 can be carried now") || !strings.Contains(out.String(), "nothing of it is left") {
 		t.Errorf("it said\n%s\n%s", &said, &out)
 	}
 }

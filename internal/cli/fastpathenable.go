@@ -66,7 +66,7 @@ func (w fastPathWish) plan(env *Env, what string) (c node.Configs, err error) {
 // config is that of a plan; nil: nothing can be carried, which is said.
 func (w fastPathWish) config(env *Env, p *discover.Plan, family, command string) *fastpath.Config {
 	if !p.CarriesAny() {
-		sanitize.Fprintf(env.Stderr, "venturi: nothing of %s can be carried now: see why with \"%s\"; it is looked at again each minute\n", family, command)
+		sanitize.Fprintf(env.Stderr, "venturi: no %s can be carried now, and this is checked again every minute; \"%s\" says why\n", family, command)
 		return nil
 	}
 	c := p.Config()
@@ -87,7 +87,7 @@ func enableNode(ctx context.Context, env *Env, c node.Configs, w fastPathWish, o
 		if stop(); err != nil || !rewired {
 			return stats, err
 		}
-		sanitize.Fprintf(env.Stderr, "venturi: the network of this node is wired in another way now: planning again\n")
+		sanitize.Fprintf(env.Stderr, "venturi: the wiring of this node's network has changed: planning again\n")
 		if c, err = w.plan(env, "cannot enable the fast path again"); err != nil {
 			return stats, err
 		}

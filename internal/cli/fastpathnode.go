@@ -44,7 +44,7 @@ func refusePlans(env *Env, what string, plans ...*discover.Plan) error {
 			return err
 		}
 	}
-	return verr.New(verr.Missing, what, "the plan above shows that nothing can be carried here", "fix the reasons that it lists, and run it again")
+	return verr.New(verr.Missing, what, "nothing can be carried here, for the reasons above", "remove the causes, and run it again")
 }
 
 // readPlan finds what a fast path would carry in a network namespace, if it keeps counters of some
@@ -118,7 +118,7 @@ func stayOff(ctx context.Context, env *Env, err error, disabled bool) {
 	default:
 		return
 	}
-	sanitize.Fprintf(env.Stderr, "venturi: the fast path stays off here until this process (of a DaemonSet: its pod) is ended and started again\n")
+	sanitize.Fprintf(env.Stderr, "venturi: the fast path stays off here until this process is restarted; in a DaemonSet, delete its pod\n")
 	<-ctx.Done()
 }
 

@@ -77,10 +77,10 @@ was set, both are printed. --all omits knobs that the target does not have.`,
   venturi knob get --all --dev eth0 --json`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if !all && len(args) == 0 {
-				return verr.New(verr.Usage, "cannot choose which knobs to read", "no knob is named", "name some of `venturi knob ls`, or give --all")
+				return verr.New(verr.Usage, "cannot choose which knobs to read", "no knob was named", "name knobs that `venturi knob ls` lists, or give --all")
 			}
 			if all && len(args) > 0 {
-				return verr.New(verr.Usage, "cannot choose which knobs to read", "names and --all exclude each other", "list them with: venturi knob ls")
+				return verr.New(verr.Usage, "cannot choose which knobs to read", "names and --all exclude each other", "give either names or --all")
 			}
 			to, err := t.read()
 			if err != nil {

@@ -38,7 +38,7 @@ func nearestFlag(cmd *cobra.Command, text string) string {
 
 var (
 	exclusiveFlags = regexp.MustCompile(`^if any flags in the group .* none of the others can be; \[(.*)\] were all set$`)
-	argumentCount  = regexp.MustCompile(`^(?:requires|accepts) (at least )?(\d+) arg\(s\), (?:only )?received (\d+)$`)
+	argumentCount  = regexp.MustCompile(`^(?:requires|accepts) (at least |at most )?(\d+) arg\(s\), (?:only )?received (\d+)$`)
 )
 
 // plainUsage says in plain words what cobra says about flags that exclude each other and about the
@@ -48,7 +48,11 @@ func plainUsage(cmd *cobra.Command, why string) string {
 		return "--" + strings.Join(strings.Fields(m[1]), " and --") + " exclude each other"
 	}
 	if m := argumentCount.FindStringSubmatch(why); m != nil {
-		return "it takes " + m[1] + m[2] + " argument(s), and got " + m[3] + ": " + cmd.UseLine()
+		noun := "arguments"
+		if m[2] == "1" {
+			noun = "argument"
+		}
+		return "it takes " + m[1] + m[2] + " " + noun + ", and got " + m[3] + ": " + cmd.UseLine()
 	}
 	return why
 }

@@ -229,7 +229,7 @@ func (q Request) check() error {
 	case q.Slice != 0 && (q.Slice < 5*time.Millisecond || q.Slice > time.Minute):
 		return bad("slice", q.Slice, "a slice takes 5ms to 1m", "25ms suits latency, 50ms streams")
 	case q.Budget < 0 || q.Budget > 24*time.Hour:
-		return bad("budget", q.Budget, "a run takes more than 0s and at most 24h", "60s to 300s are usual")
+		return bad("budget", q.Budget, "a run takes at most 24h; 0s chooses the default", "60s to 300s are usual")
 	case q.Margin <= 0 || q.Margin >= 0.5:
 		return bad("margin", load.FormatShare(q.Margin), "the margin is a share between 0 and 50 %", "3% is the default")
 	case q.UntilDecided && (q.Precision > 0 || q.Series > 0 || q.Rounds > 0):

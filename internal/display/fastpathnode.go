@@ -73,7 +73,7 @@ func (r FastPathReport) Print(out io.Writer) error {
 	case !r.Running:
 		sanitize.Fprintf(w, "the daemon has ended, and nothing is carried: remove the rest with \"venturi fastpath disable\"\n")
 	case r.carriesIPv6Alone():
-		sanitize.Fprintf(w, "nothing of IPv4 is carried: see why with \"venturi fastpath plan\"\n")
+		sanitize.Fprintf(w, "no IPv4 is carried; \"venturi fastpath plan\" says why\n")
 	case r.State == nil:
 		sanitize.Fprintf(w, "the fast path is starting\n")
 	case r.State.Off != "":

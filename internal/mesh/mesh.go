@@ -96,10 +96,10 @@ func roundTime(loads []load.Load) (total time.Duration) {
 
 // complete fills in what is not said, and refuses what makes no sense. Errors are for people.
 func (o Options) complete(nodes []Member) (Options, error) {
-	what := fmt.Sprintf("cannot measure the pairs of %d nodes", len(nodes))
 	if len(nodes) < 2 {
-		return o, verr.New(verr.Usage, what, "a pair takes two", "name more nodes, or see why the others were left out")
+		return o, verr.New(verr.Usage, "cannot measure a mesh", fmt.Sprintf("a pair takes two, and the mesh has %d", len(nodes)), "name at least two; in a cluster, they have to be ready")
 	}
+	what := fmt.Sprintf("cannot measure the pairs of %d nodes", len(nodes))
 	for _, l := range o.Loads {
 		if l.Kind == load.Connect || l.Kind == load.Scheduled {
 			return o, verr.New(verr.Usage, what+" with "+l.Name, "only ping-pongs and streams are short enough", "choose from tcp_lat, udp_lat, tcp_rr, udp_rr, tcp_bw and udp_bw")

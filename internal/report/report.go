@@ -3,6 +3,7 @@
 package report
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -75,10 +76,11 @@ func Write(w io.Writer, rec *result.Record, opt view.Options) error {
 	if opt.Width <= 0 {
 		opt.Width = view.DefaultWidth
 	}
-	if err := render(w, rec, s, opt); err != nil {
-		return fmt.Errorf("write report: %w", err)
+	err = render(w, rec, s, opt)
+	if err == nil || errors.Is(err, figure.ErrNoFigure) {
+		return err
 	}
-	return nil
+	return fmt.Errorf("write report: %w", err)
 }
 
 func choose(opt view.Options) (renderer, error) {

@@ -149,7 +149,7 @@ func (n *node) refuseAll(p *Plan) {
 		p.Off = why
 	}
 	if n.family == topology.IPv4 && hasIPv6() {
-		p.Off += "; IPv6 has routes to other nodes: \"venturi fastpath plan --ipv6\" says what of it can be carried"
+		p.Off += "; there are routes to other nodes over IPv6: \"venturi fastpath plan --ipv6\" says what can be carried"
 	}
 	p.Pods, p.Peers = []PlannedPod{}, []PlannedPeer{}
 	for _, l := range n.links {

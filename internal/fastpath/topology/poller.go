@@ -34,7 +34,7 @@ const (
 // refusedSysctls are values of sysctls with which packets are treated in another way than carried ones.
 var refusedSysctls = []struct{ name, value, why string }{
 	{updatesPriority, "0", "the sysctl net.ipv4.ip_forward_update_priority is 0, so packets keep their priority when they are forwarded"},
-	{refusesUnknown, "1", "the sysctl net.ipv4.vs.nat_icmp_send is 1, so IPVS drops packets of its servers that belong to none of its connections"},
+	{refusesUnknown, "1", "the sysctl net.ipv4.vs.nat_icmp_send is 1, so IPVS drops packets that its servers send outside of its connections"},
 }
 
 // Poller polls state of a namespace whose changes send no notification. It polls often, so it keeps

@@ -306,7 +306,7 @@ func (r *reader) tunnelNextHops(name string) (peers []NextHop, err error) {
 		return nil, nil
 	}
 	if l.Attrs().NetNsID >= 0 { // it keeps to the routes and rules of the namespace in which it was made
-		r.refuse(l, "was made in another network namespace, through which its packets go")
+		r.refuse(l, "was created in another network namespace, and its packets pass through that one")
 		return nil, nil
 	}
 	if l.Type() == kindIPIP {

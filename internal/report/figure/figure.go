@@ -54,8 +54,8 @@ func Kinds() []string {
 	return out
 }
 
-// ErrNoFigure is a record that holds nothing of what a figure shows.
-var ErrNoFigure = errors.New("the record has no such figure, or more than one")
+// ErrNoFigure: a record has not exactly one figure of a name.
+var ErrNoFigure = errors.New("no single figure matches")
 
 // svgWidth is the width of a figure that is a file of its own, pixels.
 const svgWidth = 760
@@ -93,7 +93,7 @@ func Write(w io.Writer, rec *result.Record, s *analysis.Summary, opt view.Option
 		names = append(names, sanitize.Text(d.name))
 	}
 	if len(names) == 0 {
-		return ErrNoFigure
+		return fmt.Errorf("%w %q: the record has none", ErrNoFigure, sanitize.Text(name))
 	}
-	return fmt.Errorf("%w: no single one matches %q, there are %s", ErrNoFigure, sanitize.Text(name), strings.Join(names, ", "))
+	return fmt.Errorf("%w %q: the record has %s", ErrNoFigure, sanitize.Text(name), strings.Join(names, ", "))
 }
