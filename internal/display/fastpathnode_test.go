@@ -33,6 +33,7 @@ func TestFastPathReport(t *testing.T) {
 	six.Packets = map[string]int64{"carried_out": 300, "carried_in": 200, "slow_not_ipv6": 100}
 	sixBefore.Packets = map[string]int64{"carried_out": 200, "carried_in": 100}
 	dual.IPv6, dualBefore.IPv6 = &six, &sixBefore
+	dual.Config, dualBefore.Config = bypassed.Config, bypassed.Config
 	for _, c := range []struct {
 		name, want string
 		print      func(out *bytes.Buffer) error
