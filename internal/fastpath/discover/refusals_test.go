@@ -161,9 +161,6 @@ var refusals = []refusal{
 	{name: "a geneve device with a queue", modules: true, base: geneveMesh, script: "tc qdisc add dev geneve2 root tbf rate 10mbit burst 100kb latency 1s", what: "192.0.10.2", reason: "geneve2 has a queueing discipline tbf"},
 	{name: "two geneve devices for the same packets", modules: true, base: geneveMesh, script: "ip link set geneve3 down; ip link add gn9 type geneve id 7 remote 192.0.10.9; ip link set gn9 type geneve id 7 remote 192.0.10.2", what: "192.0.10.2", reason: "geneve2 may lose its packets to gn9"},
 	{name: "two peers of Geneve with one MAC", modules: true, base: geneveMesh, script: "ip neigh replace 10.255.3.2 lladdr 02:00:00:00:cc:02 dev geneve3 nud reachable", what: "192.0.10.3", reason: "geneve3 has a peer with the same MAC address (02:00:00:00:cc:02) as the one behind geneve2"},
-	{name: "Geneve by another namespace", modules: true, base: geneveMesh, script: "ip link del geneve2; ip -n OTHERS link add geneve2 mtu 1450 type geneve id 7 remote 192.0.10.2; ip -n OTHERS link set geneve2 netns $$; " +
-		"ip addr add 10.255.2.1/30 dev geneve2; ip link set geneve2 up; ip neigh add 10.255.2.2 lladdr 02:00:00:00:cc:02 dev geneve2 nud reachable; ip route add 10.244.2.0/24 via 10.255.2.2 dev geneve2",
-		what: "192.0.10.2", reason: "geneve2 was created in another network namespace, and its packets pass through that one"},
 	{name: "a tunnel by another namespace", script: "ip link del flannel.1; ip -n OTHERS link add flannel.1 address 02:00:00:00:cc:01 mtu 1450 type vxlan id 1 dstport 8472 local 192.0.10.1 nolearning; ip -n OTHERS link set flannel.1 netns $$; " +
 		"ip addr add 10.244.0.0/32 dev flannel.1; ip link set flannel.1 up; remote flannel.1 2",
 		what: "192.0.10.2", reason: "flannel.1 was created in another network namespace, and its packets pass through that one"},
