@@ -55,7 +55,11 @@ func (w fastPathWish) plan(env *Env, what string) (c node.Configs, err error) {
 	}
 	six, err := readPlan("", audit.IPv6, w.keep)
 	if err != nil {
-		return c, err
+		if !four.CarriesAny() {
+			return c, err
+		}
+		sanitize.Fprintf(env.Stderr, "venturi: no IPv6 can be carried, and IPv4 is carried alone: %v\n", err)
+		return node.Configs{IPv4: w.config(env, four, "IPv4", "")}, nil
 	}
 	if !four.CarriesAny() && !six.CarriesAny() {
 		return c, refusePlans(env, what, four, six)
@@ -124,12 +128,9 @@ func chooseConfig(family audit.Family) (c fastpath.Config, err error) {
 
 // choosePlanned is the same if something can be carried.
 func (w fastPathWish) choosePlanned(family audit.Family) (c fastpath.Config, err error) {
-	p, err := discover.Find(family)
-	if err != nil {
+	p, err := readPlan("", family, w.keep)
+	if err != nil || !p.CarriesAny() {
 		return c, err
-	}
-	if p.Keep(w.keep); !p.CarriesAny() {
-		return c, nil
 	}
 	return p.Config(), nil
 }

@@ -3,7 +3,9 @@ package discover
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
 	"slices"
@@ -66,9 +68,17 @@ func readNode(family topology.Family) (*node, error) {
 	if err := n.readRoutes(h); err != nil {
 		return nil, err
 	}
-	forwards, err := host.Reader{}.Sysctl(forwardingSysctls[family])
-	n.forwards = forwards != "0"
+	n.forwards, err = forwards(host.Reader{}, family)
 	return n, err
+}
+
+// forwards tells whether a node forwards packets. One that has no IPv6 does not have its sysctls.
+func forwards(r host.Reader, family topology.Family) (bool, error) {
+	value, err := r.Sysctl(forwardingSysctls[family])
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return value != "0", err
 }
 
 // forwardingSysctls say whether a node forwards packets.
@@ -162,7 +172,7 @@ func (n *node) obstacle() string {
 		}
 	}
 	if !n.forwards {
-		return fmt.Sprintf("this node does not forward %s packets (%s is 0)", n.family, forwardingSysctls[n.family])
+		return fmt.Sprintf("this node does not forward %s packets (%s is 0, or missing)", n.family, forwardingSysctls[n.family])
 	}
 	return ""
 }

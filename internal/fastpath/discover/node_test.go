@@ -3,12 +3,17 @@ package discover
 import (
 	"net"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/vishvananda/netlink"
 
 	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
+	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // Devices of kinds that not every kernel has are left alone, each with its reason.
@@ -133,5 +138,21 @@ func TestChoosesGeneve(t *testing.T) {
 	p = &Plan{Kind: fastpath.VXLAN, Tunnel: "flannel.1", Wire: "eth0"}
 	if got := whyGeneveLeft(n.links[1].(*netlink.Geneve), p, []string{"10.1.3.0/24"}); got != "leads to 10.1.3.0/24 by Geneve: the fast path uses one wire or kind of tunnel only, which is flannel.1" {
 		t.Errorf("beside a vxlan device: %q", got)
+	}
+}
+
+// A node without IPv6 has none of its sysctls: it forwards nothing of it, which is no failure.
+func TestForwards(t *testing.T) {
+	root := t.TempDir()
+	if is, err := forwards(host.Reader{Root: root}, topology.IPv6); is || err != nil {
+		t.Errorf("without the sysctl: %v, %v", is, err)
+	}
+	file := filepath.Join(root, "proc/sys/net/ipv6/conf/all/forwarding")
+	testenv.Must(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	for value, want := range map[string]bool{"0": false, "1": true} {
+		testenv.Must(t, os.WriteFile(file, []byte(value+"\n"), 0o644))
+		if is, err := forwards(host.Reader{Root: root}, topology.IPv6); is != want || err != nil {
+			t.Errorf("with %s: %v, %v", value, is, err)
+		}
 	}
 }
