@@ -215,7 +215,7 @@ With --ipv6, one version of IP is enough; the other is carried as soon as it can
 			if flows < 0 {
 				return verr.New(verr.Usage, "cannot compare packets of "+strconv.Itoa(flows)+" flows", "--shadow is less than 0", "give a number of flows, or 0 to compare none")
 			}
-			wanted := fastPathWish{nat: nat, ipv6: ipv6, keep: keep}
+			wanted := fastPathWish{NAT: nat, IPv6: ipv6, KeepCounters: keep}
 			if again {
 				if err := wanted.inherit(cmd.Flags()); err != nil {
 					return err
@@ -234,7 +234,7 @@ With --ipv6, one version of IP is enough; the other is carried as soon as it can
 				Trial: trial, Hold: holder(env),
 				Report:     func(s fastpath.State) { display.PrintFastPathState(env.Stderr, s) },
 				ReportIPv6: func(s fastpath.State) { display.PrintFastPathState6(env.Stderr, s) },
-				Shadow:     node.ShadowOptions{Flows: flows, Limit: shadowLimit}, Replace: again,
+				Shadow:     node.ShadowOptions{Flows: flows, Limit: shadowLimit}, Replace: again, Wish: (*node.Wish)(&wanted),
 			})
 			if errors.Is(err, node.ErrReplaced) {
 				_, printed := sanitize.Fprintf(env.Stdout, "another process has taken over the fast path, which carries on\n")

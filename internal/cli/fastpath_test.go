@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/fastpath/discover"
-	"github.com/venturi-net/venturi/internal/fastpath/node"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/netcfg"
@@ -144,59 +142,6 @@ func wirePods(t *testing.T, w *netcfg.Writer, n *netcfg.Namespace) {
 	`, "ENDS", ends.Name()))
 }
 
-// A process that takes over goes on with the options of the one before it, unless it is given others.
-func TestFastpathReplacesWithSameOptions(t *testing.T) {
-	w, n := emptyNode(t)
-	wirePods(t, w, n)
-	start := func(said io.Writer, args ...string) *exec.Cmd {
-		cmd := exec.Command("venturi", append([]string{"fastpath"}, args...)...)
-		cmd.Stderr = said
-		testenv.Must(t, host.Do(n.Path(), cmd.Start))
-		return cmd
-	}
-	t.Cleanup(func() { testenv.Must(t, start(t.Output(), "disable").Wait()) })
-	var running *exec.Cmd
-	for _, c := range []struct {
-		args        []string
-		keep        []string
-		noNAT, ipv6 bool
-	}{
-		{[]string{"--keep-counters=conntrack"}, []string{"conntrack"}, false, false},
-		{[]string{"--replace", "--nat=false"}, []string{"conntrack"}, true, false},
-		{[]string{"--replace", "--keep-counters", "--ipv6"}, []string{"conntrack", "rules"}, true, true},
-		{[]string{"--replace", "--keep-counters=none"}, nil, true, true},
-		{[]string{"--replace", "--nat", "--ipv6=false"}, nil, false, false},
-	} {
-		carries := make(awaited, 1)
-		next := start(io.MultiWriter(t.Output(), carries), append([]string{"enable", "--shadow", "0"}, c.args...)...)
-		t.Cleanup(func() { _ = next.Process.Kill(); _ = next.Wait() }) // if it has not ended below
-		select {
-		case <-carries:
-		case <-time.After(testenv.Timeout):
-			t.Fatalf("after %v, enable %v does not carry", testenv.Timeout, c.args)
-		}
-		if running != nil {
-			testenv.Must(t, running.Wait())
-		}
-		running = next
-		for end := time.Now().Add(testenv.Timeout); ; time.Sleep(20 * time.Millisecond) { // it says so before it writes it
-			var s node.Status
-			testenv.InNetns(t, n.Path(), func() (err error) {
-				s, err = node.ReadStatus()
-				return err
-			})
-			if s.Running && s.State.Counters != nil && slices.Equal(s.Config.KeepCounters, c.keep) && s.Config.NoNAT == c.noNAT && (s.IPv6 != nil) == c.ipv6 {
-				break
-			}
-			if time.Now().After(end) {
-				t.Fatalf("enable %v: it has %+v; want %+v; %+v", c.args, s.Config, c, s.State)
-			}
-		}
-	}
-	testenv.Must(t, running.Process.Signal(syscall.SIGTERM))
-	testenv.Must(t, running.Wait())
-}
-
 // A node without IPv4 carries IPv6 alone, and says why not more.
 func TestFastpathIPv6Alone(t *testing.T) {
 	w, n := emptyNode(t)
@@ -243,7 +188,7 @@ func TestFastpathWithoutIPv6(t *testing.T) {
 	defer func() { feature.TCX = tcx }()
 	feature.TCX = &feature.Probe{Name: "such attachment", Get: "ask somebody", Try: func(*netcfg.Namespace) error { return syscall.EOPNOTSUPP }}
 	var said bytes.Buffer
-	env, wish := &Env{Stdout: io.Discard, Stderr: &said}, fastPathWish{nat: true, ipv6: true}
+	env, wish := &Env{Stdout: io.Discard, Stderr: &said}, fastPathWish{NAT: true, IPv6: true}
 	testenv.InNetns(t, n.Path(), func() error {
 		c, err := wish.plan(env, "cannot enable the fast path")
 		if err != nil || c.IPv4 == nil || c.IPv6 != nil || !strings.Contains(said.String(), "this kernel has no such attachment") {

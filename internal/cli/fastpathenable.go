@@ -15,29 +15,25 @@ import (
 )
 
 // fastPathWish is what "fastpath enable" is asked to carry.
-type fastPathWish struct {
-	nat, ipv6 bool
-	keep      []string
-}
+type fastPathWish node.Wish
 
 // inherit takes what was not given from the running process, if there is one.
 func (w *fastPathWish) inherit(given *pflag.FlagSet) error {
-	running, err := node.RunningConfigs()
+	running, err := node.RunningWish()
 	if err != nil {
 		return verr.Wrap(verr.Failed, "cannot take over the fast path", err, "end it with: venturi fastpath disable")
 	}
+	if running == nil {
+		return nil
+	}
 	if !given.Changed("ipv6") {
-		w.ipv6 = running.IPv6 != nil
+		w.IPv6 = running.IPv6
 	}
-	one := running.IPv4
-	if one == nil {
-		one = running.IPv6
+	if !given.Changed("nat") {
+		w.NAT = running.NAT
 	}
-	if one != nil && w.keep == nil {
-		w.keep = one.KeepCounters
-	}
-	if running.IPv4 != nil && !given.Changed("nat") {
-		w.nat = !running.IPv4.NoNAT
+	if w.KeepCounters == nil {
+		w.KeepCounters = running.KeepCounters
 	}
 	return nil
 }
@@ -45,15 +41,15 @@ func (w *fastPathWish) inherit(given *pflag.FlagSet) error {
 // plan plans a fast path for this node. If nothing can be carried, it prints why, and the error says so.
 // With IPv6, one version of IP is enough.
 func (w fastPathWish) plan(env *Env, what string) (c node.Configs, err error) {
-	if !w.ipv6 {
-		four, err := planConfig(env, what, audit.IPv4, w.nat, w.keep)
+	if !w.IPv6 {
+		four, err := planConfig(env, what, audit.IPv4, w.NAT, w.KeepCounters)
 		return node.Configs{IPv4: &four}, err
 	}
-	four, err := readPlan("", audit.IPv4, w.keep)
+	four, err := readPlan("", audit.IPv4, w.KeepCounters)
 	if err != nil {
 		return c, err
 	}
-	six, err := readPlan("", audit.IPv6, w.keep)
+	six, err := readPlan("", audit.IPv6, w.KeepCounters)
 	if err != nil {
 		if !four.CarriesAny() {
 			return c, err
@@ -74,7 +70,7 @@ func (w fastPathWish) config(env *Env, p *discover.Plan, family, command string)
 		return nil
 	}
 	c := p.Config()
-	c.NoNAT = !w.nat && p.Kind != fastpath.Routed6
+	c.NoNAT = !w.NAT && p.Kind != fastpath.Routed6
 	return &c
 }
 
@@ -103,7 +99,7 @@ func enableNode(ctx context.Context, env *Env, c node.Configs, w fastPathWish, o
 // when one can be carried of which nothing could be.
 func (w fastPathWish) untilRewired(ctx context.Context, c node.Configs) (context.Context, context.CancelFunc) {
 	wired, stop := w.untilFamilyRewired(ctx, audit.IPv4, c.IPv4)
-	if !w.ipv6 {
+	if !w.IPv6 {
 		return wired, stop
 	}
 	wired, stop6 := w.untilFamilyRewired(wired, audit.IPv6, c.IPv6)
@@ -128,7 +124,7 @@ func chooseConfig(family audit.Family) (c fastpath.Config, err error) {
 
 // choosePlanned is the same if something can be carried.
 func (w fastPathWish) choosePlanned(family audit.Family) (c fastpath.Config, err error) {
-	p, err := readPlan("", family, w.keep)
+	p, err := readPlan("", family, w.KeepCounters)
 	if err != nil || !p.CarriesAny() {
 		return c, err
 	}

@@ -29,6 +29,7 @@ type Options struct {
 	// Replace takes over from the process that carries here, if there is one. No packet is lost,
 	// and there is no shadow then.
 	Replace bool
+	Wish    *Wish // kept for a process that takes over; nil: nobody will
 }
 
 // ErrReplaced ends [Enable] when another process has taken over: what is there belongs to that one.
@@ -87,7 +88,7 @@ func install(ctx context.Context, o Options, run func(f files, replaces bool) er
 	if err != nil {
 		return err
 	}
-	if err = netcfg.ReplaceJSON(f.process, os.Getpid()); err == nil {
+	if err = errors.Join(netcfg.ReplaceJSON(f.process, os.Getpid()), netcfg.ReplaceJSON(f.wish, o.Wish)); err == nil {
 		err = run(f, held.replaces)
 	}
 	if errors.Is(err, ErrReplaced) {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -51,17 +53,32 @@ func (f files) takeOver(ctx context.Context, j *journal.Journal) (txn int, lock 
 	}
 }
 
-// RunningConfigs are those of the fast path of the calling thread's namespace, whether its process lives
-// or not.
-func RunningConfigs() (c Configs, err error) {
+// Wish is what a process was asked to carry, whatever of it can be carried.
+type Wish struct {
+	NAT          bool     `json:"nat"`
+	IPv6         bool     `json:"ipv6"`
+	KeepCounters []string `json:"keep_counters"`
+}
+
+// RunningWish is that of the process of the calling thread's namespace, whether it lives or not; nil:
+// there is none. Of a process that has kept none, it is what it carries.
+func RunningWish() (w *Wish, err error) {
 	f, err := ownFiles()
 	if err != nil {
-		return c, err
+		return nil, err
 	}
-	if c.IPv4, err = runningConfig(f.config); err == nil {
-		c.IPv6, err = runningConfig(f.ipv6().config)
+	if err := host.ReadJSON(f.wish, &w); w != nil || err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return w, err
 	}
-	return c, err
+	four, err := runningConfig(f.config)
+	if err != nil {
+		return nil, err
+	}
+	six, err := runningConfig(f.ipv6().config)
+	if err != nil || four == nil && six == nil {
+		return nil, err
+	}
+	return &Wish{NAT: four == nil || !four.NoNAT, IPv6: six != nil, KeepCounters: cmp.Or(four, six).KeepCounters}, nil
 }
 
 // runningConfig reads that of a daemon; nil: there is none.

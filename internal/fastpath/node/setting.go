@@ -30,6 +30,7 @@ type files struct {
 	folder, pins, state, config string
 	process                     string // holds the ID of the process
 	stop                        string // asks the process to end
+	wish                        string // what the process was asked to carry
 }
 
 // ipv6 are the files of the fast path for IPv6, which the same process has. It has one folder more, so
@@ -54,7 +55,7 @@ func filesIn(folder string) files {
 	pins := filepath.Join(folder, "bpf")
 	return files{
 		folder, pins, fastpath.StateFile(pins), filepath.Join(folder, "config.json"),
-		filepath.Join(folder, "process"), filepath.Join(folder, "stop"),
+		filepath.Join(folder, "process"), filepath.Join(folder, "stop"), filepath.Join(folder, "wish.json"),
 	}
 }
 

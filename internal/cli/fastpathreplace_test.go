@@ -1,0 +1,118 @@
+package cli
+
+import (
+	"io"
+	"os/exec"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/fastpath/node"
+	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+// A process that takes over goes on with the options of the one before it, unless it is given others.
+func TestFastpathReplacesWithSameOptions(t *testing.T) {
+	w, n := emptyNode(t)
+	wirePods(t, w, n)
+	start := func(said io.Writer, args ...string) *exec.Cmd {
+		cmd := exec.Command("venturi", append([]string{"fastpath"}, args...)...)
+		cmd.Stderr = said
+		testenv.Must(t, host.Do(n.Path(), cmd.Start))
+		return cmd
+	}
+	t.Cleanup(func() { testenv.Must(t, start(t.Output(), "disable").Wait()) })
+	var running *exec.Cmd
+	for _, c := range []struct {
+		args        []string
+		keep        []string
+		noNAT, ipv6 bool
+	}{
+		{[]string{"--keep-counters=conntrack"}, []string{"conntrack"}, false, false},
+		{[]string{"--replace", "--nat=false"}, []string{"conntrack"}, true, false},
+		{[]string{"--replace", "--keep-counters", "--ipv6"}, []string{"conntrack", "rules"}, true, true},
+		{[]string{"--replace", "--keep-counters=none"}, nil, true, true},
+		{[]string{"--replace", "--nat", "--ipv6=false"}, nil, false, false},
+	} {
+		carries := make(awaited, 1)
+		next := start(io.MultiWriter(t.Output(), carries), append([]string{"enable", "--shadow", "0"}, c.args...)...)
+		t.Cleanup(func() { _ = next.Process.Kill(); _ = next.Wait() }) // if it has not ended below
+		select {
+		case <-carries:
+		case <-time.After(testenv.Timeout):
+			t.Fatalf("after %v, enable %v does not carry", testenv.Timeout, c.args)
+		}
+		if running != nil {
+			testenv.Must(t, running.Wait())
+		}
+		running = next
+		for end := time.Now().Add(testenv.Timeout); ; time.Sleep(20 * time.Millisecond) { // it says so before it writes it
+			var s node.Status
+			testenv.InNetns(t, n.Path(), func() (err error) {
+				s, err = node.ReadStatus()
+				return err
+			})
+			if s.Running && s.State.Counters != nil && slices.Equal(s.Config.KeepCounters, c.keep) && s.Config.NoNAT == c.noNAT && (s.IPv6 != nil) == c.ipv6 {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("enable %v: it has %+v; want %+v; %+v", c.args, s.Config, c, s.State)
+			}
+		}
+	}
+	testenv.Must(t, running.Process.Signal(syscall.SIGTERM))
+	testenv.Must(t, running.Wait())
+}
+
+// A process that takes over carries what the one before it was asked to, also what that could not carry.
+func TestFastpathReplacesWithSameWish(t *testing.T) {
+	for _, forwarding := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
+		t.Run(forwarding, func(t *testing.T) {
+			w, n := emptyNode(t)
+			wirePods(t, w, n)
+			start := func(said io.Writer, args ...string) *exec.Cmd {
+				cmd := exec.Command("venturi", append([]string{"fastpath"}, args...)...)
+				cmd.Stderr = said
+				testenv.Must(t, host.Do(n.Path(), cmd.Start))
+				return cmd
+			}
+			t.Cleanup(func() { testenv.Must(t, start(t.Output(), "disable").Wait()) })
+			enable := func(args ...string) *exec.Cmd {
+				carries := make(awaited, 1)
+				cmd := start(io.MultiWriter(t.Output(), carries), append([]string{"enable", "--shadow", "0"}, args...)...)
+				t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }) // if it has not ended below
+				select {
+				case <-carries:
+				case <-time.After(testenv.Timeout):
+					t.Fatalf("after %v, enable %v does not carry", testenv.Timeout, args)
+				}
+				return cmd
+			}
+			testenv.Shell(t, n.Path(), "echo 0 > /proc/sys/net/"+forwarding)
+			first := enable("--ipv6", "--nat=false", "--keep-counters=conntrack")
+			testenv.Shell(t, n.Path(), "echo 1 > /proc/sys/net/"+forwarding)
+			second := enable("--replace")
+			testenv.Must(t, first.Wait())
+			for end := time.Now().Add(testenv.Timeout); ; time.Sleep(20 * time.Millisecond) {
+				var s node.Status
+				testenv.InNetns(t, n.Path(), func() (err error) {
+					s, err = node.ReadStatus()
+					return err
+				})
+				keeps := func(s *node.Status) bool {
+					return s != nil && s.Config != nil && slices.Equal(s.Config.KeepCounters, []string{"conntrack"})
+				}
+				if keeps(&s) && s.Config.NoNAT && keeps(s.IPv6) {
+					break
+				}
+				if time.Now().After(end) {
+					t.Fatalf("it carries %+v, and of IPv6 %+v", s.Config, s.IPv6)
+				}
+			}
+			testenv.Must(t, second.Process.Signal(syscall.SIGTERM))
+			testenv.Must(t, second.Wait())
+		})
+	}
+}
