@@ -35,8 +35,8 @@ func ReadState(file string) (*State, error) {
 	return s, nil
 }
 
-// write replaces the file atomically.
-func (s *State) write(file string) error {
+// Write replaces the file atomically.
+func (s *State) Write(file string) error {
 	if err := netcfg.ReplaceJSON(file, s); err != nil {
 		return fmt.Errorf("write state: %w", err)
 	}
@@ -68,7 +68,7 @@ func (d *daemon) writeState() error {
 		d.lastReport = &reported
 		d.report(*now)
 	}
-	err := now.write(d.State)
+	err := now.Write(d.State)
 	if begun && !d.complete {
 		if d.complete = true; d.whenComplete != nil {
 			d.whenComplete()

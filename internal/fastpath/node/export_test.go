@@ -3,9 +3,13 @@ package node
 import (
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // HolderOf is the process that the files in a folder name, if it has the folder open.
 func HolderOf(folder string) *os.Process {
 	return files{folder: folder, process: filepath.Join(folder, "process")}.holder()
 }
+
+// RetryIPv6 has a daemon for IPv6 that has failed started again after this time.
+func RetryIPv6(after time.Duration) { retryIPv6 = after }

@@ -3,15 +3,18 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"time"
 
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
 )
 
 // carry runs the daemons of both versions of IP, until ctx ends, another process takes over, or the
-// daemon for IPv4 fails. If that for IPv6 fails, its flows take the slow path, and those of IPv4 are
-// carried on; if there is no other, this ends.
+// daemon for IPv4 fails. While that for IPv6 has failed, its flows take the slow path, and those of IPv4
+// are carried on; if there is no other, this ends.
 func (f files) carry(ctx context.Context, c Configs, o Options) error {
 	if err := f.removeUnused(ctx, c); err != nil {
 		return err
@@ -34,17 +37,43 @@ func (f files) carry(ctx context.Context, c Configs, o Options) error {
 	return errors.Join(err, <-done)
 }
 
-// carryBeside runs the daemon for IPv6 until ctx ends. If it fails, that is reported, and the error is that
-// of removing its files.
+// retryIPv6 is how long after a failure the daemon for IPv6 is started again.
+var retryIPv6 = time.Minute
+
+// carryBeside runs the daemon for IPv6 until ctx ends or another process takes over. If it fails, that is
+// reported, nothing is left of it but its state, which says why, and it is started again after a while.
 func (f files) carryBeside(ctx context.Context, c fastpath.Config, o Options) error {
-	failed := f.carryIPv6(ctx, c, o.ReportIPv6)
-	if failed == nil {
-		return nil
+	for {
+		failed := f.carryIPv6(ctx, c, o.ReportIPv6)
+		if failed == nil {
+			return nil
+		}
+		off := fastpath.State{Off: fmt.Sprintf("its daemon has failed, and is started again after %v: %v", retryIPv6, failed), Refused: []topology.Refusal{}}
+		if o.ReportIPv6 != nil {
+			o.ReportIPv6(off)
+		}
+		removed := f.removeIPv6(context.WithoutCancel(ctx))
+		if ctx.Err() != nil {
+			return removed
+		}
+		if err := errors.Join(removed, f.ipv6().writeState(c, off)); err != nil && o.ReportIPv6 != nil {
+			o.ReportIPv6(fastpath.State{Off: err.Error()})
+		}
+		select {
+		case <-ctx.Done():
+			return f.removeIPv6(context.WithoutCancel(ctx))
+		case <-time.After(retryIPv6):
+		}
 	}
-	if o.ReportIPv6 != nil {
-		o.ReportIPv6(fastpath.State{Off: "its daemon has failed: " + failed.Error()})
+}
+
+// writeState writes what a daemon writes that carries nothing.
+func (f files) writeState(c fastpath.Config, s fastpath.State) error {
+	if err := kernel.MountPins(f.pins); err != nil {
+		return err
 	}
-	return f.removeIPv6(context.WithoutCancel(ctx))
+	c.Pins, c.State = f.pins, f.state
+	return errors.Join(c.Write(f.config), s.Write(f.state))
 }
 
 // carryIPv6 runs the daemon for IPv6 until ctx ends or another process takes over. If it was to hand

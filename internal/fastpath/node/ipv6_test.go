@@ -7,6 +7,7 @@ import (
 	"math"
 	"net"
 	"net/netip"
+	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -162,6 +163,45 @@ func TestEnableReplacedDualStack(t *testing.T) {
 		t.Errorf("IPv6 is carried no longer, and its status is %+v", s.IPv6)
 	}
 	testenv.Must(t, six())
+	for _, cmd := range []*exec.Cmd{running, other} {
+		testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
+		testenv.Must(t, cmd.Wait())
+	}
+	c.check(t, 0, before)
+}
+
+// While the daemon for IPv6 has failed, its state and the metrics say so, and IPv4 is carried on; then it is
+// started again.
+func TestEnableIPv6Again(t *testing.T) {
+	w := dualStack[0]
+	c := newCluster(t, w.node+wire6, w.pod)
+	four := c.flow(t)
+	c.answerAt(t, "[fd00:f4:2::2]:7777")
+	send6 := c.exchangesFrom(t, "[fd00:f4:1::2]:0", "[fd00:f4:2::2]:7777")
+	six := func() error { return send6(testenv.Timeout) }
+	testenv.Must(t, four())
+	testenv.Must(t, six())
+	before := c.snapshot(t, 0)
+	running, other := c.start(t, 0, new(syscall.SysProcAttr), "0", "ipv6", "retry"), c.start(t, 1, new(syscall.SysProcAttr), "0", "ipv6")
+	c.untilCounted(t, c.carried6, six)
+	testenv.Must(t, os.Mkdir(c.status(t, 0).IPv6.Config.State+".new", 0o700)) // it cannot write its next state
+	testenv.Shell(t, c.nodes[0].Path(), "nft 'table ip6 slow { chain c { type filter hook forward priority 0; ip6 hoplimit 1 drop; }; }'")
+	for end := time.Now().Add(testenv.Timeout); ; time.Sleep(10 * time.Millisecond) {
+		s := c.status(t, 0).IPv6
+		if s != nil && s.State != nil && strings.Contains(s.State.Off, "its daemon has failed") {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("after %v, nothing says that it has failed: %+v", testenv.Timeout, s)
+		}
+	}
+	m := c.metrics(t, 0)
+	if carrying, ok := m["venturi_fastpath_carrying IPv6"]; !ok || carrying != 0 || m["venturi_fastpath_carrying IPv4"] != 1 {
+		t.Errorf("metrics: %v", m)
+	}
+	testenv.Shell(t, c.nodes[0].Path(), "nft delete table ip6 slow")
+	c.untilCarried(t, four)
+	c.untilCounted(t, c.carried6, six)
 	for _, cmd := range []*exec.Cmd{running, other} {
 		testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
 		testenv.Must(t, cmd.Wait())

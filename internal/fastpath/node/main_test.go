@@ -34,11 +34,15 @@ func TestMain(m *testing.M) {
 // enable is a process that enables the fast path of the namespace that it is in: FOLDER TRIAL, and
 // "filters" if its programs are to be tc filters, as on older kernels, "shadow" if a flow is to be
 // compared first, "ipv6" if IPv6 is to be carried as well, "only6" if nothing else, "keep" if it is to keep
-// the counters true that somebody has asked for, or "replace" if it may take over from another process.
+// the counters true that somebody has asked for, "retry" if a daemon for IPv6 that has failed is to be started again within seconds, or "replace" if
+// it may take over from another process.
 func enable(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	has := func(word string) bool { return slices.Contains(args[3:], word) }
+	if has("retry") {
+		node.RetryIPv6(3 * time.Second)
+	}
 	var c node.Configs
 	err := error(nil)
 	if !has("only6") {
