@@ -241,7 +241,7 @@ With --ipv6, one version of IP is enough; the other is carried as soon as it can
 				return errors.Join(printed, stopServing())
 			}
 			if stay {
-				stayOff(ctx, env, err, err == nil && ctx.Err() == nil && trial == 0)
+				stayOff(ctx, env, err, stats.Disabled && ctx.Err() == nil && trial == 0)
 			}
 			if err := errors.Join(err, stopServing()); err != nil {
 				return err

@@ -283,17 +283,19 @@ func TestFastpathStaysOff(t *testing.T) {
 		t.Errorf("said %s", &said)
 	}
 	for _, c := range []struct {
-		err  error
-		says string
+		err      error
+		disabled bool
+		says     string
 	}{
-		{errors.Join(verr.New(verr.Findings, "cannot enable the fast path", "2 packets differ", "report them")), "2 packets differ"},
-		{nil, "was disabled"},
+		{errors.Join(verr.New(verr.Findings, "cannot enable the fast path", "2 packets differ", "report them")), false, "2 packets differ"},
+		{nil, true, "was disabled"},
+		{errors.New("a program stays attached"), true, "a program stays attached"},
 	} {
 		said.Reset()
 		ctx, end := context.WithCancel(t.Context())
 		ended := make(chan bool)
 		go func() {
-			stayOff(ctx, env, c.err, c.err == nil)
+			stayOff(ctx, env, c.err, c.disabled)
 			close(ended)
 		}()
 		select {

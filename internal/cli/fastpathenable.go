@@ -83,7 +83,7 @@ func enableNode(ctx context.Context, env *Env, c node.Configs, w fastPathWish, o
 	for {
 		wired, stop := w.untilRewired(ctx, c)
 		stats, err = node.Enable(wired, c, o)
-		rewired := errors.Is(context.Cause(wired), node.ErrRewired)
+		rewired := errors.Is(context.Cause(wired), node.ErrRewired) && !stats.Disabled
 		if stop(); err != nil || !rewired {
 			return stats, err
 		}

@@ -114,6 +114,9 @@ func stayOff(ctx context.Context, env *Env, err error, disabled bool) {
 	case verr.Code(err) == verr.Findings:
 		verr.Print(env.Stderr, err)
 	case disabled:
+		if err != nil {
+			verr.Print(env.Stderr, err)
+		}
 		sanitize.Fprintf(env.Stderr, "venturi: the fast path was disabled on this node\n")
 	default:
 		return

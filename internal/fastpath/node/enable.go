@@ -42,13 +42,16 @@ const holdMargin = 10 * time.Second
 type Configs struct{ IPv4, IPv6 *fastpath.Config }
 
 // FamilyStats are what became of packets, by the version of IP.
-type FamilyStats struct{ IPv4, IPv6 []fastpath.Stat }
+type FamilyStats struct {
+	IPv4, IPv6 []fastpath.Stat
+	Disabled   bool // somebody has disabled it, whatever else has ended it
+}
 
 // Enable carries flows of the network namespace that this process is in, until ctx or a trial
 // ends, or somebody disables it. Then it removes everything, and gives what became of packets. If
 // the shadow finds that packets differ, nothing is carried, and the error says how.
 func Enable(ctx context.Context, c Configs, o Options) (stats FamilyStats, err error) {
-	err = install(ctx, o, func(f files, replaces bool) error {
+	disabled, err := install(ctx, o, func(f files, replaces bool) error {
 		for _, one := range []*fastpath.Config{c.IPv4, c.IPv6} { // one after the other
 			if one == nil || o.Shadow.Flows == 0 || replaces {
 				continue
@@ -73,28 +76,33 @@ func Enable(ctx context.Context, c Configs, o Options) (stats FamilyStats, err e
 			markIPv6(stats.IPv6)
 		})
 	})
+	stats.Disabled = disabled
 	return stats, err
 }
 
 // install makes the folder of a fast path, recorded in the journal, and removes it when run has
 // returned, unless another process has taken over. run gets its files, and whether it goes on with
-// what another process has begun.
-func install(ctx context.Context, o Options, run func(f files, replaces bool) error) error {
+// what another process has begun. It tells whether somebody else has undone it, or asked to.
+func install(ctx context.Context, o Options, run func(f files, replaces bool) error) (disabled bool, err error) {
 	f, err := ownFiles()
 	if err != nil {
-		return err
+		return false, err
 	}
 	held, err := begin(ctx, f, o)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if err = errors.Join(netcfg.ReplaceJSON(f.process, os.Getpid()), netcfg.ReplaceJSON(f.wish, o.Wish)); err == nil {
 		err = run(f, held.replaces)
 	}
 	if errors.Is(err, ErrReplaced) {
-		return errors.Join(err, held.lock.Close())
+		return false, errors.Join(err, held.lock.Close())
 	}
-	return errors.Join(err, kernel.UnmountPins(f.folder), held.lock.Close(), end(o.Open, held.txn))
+	err = errors.Join(err, kernel.UnmountPins(f.folder))
+	disabled = f.stopRequested() // afterwards whoever asks removes the folder
+	err = errors.Join(err, held.lock.Close())
+	undone, failed := end(o.Open, held.txn)
+	return disabled || undone, errors.Join(err, failed)
 }
 
 // holding is what the process that carries holds.
@@ -217,19 +225,19 @@ func record(ctx context.Context, j *journal.Journal, f files, o Options) (txn in
 	return tx.ID(), lock, nil
 }
 
-// end undoes a transaction, if nobody else has.
-func end(open func() (*journal.Journal, error), txn int) error {
+// end undoes a transaction, if nobody else has. It tells whether somebody has.
+func end(open func() (*journal.Journal, error), txn int) (undone bool, err error) {
 	j, err := open()
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer j.Close()
 	for _, t := range j.History().Txns {
 		if t.ID == txn && t.Open() {
-			return undoTxns(j, []int{txn})
+			return false, undoTxns(j, []int{txn})
 		}
 	}
-	return nil
+	return true, nil
 }
 
 // Disable removes the fast path of the network namespace that this process is in, whatever became

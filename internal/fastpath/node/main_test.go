@@ -63,12 +63,14 @@ func enable(args []string) int {
 		if has("shadow") {
 			first = node.ShadowOptions{Flows: 1, Limit: testenv.Timeout}
 		}
-		_, err = node.Enable(ctx, c, node.Options{
+		var stats node.FamilyStats
+		stats, err = node.Enable(ctx, c, node.Options{
 			ReportIPv6: func(s fastpath.State) { fmt.Fprintf(os.Stderr, "IPv6: %+v\n", s) },
 			Open:       func() (*journal.Journal, error) { return openJournal(args[1]) }, Trial: trial, Shadow: first, Replace: has("replace"),
 			Hold:   func(int) error { return nil },
 			Report: func(s fastpath.State) { fmt.Printf("%+v\n", s) },
 		})
+		fmt.Println("disabled:", stats.Disabled)
 	}
 	if errors.Is(err, node.ErrReplaced) {
 		return 0

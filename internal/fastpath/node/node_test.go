@@ -1,9 +1,11 @@
 package node_test
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -128,6 +130,34 @@ func TestDisableStopped(t *testing.T) {
 	}
 	c.check(t, 0, before)
 	testenv.Must(t, exchange())
+}
+
+// Whether it was disabled is told from whether it has ended otherwise, also if both happen at once: then the
+// one who disables it is obeyed.
+func TestEnableTellsDisabled(t *testing.T) {
+	c := newCluster(t, wirings[1].node, wirings[1].pod)
+	testenv.Must(t, c.flow(t)())
+	for _, by := range []struct{ signal, disable bool }{{true, false}, {false, true}, {true, true}} {
+		var out bytes.Buffer
+		cmd := c.startRole(t, 0, "enable", &out, new(syscall.SysProcAttr), "0")
+		c.untilRunning(t, 0, true)
+		c.untilOff(t, "")
+		switch stop := filepath.Join(filepath.Dir(c.status(t, 0).Config.State), "stop"); {
+		case by.signal && by.disable: // who disables a stopped process kills it
+			testenv.Must(t, cmd.Process.Signal(syscall.SIGSTOP))
+			testenv.Must(t, os.WriteFile(stop, nil, 0o600))
+			testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
+			testenv.Must(t, cmd.Process.Signal(syscall.SIGCONT))
+		case by.signal:
+			testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
+		default:
+			testenv.Must(t, c.disable(t, 0))
+		}
+		testenv.Must(t, cmd.Wait())
+		if want := fmt.Sprintln("disabled:", by.disable); !strings.HasSuffix(out.String(), want) {
+			t.Errorf("%+v: it said %q, want %q", by, &out, want)
+		}
+	}
 }
 
 // A pod that is made anew, and a peer that is told anew, are carried again without a word.

@@ -24,7 +24,7 @@ const shadowSettle = 1200 * time.Millisecond
 // Shadow compares what a fast path would send with what the network sends, until ctx ends or
 // somebody disables it. It carries nothing.
 func Shadow(ctx context.Context, c fastpath.Config, o Options) (found shadow.Result, err error) {
-	err = install(ctx, o, func(f files, _ bool) (err error) {
+	_, err = install(ctx, o, func(f files, _ bool) (err error) {
 		found, err = f.compare(ctx, c, o)
 		return err
 	})
