@@ -113,8 +113,11 @@ type holding struct {
 }
 
 // serve runs daemons until ctx ends, somebody asks to end, they fail, or another process takes over.
-// last is called before they are ended.
+// last is called before they are ended. Whoever asks sees that they are ending.
 func (f files) serve(ctx context.Context, daemons func(context.Context) error, last func()) error {
+	if err := kernel.RemoveFiles(f.ending); err != nil { // of a shadow
+		return err
+	}
 	waiting, stopWaiting := context.WithCancel(ctx)
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -130,8 +133,9 @@ func (f files) serve(ctx context.Context, daemons func(context.Context) error, l
 	default:
 	}
 	last()
+	failed := netcfg.ReplaceJSON(f.ending, true)
 	stop()
-	return <-done
+	return errors.Join(failed, <-done)
 }
 
 // daemon runs the daemon that has these files, until ctx ends or another one takes over.

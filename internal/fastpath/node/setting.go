@@ -31,13 +31,14 @@ type files struct {
 	process                     string // holds the ID of the process
 	stop                        string // asks the process to end
 	wish                        string // what the process was asked to carry
+	ending                      string // the process has begun to end
 }
 
 // ipv6 are the files of the fast path for IPv6, which the same process has. It has one folder more, so
 // that its pins and its state are its own.
 func (f files) ipv6() files {
 	six := filesIn(filepath.Join(f.folder, "ipv6"))
-	six.process, six.stop = f.process, f.stop
+	six.process, six.stop, six.ending = f.process, f.stop, f.ending
 	return six
 }
 
@@ -56,6 +57,7 @@ func filesIn(folder string) files {
 	return files{
 		folder, pins, fastpath.StateFile(pins), filepath.Join(folder, "config.json"),
 		filepath.Join(folder, "process"), filepath.Join(folder, "stop"), filepath.Join(folder, "wish.json"),
+		filepath.Join(folder, "ending"),
 	}
 }
 
@@ -128,19 +130,24 @@ func (f files) remove() error {
 
 const stopPoll = 50 * time.Millisecond
 
-// stopTimeout is how long the process may take to end.
-var stopTimeout = host.ScaleTimeout(10 * time.Second)
+// stopTimeout is how long the process may take to answer that it ends, and removeTimeout how long it may
+// then take: to detach a program takes 15 ms in a container, and each pod has some.
+var stopTimeout, removeTimeout = host.ScaleTimeout(10 * time.Second), host.ScaleTimeout(3 * time.Minute)
 
 // stopProcess asks the process that carries to end, and waits for it. One that is stopped or does
 // not answer is killed: the kernel ends the carrying then.
 func (f files) stopProcess() error {
 	killed := false
-	for end := time.Now().Add(stopTimeout); ; time.Sleep(stopPoll) {
+	for begun := time.Now(); ; time.Sleep(stopPoll) {
 		held, err := kernel.Locked(f.folder)
 		if err != nil || !held {
 			return err
 		}
-		late, did := time.Now().After(end), false
+		limit := stopTimeout
+		if _, err := os.Stat(f.ending); err == nil && !killed {
+			limit = removeTimeout
+		}
+		late, did := time.Since(begun) > limit, false
 		if !killed {
 			if did, err = f.killHolder(late); err != nil {
 				return err
@@ -148,7 +155,7 @@ func (f files) stopProcess() error {
 		}
 		switch {
 		case did:
-			killed, end = true, time.Now().Add(stopTimeout)
+			killed, begun = true, time.Now()
 		case late:
 			return verr.New(verr.Busy, "cannot stop the fast path", "its daemon does not answer, and runs in another PID namespace", "kill that process, and run the command again")
 		}
