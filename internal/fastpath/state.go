@@ -25,6 +25,9 @@ type State struct {
 	Counters *BypassedCounters `json:"counters,omitempty"`
 }
 
+// OffState is the state in which nothing is carried, for a reason.
+func OffState(why string) State { return State{Off: why, Refused: []topology.Refusal{}} }
+
 // ReadState reads a daemon's state. Before the daemon has started there is no file, and the
 // error wraps os.ErrNotExist.
 func ReadState(file string) (*State, error) {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
-	"github.com/venturi-net/venturi/internal/fastpath/topology"
 )
 
 // carry runs the daemons of both versions of IP, until ctx ends, another process takes over, or the
@@ -48,7 +47,7 @@ func (f files) carryBeside(ctx context.Context, c fastpath.Config, o Options) er
 		if failed == nil {
 			return nil
 		}
-		off := fastpath.State{Off: fmt.Sprintf("its daemon has failed, and is started again after %v: %v", retryIPv6, failed), Refused: []topology.Refusal{}}
+		off := fastpath.OffState(fmt.Sprintf("its daemon has failed, and is started again after %v: %v", retryIPv6, failed))
 		if o.ReportIPv6 != nil {
 			o.ReportIPv6(off)
 		}
@@ -57,7 +56,7 @@ func (f files) carryBeside(ctx context.Context, c fastpath.Config, o Options) er
 			return removed
 		}
 		if err := errors.Join(removed, f.ipv6().writeState(c, off)); err != nil && o.ReportIPv6 != nil {
-			o.ReportIPv6(fastpath.State{Off: err.Error()})
+			o.ReportIPv6(fastpath.OffState(err.Error()))
 		}
 		select {
 		case <-ctx.Done():
