@@ -64,11 +64,11 @@ func (f *flows) closeResets(ctx context.Context, track *kernel.Conntrack) error 
 	}
 }
 
-// closedConns are connections that were closed together, and when those of their entries have expired
-// of which no packet is seen.
+// closedConns are connections that were closed together, and when those have expired that were not
+// used since.
 type closedConns struct {
 	all    []kernel.Entry
-	expiry time.Time
+	unused time.Time
 }
 
 func countConns(all []closedConns) (n int) {
@@ -93,22 +93,29 @@ func (f *flows) closeSilent(ctx context.Context, first kernel.Connection, track 
 	if err != nil || within == 0 {
 		return c, err
 	}
-	c.expiry = time.Now().Add(within)
-	c.all, err = track.CloseReset(all, within)
+	c.all, c.unused, err = track.CloseReset(all, within)
 	return c, err
 }
 
 // reopen establishes those connections again that were used since they were closed, and returns those
 // that are to be looked at again.
 func reopen(closed []closedConns, track *kernel.Conntrack) (left []closedConns, err error) {
+	if len(closed) == 0 {
+		return nil, nil
+	}
+	alive, err := readTimeouts(timeoutSysctls)
+	if err != nil {
+		return nil, err
+	}
+	established := time.Duration(alive[protoTCP].established) * time.Second
 	for _, c := range closed {
-		unused := max(time.Until(c.expiry), 0)
-		open, err := track.Reopen(c.all, unused)
+		over := time.Now().After(c.unused)
+		open, err := track.Reopen(c.all, c.unused, established)
 		if err != nil {
 			return nil, err
 		}
 		c.all = slices.DeleteFunc(c.all, func(e kernel.Entry) bool { return slices.Contains(open, e) })
-		if unused > 0 && len(c.all) > 0 {
+		if !over && len(c.all) > 0 {
 			left = append(left, c)
 		}
 	}

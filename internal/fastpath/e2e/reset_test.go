@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,14 +25,15 @@ import (
 // reset for one of another place in the stream, which leaves it established for as long as one that
 // is closed: here for minutes. The daemon closes it, so that rules see the next connection between
 // the same ports as a new one. A reset that its end does not accept closes nothing for longer than the
-// connection is not used: not even a second one within half a second, which Linux does not answer.
+// connection is not used: not even a second one within half a second, which Linux does not answer. A
+// connection that is used once more lives as long as any again.
 func TestFastPathForgetsResetConnections(t *testing.T) {
 	requireFastPath(t)
 	requireTools(t)
 	l := testenv.Lab(t, lab.Options{Paths: basicFastPaths, Services: 30})
 	for _, m := range l.Machines {
 		testenv.InNetns(t, m.Namespace, func() error {
-			return os.WriteFile("/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_close", []byte("200"), 0)
+			return os.WriteFile("/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_close", []byte(strconv.Itoa(closeTimeout)), 0)
 		})
 	}
 	for _, arm := range l.Arms {
@@ -55,13 +57,35 @@ func TestFastPathForgetsResetConnections(t *testing.T) {
 					t.Errorf("after %d resets that were not accepted, the machines track the connection: %v, want %v", resets, all, tracked)
 				}
 			}
-			testenv.Must(t, conn.(*net.TCPConn).SetLinger(0))
-			testenv.Must(t, conn.Close())
-			for end := time.Now().Add(testenv.Timeout); slices.Contains(established(t, l.Machines, from, to), true); time.Sleep(pace) {
-				if time.Now().After(end) {
-					t.Fatalf("after %v, a machine still tracks the connection that was reset", testenv.Timeout)
+			sendReset(t, arm, from, to, nextSequence(t, conn)+1000)
+			sendReset(t, arm, from, to, nextSequence(t, conn)+1000)
+			await := func(what string, is func() bool) {
+				t.Helper()
+				for end := time.Now().Add(testenv.Timeout); !is(); time.Sleep(pace) {
+					if time.Now().After(end) {
+						t.Fatalf("after %v, %s; those that track it as established do for %v s", testenv.Timeout, what, lives(t, l.Machines, from, to))
+					}
 				}
 			}
+			await("no machine has closed a connection after resets that were not accepted", func() bool {
+				return !slices.Equal(established(t, l.Machines, from, to), tracked)
+			})
+			echoes(t, conn, arm.Name)
+			await("a connection that is used again expires soon", func() bool {
+				all := lives(t, l.Machines, from, to)
+				for i, on := range tracked {
+					if on && all[i] <= closeTimeout {
+						return false
+					}
+				}
+				return true
+			})
+			carryTCP(t, arm, conn)
+			testenv.Must(t, conn.(*net.TCPConn).SetLinger(0))
+			testenv.Must(t, conn.Close())
+			await("a machine still tracks the connection that was reset", func() bool {
+				return !slices.Contains(established(t, l.Machines, from, to), true)
+			})
 			shell(t, l.Machines[0], nil, fmt.Sprintf(`nft 'table ip denied { chain c {
 				type filter hook forward priority 0; ct state new tcp dport %d drop; }; }'`, to.Port()))
 			testenv.Must(t, host.Do(arm.Client().Namespace, func() error {
@@ -80,8 +104,10 @@ func TestFastPathForgetsResetConnections(t *testing.T) {
 	}
 }
 
-// resetGrace is how long the daemon waits for the answer to a reset.
-const resetGrace = 300 * time.Millisecond
+const (
+	resetGrace   = 300 * time.Millisecond // how long the daemon waits for the answer to a reset
+	closeTimeout = 200                    // of connections that are closed, in seconds
+)
 
 // nextSequence is the sequence number of what a connection sends next.
 func nextSequence(t *testing.T, conn net.Conn) (seq uint32) {
@@ -139,6 +165,15 @@ func carryTCP(t *testing.T, arm lab.Arm, conn net.Conn) {
 // established tells of each machine whether it tracks a connection as established.
 func established(t *testing.T, machines []lab.Machine, from, to netip.AddrPort) (all []bool) {
 	t.Helper()
+	for _, seconds := range lives(t, machines, from, to) {
+		all = append(all, seconds > 0)
+	}
+	return all
+}
+
+// lives tells of each machine for how many seconds it tracks a connection as established; 0: it does not.
+func lives(t *testing.T, machines []lab.Machine, from, to netip.AddrPort) (all []uint32) {
+	t.Helper()
 	const tcpEstablished = 3 // TCP_CONNTRACK_ESTABLISHED
 	for _, m := range machines {
 		testenv.InNetns(t, m.Namespace, func() error {
@@ -148,11 +183,15 @@ func established(t *testing.T, machines []lab.Machine, from, to netip.AddrPort) 
 			}
 			defer c.Close()
 			flows, err := c.Dump(nil)
-			all = append(all, slices.ContainsFunc(flows, func(f conntrack.Flow) bool {
+			seconds := uint32(0)
+			for _, f := range flows {
 				of := f.TupleOrig.Proto
-				return of.Protocol == unix.IPPROTO_TCP && of.SourcePort == from.Port() && of.DestinationPort == to.Port() &&
-					f.ProtoInfo.TCP != nil && f.ProtoInfo.TCP.State == tcpEstablished
-			}))
+				if of.Protocol == unix.IPPROTO_TCP && of.SourcePort == from.Port() && of.DestinationPort == to.Port() &&
+					f.ProtoInfo.TCP != nil && f.ProtoInfo.TCP.State == tcpEstablished {
+					seconds = f.Timeout
+				}
+			}
+			all = append(all, seconds)
 			return err
 		})
 	}

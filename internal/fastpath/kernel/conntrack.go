@@ -113,30 +113,42 @@ type Entry struct {
 	ID   uint32
 }
 
+// closedEarlier is how much sooner a connection that was closed expires than one that was reset: its
+// next packet gives it all that time. The kernel tells it in whole seconds, rounded down.
+const closedEarlier = 2 * time.Second
+
 // CloseReset closes those of the TCP connections that are established, and expire within a time: that
 // is how conntrack leaves a connection after a reset whose sequence number is not the one that it
-// expects, until it sees another packet of it. It returns those that it has closed.
-func (c *Conntrack) CloseReset(all []Connection, within time.Duration) (closed []Entry, err error) {
-	closed, err = c.setState(all, tcpClose, func(_ int, m message) bool { return m.tcpState() == tcpEstablished && m.timeout() <= within })
-	return closed, c.n.Wrap("close connections that were reset", err)
+// expects, until it sees another packet of it. It returns those that it has closed: one that expires
+// later than that was used since. A time of 2 s or less closes nothing: all is over soon.
+func (c *Conntrack) CloseReset(all []Connection, within time.Duration) (closed []Entry, unused time.Time, err error) {
+	alive := within - closedEarlier
+	if alive <= 0 {
+		return nil, unused, nil
+	}
+	closed, err = c.setAll(all, Update{state: tcpClose, Timeout: alive}, func(_ int, m message) bool {
+		return m.tcpState() == tcpEstablished && m.timeout() <= within
+	})
+	return closed, time.Now().Add(alive + closedEarlier/4), c.n.Wrap("close connections that were reset", err)
 }
 
-// Reopen establishes those of the TCP connections again that are closed, and do not expire within a
-// time: conntrack has seen packets of them since they were closed. It returns those that it has
-// established.
-func (c *Conntrack) Reopen(closed []Entry, within time.Duration) (open []Entry, err error) {
+// Reopen establishes those of the TCP connections again that are closed, and expire after some time:
+// conntrack has seen packets of them since they were closed. They get a timeout, in whole seconds. It
+// returns those that it has established.
+func (c *Conntrack) Reopen(closed []Entry, unused time.Time, alive time.Duration) (open []Entry, err error) {
 	all := make([]Connection, len(closed))
 	for i, e := range closed {
 		all[i] = e.Conn
 	}
-	open, err = c.setState(all, tcpEstablished, func(i int, m message) bool {
-		return m.id() == closed[i].ID && m.tcpState() == tcpClose && m.timeout() > within
+	least := max(time.Until(unused), 0)
+	open, err = c.setAll(all, Update{state: tcpEstablished, Timeout: alive}, func(i int, m message) bool {
+		return m.id() == closed[i].ID && m.tcpState() == tcpClose && m.timeout() > least
 	})
 	return open, c.n.Wrap("establish connections that were not reset", err)
 }
 
-// setState gives those of the TCP connections a state that are to have it, and returns them.
-func (c *Conntrack) setState(all []Connection, state uint8, want func(i int, m message) bool) (set []Entry, err error) {
+// setAll makes an update of those of the TCP connections that are to have it, and returns them.
+func (c *Conntrack) setAll(all []Connection, to Update, want func(i int, m message) bool) (set []Entry, err error) {
 	for at := 0; at < len(all); at += batchSize {
 		some := all[at:min(at+batchSize, len(all))]
 		var updates []Update
@@ -145,7 +157,8 @@ func (c *Conntrack) setState(all []Connection, state uint8, want func(i int, m m
 			func(m message) { is = message{nlmsg.Message{Body: slices.Clone(m.Body)}} },
 			func(i int, result unix.Errno) {
 				if i >= 0 && result == 0 && is.Body != nil && want(at+i, is) {
-					updates, set = append(updates, Update{Conn: some[i], state: state}), append(set, Entry{Conn: some[i], ID: is.id()})
+					to.Conn = some[i]
+					updates, set = append(updates, to), append(set, Entry{Conn: some[i], ID: is.id()})
 				}
 				is = message{}
 			})

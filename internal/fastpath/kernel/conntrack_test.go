@@ -93,16 +93,16 @@ func update(t *testing.T, c *kernel.Conntrack, all ...kernel.Update) (is []kerne
 }
 
 // trackTCP opens a connection in a namespace, and conntrack, which announces the connection's end.
-func trackTCP(t *testing.T, n *netcfg.Namespace) (*kernel.Conntrack, kernel.Connection) {
+func trackTCP(t *testing.T, n *netcfg.Namespace) (c *kernel.Conntrack, client net.Conn) {
 	t.Helper()
 	ends, err := kernel.OpenDestroyEvents(n)
 	testenv.Must(t, err)
 	t.Cleanup(func() { ends.Close() })
-	client, _ := dialTCP(t, n)
-	c, err := kernel.OpenConntrack(n)
+	client, _ = dialTCP(t, n)
+	c, err = kernel.OpenConntrack(n)
 	testenv.Must(t, err)
 	t.Cleanup(func() { c.Close() })
-	return c, connectionOf(6, client)
+	return c, client
 }
 
 // events says for which connections that begin from now on events are told.
@@ -150,19 +150,25 @@ func TestConntrackUpdate(t *testing.T) {
 	}
 }
 
+// otherView is a connection as another program sees it, and by what.
+func otherView(t *testing.T, n *netcfg.Namespace, of kernel.Connection) (by *conntrack.Conn, flow conntrack.Flow) {
+	t.Helper()
+	testenv.InNetns(t, n.Path(), func() (err error) {
+		by, err = conntrack.Dial(nil)
+		return err
+	})
+	t.Cleanup(func() { by.Close() })
+	return by, conntrack.NewFlow(of.Protocol, 0, of.A.Addr(), of.B.Addr(), of.A.Port(), of.B.Port(), 0, 0)
+}
+
 // A connection whose windows go unwatched is not thought to have sent what nobody has
 // acknowledged: its next packet leaves it as long to live as any.
 func TestConntrackLiberal(t *testing.T) {
 	const unacknowledged, liberal = 0x10, 0x08 // IP_CT_TCP_FLAG_
 	n := tracked(t)
-	c, of := trackTCP(t, n)
-	var peer *conntrack.Conn
-	testenv.InNetns(t, n.Path(), func() (err error) {
-		peer, err = conntrack.Dial(nil)
-		return err
-	})
-	defer peer.Close()
-	flow := conntrack.NewFlow(of.Protocol, 0, of.A.Addr(), of.B.Addr(), of.A.Port(), of.B.Port(), 0, 0)
+	c, client := trackTCP(t, n)
+	of := connectionOf(6, client)
+	peer, flow := otherView(t, n, of)
 	flags := func() [2]uint16 {
 		is, err := peer.Get(flow)
 		testenv.Must(t, err)
@@ -188,15 +194,20 @@ func TestConntrackLiberal(t *testing.T) {
 
 // A connection that was reset is told by how soon it expires.
 func TestConntrackCloseReset(t *testing.T) {
-	c, of := trackTCP(t, tracked(t))
+	c, client := trackTCP(t, tracked(t))
+	of := connectionOf(6, client)
 	none := of
 	none.A = netip.AddrPortFrom(loopback, 1)
 	for _, step := range []struct {
-		lives time.Duration
-		want  kernel.ConnState
-	}{{time.Hour, kernel.ConnEstablished}, {9 * time.Second, kernel.ConnClosing}} {
+		lives, within time.Duration
+		want          kernel.ConnState
+	}{
+		{time.Hour, 10 * time.Second, kernel.ConnEstablished},
+		{2 * time.Second, 2 * time.Second, kernel.ConnEstablished},
+		{9 * time.Second, 10 * time.Second, kernel.ConnClosing},
+	} {
 		update(t, c, kernel.Update{Conn: of, Timeout: step.lives})
-		closed, err := c.CloseReset([]kernel.Connection{none, of}, 10*time.Second)
+		closed, _, err := c.CloseReset([]kernel.Connection{none, of}, step.within)
 		testenv.Must(t, err)
 		if is := update(t, c, kernel.Update{Conn: of}); is[0] != step.want || (len(closed) == 1 && closed[0].Conn == of) != (step.want == kernel.ConnClosing) {
 			t.Errorf("with %v to live, its state is %v afterwards, want %v; closed: %v", step.lives, is[0], step.want, closed)
@@ -204,12 +215,15 @@ func TestConntrackCloseReset(t *testing.T) {
 	}
 }
 
-// A connection that was closed, but is used, is told by how late it expires; one that followed it
-// between the same ports, by its ID.
+// A connection that was closed, but is used, even at once, is told by how late it expires, and lives as
+// any again; one that followed it between the same ports is told by its ID.
 func TestConntrackReopen(t *testing.T) {
-	c, of := trackTCP(t, tracked(t))
+	n := tracked(t)
+	c, client := trackTCP(t, n)
+	of := connectionOf(6, client)
+	peer, flow := otherView(t, n, of)
 	update(t, c, kernel.Update{Conn: of, Timeout: 9 * time.Second})
-	closed, err := c.CloseReset([]kernel.Connection{of}, 10*time.Second)
+	closed, unused, err := c.CloseReset([]kernel.Connection{of}, 10*time.Second)
 	testenv.Must(t, err)
 	if len(closed) != 1 {
 		t.Fatalf("closed: %v", closed)
@@ -217,18 +231,27 @@ func TestConntrackReopen(t *testing.T) {
 	later := []kernel.Entry{{Conn: of, ID: closed[0].ID + 1}}
 	for _, step := range []struct {
 		closed []kernel.Entry
-		unused time.Duration
+		used   bool
 		want   kernel.ConnState
 	}{
-		{closed, 9 * time.Second, kernel.ConnClosing},
-		{later, 2 * time.Second, kernel.ConnClosing},
-		{closed, 2 * time.Second, kernel.ConnEstablished},
+		{closed, false, kernel.ConnClosing},
+		{later, true, kernel.ConnClosing},
+		{closed, true, kernel.ConnEstablished},
 	} {
-		open, err := c.Reopen(step.closed, step.unused)
+		if step.used {
+			_, err := client.Write([]byte{0})
+			testenv.Must(t, err)
+		}
+		open, err := c.Reopen(step.closed, unused, time.Hour)
 		testenv.Must(t, err)
 		if is := update(t, c, kernel.Update{Conn: of}); is[0] != step.want || slices.Equal(open, closed) != (step.want == kernel.ConnEstablished) {
-			t.Errorf("%v with %v to live if it is not used: its state is %v, want %v; established: %v", step.closed, step.unused, is[0], step.want, open)
+			t.Errorf("%v, used: %v: its state is %v, want %v; established: %v", step.closed, step.used, is[0], step.want, open)
 		}
+	}
+	is, err := peer.Get(flow)
+	testenv.Must(t, err)
+	if is.Timeout < 3500 || is.Timeout > 3600 {
+		t.Errorf("it expires in %d s, want 3600", is.Timeout)
 	}
 }
 
