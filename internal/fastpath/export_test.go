@@ -95,6 +95,12 @@ func NewFlows(fast *bpf.Objects, tenants []uint32) *Flows {
 
 func (f *flows) Destroyed(all []kernel.Ended, lost bool) error { return f.destroyed(all, lost) }
 
+func (f *flows) CloseReset(all []kernel.Connection, within time.Duration, track *kernel.Conntrack) error {
+	return f.closed.close(all, within, track)
+}
+
+func (f *flows) Reopen(track *kernel.Conntrack) error { return f.closed.reopen(track) }
+
 // Lost: everything is to be forgotten.
 func (f *flows) Flushing() bool { return len(f.flush) > 0 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"sync/atomic"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
@@ -32,10 +33,12 @@ type flows struct {
 	flush   chan struct{}            // signals that all flows are to be deleted
 	updates *kernel.UpdateEvents     // changes of connections, by which rules may decide
 	resets  chan kernel.Connection   // those that were reset
+	closed  closedConns
 }
 
 func newFlows(objs *bpf.Objects, netns *netcfg.Namespace, e *epoch) *flows {
 	f := &flows{objs: objs, netns: netns, epoch: e, flush: make(chan struct{}, 1), resets: make(chan kernel.Connection, maxResets)}
+	f.closed.all = map[kernel.Connection]time.Time{}
 	f.setTenants([]uint32{0})
 	return f
 }
@@ -175,6 +178,7 @@ func (f *flows) markReady(r bpf.CtRequest) error {
 // destroyed deletes the flows of connections that conntrack has destroyed. If events were
 // lost, it deletes all flows.
 func (f *flows) destroyed(all []kernel.Ended, lost bool) error {
+	f.closed.end(all, lost)
 	if lost {
 		select {
 		case f.flush <- struct{}{}:

@@ -2,7 +2,8 @@ package fastpath
 
 import (
 	"context"
-	"slices"
+	"maps"
+	"sync"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
@@ -43,20 +44,15 @@ func (f *flows) noteReset(k bpf.FlowKey) {
 func (f *flows) closeResets(ctx context.Context, track *kernel.Conntrack) error {
 	tick := time.NewTicker(reopenEvery)
 	defer tick.Stop()
-	var closed []closedConns
 	for {
 		var err error
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			closed, err = reopen(closed, track)
+			err = f.closed.reopen(track)
 		case c := <-f.resets:
-			var more closedConns
-			more, err = f.closeSilent(ctx, c, track)
-			if closed = append(closed, more); len(more.all) == 0 || countConns(closed) > maxResets {
-				closed = closed[:len(closed)-1]
-			}
+			err = f.closeSilent(ctx, c, track)
 		}
 		if err != nil {
 			return err
@@ -64,62 +60,76 @@ func (f *flows) closeResets(ctx context.Context, track *kernel.Conntrack) error 
 	}
 }
 
-// closedConns are connections that were closed together, and when those have expired that were not
-// used since.
+// closedConns are connections that were closed, and when those have expired that were not used since.
+// The conntrack entry of a later one between the same ports may not be told from theirs: so they are
+// forgotten when conntrack says that they ended.
 type closedConns struct {
-	all    []kernel.Entry
-	unused time.Time
-}
-
-func countConns(all []closedConns) (n int) {
-	for _, c := range all {
-		n += len(c.all)
-	}
-	return n
+	mu  sync.Mutex
+	all map[kernel.Connection]time.Time
 }
 
 // closeSilent closes connections whose resets are not answered.
-func (f *flows) closeSilent(ctx context.Context, first kernel.Connection, track *kernel.Conntrack) (c closedConns, err error) {
+func (f *flows) closeSilent(ctx context.Context, first kernel.Connection, track *kernel.Conntrack) error {
 	all := []kernel.Connection{first}
 	for len(f.resets) > 0 {
 		all = append(all, <-f.resets)
 	}
 	select {
 	case <-ctx.Done():
-		return c, nil
+		return nil
 	case <-time.After(resetGrace):
 	}
 	within, err := resetTimeout()
 	if err != nil || within == 0 {
-		return c, err
+		return err
 	}
-	c.all, c.unused, err = track.CloseReset(all, within)
-	return c, err
+	return f.closed.close(all, within, track)
 }
 
-// reopen establishes those connections again that were used since they were closed, and returns those
-// that are to be looked at again.
-func reopen(closed []closedConns, track *kernel.Conntrack) (left []closedConns, err error) {
-	if len(closed) == 0 {
-		return nil, nil
+func (c *closedConns) close(all []kernel.Connection, within time.Duration, track *kernel.Conntrack) error {
+	c.mu.Lock() // or one might end before it is noted
+	defer c.mu.Unlock()
+	some, unused, err := track.CloseReset(all, within)
+	if len(c.all)+len(some) <= maxResets {
+		for _, of := range some {
+			c.all[of] = unused
+		}
+	}
+	return err
+}
+
+// reopen establishes those connections again that were used since they were closed, and forgets them,
+// and those that have expired.
+func (c *closedConns) reopen(track *kernel.Conntrack) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.all) == 0 {
+		return nil
 	}
 	alive, err := readTimeouts(timeoutSysctls)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	established := time.Duration(alive[protoTCP].established) * time.Second
-	for _, c := range closed {
-		over := time.Now().After(c.unused)
-		open, err := track.Reopen(c.all, c.unused, established)
-		if err != nil {
-			return nil, err
-		}
-		c.all = slices.DeleteFunc(c.all, func(e kernel.Entry) bool { return slices.Contains(open, e) })
-		if !over && len(c.all) > 0 {
-			left = append(left, c)
-		}
+	now := time.Now()
+	open, err := track.Reopen(c.all, time.Duration(alive[protoTCP].established)*time.Second)
+	for _, of := range open {
+		delete(c.all, of)
 	}
-	return left, nil
+	maps.DeleteFunc(c.all, func(_ kernel.Connection, unused time.Time) bool { return unused.Before(now) })
+	return err
+}
+
+// end forgets those that conntrack says have ended, by either tuple, or all if it may not have said it.
+func (c *closedConns) end(some []kernel.Ended, lost bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if lost {
+		clear(c.all)
+	}
+	for _, e := range some {
+		delete(c.all, e.Connection)
+		delete(c.all, e.Replies)
+	}
 }
 
 // resetTimeout is the timeout that a reset gives a connection; 0: an established connection may have

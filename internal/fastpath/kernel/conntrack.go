@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"slices"
@@ -107,12 +108,6 @@ func (c *Conntrack) update(some []Update, tell func(i int, is ConnState)) error 
 		})
 }
 
-// Entry is the conntrack entry of a connection. A later one between the same ports has another ID.
-type Entry struct {
-	Conn Connection
-	ID   uint32
-}
-
 // closedEarlier is how much sooner a connection that was closed expires than one that was reset: its
 // next packet gives it all that time. The kernel tells it in whole seconds, rounded down.
 const closedEarlier = 2 * time.Second
@@ -121,7 +116,7 @@ const closedEarlier = 2 * time.Second
 // is how conntrack leaves a connection after a reset whose sequence number is not the one that it
 // expects, until it sees another packet of it. It returns those that it has closed: one that expires
 // later than that was used since. A time of 2 s or less closes nothing: all is over soon.
-func (c *Conntrack) CloseReset(all []Connection, within time.Duration) (closed []Entry, unused time.Time, err error) {
+func (c *Conntrack) CloseReset(all []Connection, within time.Duration) (closed []Connection, unused time.Time, err error) {
 	alive := within - closedEarlier
 	if alive <= 0 {
 		return nil, unused, nil
@@ -132,23 +127,19 @@ func (c *Conntrack) CloseReset(all []Connection, within time.Duration) (closed [
 	return closed, time.Now().Add(alive + closedEarlier/4), c.n.Wrap("close connections that were reset", err)
 }
 
-// Reopen establishes those of the TCP connections again that are closed, and expire after some time:
-// conntrack has seen packets of them since they were closed. They get a timeout, in whole seconds. It
-// returns those that it has established.
-func (c *Conntrack) Reopen(closed []Entry, unused time.Time, alive time.Duration) (open []Entry, err error) {
-	all := make([]Connection, len(closed))
-	for i, e := range closed {
-		all[i] = e.Conn
-	}
-	least := max(time.Until(unused), 0)
+// Reopen establishes those of the TCP connections again that are closed, and expire later than they
+// would if they were unused: conntrack has seen packets of them since they were closed. They get a
+// timeout, in whole seconds. It returns those that it has established.
+func (c *Conntrack) Reopen(closed map[Connection]time.Time, alive time.Duration) (open []Connection, err error) {
+	all, now := slices.Collect(maps.Keys(closed)), time.Now()
 	open, err = c.setAll(all, Update{state: tcpEstablished, Timeout: alive}, func(i int, m message) bool {
-		return m.id() == closed[i].ID && m.tcpState() == tcpClose && m.timeout() > least
+		return m.tcpState() == tcpClose && m.timeout() > max(closed[all[i]].Sub(now), 0)
 	})
 	return open, c.n.Wrap("establish connections that were not reset", err)
 }
 
 // setAll makes an update of those of the TCP connections that are to have it, and returns them.
-func (c *Conntrack) setAll(all []Connection, to Update, want func(i int, m message) bool) (set []Entry, err error) {
+func (c *Conntrack) setAll(all []Connection, to Update, want func(i int, m message) bool) (set []Connection, err error) {
 	for at := 0; at < len(all); at += batchSize {
 		some := all[at:min(at+batchSize, len(all))]
 		var updates []Update
@@ -158,7 +149,7 @@ func (c *Conntrack) setAll(all []Connection, to Update, want func(i int, m messa
 			func(i int, result unix.Errno) {
 				if i >= 0 && result == 0 && is.Body != nil && want(at+i, is) {
 					to.Conn = some[i]
-					updates, set = append(updates, to), append(set, Entry{Conn: some[i], ID: is.id()})
+					updates, set = append(updates, to), append(set, some[i])
 				}
 				is = message{}
 			})

@@ -18,12 +18,12 @@ import (
 const (
 	ctNew, ctDelete = 0, 2 // IPCTNL_MSG_CT_
 
-	ctaTupleOrig, ctaTupleReply, ctaStatus, ctaProtoInfo, ctaTimeout, ctaID = 1, 2, 3, 4, 7, 12
-	ctaTupleIP, ctaTupleProto                                               = 1, 2
-	ctaIPv4Src, ctaIPv4Dst, ctaIPv6Src, ctaIPv6Dst                          = 1, 2, 3, 4
-	ctaProtoNum, ctaProtoSrcPort, ctaProtoDstPort                           = 1, 2, 3
-	ctaTCP                                                                  = 1
-	ctaTCPState, ctaTCPFlagsOrig, ctaTCPFlagsReply                          = 1, 4, 5
+	ctaTupleOrig, ctaTupleReply, ctaStatus, ctaProtoInfo, ctaTimeout = 1, 2, 3, 4, 7
+	ctaTupleIP, ctaTupleProto                                        = 1, 2
+	ctaIPv4Src, ctaIPv4Dst, ctaIPv6Src, ctaIPv6Dst                   = 1, 2, 3, 4
+	ctaProtoNum, ctaProtoSrcPort, ctaProtoDstPort                    = 1, 2, 3
+	ctaTCP                                                           = 1
+	ctaTCPState, ctaTCPFlagsOrig, ctaTCPFlagsReply                   = 1, 4, 5
 
 	// liberalFlags is flags and mask of struct nf_ct_tcp_flags. It sets
 	// IP_CT_TCP_FLAG_BE_LIBERAL, and clears IP_CT_TCP_FLAG_DATA_UNACKNOWLEDGED.
@@ -167,14 +167,6 @@ func (m message) state() ConnState {
 func (m message) tcpState() uint8 {
 	if state := findAttr(findAttr(findAttr(m.attributes(), ctaProtoInfo), ctaTCP), ctaTCPState); len(state) == 1 {
 		return state[0]
-	}
-	return 0
-}
-
-// id is that of the entry of a message.
-func (m message) id() uint32 {
-	if id := findAttr(m.attributes(), ctaID); len(id) == 4 {
-		return binary.BigEndian.Uint32(id)
 	}
 	return 0
 }

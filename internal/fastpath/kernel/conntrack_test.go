@@ -209,14 +209,14 @@ func TestConntrackCloseReset(t *testing.T) {
 		update(t, c, kernel.Update{Conn: of, Timeout: step.lives})
 		closed, _, err := c.CloseReset([]kernel.Connection{none, of}, step.within)
 		testenv.Must(t, err)
-		if is := update(t, c, kernel.Update{Conn: of}); is[0] != step.want || (len(closed) == 1 && closed[0].Conn == of) != (step.want == kernel.ConnClosing) {
+		if is := update(t, c, kernel.Update{Conn: of}); is[0] != step.want || slices.Equal(closed, []kernel.Connection{of}) != (step.want == kernel.ConnClosing) {
 			t.Errorf("with %v to live, its state is %v afterwards, want %v; closed: %v", step.lives, is[0], step.want, closed)
 		}
 	}
 }
 
 // A connection that was closed, but is used, even at once, is told by how late it expires, and lives as
-// any again; one that followed it between the same ports is told by its ID.
+// any again.
 func TestConntrackReopen(t *testing.T) {
 	n := tracked(t)
 	c, client := trackTCP(t, n)
@@ -225,27 +225,18 @@ func TestConntrackReopen(t *testing.T) {
 	update(t, c, kernel.Update{Conn: of, Timeout: 9 * time.Second})
 	closed, unused, err := c.CloseReset([]kernel.Connection{of}, 10*time.Second)
 	testenv.Must(t, err)
-	if len(closed) != 1 {
+	if !slices.Equal(closed, []kernel.Connection{of}) {
 		t.Fatalf("closed: %v", closed)
 	}
-	later := []kernel.Entry{{Conn: of, ID: closed[0].ID + 1}}
-	for _, step := range []struct {
-		closed []kernel.Entry
-		used   bool
-		want   kernel.ConnState
-	}{
-		{closed, false, kernel.ConnClosing},
-		{later, true, kernel.ConnClosing},
-		{closed, true, kernel.ConnEstablished},
-	} {
-		if step.used {
+	for _, want := range []kernel.ConnState{kernel.ConnClosing, kernel.ConnEstablished} {
+		if want == kernel.ConnEstablished {
 			_, err := client.Write([]byte{0})
 			testenv.Must(t, err)
 		}
-		open, err := c.Reopen(step.closed, unused, time.Hour)
+		open, err := c.Reopen(map[kernel.Connection]time.Time{of: unused}, time.Hour)
 		testenv.Must(t, err)
-		if is := update(t, c, kernel.Update{Conn: of}); is[0] != step.want || slices.Equal(open, closed) != (step.want == kernel.ConnEstablished) {
-			t.Errorf("%v, used: %v: its state is %v, want %v; established: %v", step.closed, step.used, is[0], step.want, open)
+		if is := update(t, c, kernel.Update{Conn: of}); is[0] != want || slices.Equal(open, closed) != (want == kernel.ConnEstablished) {
+			t.Errorf("its state is %v, want %v; established: %v", is[0], want, open)
 		}
 	}
 	is, err := peer.Get(flow)
