@@ -18,7 +18,7 @@ import (
 var polledSysctls = map[audit.Family][]string{
 	audit.IPv4: {updatesPriority, refusesUnknown, "bridge/bridge-nf-call-iptables", "bridge/bridge-nf-filter-vlan-tagged", "ipv4/ip_default_ttl", "ipv4/ip_forward_use_pmtu",
 		"ipv4/conf/all/src_valid_mark", "ipv4/conf/all/accept_local", "ipv4/conf/all/route_localnet"},
-	audit.IPv6: {"bridge/bridge-nf-call-ip6tables", "bridge/bridge-nf-filter-vlan-tagged"},
+	audit.IPv6: {refusesUnknown, "bridge/bridge-nf-call-ip6tables", "bridge/bridge-nf-filter-vlan-tagged"},
 }
 
 // legacyTables are the files with the loaded tables of legacy iptables.
@@ -27,7 +27,8 @@ var legacyTables = map[audit.Family]string{audit.IPv4: nft.LegacyTablesFile, aud
 const (
 	// updatesPriority is whether forwarding derives the priority of packets from their TOS.
 	updatesPriority = "ipv4/ip_forward_update_priority"
-	// refusesUnknown is whether IPVS drops what its servers send outside of its connections.
+	// refusesUnknown is whether IPVS drops what its servers send outside of its connections, of either
+	// version of IP.
 	refusesUnknown = "ipv4/vs/nat_icmp_send"
 )
 

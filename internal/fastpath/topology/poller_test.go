@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -42,6 +43,28 @@ func TestSilentSettings(t *testing.T) {
 		testenv.Must(t, os.WriteFile("/proc/sys/net/ipv4/ip_default_ttl", []byte("77"), 0))
 		if after := s.Sysctls(); slices.Equal(before, after) {
 			t.Errorf("settings are %q still", after)
+		}
+		return nil
+	})
+}
+
+// The setting with which IPVS drops packets keeps both versions of IP slow.
+func TestSettingOfIPVS(t *testing.T) {
+	n := testenv.Netns(t)
+	testenv.InNetns(t, n.Path(), func() error {
+		for _, family := range []audit.Family{audit.IPv4, audit.IPv6} {
+			s, err := topology.OpenPoller(family)
+			testenv.Must(t, err)
+			defer s.Close()
+			refused := ""
+			for i := range s.Sysctls() {
+				set := make([]string, len(s.Sysctls()))
+				set[i] = "1\n"
+				refused += s.SysctlRefusal(set)
+			}
+			if !strings.Contains(refused, "net.ipv4.vs.nat_icmp_send is 1") {
+				t.Errorf("family %v: what is refused is %q", family, refused)
+			}
 		}
 		return nil
 	})
