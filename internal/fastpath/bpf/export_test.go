@@ -1,6 +1,9 @@
 package bpf
 
 import (
+	"errors"
+	"net/netip"
+
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 )
@@ -13,6 +16,13 @@ func Group(k FlowKey) uint64 { return groupOf(k) }
 
 // SetLastNumber sets the last number that a program has given to an address of IPv6.
 func (f *Objects) SetLastNumber(last uint32) error { return f.addrs.(*numbers).last.Set(last) }
+
+// Renumber gives an address of IPv6 another number, as if the one that it has were taken back and given
+// anew meanwhile.
+func (f *Objects) Renumber(addr netip.Addr, number uint32) error {
+	n := f.addrs.(*numbers)
+	return errors.Join(n.byAddr.Put(addr6(addr.As16()), number), n.byNum.Put(number, addr6(addr.As16())))
+}
 
 // OnVersion has a function called whenever slots end because numbers are taken back.
 func (f *Objects) OnVersion(call func()) {

@@ -150,13 +150,18 @@ type numbered struct {
 	addr   addr6
 }
 
-// forgetSome takes back some numbers, unless pods have got them since.
+// forgetSome takes back some numbers, unless pods have got them since. An address may have got another
+// number, which it keeps.
 func (n *numbers) forgetSome(some []numbered) (err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	some = slices.DeleteFunc(some, func(one numbered) bool { return n.pods[one.number] })
 	for _, one := range some {
-		err = errors.Join(err, ignoreMissing(n.byAddr.Delete(one.addr)))
+		number, ok, failed := n.find(netip.AddrFrom16(one.addr))
+		if ok && number == one.number {
+			failed = ignoreMissing(n.byAddr.Delete(one.addr))
+		}
+		err = errors.Join(err, failed)
 	}
 	err = errors.Join(err, n.version())
 	for _, one := range some {
