@@ -211,10 +211,15 @@ func (d *daemon) poll() error {
 			return err
 		}
 	}
-	if reset || advertised || changed || inPods || d.mtusChanged() {
-		return d.resync()
+	if !reset && !advertised && !changed && !inPods && !d.mtusChanged() {
+		return nil
 	}
-	return nil
+	begin = time.Now()
+	err = d.resync()
+	if advertised {
+		d.neigh.nextAdvertised = time.Now().Add(min(mtusRest*time.Since(begin), maxAdvertisedRest))
+	}
+	return err
 }
 
 // readSysctls reads whether connections are counted, and the sysctls that affect packets, and tells

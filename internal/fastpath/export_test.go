@@ -221,6 +221,19 @@ func NewsBesideSysctl(c *Config, n *netcfg.Namespace, fast *bpf.Objects, load fu
 	return d.programs.full, err
 }
 
+// PollsOfAdvertisements is a daemon that polls, and counts router advertisements, whenever it is told to.
+func PollsOfAdvertisements(c *Config, n *netcfg.Namespace, fast *bpf.Objects, read func() (topology.Topology, error)) (poll func() error, end func(), err error) {
+	d, end, err := newTestDaemon(c, n, fast, read)
+	if err != nil {
+		return nil, nil, err
+	}
+	d.audit.done = true
+	return d.poll, end, nil
+}
+
+// MaxAdvertisedRest is how long the daemon does not count them at most.
+const MaxAdvertisedRest = maxAdvertisedRest
+
 // IdleAfter is after how many polls without a carried packet they become rare.
 const IdleAfter = idleAfter
 

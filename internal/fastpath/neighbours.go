@@ -20,6 +20,7 @@ type neighbourState struct {
 	// advertisements are the last two counts of router advertisements: what one changes may be done
 	// only after it was counted.
 	advertisements [2]string
+	nextAdvertised time.Time // the earliest time at which they are counted
 
 	unreachables string    // count of ICMP messages by which path MTUs are learned
 	learned      bool      // there are new ones
@@ -40,6 +41,10 @@ const mtusEvery = 4 // polls
 // mtusRest is the least time between looks at all next hops, as a multiple of what one took: anybody
 // may send ICMP messages.
 const mtusRest = 100
+
+// maxAdvertisedRest is the longest time in which no router advertisements are counted: after others, it is
+// the same multiple of what it took to read the network again. Anybody may send them, too.
+const maxAdvertisedRest = 2 * time.Second
 
 // mtusChanged looks for changes that nobody announces of pods' own devices and of path MTUs, in
 // turn. It looks at all next hops when there was an ICMP message that may have changed one.
@@ -105,6 +110,9 @@ func (d *daemon) pathMTUsLearned() bool {
 // ends what was learned if they may have changed which router is preferred.
 func (d *daemon) advertised() (bool, error) {
 	if d.Devices.Family != audit.IPv6 || d.polls%mtusEvery != 0 && !d.resting() && !d.activity.resumed {
+		return false, nil
+	}
+	if time.Now().Before(d.neigh.nextAdvertised) && !d.activity.resumed {
 		return false, nil
 	}
 	last := d.neigh.advertisements
