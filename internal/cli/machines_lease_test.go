@@ -80,6 +80,10 @@ func (p *machinePair) await(limit time.Duration, what string, holds func() bool)
 	p.t.Logf("%s after %v", what, time.Since(begin).Round(10*time.Millisecond))
 }
 
+// endsWithin is how long a controller may take to end when a machine is gone: it gives the other one back
+// first, and reports. On busy cores that has taken more than ten seconds.
+var endsWithin = restoredWithin + 20*time.Second
+
 // restoredWithin is how long a machine may take to be as it was: 5 s, and what busy cores add.
 var restoredWithin = host.ScaleTimeout(5*time.Second) + 5*time.Second
 
