@@ -61,33 +61,28 @@ func (d *daemon) mtusChanged() bool {
 // confMTUsChanged looks for changes of the MTUs that devices have for IPv6: those of wires each time, and
 // those of pods' devices in turn.
 func (d *daemon) confMTUsChanged() bool {
-	onWire := func(of topology.ConfMTU) bool { return of.OnWire }
-	if len(d.neigh.confMTUs) == 0 {
-		d.neigh.confMTUs = slices.DeleteFunc(slices.Clone(d.topo.ConfMTUs), onWire)
-	}
-	some := takeSome(&d.neigh.confMTUs, confPerPoll)
-	for _, of := range d.topo.ConfMTUs {
-		if onWire(of) {
-			some = append(slices.Clip(some), of)
-		}
-	}
-	return d.poller.ConfMTUsChanged(some)
+	return d.poller.ConfMTUsChanged(takeInTurn(&d.neigh.confMTUs, d.topo.ConfMTUs, func(of topology.ConfMTU) bool { return of.OnWire }))
 }
 
 // confsChanged looks for changes of the settings that devices have for IPv4: those of the devices that
 // many packets pass each time, and the others in turn.
 func (d *daemon) confsChanged() bool {
-	shared := func(of topology.DeviceConf) bool { return of.Shared }
-	if len(d.neigh.confs) == 0 {
-		d.neigh.confs = slices.DeleteFunc(slices.Clone(d.topo.DeviceConfs), shared)
+	return d.poller.ConfsChanged(takeInTurn(&d.neigh.confs, d.topo.DeviceConfs, func(of topology.DeviceConf) bool { return of.Shared }))
+}
+
+// takeInTurn gives those of all that are due always, and some of the others: left are those whose turn
+// has not come yet.
+func takeInTurn[T any](left *[]T, all []T, always func(T) bool) []T {
+	if len(*left) == 0 {
+		*left = slices.DeleteFunc(slices.Clone(all), always)
 	}
-	some := takeSome(&d.neigh.confs, confPerPoll)
-	for _, of := range d.topo.DeviceConfs {
-		if shared(of) {
-			some = append(slices.Clip(some), of)
+	some := takeSome(left, confPerPoll)
+	for _, one := range all {
+		if always(one) {
+			some = append(slices.Clip(some), one)
 		}
 	}
-	return d.poller.ConfsChanged(some)
+	return some
 }
 
 // pathMTUsLearned looks at all next hops when some may have learned a path MTU.
