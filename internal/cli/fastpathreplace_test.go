@@ -10,6 +10,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/fastpath/node"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -17,12 +18,7 @@ import (
 func TestFastpathReplacesWithSameOptions(t *testing.T) {
 	w, n := emptyNode(t)
 	wirePods(t, w, n)
-	start := func(said io.Writer, args ...string) *exec.Cmd {
-		cmd := exec.Command("venturi", append([]string{"fastpath"}, args...)...)
-		cmd.Stderr = said
-		testenv.Must(t, host.Do(n.Path(), cmd.Start))
-		return cmd
-	}
+	start := func(said io.Writer, args ...string) *exec.Cmd { return startFastpath(t, n, said, args...) }
 	t.Cleanup(func() { testenv.Must(t, start(t.Output(), "disable").Wait()) })
 	var running *exec.Cmd
 	for _, c := range []struct {
@@ -72,12 +68,7 @@ func TestFastpathReplacesWithSameWish(t *testing.T) {
 		t.Run(forwarding, func(t *testing.T) {
 			w, n := emptyNode(t)
 			wirePods(t, w, n)
-			start := func(said io.Writer, args ...string) *exec.Cmd {
-				cmd := exec.Command("venturi", append([]string{"fastpath"}, args...)...)
-				cmd.Stderr = said
-				testenv.Must(t, host.Do(n.Path(), cmd.Start))
-				return cmd
-			}
+			start := func(said io.Writer, args ...string) *exec.Cmd { return startFastpath(t, n, said, args...) }
 			t.Cleanup(func() { testenv.Must(t, start(t.Output(), "disable").Wait()) })
 			enable := func(args ...string) *exec.Cmd {
 				carries := make(awaited, 1)
@@ -115,4 +106,13 @@ func TestFastpathReplacesWithSameWish(t *testing.T) {
 			testenv.Must(t, second.Wait())
 		})
 	}
+}
+
+// startFastpath starts a command of the fast path on a node.
+func startFastpath(t *testing.T, n *netcfg.Namespace, said io.Writer, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("venturi", append([]string{"fastpath"}, args...)...)
+	cmd.Stderr = said
+	testenv.Must(t, host.Do(n.Path(), cmd.Start))
+	return cmd
 }

@@ -61,7 +61,7 @@ func TestFastPathForgetsResetConnections(t *testing.T) {
 				t.Helper()
 				for end := time.Now().Add(testenv.Timeout); !is(); time.Sleep(pace) {
 					if time.Now().After(end) {
-						t.Fatalf("after %v, %s; those that track it as established do for %v s", testenv.Timeout, what, lives(t, l.Machines, from, to))
+						t.Fatalf("after %v, %s; those that track it as established do for %v s", testenv.Timeout, what, establishedTimeouts(t, l.Machines, from, to))
 					}
 				}
 			}
@@ -78,7 +78,7 @@ func TestFastPathForgetsResetConnections(t *testing.T) {
 			})
 			echoes(t, conn, arm.Name)
 			await("a connection that is used again is still closed", func() bool {
-				again := lives(t, l.Machines, from, to)
+				again := establishedTimeouts(t, l.Machines, from, to)
 				if slices.ContainsFunc(again, func(seconds uint32) bool { return seconds > 0 && seconds <= closeTimeout }) {
 					t.Fatalf("a connection that is used again expires as one that is closed: in %v s", again)
 				}
@@ -169,14 +169,15 @@ func carryTCP(t *testing.T, arm lab.Arm, conn net.Conn) {
 // established tells of each machine whether it tracks a connection as established.
 func established(t *testing.T, machines []lab.Machine, from, to netip.AddrPort) (all []bool) {
 	t.Helper()
-	for _, seconds := range lives(t, machines, from, to) {
+	for _, seconds := range establishedTimeouts(t, machines, from, to) {
 		all = append(all, seconds > 0)
 	}
 	return all
 }
 
-// lives tells of each machine for how many seconds it tracks a connection as established; 0: it does not.
-func lives(t *testing.T, machines []lab.Machine, from, to netip.AddrPort) (all []uint32) {
+// establishedTimeouts tells of each machine for how many seconds it tracks a connection as established; 0: it
+// does not.
+func establishedTimeouts(t *testing.T, machines []lab.Machine, from, to netip.AddrPort) (all []uint32) {
 	t.Helper()
 	const tcpEstablished = 3 // TCP_CONNTRACK_ESTABLISHED
 	for _, m := range machines {
