@@ -15,8 +15,8 @@ import (
 
 // Programs at netfilter's hooks are found by their links, those that were there before
 // and those that come, as long as they are there.
-func TestFilterLinks(t *testing.T) {
-	defer testenv.LockNetfilterPrograms(t)()
+func TestNetfilterPrograms(t *testing.T) {
+	testenv.NeedsNobodyBeside(t)
 	w, err := netcfg.Owned(testenv.Claim(t))
 	must(t, err)
 	m, err := w.Create(w.Name("m1"))

@@ -13,7 +13,6 @@ import (
 
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/host"
-	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // obstacle loads a program that does nothing: it returns a verdict.
@@ -105,7 +104,6 @@ func netfilterProgram(t *testing.T, s *site) error {
 	if err != nil {
 		return err
 	}
-	t.Cleanup(testenv.LockNetfilterPrograms(t))
 	return host.Do(s.node.Path(), func() error {
 		l, err := link.AttachNetfilter(link.NetfilterOptions{Program: p, ProtocolFamily: link.NetfilterProtoIPv4, Hook: link.NetfilterInetForward, Priority: 7})
 		if err == nil {

@@ -85,7 +85,6 @@ var refusals = []refusal{
 	{name: "iptables by content", script: "iptables-nft -A FORWARD -m string --algo bm --string secret -j DROP", what: "off", reason: "(ip filter FORWARD handle 2: "},
 	{name: "iptables by recent packets", script: "iptables-nft -A FORWARD -m recent --name x --rcheck --seconds 60 --hitcount 5 -j DROP", what: "off", reason: "(ip filter FORWARD handle 2: "},
 	{name: "iptables by the time of day", script: "iptables-nft -A FORWARD -m time --timestart 08:00 --timestop 09:00 -j DROP", what: "off", reason: "(ip filter FORWARD handle 2: "},
-	{name: "a program at a hook of netfilter", attach: netfilterProgram, what: "off", reason: "netfilter"},
 	{name: "packets of pods that are not tracked, and a limit behind", script: "iptables-nft -t raw -A PREROUTING -i cni0 -j NOTRACK; nft 'table ip x { chain c { type filter hook forward priority 0; ct state established accept; limit rate 10/second accept; }; }'", what: "off", reason: "(ip x c handle 3: limit)"},
 	{name: "iptables-legacy", script: "iptables-legacy -A FORWARD -j ACCEPT", what: "off", reason: "iptables-legacy has rules (filter)"},
 	{name: "IPsec", script: "ip xfrm policy add src 203.0.113.0/24 dst 203.0.113.1 dir out action allow", what: "off", reason: "IPsec"},

@@ -51,6 +51,13 @@ func TestRefusesModules(t *testing.T) {
 	}
 }
 
+// So is a program at a hook of netfilter, which no other row may meet.
+func TestNetfilterPrograms(t *testing.T) {
+	testenv.Root(t)
+	testenv.NeedsNobodyBeside(t)
+	checkRefusals(t, []refusal{{name: "a program at a hook of netfilter", attach: netfilterProgram, what: "off", reason: "netfilter"}})
+}
+
 // checkRefusals checks wirings, and tells how many this kernel could build.
 func checkRefusals(t *testing.T, wirings []refusal) int {
 	daemon := testenv.RoleCommand(t, "fastpath")

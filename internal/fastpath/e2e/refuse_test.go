@@ -72,7 +72,6 @@ var obstacles = []obstacle{
 	{name: "marks and a program of the wire", build: markedProgram("wire0"), device: "WIRE", reason: "has a BPF program obstacle at its egress, which may depend on marks that rules set (ip obstacle c)"},
 	{name: "rule by TOS", add: "ip rule add tos 0x08 blackhole pref 100", del: "ip rule del pref 100", reason: "(policy rule 100 goes by the TOS)"},
 	{name: "route by TOS", add: "ip route add blackhole 203.0.113.1 tos 0x08", del: "ip route del blackhole 203.0.113.1 tos 0x08", reason: "(the route to 203.0.113.1/32 in table 254 goes by the TOS)"},
-	{name: "program at a hook of netfilter", build: netfilterProgram, reason: "netfilter"},
 	{name: "forwarding that keeps priorities", add: "sysctl -w net.ipv4.ip_forward_update_priority=0", del: "sysctl -w net.ipv4.ip_forward_update_priority=1", reason: "ip_forward_update_priority is 0"},
 	{name: "IPsec", add: "ip xfrm policy add src 203.0.113.0/24 dst 203.0.113.1 dir out action allow", del: "ip xfrm policy deleteall", reason: "IPsec"},
 }
@@ -81,6 +80,18 @@ var obstacles = []obstacle{
 // daemon says why; what does not concern them goes on being carried.
 func TestFastPathRefuses(t *testing.T) {
 	requireFastPath(t)
+	checkObstacles(t, obstacles)
+}
+
+// So does a program at a hook of netfilter.
+func TestNetfilterPrograms(t *testing.T) {
+	requireFastPath(t)
+	testenv.NeedsNobodyBeside(t)
+	checkObstacles(t, []obstacle{{name: "program at a hook of netfilter", build: netfilterProgram, reason: "netfilter"}})
+}
+
+func checkObstacles(t *testing.T, obstacles []obstacle) {
+	t.Helper()
 	l := testenv.Lab(t, lab.Options{Paths: supportedFastPaths()})
 	m := l.Machines[0]
 	for n, arm := range l.Arms {
@@ -257,16 +268,12 @@ func netfilterProgram(t *testing.T, m lab.Machine, _, _ string) (detach func()) 
 	}
 	testenv.Must(t, err)
 	defer p.Close()
-	unlock := testenv.LockNetfilterPrograms(t)
 	var l link.Link
 	testenv.InNetns(t, m.Namespace, func() (err error) {
 		l, err = link.AttachNetfilter(link.NetfilterOptions{Program: p, ProtocolFamily: link.NetfilterProtoIPv4, Hook: link.NetfilterInetForward, Priority: 7})
 		return err
 	})
-	return func() {
-		testenv.Detach(t, l)
-		unlock()
-	}
+	return func() { testenv.Detach(t, l) }
 }
 
 // xdpProgram attaches one that does nothing where it would be skipped: in the pod, to
