@@ -168,14 +168,12 @@ func steadyLab6(t *testing.T, tracked bool) (*lab.Lab, []*steady) {
 	if tracked {
 		track6(t, l)
 	}
-	six := *l
-	six.Arms = []lab.Arm{addIPv6(t, l, 0), startIPv6(t, l, 1, addIPv6(t, l, 1))}
-	six.Arms[0].Pins = nil
+	six := withIPv6(t, l)
 	var flows []*steady
 	for _, arm := range six.Arms {
 		s := steadyFlow(t, arm)
 		s.oneWay = oneWayFlows(t, arm)
 		flows = append(flows, s)
 	}
-	return &six, flows
+	return six, flows
 }
