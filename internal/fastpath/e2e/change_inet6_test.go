@@ -148,7 +148,7 @@ func track6(t testing.TB, l *lab.Lab) {
 // Whatever changes of IPv6 on a machine while flows are carried, their packets end where the slow path
 // would take them, soon after the change; and when it is taken back they are carried again.
 func TestFastPathFollowsChangesOfIPv6(t *testing.T) {
-	requireFastPath(t)
+	requireIPv6(t)
 	requireTools(t)
 	for _, tracked := range []bool{false, true} {
 		l, flows := steadyLab6(t, tracked)

@@ -135,7 +135,7 @@ const (
 func (s *genSite) play(t *testing.T, c generated) (o played) {
 	t.Helper()
 	if c.inet6 && s.six == nil {
-		t.Skip("IPv6 needs tcx, which this kernel lacks")
+		t.Skip(withoutTCX)
 	}
 	s.prepare(t, c)
 	defer func() {
