@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 
@@ -14,12 +15,22 @@ func familyWords(inet6 bool) []string {
 	if inet6 {
 		return []string{
 			"{ip}", "ip6", "{ipv}", "ipv6", "{-4}", "-6", "{version}", "6", "{ethertype}", "ipv6", "{protocol}", "nexthdr", "{ttl}", "hoplimit", "{id}", "flowlabel",
-			"{pods}", "fd00:f4::/32", "{elsewhere}", "2001:db8::/32", "{stranger}", "2001:db8::1", "{nowhere}", "fd00:c8::99", "{forwarding}", "ipv6/conf/all/forwarding",
+			"{pods}", "fd00:f4::/32", "{elsewhere}", "2001:db8::/32", "{stranger}", "2001:db8::1", "{nowhere}", "fd00:c8::99", "{second}", secondHop, "{forwarding}", "ipv6/conf/all/forwarding",
 		}
 	}
 	return []string{
 		"{ip}", "ip", "{ipv}", "ipv4", "{-4}", "-4", "{version}", "4", "{ethertype}", "ip", "{protocol}", "protocol", "{ttl}", "ttl", "{id}", "id",
-		"{pods}", "10.244.0.0/16", "{elsewhere}", "192.0.2.0/24", "{stranger}", "192.0.2.9", "{nowhere}", "10.200.0.99", "{forwarding}", "ipv4/ip_forward",
+		"{pods}", "10.244.0.0/16", "{elsewhere}", "192.0.2.0/24", "{stranger}", "192.0.2.9", "{nowhere}", "10.200.0.99", "{second}", "{hop}", "{forwarding}", "ipv4/ip_forward",
+	}
+}
+
+// secondHop is another address by which each machine knows the other one, as routing daemons know routers.
+const secondHop = "fe80::c8"
+
+func addSecondHops(t testing.TB, l *lab.Lab) {
+	t.Helper()
+	for i, m := range l.Machines {
+		shellIn(t, m.Namespace, fmt.Sprintf("ip -6 neigh replace %s lladdr %s dev wire0", secondHop, wireMAC(1-i)))
 	}
 }
 

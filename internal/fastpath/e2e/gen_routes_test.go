@@ -14,7 +14,10 @@ func (g *grammar) route() production {
 	k := g.next()
 	attributes := choose(g, routeAttributes...)
 	p := production{name: "route: " + attributes, approximate: attributes == lossyRoute}
-	via := "via {hop} dev {out} onlink"
+	via, second := "via {hop} dev {out} onlink", "via {second} dev {out} onlink"
+	if k%2 == 0 {
+		via, second = second, via
+	}
 	id := fmt.Sprintf("%d{n}", 20+k)
 	switch g.IntN(8) {
 	case 0:
@@ -27,7 +30,7 @@ func (g *grammar) route() production {
 		p.undo = fmt.Sprintf("ip {-4} route del {peer} metric %d\nip nexthop del id 1%s\nip nexthop del id %s", 9-k, id, id)
 	case 2:
 		p.name = "multipath"
-		p.do = fmt.Sprintf("ip {-4} route add {peer} metric %d nexthop %s weight 1 nexthop %s weight 2", 9-k, via, via)
+		p.do = fmt.Sprintf("ip {-4} route add {peer} metric %d nexthop %s weight 1 nexthop %s weight 2", 9-k, via, second)
 		p.undo = fmt.Sprintf("ip {-4} route del {peer} metric %d", 9-k)
 	default:
 		p.do = fmt.Sprintf("ip {-4} route add {peer} %s metric %d %s", via, 9-k, attributes)

@@ -63,6 +63,7 @@ func newGenSite(t *testing.T) *genSite {
 	s := &genSite{lab: l, four: genPaths(t, l), programs: genPrograms(t)}
 	if kernel.HasTCX() {
 		s.six = genPaths(t, withIPv6(t, l))
+		addSecondHops(t, l)
 	}
 	s.firewalls = firewalls(t, l, slices.Concat(s.four, s.six))
 	for i := range s.clean {
@@ -143,7 +144,7 @@ func (s *genSite) scripts(c generated, p production, script string) (scripts []s
 		if !isFor(p.path, path.Path) {
 			continue
 		}
-		for paragraph := range strings.SplitSeq(s.words.Replace(path.words[c.machine].Replace(script)), "\n\n") {
+		for paragraph := range strings.SplitSeq(path.words[c.machine].Replace(s.words.Replace(script)), "\n\n") {
 			if paragraph != "" && !slices.Contains(scripts, paragraph) {
 				scripts = append(scripts, paragraph)
 			}

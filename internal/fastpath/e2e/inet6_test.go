@@ -32,6 +32,9 @@ func podAddr6(arm, machine int) netip.Addr {
 	return netip.MustParseAddr(fmt.Sprintf("fd00:f4:%x:%x::2", arm, machine))
 }
 
+// wireMAC is that of a machine's wire.
+func wireMAC(machine int) string { return fmt.Sprintf("0a:76:01:00:00:%02x", machine+1) }
+
 // blockOf6 is the block of addresses of a pod's machine.
 func blockOf6(pod netip.Addr) netip.Prefix { return netip.PrefixFrom(pod, 64).Masked() }
 
@@ -68,7 +71,7 @@ func addIPv6(t testing.TB, l *lab.Lab, index int) lab.Arm {
 		pod := l.Arms[index].Ends[i][0]
 		device := fmt.Sprint("cali", index)
 		shellIn(t, m.Namespace, strings.NewReplacer("DEVICE", device, "POD", podAddr6(index, i).String(), "MAC", podMACOf(t, pod),
-			"OWN", wireAddr6(i), "NEXT", wireAddr6(other), "HOP", fmt.Sprintf("0a:76:01:00:00:%02x", other+1), "THERE", blockOf6(podAddr6(index, other)).String()).Replace(`
+			"OWN", wireAddr6(i), "NEXT", wireAddr6(other), "HOP", wireMAC(other), "THERE", blockOf6(podAddr6(index, other)).String()).Replace(`
 sysctl -qw net.ipv6.conf.all.forwarding=1 net.ipv6.conf.wire0.accept_dad=0
 ip -6 addr replace OWN/64 dev wire0 nodad
 ip -6 route replace THERE via NEXT dev wire0
