@@ -59,7 +59,7 @@ The exit code is 0 if there are only notes, and 8 if there are warnings or error
   venturi doctor --interval 30s            while the traffic is slow
   venturi doctor --netns shop --dev eth0   one device of one pod
   venturi doctor --peer 10.0.0.7           and the path to that machine
-  venturi doctor --json | jq -r '.findings[] | select(.severity != "note") | .mend // empty'`,
+  venturi doctor --json | jq -r '.findings[] | select(.severity != "note") | .fix // empty'`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if d.markdown {

@@ -57,7 +57,10 @@ why. "shadow" compares the packets that would be carried with those that the net
 		}
 		return runDaemon(cmd, args)
 	}
-	cmd.AddCommand(newFastpathPlan(env), (&shadowCommand{env: env}).command(), newFastpathEnable(env), newFastpathStatus(env), newFastpathStats(env), newFastpathDisable(env))
+	cmd.AddCommand(newFastpathPlan(env))
+	for _, sub := range []*cobra.Command{(&shadowCommand{env: env}).command(), newFastpathEnable(env), newFastpathStatus(env), newFastpathStats(env), newFastpathDisable(env)} {
+		cmd.AddCommand(inNetns(env, sub))
+	}
 	return cmd
 }
 
@@ -206,7 +209,7 @@ With --ipv6, one version of IP is enough; the other is carried as soon as it can
   venturi fastpath enable --listen 127.0.0.1:9138
   venturi fastpath enable --replace
   venturi fastpath enable --keep-counters=conntrack
-  ip netns exec node1 venturi fastpath enable`,
+  venturi fastpath enable --netns node1`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("trial") && trial < time.Second {
@@ -214,6 +217,14 @@ With --ipv6, one version of IP is enough; the other is carried as soon as it can
 			}
 			if flows < 0 {
 				return verr.New(verr.Usage, "cannot compare packets of "+strconv.Itoa(flows)+" flows", "--shadow is less than 0", "give a number of flows, or 0 to compare none")
+			}
+			var metrics *listener
+			if listen != "" {
+				at, err := newMetricsListener(listen)
+				if err != nil {
+					return err
+				}
+				metrics = &at
 			}
 			wanted := fastPathWish{NAT: nat, IPv6: ipv6, KeepCounters: keep}
 			if again {
@@ -225,7 +236,7 @@ With --ipv6, one version of IP is enough; the other is carried as soon as it can
 			if err != nil {
 				return err
 			}
-			ctx, stopServing, err := serveNode(cmd.Context(), listen)
+			ctx, stopServing, err := serveNode(cmd.Context(), metrics)
 			if err != nil {
 				return err
 			}
