@@ -144,7 +144,7 @@ func (d *diagnosis) run(ctx context.Context, env *Env) error {
 
 func checkInterval(d time.Duration) error {
 	if d < 0 || d > maxInterval {
-		return verr.New(verr.Usage, "cannot read twice, "+d.String()+" apart", fmt.Sprintf("want from 0 to %s", maxInterval), "give another --interval")
+		return verr.New(verr.Usage, "cannot read counters twice, "+d.String()+" apart", fmt.Sprintf("--interval is at least 0 and at most %s", maxInterval), "give a time such as 30s, or 0 to read them once")
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ func newReport(env *Env) *cobra.Command {
 which keeps every slice.
 
 RUN is the folder of a run, or the record in it (` + result.FileName + `). The default is the
-newest run below ` + runsFolder + `/. No root is needed.
+newest finished run below ` + runsFolder + `/. No root is needed.
 
 With several runs, each later run is compared with the first: each path's later ratio to
 the host network is divided by the earlier one, so the speed of the machine on either day
@@ -91,7 +91,7 @@ or any other with the same paths and loads.`,
 			if err := checkReport(opt); err != nil {
 				return err
 			}
-			path, err := compare.FindRun(args)
+			path, err := compare.FindRun(env.Stderr, args, partial)
 			if err != nil {
 				return err
 			}

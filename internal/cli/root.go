@@ -263,7 +263,9 @@ func usage(cmd *cobra.Command, err error) error {
 		cmd = &cobra.Command{Use: "venturi"}
 	}
 	do := fmt.Sprintf("see %q", cmd.CommandPath()+" --help")
-	if near := nearestFlag(cmd, err.Error()); near != "" {
+	if strings.HasPrefix(cmd.CommandPath(), "venturi fastpath ") && slices.Contains([]string{"unknown flag: --dry-run", "unknown flag: --plan"}, err.Error()) {
+		do = "see what would be carried, without changing anything, with: venturi fastpath plan"
+	} else if near := nearestFlag(cmd, err.Error()); near != "" {
 		do = fmt.Sprintf("did you mean --%s? If not, %s", near, do)
 	}
 	why, _, _ := strings.Cut(err.Error(), "\n") // cobra appends suggestions as a block

@@ -254,7 +254,7 @@ func reportStudy(env *Env, name string, args []string, partial bool, opt view.Op
 	if err != nil {
 		return err
 	}
-	run, err := compare.FindRun(args)
+	run, err := compare.FindRun(env.Stderr, args, partial)
 	if err != nil {
 		return err
 	}
