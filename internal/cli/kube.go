@@ -98,7 +98,7 @@ dies, the pods end within half a minute, and the Job removes the rest.`
   kubectl venturi compare --image IMAGE --node-agents --nodes a,b
   kubectl venturi compare host pod --image IMAGE --node-agents --load tcp_lat --budget 60s
   kubectl venturi compare --image IMAGE --node-agents --from shop/cart-0 --to shop/db-0`
-	for _, name := range []string{"baseline", "wire", "hosts", "services", "with", "tool", "machines", "ssh", "no-copy", "dev", "net", "kernel", "accel", "accel-stats"} {
+	for _, name := range []string{"baseline", "wire", "hosts", "services", "with", "tool", "machines", "ssh", "no-copy", "dev", "net", "kernel", "accel", "fastpath-stats"} {
 		if cmd.Flags().Lookup(name) != nil {
 			_ = cmd.Flags().MarkHidden(name)
 		}

@@ -172,7 +172,7 @@ were raised, what took the slow path, and why; docs/fast-path.md explains each r
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the list as JSON")
-	cmd.Flags().BoolVar(&stats, "accel-stats", false, "show what fast paths carried, what took the slow path, and why")
+	fastPathStatsFlag(cmd.Flags(), &stats)
 	return cmd
 }
 
