@@ -48,7 +48,7 @@ and the command that fixes it. There are three severities:
   warning  the network is slower, or costs more, than it need be
   note     good to know; it may be intended
 
-Counters are read twice, --interval apart: keep the slow traffic running meanwhile.
+Counters are read twice, --interval apart: keep the traffic that is slow running meanwhile.
 With --netns and --dev, only findings there and of the host as a whole are printed; the
 other namespaces are still read, because paths lead through them. Only root can read
 other namespaces and the packet filter; what could not be read is reported as a note

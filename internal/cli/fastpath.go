@@ -130,7 +130,7 @@ slow path, and 4 if nothing can be carried.`,
 	}
 	f := cmd.Flags()
 	f.VarP(onceFlag{&netns}, "netns", "n", netnsHelp)
-	f.BoolVar(&asJSON, "json", false, "print it as JSON")
+	f.BoolVar(&asJSON, "json", false, "print the result as JSON")
 	f.BoolVar(&ipv6, "ipv6", false, "show what would be carried of IPv6 instead of IPv4")
 	keepCountersFlag(f, &keep)
 	return cmd
@@ -154,8 +154,8 @@ func newFastpathEnable(env *Env) *cobra.Command {
 routes and rules. It runs until Ctrl-C, SIGTERM or "venturi fastpath disable", and then
 removes everything that it added. Nothing else on the node is changed.
 
-It works in its own network namespace. It prints what it carries, and every change of that;
-"venturi fastpath status" shows the counters.
+It works in the network namespace that it is started in, or that --netns names. It prints
+what it carries, and every change of that; "venturi fastpath status" shows the counters.
 
 It is recorded in the journal before it begins. If it is killed, flows continue on the
 node's own path at once, and "venturi fastpath disable" or "venturi undo" removes the rest.
@@ -276,8 +276,8 @@ func newFastpathDisable(env *Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "disable",
 		Short: "End this node's fast path, and remove it completely",
-		Long: `End the fast path of the current network namespace, even if its process was killed. Flows
-continue on the node's own path, and nothing of the fast path remains.`,
+		Long: `End the fast path of the current network namespace, or that of --netns, even if its process
+was killed. Flows continue on the node's own path, and nothing of the fast path remains.`,
 		Example: "  venturi fastpath disable",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -308,9 +308,9 @@ func newFastpathStatus(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show what this node's fast path carries",
-		Long: `Show whether the current network namespace has a fast path, what it carries, and what
-happened to the packets since it was enabled: how many were carried, and why the others
-were not.
+		Long: `Show whether the current network namespace, or that of --netns, has a fast path, what it
+carries, and what happened to the packets since it was enabled: how many were carried, and
+why the others were not.
 
 It lists the statistics, counters and captures that miss carried packets.
 
@@ -339,7 +339,7 @@ line.`,
 			return watchFastPath(cmd.Context(), env, report)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
 	cmd.Flags().BoolVar(&live, "watch", false, "continue until Ctrl-C, and print a line each second")
 	cmd.MarkFlagsMutuallyExclusive("json", "watch")
 	return cmd
@@ -388,7 +388,7 @@ The exit code is 4 if there is no fast path here.`,
 			return stats.Print(env.Stdout)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
 	cmd.Flags().IntVar(&top, "top", top, "how many pods and how many peers to list")
 	return cmd
 }

@@ -123,7 +123,7 @@ or any other with the same paths and loads.`,
 	f.BoolVar(&open, "open", false, "show the page of --format html in the browser")
 	f.StringVar(&tables, "study", "", "print the tables of a study: its name, or a study file")
 	f.StringArrayVar(&fail, "fail-if", nil, "exit with code "+strconv.Itoa(verr.Findings)+" when the report has this verdict, such as 'vxlan tcp_lat slower'")
-	f.BoolVar(&partial, "partial", false, "report the contents of a truncated record")
+	f.BoolVar(&partial, "partial", false, "report what there is of a record that was cut off; without RUN, of the newest one")
 	return cmd
 }
 

@@ -63,8 +63,8 @@ func product() CommandLine {
 		Long:  longHelp,
 		Example: `  venturi compare                       host, routed and vxlan, the default loads, about 90 s
   venturi compare vxlan --load tcp_lat  one path, one load
-  venturi report                        the newest run once more
-  venturi knob get --all                the present values of everything that can be tuned here
+  venturi report                        the report of the newest run
+  venturi knob get --all                the current value of everything that can be tuned here
   venturi undo                          restore what was changed
   venturi lab down                      remove what a killed run left behind`,
 		Commands: commands,

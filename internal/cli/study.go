@@ -130,7 +130,7 @@ Nothing is built or measured. Run it as root to check more of what the kernel su
 			return display.PrintJSON(env.Stdout, plan)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
 	return cmd
 }
 
