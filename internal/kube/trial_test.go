@@ -211,7 +211,7 @@ func TestTrialOutlasted(t *testing.T) {
 // What is over cannot be confirmed, also where the pod that undoes it is late, or the time ends in the
 // midst of the confirmation.
 func TestTrialConfirmedLate(t *testing.T) {
-	t.Parallel() // it waits, on a cluster of its own
+	t.Parallel()                          // it waits, on a cluster of its own
 	for _, reads := range []int32{0, 1} { // of the journal until then
 		c := newTuned(t, 0)
 		var armed atomic.Bool

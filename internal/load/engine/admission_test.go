@@ -66,6 +66,9 @@ func TestStrangers(t *testing.T) {
 		for _, flows := range []int{1, 3} {
 			t.Run(fmt.Sprintf("%s/%d", l.Name, flows), func(t *testing.T) {
 				skipUnlessOpens(t, l)
+				if flows > 1 && testing.Short() {
+					t.Skip("waits for a second as one flow does: run it without -short")
+				}
 				port += 16
 				p := loopback(t, l.Name, 1, flows, 64, port)
 				p.Slice = 40 * time.Millisecond
