@@ -69,9 +69,7 @@ func TestEnableDualStack(t *testing.T) {
 func (w wiring) checkDualStack(t *testing.T) {
 	c := newCluster(t, w.node+wire6, w.pod)
 	four := c.flow(t)
-	c.answerAt(t, "[fd00:f4:2::2]:7777")
-	send6 := c.exchangesFrom(t, "[fd00:f4:1::2]:0", "[fd00:f4:2::2]:7777")
-	six := func() error { return send6(testenv.Timeout) }
+	six := c.flow6(t)
 	testenv.Must(t, four())
 	testenv.Must(t, six()) // now the neighbours are known
 	testenv.InNetns(t, c.nodes[0].Path(), func() error {
@@ -133,9 +131,7 @@ func TestEnableReplacedDualStack(t *testing.T) {
 	w := dualStack[0]
 	c := newCluster(t, w.node+wire6, w.pod)
 	four := c.flow(t)
-	c.answerAt(t, "[fd00:f4:2::2]:7777")
-	send6 := c.exchangesFrom(t, "[fd00:f4:1::2]:0", "[fd00:f4:2::2]:7777")
-	six := func() error { return send6(testenv.Timeout) }
+	six := c.flow6(t)
 	testenv.Must(t, four())
 	testenv.Must(t, six())
 	before := c.snapshot(t, 0)
@@ -185,9 +181,7 @@ func TestEnableIPv6Again(t *testing.T) {
 	w := dualStack[0]
 	c := newCluster(t, w.node+wire6, w.pod)
 	four := c.flow(t)
-	c.answerAt(t, "[fd00:f4:2::2]:7777")
-	send6 := c.exchangesFrom(t, "[fd00:f4:1::2]:0", "[fd00:f4:2::2]:7777")
-	six := func() error { return send6(testenv.Timeout) }
+	six := c.flow6(t)
 	testenv.Must(t, four())
 	testenv.Must(t, six())
 	before := c.snapshot(t, 0)
