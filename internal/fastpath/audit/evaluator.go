@@ -17,6 +17,7 @@ type ruleEffect struct {
 	unproven       string    // a part of it that is not known to treat them alike, and may do anything
 	perPacket      string    // why it may match one of them and not another
 	replyDependent string    // what distinguishes packets before the first reply from later ones; only with [chainWalker.unreplied]
+	answered       answer    // likewise: which of those it matches, going by the state of the connection
 	neverMatches   bool      // matches none of them
 	alwaysMatches  bool      // matches all of them
 	acts           bool      // does something to packets or connections that it matches, besides its verdict
@@ -24,6 +25,7 @@ type ruleEffect struct {
 	tunnelOnly     bool      // matches only packets to a tunnel's port
 	verdict        string    // see [RuleSummary]
 	verdictMap     bool      // has one of several verdicts
+	mayAccept      bool      // one of those is to accept
 	targets        []string  // chains that it may jump to
 	marks          markState // behind it, of packets that it matches
 	asks           []string  // ipsets that it asks, which only users change

@@ -124,9 +124,12 @@ func (is *RulesetAudit) audit(r *chainWalker, begins []baseChain) error {
 	}
 	// To connection tracking, each packet is the first of its connection until one is answered.
 	// Tunnel packets get no reply, and are audited as such anyway.
-	established := *r
+	established, counting := *r, len(r.counting.names)
 	r.findings, r.unreplied = nil, true
 	err = r.walkAll(slices.DeleteFunc(begins, func(c baseChain) bool { return c.outer }))
+	if r.admits != "" && (r.writesMarks || len(r.counting.names) > counting) {
+		r.findings = append(r.findings, r.admits+": ct state")
+	}
 	if is.PerPacketUnreplied = r.summary(); is.PerPacketUnreplied != "" {
 		r = &established // others are not carried
 	} else {

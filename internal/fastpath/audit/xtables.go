@@ -120,7 +120,7 @@ func (r *exprEvaluator) matchConntrack(info []byte, revision int) (onlyState boo
 		at := *r
 		at.alwaysMatches, at.neverMatches = true, false
 		at.matchStates(func(state uint32) bool { return states&(xtState(state)|translated) != 0 != inverted })
-		r.replyDependent = at.replyDependent
+		r.replyDependent, r.answered = at.replyDependent, at.answered
 		if at.neverMatches {
 			none++
 		}

@@ -247,8 +247,8 @@ func machineEnd(l *lab.Lab, i int) host.Endpoint {
 }
 
 // checkNodePortOutside: a client outside asks the pod of the first machine by a port of that, whose
-// rules keep its address or masquerade it. What comes by the wire itself is carried over UDP where the
-// fast path is one of the wire.
+// rules keep its address or masquerade it. What comes by the wire itself is carried where the fast path
+// is one of the wire, over TCP as [checkOwnTCP] has it.
 func checkNodePortOutside(t *testing.T, l *lab.Lab, n int) {
 	arm := l.Arms[n]
 	pod := serve(t, arm.Client())
@@ -261,7 +261,7 @@ func checkNodePortOutside(t *testing.T, l *lab.Lab, n int) {
 			both()
 			if strings.HasPrefix(arm.Path, "routed") {
 				carriedNow(t, arm, func() { c.ask(t, node, 1) }, 0, 1)
-				slowly(t, arm, func() { connects(t, from, node) })
+				checkOwnTCP(t, l, n, from, node)
 			}
 		})
 	}
@@ -327,7 +327,7 @@ func checkOutside(t *testing.T, l *lab.Lab, n int) {
 	connects(t, arm.Client(), server)
 	if strings.HasPrefix(arm.Path, "routed") {
 		carriedNow(t, arm, func() { c.ask(t, server, 1) }, 0, 1)
-		slowly(t, arm, func() { connects(t, arm.Client(), server) })
+		checkOwnTCP(t, l, n, arm.Client(), server)
 	}
 }
 

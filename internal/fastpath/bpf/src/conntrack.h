@@ -57,6 +57,7 @@ struct nf_conn {
 #define IS_REPLY 3  /* from this on, the packet is a reply */
 
 /* enum ip_conntrack_status */
+#define EXPECTED (1 << 0) /* by a helper: it is related to another one until its first reply, and not new */
 #define SEEN_REPLY (1 << 1)
 #define CONFIRMED (1 << 3)
 #define SRC_NAT (1 << 4)
@@ -223,7 +224,7 @@ static __always_inline int conntrack_allows(struct __sk_buff *ctx, const struct 
 	if (!(status & CONFIRMED) || status & UNSUITABLE || has_timeout_policy(ct) || has_helper(ct))
 		return 0;
 	if (!(status & SEEN_REPLY)) {
-		if (tcp || unreplied != 1)
+		if (tcp || unreplied != 1 || status & EXPECTED)
 			return 0;
 		t->unreplied = 1;
 	}
