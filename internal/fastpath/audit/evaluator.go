@@ -22,6 +22,7 @@ type ruleEffect struct {
 	alwaysMatches  bool      // matches all of them
 	acts           bool      // does something to packets or connections that it matches, besides its verdict
 	setsMark       bool      // leaves packets with a mark that may not be 0
+	setsSecmark    bool      // sets the security mark of packets or connections
 	tunnelOnly     bool      // matches only packets to a tunnel's port
 	verdict        string    // see [RuleSummary]
 	verdictMap     bool      // has one of several verdicts
@@ -203,6 +204,7 @@ func (r *exprEvaluator) expression(name string, data nlmsg.Map) error {
 		if provenObjects[kind] == "" {
 			r.unproven = "named object of type " + fmt.Sprint(kind)
 		}
+		r.setsSecmark = r.setsSecmark || kind == unix.NFT_OBJECT_SECMARK
 		if r.acts = r.acts || kind != unix.NFT_OBJECT_COUNTER; kind == unix.NFT_OBJECT_COUNTER {
 			r.logAt()
 		}
@@ -286,6 +288,9 @@ func (r *exprEvaluator) meta(data nlmsg.Map) {
 		r.unproven = cmp.Or(name, fmt.Sprintf("meta key %d", key))
 	}
 	switch {
+	case written && key == unix.NFT_META_SECMARK:
+		r.setsSecmark = true
+		return
 	case written && key == unix.NFT_META_MARK:
 		r.setMark(r.values[data.BigEndian32(unix.NFTA_META_SREG)])
 		return
@@ -315,7 +320,7 @@ func (r *exprEvaluator) ct(data nlmsg.Map) {
 	} else if proven[key] == "" {
 		r.unproven = cmp.Or(name, fmt.Sprintf("ct key %d", key))
 	}
-	r.acts = r.acts || written
+	r.acts, r.setsSecmark = r.acts || written, r.setsSecmark || written && key == unix.NFT_CT_SECMARK
 	if !written && key != unix.NFT_CT_MARK {
 		r.dropValues()
 	}

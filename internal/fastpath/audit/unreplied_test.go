@@ -45,6 +45,8 @@ func TestRulingsOfUnreplied(t *testing.T) {
 		{"forward", "ct state established meta mark set 1 accept", "ip t first: ct state"},
 		{"forward", "ct state established accept; meta mark set 1", "ip t first: ct state"},
 		{"forward", "ct state established accept; ct mark set 1", "ip t first: ct state"},
+		{"forward", "ct state established accept; meta secmark set ct secmark", "ip t first: ct state"},
+		{"forward", "ct state established accept; ct secmark set meta secmark", "ip t first: ct state"},
 		{"forward", "ct state new counter drop", "ip t first: ct state"},
 		{"forward", "ct state established counter accept", ""},
 		{"forward", "ct state established counter; ct state new jump counts", ""},

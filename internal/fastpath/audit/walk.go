@@ -33,7 +33,7 @@ type chainWalker struct {
 	findings      []string // why packets are treated differently
 	markChain     string   // chain of a rule that sets marks
 	readsConnMark bool     // rules depend on marks of connections
-	writesMarks   bool     // rules set marks of packets or connections
+	writesMarks   bool     // rules set marks of packets or connections, of any kind
 	admits        string   // a rule that accepts more of a connection once that was answered, see [chainWalker.noteAnswer]
 	asked         []string // ipsets that rules depend on
 
@@ -219,7 +219,7 @@ func (r *chainWalker) note(c chainName, rule ruleEffect, message []byte) error {
 	if rule.setsMark {
 		r.markChain = fmt.Sprintf("%s %s %s", c.family, c.table, c.chain)
 	}
-	r.writesMarks = r.writesMarks || rule.setsMark || rule.connWrites != 0
+	r.writesMarks = r.writesMarks || rule.setsMark || rule.setsSecmark || rule.connWrites != 0
 	uses := r.connUses[c.outer]
 	r.readsConnMark = r.readsConnMark || rule.connReads != 0
 	if rule.connReads != 0 {

@@ -21,6 +21,8 @@ func (r *exprEvaluator) target(data nlmsg.Map) {
 		r.logAt()
 	}
 	switch {
+	case target == "SECMARK" || target == "CONNSECMARK":
+		r.setsSecmark = true
 	case target == "MARK" && revision == 2:
 		r.targetMark(info)
 	case target == "MARK":

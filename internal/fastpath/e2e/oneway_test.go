@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -109,6 +110,45 @@ func isTracked(t *testing.T, m lab.Machine, from netip.AddrPort) (yes bool) {
 		return err
 	})
 	return yes
+}
+
+// Connections that a helper has expected are related to another one until they are answered, and rules
+// may treat them otherwise than new ones.
+func TestFastPathLeavesExpected(t *testing.T) {
+	requireFastPath(t)
+	requireTools(t)
+	l := testenv.Lab(t, lab.Options{Paths: basicFastPaths, Services: 30})
+	const udp = 17
+	for _, arm := range l.Arms {
+		t.Run(arm.Name, func(t *testing.T) {
+			a, b := traffic.ListenUDP(t, arm.Client()), traffic.ListenUDP(t, arm.Server())
+			defer a.Close()
+			defer b.Close()
+			from, to := addrPort(a), addrPort(b)
+			testenv.InNetns(t, l.Machines[0].Namespace, func() error {
+				c, err := conntrack.Dial(nil)
+				if err != nil {
+					return err
+				}
+				defer c.Close()
+				confirmed := conntrack.StatusConfirmed
+				main := conntrack.NewFlow(udp, confirmed, from.Addr(), to.Addr(), 1, 2, 100, 0)
+				expected := conntrack.NewFlow(udp, confirmed, from.Addr(), to.Addr(), from.Port(), to.Port(), 100, 0)
+				expected.TupleMaster = main.TupleOrig
+				return errors.Join(c.Create(main), c.Create(expected))
+			})
+			before := fastpathtest.CarriedPackets(t, arm)
+			for range 200 {
+				send(t, a, b)
+			}
+			if now := fastpathtest.CarriedPackets(t, arm); now[0] != before[0] {
+				t.Errorf("the first machine carried %d packets", now[0]-before[0])
+			}
+			other := traffic.ListenUDP(t, arm.Client()) // nobody expects this one
+			defer other.Close()
+			untilOneWay(t, arm, other, b)
+		})
+	}
 }
 
 // untilOneWay sends until what is sent is carried, on both machines.
