@@ -177,8 +177,8 @@ brings the tunnel. If so, it ends and begins anew with what "plan" finds by then
 Connections that the node translates are carried as well: those to the virtual address of a
 Service, and masqueraded ones. Their packets get the addresses, ports and checksums that
 connection tracking has for them. --nat=false leaves them on the node's own path. What is
-masqueraded behind the wire's own address, or comes to it by a NodePort, is carried only where
-pods are routed without a tunnel: UDP, and TCP if net.netfilter.nf_conntrack_tcp_be_liberal is 1.
+masqueraded behind the wire's own address, or comes to it by a NodePort, is carried only over
+UDP, and only where pods are routed without a tunnel.
 
 With --ipv6 it carries IPv6 as well, as "venturi fastpath plan --ipv6" lists it: to other
 nodes by one wire, without encapsulation, and not translated. A rule or a route that keeps

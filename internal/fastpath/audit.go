@@ -29,7 +29,6 @@ type auditState struct {
 	links       netfilterLinks     // where the kernel does not list its hooks
 	sysctls     []string           // that rules and headers depend on, as last read
 	accounting  bool               // connection tracking counts
-	liberalTCP  bool               // and checks no windows of TCP
 }
 
 // needsReply says why flows must have a reply before they are carried; "": they need none,
@@ -194,7 +193,7 @@ func (d *daemon) poll() error {
 		}
 	}
 	if reset {
-		if err := d.setOwnTCP(); err != nil {
+		if err := d.invalidate(); err != nil {
 			return err
 		}
 	}
@@ -229,7 +228,6 @@ func (d *daemon) readSysctls() (changed bool) {
 	d.audit.accounting = d.poller.CountsConnections()
 	was := d.audit.sysctls
 	d.audit.sysctls = d.poller.Sysctls()
-	d.audit.liberalTCP = d.poller.LiberalTCP(d.audit.sysctls)
 	return !slices.Equal(was, d.audit.sysctls)
 }
 

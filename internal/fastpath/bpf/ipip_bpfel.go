@@ -40,7 +40,6 @@ const (
 	ipipVarHome            = "home"
 	ipipVarJiffies         = "jiffies"
 	ipipVarLearnAfter      = "learn_after"
-	ipipVarOwnTcp          = "own_tcp"
 	ipipVarStampId         = "stamp_id"
 	ipipVarTenant          = "tenant"
 	ipipVarTick            = "tick"
@@ -126,7 +125,6 @@ type ipipVariableSpecs struct {
 	Home            *ebpf.VariableSpec `ebpf:"home"`
 	Jiffies         *ebpf.VariableSpec `ebpf:"jiffies"`
 	LearnAfter      *ebpf.VariableSpec `ebpf:"learn_after"`
-	OwnTcp          *ebpf.VariableSpec `ebpf:"own_tcp"`
 	StampId         *ebpf.VariableSpec `ebpf:"stamp_id"`
 	Tenant          *ebpf.VariableSpec `ebpf:"tenant"`
 	Tick            *ebpf.VariableSpec `ebpf:"tick"`
@@ -193,7 +191,6 @@ type ipipVariables struct {
 	Home            *ebpf.Variable `ebpf:"home"`
 	Jiffies         *ebpf.Variable `ebpf:"jiffies"`
 	LearnAfter      *ebpf.Variable `ebpf:"learn_after"`
-	OwnTcp          *ebpf.Variable `ebpf:"own_tcp"`
 	StampId         *ebpf.Variable `ebpf:"stamp_id"`
 	Tenant          *ebpf.Variable `ebpf:"tenant"`
 	Tick            *ebpf.Variable `ebpf:"tick"`

@@ -65,7 +65,6 @@ type Objects struct {
 	Tick      *ebpf.Variable `ebpf:"tick"`      // uint32, advances about once a second
 	Version   *ebpf.Variable `ebpf:"version"`   // uint32, of pods and peers; see [Objects.PutPod] and [Objects.PutPeer]
 	Unreplied *ebpf.Variable `ebpf:"unreplied"` // see [Objects.SetUnreplied]
-	OwnTCP    *ebpf.Variable `ebpf:"own_tcp"`   // see [Objects.SetOwnTCP]
 	Tenant    *ebpf.Variable `ebpf:"tenant"`    // uint32, of all pods
 	Deadline  *ebpf.Variable `ebpf:"deadline"`  // uint64, jiffies: when the lease expires
 
@@ -240,18 +239,11 @@ func loadAtOnce(spec *ebpf.CollectionSpec, there map[string]*ebpf.Map, types *bt
 
 // SetUnreplied sets whether UDP may be carried for which connection tracking has seen no
 // reply. The caller must bump the policy epoch afterwards.
-func (f *Objects) SetUnreplied(may bool) error { return permit(f.Unreplied, may) }
-
-// SetOwnTCP sets whether TCP connections may be carried that are translated behind an address of the host
-// itself. The caller must bump the policy epoch afterwards.
-func (f *Objects) SetOwnTCP(may bool) error { return permit(f.OwnTCP, may) }
-
-// permit sets a global that says whether something may be carried: 1, or 2 if not.
-func permit(v *ebpf.Variable, may bool) error {
+func (f *Objects) SetUnreplied(may bool) error {
 	if may {
-		return v.Set(uint32(1))
+		return f.Unreplied.Set(uint32(1))
 	}
-	return v.Set(uint32(2))
+	return f.Unreplied.Set(uint32(2))
 }
 
 const tablePrefix = "table_"

@@ -176,7 +176,6 @@ const (
 	routed6VarJiffies         = "jiffies"
 	routed6VarLastNumber      = "last_number"
 	routed6VarLearnAfter      = "learn_after"
-	routed6VarOwnTcp          = "own_tcp"
 	routed6VarSecret          = "secret"
 	routed6VarStampId         = "stamp_id"
 	routed6VarTenant          = "tenant"
@@ -265,7 +264,6 @@ type routed6VariableSpecs struct {
 	Jiffies         *ebpf.VariableSpec `ebpf:"jiffies"`
 	LastNumber      *ebpf.VariableSpec `ebpf:"last_number"`
 	LearnAfter      *ebpf.VariableSpec `ebpf:"learn_after"`
-	OwnTcp          *ebpf.VariableSpec `ebpf:"own_tcp"`
 	Secret          *ebpf.VariableSpec `ebpf:"secret"`
 	StampId         *ebpf.VariableSpec `ebpf:"stamp_id"`
 	Tenant          *ebpf.VariableSpec `ebpf:"tenant"`
@@ -337,7 +335,6 @@ type routed6Variables struct {
 	Jiffies         *ebpf.Variable `ebpf:"jiffies"`
 	LastNumber      *ebpf.Variable `ebpf:"last_number"`
 	LearnAfter      *ebpf.Variable `ebpf:"learn_after"`
-	OwnTcp          *ebpf.Variable `ebpf:"own_tcp"`
 	Secret          *ebpf.Variable `ebpf:"secret"`
 	StampId         *ebpf.Variable `ebpf:"stamp_id"`
 	Tenant          *ebpf.Variable `ebpf:"tenant"`

@@ -42,7 +42,6 @@ const (
 	shadowIpipVarHome            = "home"
 	shadowIpipVarJiffies         = "jiffies"
 	shadowIpipVarLearnAfter      = "learn_after"
-	shadowIpipVarOwnTcp          = "own_tcp"
 	shadowIpipVarShadowNumber    = "shadow_number"
 	shadowIpipVarStampId         = "stamp_id"
 	shadowIpipVarTenant          = "tenant"
@@ -131,7 +130,6 @@ type shadowIpipVariableSpecs struct {
 	Home            *ebpf.VariableSpec `ebpf:"home"`
 	Jiffies         *ebpf.VariableSpec `ebpf:"jiffies"`
 	LearnAfter      *ebpf.VariableSpec `ebpf:"learn_after"`
-	OwnTcp          *ebpf.VariableSpec `ebpf:"own_tcp"`
 	ShadowNumber    *ebpf.VariableSpec `ebpf:"shadow_number"`
 	StampId         *ebpf.VariableSpec `ebpf:"stamp_id"`
 	Tenant          *ebpf.VariableSpec `ebpf:"tenant"`
@@ -203,7 +201,6 @@ type shadowIpipVariables struct {
 	Home            *ebpf.Variable `ebpf:"home"`
 	Jiffies         *ebpf.Variable `ebpf:"jiffies"`
 	LearnAfter      *ebpf.Variable `ebpf:"learn_after"`
-	OwnTcp          *ebpf.Variable `ebpf:"own_tcp"`
 	ShadowNumber    *ebpf.Variable `ebpf:"shadow_number"`
 	StampId         *ebpf.Variable `ebpf:"stamp_id"`
 	Tenant          *ebpf.Variable `ebpf:"tenant"`

@@ -44,7 +44,6 @@ const (
 	shadowRouted6VarJiffies         = "jiffies"
 	shadowRouted6VarLastNumber      = "last_number"
 	shadowRouted6VarLearnAfter      = "learn_after"
-	shadowRouted6VarOwnTcp          = "own_tcp"
 	shadowRouted6VarSecret          = "secret"
 	shadowRouted6VarShadowNumber    = "shadow_number"
 	shadowRouted6VarStampId         = "stamp_id"
@@ -136,7 +135,6 @@ type shadowRouted6VariableSpecs struct {
 	Jiffies         *ebpf.VariableSpec `ebpf:"jiffies"`
 	LastNumber      *ebpf.VariableSpec `ebpf:"last_number"`
 	LearnAfter      *ebpf.VariableSpec `ebpf:"learn_after"`
-	OwnTcp          *ebpf.VariableSpec `ebpf:"own_tcp"`
 	Secret          *ebpf.VariableSpec `ebpf:"secret"`
 	ShadowNumber    *ebpf.VariableSpec `ebpf:"shadow_number"`
 	StampId         *ebpf.VariableSpec `ebpf:"stamp_id"`
@@ -213,7 +211,6 @@ type shadowRouted6Variables struct {
 	Jiffies         *ebpf.Variable `ebpf:"jiffies"`
 	LastNumber      *ebpf.Variable `ebpf:"last_number"`
 	LearnAfter      *ebpf.Variable `ebpf:"learn_after"`
-	OwnTcp          *ebpf.Variable `ebpf:"own_tcp"`
 	Secret          *ebpf.Variable `ebpf:"secret"`
 	ShadowNumber    *ebpf.Variable `ebpf:"shadow_number"`
 	StampId         *ebpf.Variable `ebpf:"stamp_id"`

@@ -42,7 +42,6 @@ const (
 	shadowRoutedVarHome            = "home"
 	shadowRoutedVarJiffies         = "jiffies"
 	shadowRoutedVarLearnAfter      = "learn_after"
-	shadowRoutedVarOwnTcp          = "own_tcp"
 	shadowRoutedVarShadowNumber    = "shadow_number"
 	shadowRoutedVarStampId         = "stamp_id"
 	shadowRoutedVarTenant          = "tenant"
@@ -131,7 +130,6 @@ type shadowRoutedVariableSpecs struct {
 	Home            *ebpf.VariableSpec `ebpf:"home"`
 	Jiffies         *ebpf.VariableSpec `ebpf:"jiffies"`
 	LearnAfter      *ebpf.VariableSpec `ebpf:"learn_after"`
-	OwnTcp          *ebpf.VariableSpec `ebpf:"own_tcp"`
 	ShadowNumber    *ebpf.VariableSpec `ebpf:"shadow_number"`
 	StampId         *ebpf.VariableSpec `ebpf:"stamp_id"`
 	Tenant          *ebpf.VariableSpec `ebpf:"tenant"`
@@ -203,7 +201,6 @@ type shadowRoutedVariables struct {
 	Home            *ebpf.Variable `ebpf:"home"`
 	Jiffies         *ebpf.Variable `ebpf:"jiffies"`
 	LearnAfter      *ebpf.Variable `ebpf:"learn_after"`
-	OwnTcp          *ebpf.Variable `ebpf:"own_tcp"`
 	ShadowNumber    *ebpf.Variable `ebpf:"shadow_number"`
 	StampId         *ebpf.Variable `ebpf:"stamp_id"`
 	Tenant          *ebpf.Variable `ebpf:"tenant"`

@@ -64,7 +64,6 @@ const (
 	shadowVxlanVarHome            = "home"
 	shadowVxlanVarJiffies         = "jiffies"
 	shadowVxlanVarLearnAfter      = "learn_after"
-	shadowVxlanVarOwnTcp          = "own_tcp"
 	shadowVxlanVarPort            = "port"
 	shadowVxlanVarShadowNumber    = "shadow_number"
 	shadowVxlanVarStampId         = "stamp_id"
@@ -155,7 +154,6 @@ type shadowVxlanVariableSpecs struct {
 	Home            *ebpf.VariableSpec `ebpf:"home"`
 	Jiffies         *ebpf.VariableSpec `ebpf:"jiffies"`
 	LearnAfter      *ebpf.VariableSpec `ebpf:"learn_after"`
-	OwnTcp          *ebpf.VariableSpec `ebpf:"own_tcp"`
 	Port            *ebpf.VariableSpec `ebpf:"port"`
 	ShadowNumber    *ebpf.VariableSpec `ebpf:"shadow_number"`
 	StampId         *ebpf.VariableSpec `ebpf:"stamp_id"`
@@ -229,7 +227,6 @@ type shadowVxlanVariables struct {
 	Home            *ebpf.Variable `ebpf:"home"`
 	Jiffies         *ebpf.Variable `ebpf:"jiffies"`
 	LearnAfter      *ebpf.Variable `ebpf:"learn_after"`
-	OwnTcp          *ebpf.Variable `ebpf:"own_tcp"`
 	Port            *ebpf.Variable `ebpf:"port"`
 	ShadowNumber    *ebpf.Variable `ebpf:"shadow_number"`
 	StampId         *ebpf.Variable `ebpf:"stamp_id"`

@@ -176,7 +176,6 @@ const (
 	vxlanVarHome            = "home"
 	vxlanVarJiffies         = "jiffies"
 	vxlanVarLearnAfter      = "learn_after"
-	vxlanVarOwnTcp          = "own_tcp"
 	vxlanVarPort            = "port"
 	vxlanVarStampId         = "stamp_id"
 	vxlanVarTenant          = "tenant"
@@ -264,7 +263,6 @@ type vxlanVariableSpecs struct {
 	Home            *ebpf.VariableSpec `ebpf:"home"`
 	Jiffies         *ebpf.VariableSpec `ebpf:"jiffies"`
 	LearnAfter      *ebpf.VariableSpec `ebpf:"learn_after"`
-	OwnTcp          *ebpf.VariableSpec `ebpf:"own_tcp"`
 	Port            *ebpf.VariableSpec `ebpf:"port"`
 	StampId         *ebpf.VariableSpec `ebpf:"stamp_id"`
 	Tenant          *ebpf.VariableSpec `ebpf:"tenant"`
@@ -333,7 +331,6 @@ type vxlanVariables struct {
 	Home            *ebpf.Variable `ebpf:"home"`
 	Jiffies         *ebpf.Variable `ebpf:"jiffies"`
 	LearnAfter      *ebpf.Variable `ebpf:"learn_after"`
-	OwnTcp          *ebpf.Variable `ebpf:"own_tcp"`
 	Port            *ebpf.Variable `ebpf:"port"`
 	StampId         *ebpf.Variable `ebpf:"stamp_id"`
 	Tenant          *ebpf.Variable `ebpf:"tenant"`

@@ -48,7 +48,7 @@ func TestFastPathForgetsResetConnections(t *testing.T) {
 			}
 			for _, resets := range []int{1, 2} {
 				for range resets {
-					sendReset(t, arm.Client().Namespace, from, to, nextSequence(t, conn, sendQueue)+1000)
+					sendReset(t, arm, from, to, nextSequence(t, conn)+1000)
 					time.Sleep(resetGrace / 3)
 				}
 				time.Sleep(2 * resetGrace)
@@ -68,9 +68,9 @@ func TestFastPathForgetsResetConnections(t *testing.T) {
 			closed := func() bool { return !slices.Equal(established(t, l.Machines, from, to), tracked) }
 			await("no machine has closed a connection after resets that were not accepted", func() bool {
 				carryTCP(t, arm, conn)
-				sendReset(t, arm.Client().Namespace, from, to, nextSequence(t, conn, sendQueue)+1000) // is answered
+				sendReset(t, arm, from, to, nextSequence(t, conn)+1000) // is answered
 				time.Sleep(resetGrace / 3)
-				sendReset(t, arm.Client().Namespace, from, to, nextSequence(t, conn, sendQueue)+1000) // is not, unless it is late
+				sendReset(t, arm, from, to, nextSequence(t, conn)+1000) // is not, unless it is late
 				for late := time.Now().Add(2 * resetGrace); !closed() && time.Now().Before(late); {
 					time.Sleep(pace)
 				}
@@ -113,17 +113,15 @@ const (
 	closeTimeout = 200                    // of connections that are closed, in seconds
 )
 
-const receiveQueue, sendQueue = 1, 2 // TCP_RECV_QUEUE, TCP_SEND_QUEUE
-
-// nextSequence is the sequence number of what a connection sends next, or receives.
-func nextSequence(t *testing.T, conn net.Conn, queue int) (seq uint32) {
+// nextSequence is the sequence number of what a connection sends next.
+func nextSequence(t *testing.T, conn net.Conn) (seq uint32) {
 	t.Helper()
-	const off = -1 // TCP_REPAIR_OFF_NO_WP
+	const sendQueue, off = 2, -1 // TCP_SEND_QUEUE, TCP_REPAIR_OFF_NO_WP
 	raw, err := conn.(*net.TCPConn).SyscallConn()
 	testenv.Must(t, err)
 	testenv.Must(t, raw.Control(func(fd uintptr) {
 		s := int(fd)
-		err = errors.Join(unix.SetsockoptInt(s, unix.IPPROTO_TCP, unix.TCP_REPAIR, 1), unix.SetsockoptInt(s, unix.IPPROTO_TCP, unix.TCP_REPAIR_QUEUE, queue))
+		err = errors.Join(unix.SetsockoptInt(s, unix.IPPROTO_TCP, unix.TCP_REPAIR, 1), unix.SetsockoptInt(s, unix.IPPROTO_TCP, unix.TCP_REPAIR_QUEUE, sendQueue))
 		got, failed := unix.GetsockoptInt(s, unix.IPPROTO_TCP, unix.TCP_QUEUE_SEQ)
 		seq, err = uint32(got), errors.Join(err, failed, unix.SetsockoptInt(s, unix.IPPROTO_TCP, unix.TCP_REPAIR, off))
 	}))
@@ -131,11 +129,11 @@ func nextSequence(t *testing.T, conn net.Conn, queue int) (seq uint32) {
 	return seq
 }
 
-// sendReset sends a reset with a sequence number from a namespace, which is not of the connection there.
-func sendReset(t *testing.T, namespace string, from, to netip.AddrPort, seq uint32) {
+// sendReset sends a reset with a sequence number, which is not of the client's connection.
+func sendReset(t *testing.T, arm lab.Arm, from, to netip.AddrPort, seq uint32) {
 	t.Helper()
 	packet := tcp4{from: from.Port(), to: to.Port(), seq: seq, flags: rst}.packetIn(ip4{ttl: 64, src: from.Addr(), dst: to.Addr()}).bytes()
-	testenv.InNetns(t, namespace, func() error {
+	testenv.InNetns(t, arm.Client().Namespace, func() error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
 		if err != nil {
 			return err

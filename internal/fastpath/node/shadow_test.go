@@ -137,23 +137,6 @@ func TestShadowOfServices(t *testing.T) {
 	}
 }
 
-// Connections that are masqueraded behind the node's own address, where connection tracking checks no
-// windows.
-func TestShadowOfMasqueraded(t *testing.T) {
-	c := newCluster(t, wirings[1].node, wirings[1].pod)
-	testenv.Shell(t, c.nodes[0].Path(), `nft '
-		table ip kube {
-			chain leaves { type nat hook postrouting priority srcnat; oifname eth0 masquerade fully-random; }
-		}'
-		echo 1 > /proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal`)
-	exchange := c.stream(t, "10.244.2.2:7778")
-	testenv.Must(t, exchange())
-	r := c.shadow(t, 0, "1").result(t, exchange)
-	if r.Flows != 1 || r.IsDifferent() || r.Out.Equal == 0 || r.In.Equal == 0 {
-		t.Errorf("found %+v", r)
-	}
-}
-
 // plant makes the fast path of a node wrong: the headers for its peers get another byte.
 func (c *cluster) plant(t *testing.T, i, at int) {
 	t.Helper()

@@ -17,7 +17,7 @@ import (
 // notification.
 var polledSysctls = map[audit.Family][]string{
 	audit.IPv4: {updatesPriority, refusesUnknown, "bridge/bridge-nf-call-iptables", "bridge/bridge-nf-filter-vlan-tagged", "ipv4/ip_default_ttl", "ipv4/ip_forward_use_pmtu",
-		"ipv4/conf/all/src_valid_mark", "ipv4/conf/all/accept_local", "ipv4/conf/all/route_localnet", liberalTCP},
+		"ipv4/conf/all/src_valid_mark", "ipv4/conf/all/accept_local", "ipv4/conf/all/route_localnet"},
 	audit.IPv6: {refusesUnknown, "bridge/bridge-nf-call-ip6tables", "bridge/bridge-nf-filter-vlan-tagged"},
 }
 
@@ -30,8 +30,6 @@ const (
 	// refusesUnknown is whether IPVS drops what its servers send outside of its connections, of either
 	// version of IP.
 	refusesUnknown = "ipv4/vs/nat_icmp_send"
-	// liberalTCP is whether connection tracking checks no windows of TCP, of any connection.
-	liberalTCP = "netfilter/nf_conntrack_tcp_be_liberal"
 )
 
 // refusedSysctls are values of sysctls with which packets are treated in another way than carried ones.
@@ -115,16 +113,6 @@ func (s *Poller) Sysctls() []string {
 		values[i], _ = s.sysctls[i].read()
 	}
 	return values
-}
-
-// LiberalTCP reports whether a value of [Poller.Sysctls] keeps connection tracking from checking windows of TCP.
-func (s *Poller) LiberalTCP(sysctls []string) bool {
-	i := slices.Index(polledSysctls[s.family], liberalTCP)
-	value := ""
-	if i >= 0 && i < len(sysctls) {
-		value = strings.TrimSpace(sysctls[i])
-	}
-	return value != "" && value != "0" // where nothing is tracked, there is no such file
 }
 
 // SysctlRefusal says which value of [Poller.Sysctls] keeps everything slow; empty means none.

@@ -48,29 +48,6 @@ func TestSilentSettings(t *testing.T) {
 	})
 }
 
-// It is known whether connection tracking checks windows of TCP, at any time.
-func TestLiberalTCP(t *testing.T) {
-	n := testenv.Netns(t)
-	testenv.Track(t, n.Path())
-	testenv.InNetns(t, n.Path(), func() error {
-		for _, family := range []audit.Family{audit.IPv4, audit.IPv6} {
-			s, err := topology.OpenPoller(family)
-			testenv.Must(t, err)
-			defer s.Close()
-			for _, set := range []string{"0", "1", "0"} {
-				testenv.Must(t, os.WriteFile("/proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal", []byte(set), 0))
-				if got, want := s.LiberalTCP(s.Sysctls()), set == "1" && family == audit.IPv4; got != want {
-					t.Errorf("family %v, set to %s: %v", family, set, got)
-				}
-			}
-			if s.LiberalTCP(nil) {
-				t.Error("nothing was read, and it is liberal")
-			}
-		}
-		return nil
-	})
-}
-
 // The setting with which IPVS drops packets keeps both versions of IP slow.
 func TestSettingOfIPVS(t *testing.T) {
 	n := testenv.Netns(t)

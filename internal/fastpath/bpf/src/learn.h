@@ -369,7 +369,7 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, const stru
 			return NEXT;
 		/* Anybody may send resets to an address of the host. What they end is for connection tracking to
 		 * judge, which does not see how far a carried connection has come. */
-		if (t.translated && own_tcp != 1 && (wire.key.tenant_proto & 0xff) == IPPROTO_TCP && !is_pod(wire.key.local, tenant))
+		if (t.translated && (wire.key.tenant_proto & 0xff) == IPPROTO_TCP && !is_pod(wire.key.local, tenant))
 			return NEXT;
 		if (t.translated)
 			own = t.before;
