@@ -127,6 +127,7 @@ func (is *RulesetAudit) audit(r *chainWalker, begins []baseChain) error {
 	established, counting := *r, len(r.counting.names)
 	r.findings, r.unreplied = nil, true
 	err = r.walkAll(slices.DeleteFunc(begins, func(c baseChain) bool { return c.outer }))
+	is.PerPacket = cmp.Or(is.PerPacket, r.hidesEnds)
 	if r.admits != "" && (r.writesMarks || len(r.counting.names) > counting) {
 		r.findings = append(r.findings, r.admits+": ct state")
 	}

@@ -27,6 +27,7 @@ type chainWalker struct {
 	stateless bool                   // connections are not tracked
 	unreplied bool                   // audit packets before the first reply
 	iptables  map[[2]string]bool     // families and tables that iptables has made
+	loaded    map[chainName]bool     // by [chainWalker.loadTargets]
 
 	// Of all walks:
 	untracked     bool     // a notrack rule was found
@@ -36,6 +37,7 @@ type chainWalker struct {
 	writesMarks   bool     // rules set marks of packets or connections, of any kind
 	admits        string   // a rule that accepts more of a connection once that was answered, see [chainWalker.noteAnswer]
 	asked         []string // ipsets that rules depend on
+	hidesEnds     string   // a rule that sets which events of connections are announced
 
 	// Rules that count or log, and those of iptables that do so because all have a counter.
 	counting, countingByIPTables countingRules
@@ -49,7 +51,7 @@ type chainWalker struct {
 
 func newWalker(of Overlay) *chainWalker {
 	return &chainWalker{
-		Overlay: of, sets: newSetReader(), chains: map[[3]string][][]byte{}, iptables: map[[2]string]bool{},
+		Overlay: of, sets: newSetReader(), chains: map[[3]string][][]byte{}, iptables: map[[2]string]bool{}, loaded: map[chainName]bool{},
 		counting: countingRules{names: map[string]bool{}}, countingByIPTables: countingRules{names: map[string]bool{}},
 	}
 }
@@ -166,7 +168,7 @@ func (r *chainWalker) step(c chainName, in markState, message []byte, result *ch
 		return in, err
 	}
 	if r.noteCounter(c, rule, message); rule.neverMatches {
-		return in, nil
+		return in, r.loadTargets(c, rule)
 	}
 	if err := r.noteAnswer(c, rule, message); err != nil || rule.answered&onlyBehind != 0 {
 		return in, err
@@ -316,12 +318,14 @@ func summarize(first string, n int) string {
 func (r *chainWalker) rules(c chainName) (found [][]byte, err error) {
 	at := [3]string{c.family, c.table, c.chain}
 	found, known := r.chains[at]
-	if !known {
-		if found, err = dumpChain(c); err == nil {
-			r.chains[at] = found
-		}
+	if known {
+		return found, nil
 	}
-	return found, err
+	if found, err = dumpChain(c); err != nil {
+		return nil, err
+	}
+	r.chains[at] = found
+	return found, r.findEventMasks(c, found)
 }
 
 // ruleName names a rule as nft does.
