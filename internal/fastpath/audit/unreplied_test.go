@@ -109,3 +109,20 @@ func TestRulingsOfUnrepliedOfIPTables(t *testing.T) {
 		}
 	}
 }
+
+// Chains that translate packets of the family are found, whatever is in them.
+func TestRulingsOfTranslation(t *testing.T) {
+	n := testenv.Netns(t)
+	for input, want := range map[string]bool{
+		"table ip t { chain c { type nat hook prerouting priority -100; }; }":    true,
+		"table inet t { chain c { type nat hook postrouting priority 100; }; }":  true,
+		"table ip6 t { chain c { type nat hook postrouting priority 100; }; }":   false,
+		"table ip t { chain c { type filter hook postrouting priority 100; }; }": false,
+		"table ip t { chain c { udp dport 80 drop; }; }":                         false,
+	} {
+		testenv.Must(t, testenv.Load(t, n, "flush ruleset; "+input, "nft", "-f", "-"))
+		if got := auditRuleset(t, n, 0).Translates; got != want {
+			t.Errorf("%s: translates %v", input, got)
+		}
+	}
+}

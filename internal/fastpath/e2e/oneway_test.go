@@ -151,6 +151,38 @@ func TestFastPathLeavesExpected(t *testing.T) {
 	}
 }
 
+// Rules that translate are asked about each packet of a connection that began before them, until it is
+// answered. They are not asked again about those that began behind them.
+func TestFastPathLeavesOlderThanTranslation(t *testing.T) {
+	requireFastPath(t)
+	requireTools(t)
+	l := testenv.Lab(t, lab.Options{Paths: basicFastPaths})
+	m := l.Machines[0]
+	shell(t, m, nil, `nft 'table ip tracks { chain c { type filter hook forward priority 0; ct state invalid drop; }; }'`)
+	for _, arm := range l.Arms {
+		t.Run(arm.Name, func(t *testing.T) {
+			a, b, other := traffic.ListenUDP(t, arm.Client()), traffic.ListenUDP(t, arm.Server()), traffic.ListenUDP(t, arm.Client())
+			for _, c := range []*net.UDPConn{a, b, other} {
+				defer c.Close()
+			}
+			untilOneWay(t, arm, a, b)
+			shell(t, m, nil, fmt.Sprintf(`nft 'table ip late { chain c { type nat hook postrouting priority 100; udp sport %d limit rate over 10/second drop; }; }'`, addrPort(a).Port()))
+			defer shell(t, m, nil, "nft delete table ip late")
+			time.Sleep(changeLimit)
+			before := fastpathtest.CarriedPackets(t, arm)
+			for range 200 {
+				send(t, a, b)
+			}
+			if now := fastpathtest.CarriedPackets(t, arm); now[0] != before[0] {
+				t.Errorf("past rules that are asked about each of them, the first machine carried %d packets", now[0]-before[0])
+			}
+			untilOneWay(t, arm, other, b)
+			send(t, b, a)
+			untilOneWay(t, arm, a, b)
+		})
+	}
+}
+
 // untilOneWay sends until what is sent is carried, on both machines.
 func untilOneWay(t *testing.T, arm lab.Arm, from, to *net.UDPConn) {
 	t.Helper()
