@@ -19,5 +19,9 @@ func (c *Config) uncarried() []Uncarried {
 		byKind = Uncarried{"TCP that is masqueraded behind this node's own address, or comes to it by a NodePort",
 			"anybody may forge resets to that address, and connection tracking cannot tell those to carried connections from real ones"}
 	}
-	return []Uncarried{byKind, {"traffic that comes to a NodePort of this node for a pod of another one", "neither of its ends is a pod of this node"}}
+	return []Uncarried{
+		byKind,
+		{"traffic that comes to a NodePort of this node for a pod of another one", "neither of its ends is a pod of this node"},
+		{"one-way UDP that is translated, such as to a Service", "it is carried from the first reply on"},
+	}
 }

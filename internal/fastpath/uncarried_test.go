@@ -10,13 +10,14 @@ import (
 // What is translated and stays slow is named, by the kind of the fast path; one that carries nothing
 // translated names none.
 func TestUncarried(t *testing.T) {
+	nodePort, oneWay := "traffic that comes to a NodePort", "one-way UDP that is translated"
 	for _, c := range []struct {
 		fastpath.Config
 		want []string // how each kind begins
 	}{
-		{fastpath.Config{Kind: fastpath.Routed}, []string{"TCP that is masqueraded", "traffic that comes to a NodePort"}},
-		{fastpath.Config{Kind: fastpath.VXLAN}, []string{"traffic of pods that travels outside", "traffic that comes to a NodePort"}},
-		{fastpath.Config{Kind: fastpath.IPIP}, []string{"traffic of pods that travels outside", "traffic that comes to a NodePort"}},
+		{fastpath.Config{Kind: fastpath.Routed}, []string{"TCP that is masqueraded", nodePort, oneWay}},
+		{fastpath.Config{Kind: fastpath.VXLAN}, []string{"traffic of pods that travels outside", nodePort, oneWay}},
+		{fastpath.Config{Kind: fastpath.IPIP}, []string{"traffic of pods that travels outside", nodePort, oneWay}},
 		{fastpath.Config{Kind: fastpath.Routed6}, nil},
 		{fastpath.Config{Kind: fastpath.Routed, NoNAT: true}, nil},
 	} {
