@@ -22,6 +22,6 @@ func (c *Config) uncarried() []Uncarried {
 	return []Uncarried{
 		byKind,
 		{"traffic that comes to a NodePort of this node for a pod of another one", "neither of its ends is a pod of this node"},
-		{"one-way UDP that is translated, such as to a Service", "it is carried from the first reply on"},
+		{"one-way UDP that is translated, such as to a Service", "what is translated is carried from its first reply on"},
 	}
 }
