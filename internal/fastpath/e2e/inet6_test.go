@@ -35,6 +35,34 @@ func podAddr6(arm, machine int) netip.Addr {
 // blockOf6 is the block of addresses of a pod's machine.
 func blockOf6(pod netip.Addr) netip.Prefix { return netip.PrefixFrom(pod, 64).Masked() }
 
+// tunnelAddr6 is the address of a machine on the vxlan device of an arm.
+func tunnelAddr6(arm, machine int) string { return fmt.Sprintf("fd00:c9:%x::%x", arm, machine+1) }
+
+// tunnel6 is the vxlan device over IPv6 of an arm, and tunnelPort6 its UDP port.
+func tunnel6(arm int) string { return fmt.Sprint("six", arm) }
+
+const tunnelPort6 = 8472
+
+// tunnelIPv6 leads what an arm's pods send each other over IPv6 by a vxlan device over IPv6.
+func tunnelIPv6(t testing.TB, l *lab.Lab, index int) {
+	t.Helper()
+	for i, m := range l.Machines {
+		other := 1 - i
+		shellIn(t, m.Namespace, strings.NewReplacer("OWN", tunnelAddr6(index, i), "NEXT", tunnelAddr6(index, other), "FROM", wireAddr6(i), "TO", wireAddr6(other), "NAME", tunnel6(index),
+			"VNI", fmt.Sprint(100+index), "PORT", fmt.Sprint(tunnelPort6), "SRC", tunnelMAC6(index, i), "DST", tunnelMAC6(index, other), "THERE", blockOf6(podAddr6(index, other)).String()).Replace(`
+ip link add NAME address SRC type vxlan id VNI dstport PORT local FROM dev wire0 nolearning
+sysctl -qw net.ipv6.conf.NAME.accept_dad=0 net.ipv6.conf.NAME.accept_ra=0
+ip link set NAME addrgenmode none up
+ip -6 addr add OWN/64 dev NAME nodad
+ip -6 neigh replace NEXT lladdr DST dev NAME nud permanent
+bridge fdb replace DST dev NAME dst TO
+ip -6 route replace THERE via NEXT dev NAME
+`))
+	}
+}
+
+func tunnelMAC6(arm, machine int) string { return fmt.Sprintf("02:00:00:c6:%02x:%02x", arm, machine+1) }
+
 // shellIn runs a script in a namespace.
 func shellIn(t testing.TB, namespace, script string) {
 	t.Helper()
@@ -89,8 +117,9 @@ func podMACOf(t testing.TB, pod host.Endpoint) (mac string) {
 	return mac
 }
 
-// startIPv6 starts a fast path for IPv6 on both machines, beside the one for IPv4 that the arm may have.
-func startIPv6(t testing.TB, l *lab.Lab, index int, arm lab.Arm) lab.Arm {
+// startIPv6 starts a fast path for IPv6 on both machines, beside the one for IPv4 that the arm may have. It
+// follows the wire, or the arm's tunnel over IPv6.
+func startIPv6(t testing.TB, l *lab.Lab, index int, arm lab.Arm, tunnelled bool) lab.Arm {
 	t.Helper()
 	arm.Pins = nil
 	for _, m := range l.Machines {
@@ -99,6 +128,9 @@ func startIPv6(t testing.TB, l *lab.Lab, index int, arm lab.Arm) lab.Arm {
 		c := fastpath.Config{
 			Kind: fastpath.Routed6, Devices: topology.DeviceNames{Wire: "wire0", Pods: []string{fmt.Sprint("cali", index)}},
 			Stamp: uint8(8 + index), Pins: filepath.Join(folder, "bpf"), State: filepath.Join(folder, "fast.state"),
+		}
+		if tunnelled {
+			c.Kind, c.Port, c.Devices.Tunnels = fastpath.VXLAN6, tunnelPort6, []string{tunnel6(index)}
 		}
 		file := filepath.Join(folder, "fast.json")
 		testenv.Must(t, c.Write(file))
@@ -139,7 +171,7 @@ func TestFastPathCarriesIPv6(t *testing.T) {
 		if services > 0 {
 			track6(t, l)
 		}
-		six := startIPv6(t, l, 0, addIPv6(t, l, 0))
+		six := startIPv6(t, l, 0, addIPv6(t, l, 0), false)
 		four := l.Arms[0]
 		for _, arm := range []lab.Arm{six, four} {
 			t.Run(arm.Client().Addr.String(), func(t *testing.T) {

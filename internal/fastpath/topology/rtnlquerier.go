@@ -79,14 +79,18 @@ type chosenRoute struct {
 // routeTo returns the route to an address. The source may be the zero address, and the device 0.
 func (p *rtnlQuerier) routeTo(to, from netip.Addr, device int) (chosen chosenRoute, err error) {
 	m := nl.RtMsg{}
-	m.Family, m.Dst_len = unix.AF_INET, 32
-	if from.Is4() {
-		m.Src_len = 32
+	m.Family, m.Dst_len = unix.AF_INET, uint8(to.BitLen())
+	if to.Is6() {
+		m.Family = unix.AF_INET6
+	}
+	hasSource := from.IsValid() && !from.IsUnspecified() && from.BitLen() == to.BitLen()
+	if hasSource {
+		m.Src_len = uint8(from.BitLen())
 	}
 	p.startRequest(unix.RTM_GETROUTE, 0, m.Serialize())
-	p.addUint32(unix.RTA_DST, binary.NativeEndian.Uint32(to.AsSlice()))
-	if from.Is4() {
-		p.addUint32(unix.RTA_SRC, binary.NativeEndian.Uint32(from.AsSlice()))
+	p.add(unix.RTA_DST, to.AsSlice())
+	if hasSource {
+		p.add(unix.RTA_SRC, from.AsSlice())
 	}
 	if device != 0 {
 		p.addUint32(unix.RTA_OIF, uint32(device))
@@ -114,7 +118,7 @@ func (p *rtnlQuerier) routeTo(to, from netip.Addr, device int) (chosen chosenRou
 	return chosen, nil
 }
 
-// startRequest begins a request; add appends attributes of 32 bits.
+// startRequest begins a request; add appends attributes, whose length must be a multiple of 4 bytes.
 func (p *rtnlQuerier) startRequest(kind, flags uint16, header []byte) {
 	p.seq++
 	q := binary.NativeEndian.AppendUint32(p.request[:0], 0) // the length is filled in later
@@ -125,10 +129,16 @@ func (p *rtnlQuerier) startRequest(kind, flags uint16, header []byte) {
 	p.request = append(q, header...)
 }
 
-func (p *rtnlQuerier) addUint32(kind uint16, value uint32) {
-	p.request = binary.NativeEndian.AppendUint16(p.request, unix.SizeofRtAttr+4)
+func (p *rtnlQuerier) add(kind uint16, value []byte) {
+	p.request = binary.NativeEndian.AppendUint16(p.request, unix.SizeofRtAttr+uint16(len(value)))
 	p.request = binary.NativeEndian.AppendUint16(p.request, kind)
-	p.request = binary.NativeEndian.AppendUint32(p.request, value)
+	p.request = append(p.request, value...)
+}
+
+func (p *rtnlQuerier) addUint32(kind uint16, value uint32) {
+	var room [4]byte
+	binary.NativeEndian.PutUint32(room[:], value)
+	p.add(kind, room[:])
 }
 
 // roundTrip sends the request and returns the attributes of the reply, without its headers. They

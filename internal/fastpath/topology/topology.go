@@ -320,6 +320,9 @@ func (r *reader) tunnelNextHops(name string) (peers []NextHop, err error) {
 		return nil, nil
 	}
 	a := tunnel.Attrs()
+	if r.family == IPv6 {
+		return r.vxlan6NextHops(tunnel)
+	}
 	whole, fickle, err := readVXLANHeader(a.Index)
 	switch {
 	case errors.Is(err, unix.ENODEV):

@@ -15,6 +15,7 @@ type Encap struct {
 	Local, Remote netip.Addr
 	IPIP          bool             // an IP header is all of it
 	Geneve        bool             // otherwise, if not IPIP either, it is VXLAN
+	ByDevice      bool             // the tunnel's device adds it to carried packets, too: of VXLAN over IPv6
 	MAC           net.HardwareAddr // of the tunnel's device; with IPIP nil
 	VNI, Port     int              // with IPIP 0
 	DSCP          int

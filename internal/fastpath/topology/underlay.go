@@ -4,10 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/venturi-net/venturi/internal/nlmsg"
 )
 
 // resolveUnderlay resolves the route and next hop of a tunnel's outer packets.
@@ -15,8 +16,7 @@ func (r *reader) resolveUnderlay(p *NextHop) bool {
 	if !p.Encap.Remote.Is4() {
 		return false
 	}
-	from, _ := netip.AddrFromSlice(p.Encap.BoundAddr.To4())
-	route, err := r.querier.routeTo(p.Encap.Remote, from, p.Encap.LowerDevice)
+	route, err := r.querier.routeTo(p.Encap.Remote, nlmsg.ToAddr(p.Encap.BoundAddr), p.Encap.LowerDevice)
 	if err != nil {
 		return false // there is no route at present
 	}

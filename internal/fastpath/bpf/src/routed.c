@@ -2,7 +2,10 @@
 
 /* The fast path of a network that routes pods' packets without a tunnel, for IPv4 or for IPv6: the
  * programs of vxlan.c without outer headers. Slow packets leave through the wire too, so outgoing flows
- * are learned there. */
+ * are learned there.
+ *
+ * Of IPv6, the wire may also be a vxlan device. It adds and removes the outer headers, of carried packets
+ * as of all others: over IPv6 they have a UDP checksum, which a program cannot have segmentation write. */
 #include "carry.h"
 
 /* Writes all headers of a packet that leaves. */
@@ -120,6 +123,9 @@ int from_wire(struct __sk_buff *skb)
 		return TC_SHOT; /* impossible, as above */
 	write_in(data, &c);
 	skb->priority = forwarded_priority(skb, &c.p);
+#ifdef INET6
+	skb->mark = 0; /* rules may have marked it when it was in a tunnel; on its way into a pod it loses that */
+#endif
 	keep_sum(skb);
 	return carry(skb, IN, bpf_redirect_peer(c.to->pod, 0));
 }
