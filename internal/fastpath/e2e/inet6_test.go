@@ -17,6 +17,7 @@ import (
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
+	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/path"
@@ -83,7 +84,8 @@ func addIPv6(t testing.TB, l *lab.Lab, index int) lab.Arm {
 	for i, m := range l.Machines {
 		other := 1 - i
 		pod := l.Arms[index].Ends[i][0]
-		device := fmt.Sprint("cali", index)
+		device := podDevice6(arm, index)
+		gateway := podMACOf(t, host.Endpoint{Namespace: m.Namespace, Device: device})
 		shellIn(t, m.Namespace, strings.NewReplacer("DEVICE", device, "POD", podAddr6(index, i).String(), "MAC", podMACOf(t, pod),
 			"OWN", wireAddr6(i), "NEXT", wireAddr6(other), "HOP", fmt.Sprintf("0a:76:01:00:00:%02x", other+1), "THERE", blockOf6(podAddr6(index, other)).String()).Replace(`
 sysctl -qw net.ipv6.conf.all.forwarding=1 net.ipv6.conf.wire0.accept_dad=0
@@ -93,16 +95,24 @@ ip -6 neigh replace NEXT lladdr HOP dev wire0
 ip -6 route replace POD/128 dev DEVICE
 ip -6 neigh replace POD lladdr MAC dev DEVICE
 `))
-		shellIn(t, pod.Namespace, strings.NewReplacer("POD", podAddr6(index, i).String()).Replace(`
+		shellIn(t, pod.Namespace, strings.NewReplacer("POD", podAddr6(index, i).String(), "GATEWAY", gateway).Replace(`
 ip -6 addr replace POD/128 dev eth0 nodad
 ip -6 route replace fe80::1 dev eth0
 ip -6 route replace default via fe80::1 dev eth0
-ip -6 neigh replace fe80::1 lladdr ee:ee:ee:ee:ee:ee dev eth0
+ip -6 neigh replace fe80::1 lladdr GATEWAY dev eth0
 `))
 		pod.Addr = podAddr6(index, i)
 		arm.Ends = append(arm.Ends, []host.Endpoint{pod})
 	}
 	return arm
+}
+
+// podDevice6 is the machines' device of the pod of a routed arm.
+func podDevice6(arm lab.Arm, index int) string {
+	if strings.HasPrefix(arm.Path, "netkit") {
+		return fmt.Sprint("nk", index)
+	}
+	return fmt.Sprint("cali", index)
 }
 
 func podMACOf(t testing.TB, pod host.Endpoint) (mac string) {
@@ -126,7 +136,7 @@ func startIPv6(t testing.TB, l *lab.Lab, index int, arm lab.Arm, tunnelled bool)
 		folder := filepath.Join(lab.Folder, l.Name, "ipv6-"+m.Name)
 		testenv.Must(t, os.MkdirAll(folder, 0o700))
 		c := fastpath.Config{
-			Kind: fastpath.Routed6, Devices: topology.DeviceNames{Wire: "wire0", Pods: []string{fmt.Sprint("cali", index)}},
+			Kind: fastpath.Routed6, Devices: topology.DeviceNames{Wire: "wire0", Pods: []string{podDevice6(arm, index)}},
 			Stamp: uint8(8 + index), Pins: filepath.Join(folder, "bpf"), State: filepath.Join(folder, "fast.state"),
 		}
 		if tunnelled {
@@ -192,6 +202,35 @@ func TestFastPathCarriesIPv6(t *testing.T) {
 					fastpathtest.WaitCarried(t, six, exchange6)
 				})
 			})
+		})
+	}
+}
+
+// So are those in VXLAN over IPv6, behind veth and netkit pairs: also streams, whose packets the tunnel's device
+// has cut into segments.
+func TestFastPathCarriesIPv6InTunnel(t *testing.T) {
+	requireFastPath(t)
+	if !kernel.HasTCX() {
+		t.Skip("without tcx, no node carries IPv6")
+	}
+	paths := []string{"routed+fast"}
+	if answer, _ := feature.Netkit.Ask(); answer == feature.Yes {
+		paths = append(paths, "netkit+fast:mode=l2")
+	}
+	for _, p := range paths {
+		t.Run(p, func(t *testing.T) {
+			l := testenv.Lab(t, lab.Options{Paths: []string{p}})
+			six := addIPv6(t, l, 0)
+			tunnelIPv6(t, l, 0)
+			six = startIPv6(t, l, 0, six, true)
+			fastpathtest.WithFlow(t, six, func(exchange func(time.Duration) error) { fastpathtest.WaitCarried(t, six, exchange) })
+			before := fastpathtest.CarriedPackets(t, six)
+			traffic.CheckTCP(t, six.Client(), six.Server())
+			for i, now := range fastpathtest.CarriedPackets(t, six) {
+				if now == before[i] {
+					t.Errorf("machine %d carried nothing of a stream", i)
+				}
+			}
 		})
 	}
 }
