@@ -23,7 +23,7 @@ func PrintFastPathPlan(out io.Writer, p *discover.Plan) error {
 	case fastpath.VXLAN:
 		sanitize.Fprintf(w, "to other nodes by %s: VXLAN (VNI %d, UDP port %d) over %s\n", p.Tunnel, p.VNI, p.Port, wire)
 	case fastpath.VXLAN6:
-		sanitize.Fprintf(w, "IPv6 to other nodes by %s: VXLAN (VNI %d, UDP port %d) over IPv6 and %s\n", p.Tunnel, p.VNI, p.Port, wire)
+		sanitize.Fprintf(w, "IPv6 to other nodes by %s: VXLAN over IPv6 (VNI %d, UDP port %d) over %s\n", p.Tunnel, p.VNI, p.Port, wire)
 	case fastpath.Geneve:
 		sanitize.Fprintf(w, "to other nodes by %s: Geneve (%sUDP port %d) over %s\n", geneveDevices(p), commonVNI(p), p.Port, wire)
 	case fastpath.IPIP:

@@ -199,7 +199,8 @@ func (c *cluster) tooBig(t *testing.T, mtu uint32) {
 	})
 }
 
-// What is not proven of a tunnel of IPv6 is refused, and named.
+// What is not proven of a tunnel of IPv6 is refused, and named. Routes that end are no obstacle on the wire
+// below it: the kernel looks up the way of each packet there.
 func TestPlanRefusesTunnelsOfIPv6(t *testing.T) {
 	again := func(options string) string {
 		return "ip link del flannel-v6.1\n" + strings.NewReplacer("local fd00:c8::I dev eth0", options, "I", "1", "J", "2").Replace(tunnel6("flannel-v6.1", 8472))
@@ -216,7 +217,7 @@ func TestPlanRefusesTunnelsOfIPv6(t *testing.T) {
 		{"a chain below it", "nft 'table netdev m { chain c { type filter hook ingress device eth0 priority 0; }; }'", "flannel-v6.1 stands on eth0, which has an nftables chain"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			n := newCluster(t, tunnelled6.node+wire6, tunnelled6.pod)
+			n := newCluster(t, tunnelled6.node+wire6+"ip -6 route add default via fd00:c8::9 dev eth0 expires 600", tunnelled6.pod)
 			n.answerAt(t, "[fd00:f4:2::2]:7777")
 			testenv.Must(t, n.exchangesFrom(t, "[fd00:f4:1::2]:0", "[fd00:f4:2::2]:7777")(testenv.Timeout))
 			find := func() (p *discover.Plan) {
