@@ -22,7 +22,7 @@ var dualStack = []wiring{
 		ip link set eth0 mtu 1430
 		ip addr add fd00:f4:I::2/64 dev eth0 nodad
 		ip route add default via fd00:f4:I::1`},
-	{"Calico VXLAN", wirings[3].node + on6("eth0 veth0 vxlan.calico", nodeLink) + `
+	{"Calico VXLAN without Felix's rules", wirings[3].node + on6("eth0 veth0 vxlan.calico", nodeLink) + `
 		ip addr add fe80::1/64 dev veth0 nodad
 		ip route add fd00:f4:I::2/128 dev veth0
 		` + tunnel6("vxlan-v6.calico", 4789), wirings[3].pod + on6("eth0", podLink) + `
