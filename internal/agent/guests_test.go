@@ -143,7 +143,7 @@ func TestGuestDies(t *testing.T) {
 func killGuest(t *testing.T, after time.Duration) bool {
 	t.Helper()
 	r := newRing(t)
-	p := r.plan("udp_lat", 200)
+	p := r.plan("probe", 200)
 	if shut, err := r.server.Serve(t.Context(), p, nil); err != nil || len(shut) > 0 {
 		t.Fatal(err, shut)
 	}

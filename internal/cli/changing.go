@@ -159,7 +159,7 @@ type commitFlags struct {
 
 func (c *commitFlags) flags(f *pflag.FlagSet) {
 	f.DurationVar(&c.trial, "trial", 0, "undo it after this time, such as 120s, unless \"venturi confirm\" comes first")
-	f.BoolVar(&c.asJSON, "json", false, "print it as JSON")
+	f.BoolVar(&c.asJSON, "json", false, "print the result as JSON")
 	f.BoolVar(&c.hold, "hold", false, "undo it unless standard input says to keep it")
 	_ = f.MarkHidden("hold") // another venturi says it
 }

@@ -77,7 +77,7 @@ network namespaces, and removes those that a killed run left behind.`,
   venturi compare bgp ovs-vxlan:datapath=netdev,tunnels=5 --flows 1,5
   venturi compare host --with qperf --load tcp_lat
   venturi compare vxlan --tool iperf3 --load tcp_bw
-  venturi compare vxlan vxlan+fast --accel-stats
+  venturi compare vxlan vxlan+fast --fastpath-stats
   venturi compare --kernel 6.1 host geneve
   venturi compare --machines a=ssh://root@192.0.2.1,b=ssh://root@192.0.2.2 --dev eth1 vxlan bgp
   venturi compare --machines a=ssh://root@192.0.2.1,b=ssh://root@192.0.2.2 --take eth1 vxlan bgp`,
@@ -169,7 +169,7 @@ network namespaces, and removes those that a killed run left behind.`,
 	runFlags(f, &q)
 	f.StringVar(&opt.Style, "style", "", "print as another tool does: "+strings.Join(report.Styles(), ", "))
 	verboseFlag(f, &opt)
-	accelStatsFlag(f, &opt)
+	fastPathStatsFlag(f, &opt.AccelStats)
 	f.BoolVar(&json, "json", false, "print the report as JSON")
 	return cmd
 }

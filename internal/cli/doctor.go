@@ -48,7 +48,7 @@ and the command that fixes it. There are three severities:
   warning  the network is slower, or costs more, than it need be
   note     good to know; it may be intended
 
-Counters are read twice, --interval apart: keep the slow traffic running meanwhile.
+Counters are read twice, --interval apart: keep the traffic that is slow running meanwhile.
 With --netns and --dev, only findings there and of the host as a whole are printed; the
 other namespaces are still read, because paths lead through them. Only root can read
 other namespaces and the packet filter; what could not be read is reported as a note
@@ -59,7 +59,7 @@ The exit code is 0 if there are only notes, and 8 if there are warnings or error
   venturi doctor --interval 30s            while the traffic is slow
   venturi doctor --netns shop --dev eth0   one device of one pod
   venturi doctor --peer 10.0.0.7           and the path to that machine
-  venturi doctor --json | jq -r '.findings[] | select(.severity != "note") | .mend // empty'`,
+  venturi doctor --json | jq -r '.findings[] | select(.severity != "note") | .fix // empty'`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if d.markdown {
@@ -144,7 +144,7 @@ func (d *diagnosis) run(ctx context.Context, env *Env) error {
 
 func checkInterval(d time.Duration) error {
 	if d < 0 || d > maxInterval {
-		return verr.New(verr.Usage, "cannot read twice, "+d.String()+" apart", fmt.Sprintf("want from 0 to %s", maxInterval), "give another --interval")
+		return verr.New(verr.Usage, "cannot read counters twice, "+d.String()+" apart", fmt.Sprintf("--interval is at least 0 and at most %s", maxInterval), "give a time such as 30s, or 0 to read them once")
 	}
 	return nil
 }

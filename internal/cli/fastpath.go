@@ -57,7 +57,10 @@ why. "shadow" compares the packets that would be carried with those that the net
 		}
 		return runDaemon(cmd, args)
 	}
-	cmd.AddCommand(newFastpathPlan(env), (&shadowCommand{env: env}).command(), newFastpathEnable(env), newFastpathStatus(env), newFastpathStats(env), newFastpathDisable(env))
+	cmd.AddCommand(newFastpathPlan(env))
+	for _, sub := range []*cobra.Command{(&shadowCommand{env: env}).command(), newFastpathEnable(env), newFastpathStatus(env), newFastpathStats(env), newFastpathDisable(env)} {
+		cmd.AddCommand(inNetns(env, sub))
+	}
 	return cmd
 }
 
@@ -127,7 +130,7 @@ slow path, and 4 if nothing can be carried.`,
 	}
 	f := cmd.Flags()
 	f.VarP(onceFlag{&netns}, "netns", "n", netnsHelp)
-	f.BoolVar(&asJSON, "json", false, "print it as JSON")
+	f.BoolVar(&asJSON, "json", false, "print the result as JSON")
 	f.BoolVar(&ipv6, "ipv6", false, "show what would be carried of IPv6 instead of IPv4")
 	keepCountersFlag(f, &keep)
 	return cmd
@@ -151,8 +154,8 @@ func newFastpathEnable(env *Env) *cobra.Command {
 routes and rules. It runs until Ctrl-C, SIGTERM or "venturi fastpath disable", and then
 removes everything that it added. Nothing else on the node is changed.
 
-It works in its own network namespace. It prints what it carries, and every change of that;
-"venturi fastpath status" shows the counters.
+It works in the network namespace that it is started in, or that --netns names. It prints
+what it carries, and every change of that; "venturi fastpath status" shows the counters.
 
 It is recorded in the journal before it begins. If it is killed, flows continue on the
 node's own path at once, and "venturi fastpath disable" or "venturi undo" removes the rest.
@@ -206,7 +209,7 @@ With --ipv6, one version of IP is enough; the other is carried as soon as it can
   venturi fastpath enable --listen 127.0.0.1:9138
   venturi fastpath enable --replace
   venturi fastpath enable --keep-counters=conntrack
-  ip netns exec node1 venturi fastpath enable`,
+  venturi fastpath enable --netns node1`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("trial") && trial < time.Second {
@@ -214,6 +217,14 @@ With --ipv6, one version of IP is enough; the other is carried as soon as it can
 			}
 			if flows < 0 {
 				return verr.New(verr.Usage, "cannot compare packets of "+strconv.Itoa(flows)+" flows", "--shadow is less than 0", "give a number of flows, or 0 to compare none")
+			}
+			var metrics *listener
+			if listen != "" {
+				at, err := newMetricsListener(listen)
+				if err != nil {
+					return err
+				}
+				metrics = &at
 			}
 			wanted := fastPathWish{NAT: nat, IPv6: ipv6, KeepCounters: keep}
 			if again {
@@ -225,7 +236,7 @@ With --ipv6, one version of IP is enough; the other is carried as soon as it can
 			if err != nil {
 				return err
 			}
-			ctx, stopServing, err := serveNode(cmd.Context(), listen)
+			ctx, stopServing, err := serveNode(cmd.Context(), metrics)
 			if err != nil {
 				return err
 			}
@@ -265,8 +276,8 @@ func newFastpathDisable(env *Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "disable",
 		Short: "End this node's fast path, and remove it completely",
-		Long: `End the fast path of the current network namespace, even if its process was killed. Flows
-continue on the node's own path, and nothing of the fast path remains.`,
+		Long: `End the fast path of the current network namespace, or that of --netns, even if its process
+was killed. Flows continue on the node's own path, and nothing of the fast path remains.`,
 		Example: "  venturi fastpath disable",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -297,9 +308,9 @@ func newFastpathStatus(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show what this node's fast path carries",
-		Long: `Show whether the current network namespace has a fast path, what it carries, and what
-happened to the packets since it was enabled: how many were carried, and why the others
-were not.
+		Long: `Show whether the current network namespace, or that of --netns, has a fast path, what it
+carries, and what happened to the packets since it was enabled: how many were carried, and
+why the others were not.
 
 It lists the statistics, counters and captures that miss carried packets.
 
@@ -328,7 +339,7 @@ line.`,
 			return watchFastPath(cmd.Context(), env, report)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
 	cmd.Flags().BoolVar(&live, "watch", false, "continue until Ctrl-C, and print a line each second")
 	cmd.MarkFlagsMutuallyExclusive("json", "watch")
 	return cmd
@@ -377,7 +388,7 @@ The exit code is 4 if there is no fast path here.`,
 			return stats.Print(env.Stdout)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
 	cmd.Flags().IntVar(&top, "top", top, "how many pods and how many peers to list")
 	return cmd
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"net"
 	"os"
 	"time"
 
@@ -85,17 +84,17 @@ func familyOf(ipv6 bool) audit.Family {
 	return audit.IPv4
 }
 
-// serveNode serves the metrics of a fast path at an address until stop is called; empty: nowhere.
+// serveNode serves the metrics of a fast path until stop is called; nil: nowhere.
 // The context ends with the one that is given, or when serving fails.
-func serveNode(ctx context.Context, listen string) (serving context.Context, stop func() error, err error) {
+func serveNode(ctx context.Context, at *listener) (serving context.Context, stop func() error, err error) {
 	serving, cancel := context.WithCancelCause(ctx)
-	if listen == "" {
+	if at == nil {
 		return serving, func() error { cancel(nil); return nil }, nil
 	}
-	listener, err := net.Listen("tcp", listen)
+	listener, err := at.listen()
 	if err != nil {
 		cancel(nil)
-		return nil, nil, verr.Wrap(verr.Failed, "cannot serve metrics at "+listen, err, "name another address with --listen")
+		return nil, nil, err
 	}
 	done := make(chan error, 1)
 	go func() {

@@ -20,11 +20,11 @@ var exitCodes = []struct {
 	{verr.Failed, "something that should work did not"},
 	{verr.Usage, "the command line is wrong; nothing was changed"},
 	{verr.Permission, "not root, or not allowed"},
-	{verr.Missing, "the kernel or the host lacks something that is needed; or a fast path can carry nothing here"},
+	{verr.Missing, "the kernel or the host lacks something that is needed; or a fast path can carry nothing\n       here, \"fastpath shadow\" compared nothing, or \"fastpath stats\" finds no fast path"},
 	{verr.Busy, "another run holds the lock, or another command is changing the host"},
 	{verr.BadRecord, "a record is truncated, newer than this program, or not a record"},
 	{verr.Partial, "some paths of the run failed, or a machine was lost, and the rest is reported; or undo\n       left values alone that somebody else has changed since"},
-	{verr.Findings, "doctor found errors or warnings, not only notes; or a report has a verdict of --fail-if;\n       or \"fastpath plan\" lists something that stays on the slow path; or \"mesh\" names\n       a slow node or pair"},
+	{verr.Findings, "doctor found errors or warnings, not only notes; or a report has a verdict of --fail-if;\n       or \"fastpath plan\" lists something that stays on the slow path; or \"fastpath shadow\"\n       found a difference; or \"mesh\" names a slow node or pair"},
 	{verr.Interrupted, "interrupted (Ctrl-C); what was measured until then is reported"},
 }
 

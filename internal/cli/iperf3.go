@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -38,13 +40,13 @@ As with iperf3 itself, anyone who can reach the port can load this host's networ
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			at := net.JoinHostPort(bind, strconv.Itoa(port))
-			addr, err := net.ResolveTCPAddr("tcp", at)
+			l, err := newListener("cannot serve iperf3 clients", at, "give --bind an address of this host, and -p a free port")
 			if err != nil {
-				return verr.Wrap(verr.Usage, "cannot serve iperf3 clients at "+at, err, "name an address of this host with --bind, and a port with -p")
+				return err
 			}
-			ln, err := net.ListenTCP("tcp", addr)
+			ln, err := l.listen()
 			if err != nil {
-				return verr.Wrap(verr.Failed, "cannot serve iperf3 clients at "+at, err, "name another port with -p, or an address of this host with --bind")
+				return err
 			}
 			sanitize.Fprintf(env.Stderr, "venturi: iperf3 clients are served on %s\n", ln.Addr().String())
 			s := iperf3.Responder{Event: func(t iperf3.Test) {
@@ -66,6 +68,22 @@ As with iperf3 itself, anyone who can reach the port can load this host's networ
 	f.VarP(number{&port, 1, 65535}, "port", "p", "listen on this TCP port, and for datagrams on the same UDP port")
 	f.BoolVar(&oneOff, "one-off", false, "end after one test")
 	return cmd
+}
+
+// iperf3Server reads HOST or HOST:PORT. An address of IPv6 needs no brackets where no port follows.
+func iperf3Server(text string) (address string, err error) {
+	host, port, err := net.SplitHostPort(text)
+	if _, bare := netip.ParseAddr(strings.Trim(text, "[]")); err != nil && (bare == nil || !strings.Contains(text, ":")) {
+		host, port, err = strings.Trim(text, "[]"), strconv.Itoa(iperf3.Port), nil
+	}
+	number, wrong := strconv.ParseUint(port, 10, 16)
+	switch {
+	case err == nil && host == "":
+		err = errEmpty
+	case err == nil && (wrong != nil || number == 0):
+		err = fmt.Errorf("port %q is not a number from 1 to 65535", port)
+	}
+	return net.JoinHostPort(host, port), verr.Wrap(verr.Usage, fmt.Sprintf("cannot measure against the iperf3 server %q", text), err, "give HOST, HOST:PORT or [IPV6]:PORT")
 }
 
 // iperf3Line is a report in one line.
@@ -102,9 +120,9 @@ figures have intervals.`,
 			return atMost(1)(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c.Server = args[0]
-			if _, _, err := net.SplitHostPort(c.Server); err != nil {
-				c.Server = net.JoinHostPort(c.Server, strconv.Itoa(iperf3.Port))
+			var err error
+			if c.Server, err = iperf3Server(args[0]); err != nil {
+				return err
 			}
 			what := "cannot measure against the iperf3 server " + c.Server
 			if c.Time < time.Second || c.Time > 24*time.Hour || c.Time%time.Second != 0 {

@@ -75,7 +75,7 @@ Conflicts are checked at the time of the call, where the value can be read.`,
 			return display.PrintTxns(env.Stdout, h.Txns, trials, conflicts)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON, with complete values")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON, with complete values")
 	cmd.Flags().BoolVar(&open, "open", false, "only those that can be undone")
 	return onMachines(env, cmd, readByNumber)
 }

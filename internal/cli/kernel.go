@@ -49,6 +49,11 @@ or in the folder that %s names.`, strings.Join(kernel.FetchableSeries(), ", "), 
 			if len(args) == 0 {
 				args = []string{kernel.Default}
 			}
+			for _, series := range args { // all of them, before the first is fetched
+				if err := kernel.CheckFetch(series); err != nil {
+					return err
+				}
+			}
 			show := &display.FetchProgress{Out: env.Stderr, Terminal: display.IsTerminal(env.Stderr)}
 			for _, series := range args {
 				k, fresh, err := kernel.Fetch(cmd.Context(), kernel.FetchRequest{Series: series, Mirror: mirror, Newer: newer}, show.Step)
@@ -117,6 +122,11 @@ func kernelRemove(env *Env) *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return verr.New(verr.Usage, "cannot remove a kernel", "none is named", "list them with: venturi kernel ls")
+			}
+			for _, release := range args { // all of them, before the first is removed
+				if err := kernel.CheckRemove(release); err != nil {
+					return err
+				}
 			}
 			var failed []error
 			for _, release := range args {

@@ -98,7 +98,7 @@ dies, the pods end within half a minute, and the Job removes the rest.`
   kubectl venturi compare --image IMAGE --node-agents --nodes a,b
   kubectl venturi compare host pod --image IMAGE --node-agents --load tcp_lat --budget 60s
   kubectl venturi compare --image IMAGE --node-agents --from shop/cart-0 --to shop/db-0`
-	for _, name := range []string{"baseline", "wire", "hosts", "services", "with", "tool", "machines", "ssh", "no-copy", "dev", "net", "kernel", "accel", "accel-stats"} {
+	for _, name := range []string{"baseline", "wire", "hosts", "services", "with", "tool", "machines", "ssh", "no-copy", "dev", "net", "kernel", "accel", "fastpath-stats"} {
 		if cmd.Flags().Lookup(name) != nil {
 			_ = cmd.Flags().MarkHidden(name)
 		}
@@ -124,7 +124,7 @@ note. The pods tolerate every taint unless --toleration names some; they are rem
 end.
 
 Do not run it during a measurement: it refuses while one runs (exit code 5), or waits with
---wait. Counters are read twice, --interval apart: keep the slow traffic running meanwhile.
+--wait. Counters are read twice, --interval apart: keep the traffic that is slow running meanwhile.
 
 The exit code is 0 if there are only notes, and 8 if there are warnings or errors.`,
 		Example: `  kubectl venturi doctor --image IMAGE
@@ -201,7 +201,7 @@ Profiles:
 	f.DurationVar(&t.trial, "trial", 0, "with --apply, undo it after this time, such as 10m, unless \"kubectl venturi confirm\" comes first")
 	t.nodeFlags(f, "tune only these nodes, A,B,... (default: all that take new pods; with --prove, two that the\nscheduler chooses)")
 	f.BoolVar(&t.wait, "wait", false, "wait for another run in the cluster to end")
-	f.BoolVar(&t.asJSON, "json", false, "print it as JSON")
+	f.BoolVar(&t.asJSON, "json", false, "print the result as JSON")
 	cmd.MarkFlagsMutuallyExclusive("plan", "apply", "prove")
 	cmd.MarkFlagsMutuallyExclusive("prove", "trial")
 	cmd.MarkFlagsMutuallyExclusive("all", "apply")

@@ -138,10 +138,10 @@ func labList(out io.Writer) *cobra.Command {
   running   in use by a process, which takes it down itself
   dead      left behind by a killed process; the next command removes it
 
-With --accel-stats it shows instead what the labs' fast paths have carried since they
+With --fastpath-stats it shows instead what the labs' fast paths have carried since they
 were raised, what took the slow path, and why; docs/fast-path.md explains each reason.`,
 		Example: `  venturi lab ls
-  venturi lab ls --accel-stats
+  venturi lab ls --fastpath-stats
   venturi lab ls --json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -172,7 +172,7 @@ were raised, what took the slow path, and why; docs/fast-path.md explains each r
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the list as JSON")
-	cmd.Flags().BoolVar(&stats, "accel-stats", false, "show what fast paths carried, what took the slow path, and why")
+	fastPathStatsFlag(cmd.Flags(), &stats)
 	return cmd
 }
 

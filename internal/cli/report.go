@@ -40,7 +40,7 @@ func newReport(env *Env) *cobra.Command {
 which keeps every slice.
 
 RUN is the folder of a run, or the record in it (` + result.FileName + `). The default is the
-newest run below ` + runsFolder + `/. No root is needed.
+newest finished run below ` + runsFolder + `/. No root is needed.
 
 With several runs, each later run is compared with the first: each path's later ratio to
 the host network is divided by the earlier one, so the speed of the machine on either day
@@ -91,7 +91,7 @@ or any other with the same paths and loads.`,
 			if err := checkReport(opt); err != nil {
 				return err
 			}
-			path, err := compare.FindRun(args)
+			path, err := compare.FindRun(env.Stderr, args, partial)
 			if err != nil {
 				return err
 			}
@@ -118,12 +118,12 @@ or any other with the same paths and loads.`,
 	f.StringVar(&opt.Format, "format", report.Formats()[0], "one of "+strings.Join(report.Formats(), ", "))
 	f.StringVar(&opt.Style, "style", "", "print as another tool does: "+strings.Join(report.Styles(), ", "))
 	verboseFlag(f, &opt)
-	accelStatsFlag(f, &opt)
+	fastPathStatsFlag(f, &opt.AccelStats)
 	f.StringVar(&opt.Figure, "figure", "", "figure for --format svg: "+strings.Join(figure.Kinds(), ", ")+";\nfor one load, append it, such as latency/tcp_lat/1")
 	f.BoolVar(&open, "open", false, "show the page of --format html in the browser")
 	f.StringVar(&tables, "study", "", "print the tables of a study: its name, or a study file")
 	f.StringArrayVar(&fail, "fail-if", nil, "exit with code "+strconv.Itoa(verr.Findings)+" when the report has this verdict, such as 'vxlan tcp_lat slower'")
-	f.BoolVar(&partial, "partial", false, "report the contents of a truncated record")
+	f.BoolVar(&partial, "partial", false, "report what there is of a record that was cut off; without RUN, of the newest one")
 	return cmd
 }
 
@@ -156,9 +156,13 @@ func verboseFlag(f *pflag.FlagSet, opt *view.Options) {
 	f.BoolVarP(&opt.Verbose, "verbose", "v", false, "show CPU time by class and core, and what the meters counted")
 }
 
-// accelStatsFlag is the flag by which what fast paths carried is printed.
-func accelStatsFlag(f *pflag.FlagSet, opt *view.Options) {
-	f.BoolVar(&opt.AccelStats, "accel-stats", false, "show what fast paths carried, what took the slow path, and why")
+// fastPathStatsFlag is the flag by which what fast paths carried is printed. Its first name is that of
+// --accel, which is about virtual machines.
+func fastPathStatsFlag(f *pflag.FlagSet, to *bool) {
+	const help = "show what fast paths carried, what took the slow path, and why"
+	f.BoolVar(to, "fastpath-stats", false, help)
+	f.BoolVar(to, "accel-stats", false, help)
+	_ = f.MarkHidden("accel-stats")
 }
 
 // checkReport refuses an unknown format or style before any file is opened.

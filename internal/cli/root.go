@@ -63,8 +63,8 @@ func product() CommandLine {
 		Long:  longHelp,
 		Example: `  venturi compare                       host, routed and vxlan, the default loads, about 90 s
   venturi compare vxlan --load tcp_lat  one path, one load
-  venturi report                        the newest run once more
-  venturi knob get --all                the present values of everything that can be tuned here
+  venturi report                        the report of the newest run
+  venturi knob get --all                the current value of everything that can be tuned here
   venturi undo                          restore what was changed
   venturi lab down                      remove what a killed run left behind`,
 		Commands: commands,
@@ -263,7 +263,9 @@ func usage(cmd *cobra.Command, err error) error {
 		cmd = &cobra.Command{Use: "venturi"}
 	}
 	do := fmt.Sprintf("see %q", cmd.CommandPath()+" --help")
-	if near := nearestFlag(cmd, err.Error()); near != "" {
+	if strings.HasPrefix(cmd.CommandPath(), "venturi fastpath ") && slices.Contains([]string{"unknown flag: --dry-run", "unknown flag: --plan"}, err.Error()) {
+		do = "see what would be carried, without changing anything, with: venturi fastpath plan"
+	} else if near := nearestFlag(cmd, err.Error()); near != "" {
 		do = fmt.Sprintf("did you mean --%s? If not, %s", near, do)
 	}
 	why, _, _ := strings.Cut(err.Error(), "\n") // cobra appends suggestions as a block

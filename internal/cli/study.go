@@ -130,7 +130,7 @@ Nothing is built or measured. Run it as root to check more of what the kernel su
 			return display.PrintJSON(env.Stdout, plan)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
 	return cmd
 }
 
@@ -192,7 +192,7 @@ killed run left behind.`,
 	u.flags(f)
 	far.flags(f)
 	runFlags(f, &q)
-	accelStatsFlag(f, &opt)
+	fastPathStatsFlag(f, &opt.AccelStats)
 	f.BoolVar(&json, "json", false, "print the tables as JSON")
 	return cmd
 }
@@ -254,7 +254,7 @@ func reportStudy(env *Env, name string, args []string, partial bool, opt view.Op
 	if err != nil {
 		return err
 	}
-	run, err := compare.FindRun(args)
+	run, err := compare.FindRun(env.Stderr, args, partial)
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,9 @@ func nearestFlag(cmd *cobra.Command, text string) string {
 	if !found {
 		return ""
 	}
+	if typed == "dry-run" && cmd.Flags().Lookup("plan") != nil {
+		return "plan" // what other programs call it
+	}
 	best, bestDistance := "", 3 // two typing errors at most
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if f.Hidden {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/venturi-net/venturi/internal/display"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/knob"
 	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/tune"
@@ -38,11 +39,11 @@ func newTune(env *Env) *cobra.Command {
 		Short: "Plan, prove and apply a list of tunings",
 		Long: `Go through a list of tunings, and show what each would change here, or why it does not
 apply. Only the targets that you name are changed: --host is the host as a whole and its
-own network namespace, --dev a device, --netns a pod's namespace, --manifest a file,
---db a database of Open vSwitch or OVN.
+own network namespace, --dev a device, --netns a namespace such as a pod's, --manifest a
+file, --db a database of Open vSwitch or OVN.
 
 --plan is the default: it changes nothing, and prints exactly what would be written as
-a diff. --apply makes these changes in one transaction, all or none. "venturi undo"
+a diff; without a target, that of --host. --apply makes these changes in one transaction, all or none. "venturi undo"
 restores every byte; with --trial that happens by itself unless "venturi confirm" comes
 first.
 
@@ -123,6 +124,10 @@ func (t *tuning) run(cmd *cobra.Command, env *Env) error {
 			return err
 		}
 	}
+	if !t.targets.named() && !t.prove.on && !t.apply && t.toggle == 0 {
+		t.targets.host = true // to read, as knob get does; to change it, a user has to name it
+		sanitize.Fprintf(env.Stderr, "venturi: no target is given: this is the plan of --host\n")
+	}
 	targets, err := t.targets.targets()
 	if t.prove.on && !t.targets.named() {
 		err = nil // the path is what may be touched
@@ -173,7 +178,7 @@ type targetFlags struct {
 func (n *targetFlags) flags(f *pflag.FlagSet) {
 	f.BoolVar(&n.host, "host", false, "tune the host as a whole, and its own network namespace")
 	f.Var(repeatableFlag{&n.dev}, "dev", "network device, in the namespace of --netns if given, or as DEVICE@NETNS\n(repeatable, like all targets below)")
-	f.VarP(repeatableFlag{&n.netns}, "netns", "n", "network namespace of a pod: its name, its file, or the id of a process in it")
+	f.VarP(repeatableFlag{&n.netns}, "netns", "n", "network namespace, such as a pod's: its name in "+host.NamespaceFolder+", its file, or the id of a\nprocess in it; \"self\": the host's own, without what concerns the host as a whole")
 	f.Var(repeatableFlag{&n.manifest}, "manifest", "file with Kubernetes objects")
 	f.Var(repeatableFlag{&n.db}, "db", "socket of the database of Open vSwitch or OVN; \"default\": the path of their package")
 }
@@ -226,7 +231,7 @@ func (n *targetFlags) targets() (t tune.Targets, err error) {
 		t.Switches, t.Centrals = append(t.Switches, socket), append(t.Centrals, socket)
 	}
 	if !n.named() {
-		return t, verr.New(verr.Usage, "cannot tune", "no target is given", "name what may be tuned: --host, --dev, --netns, --manifest or --db; nothing is changed without --apply")
+		return t, verr.New(verr.Usage, "cannot tune", "no target is given", "name what may be changed: --host, --dev, --netns, --manifest or --db; a list of changes has no default target")
 	}
 	return t, nil
 }

@@ -94,7 +94,7 @@ func TestProvedReport(t *testing.T) {
 	}
 	for asJSON, want := range map[bool][]string{
 		false: {"a       not shown", "b       not tried: time was up before its turn\n", "left out (each, and why: --all):\n    1  it is so already\n\nnothing was proven"},
-		true:  {`"version": 1`, `"verdict": "not tried"`, `"why": "time was up before its turn"`},
+		true:  {`"version": 2`, `"verdict": "not tried"`, `"why": "time was up before its turn"`},
 	} {
 		var out bytes.Buffer
 		if err := new(proving).print(&out, tune.Profile{Name: "x"}, &tune.ProofResult{Result: result}, skipped, asJSON, false); err != nil {

@@ -30,8 +30,8 @@ undone, and the exit code is 7. --force overwrites it; --leave keeps it and clos
 change. --leave also gives up a value that the host refuses to restore: otherwise it
 stays open and blocks changes to that device.
 
-A proof (tune --prove) that is running is ended, which undoes what it has changed. So is a
-run that has taken the network card which is given back (compare --take).
+A running proof (tune --prove) is ended, which undoes what it has changed. So is a run that
+uses the network card to be given back (compare --take).
 
 Changes that ended by themselves, with a reboot, a device or a namespace, need no undo.
 Undoing twice is harmless.`,

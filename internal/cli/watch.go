@@ -73,7 +73,10 @@ of its service account; the Helm chart in charts/venturi does this.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.Paths, q.Command, q.Wait = args, ownCommand(env), true
-			var err error
+			listenAt, err := newMetricsListener(listen)
+			if err != nil {
+				return err
+			}
 			if q.Remote, err = far.remote(); err != nil {
 				return err
 			}
@@ -101,9 +104,9 @@ of its service account; the Helm chart in charts/venturi does this.`,
 			if err := resume(folder, requestText(&q), &opt); err != nil {
 				return err
 			}
-			listener, err := net.Listen("tcp", listen)
+			listener, err := listenAt.listen()
 			if err != nil {
-				return verr.Wrap(verr.Failed, "cannot serve metrics at "+listen, err, "name another address with --listen")
+				return err
 			}
 			measure := func(ctx context.Context) (*result.Record, error) {
 				q.Out = compare.FreshFolderIn(folder, time.Now())

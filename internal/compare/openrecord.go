@@ -1,11 +1,14 @@
 package compare
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/sanitize"
@@ -13,24 +16,56 @@ import (
 	"github.com/venturi-net/venturi/result"
 )
 
-// FindRun is the run that was named, or the newest there is.
-func FindRun(args []string) (string, error) {
+// FindRun is the run that was named, or the newest one whose record has an end: one that goes on, or
+// was killed, is passed over, with a word to warn. With partial, it is not.
+func FindRun(warn io.Writer, args []string, partial bool) (string, error) {
 	if len(args) > 0 {
 		return args[0], nil
 	}
-	records, _ := sanitize.Files(RunsFolder, "*/"+result.FileName) // the patterns are sound
-	below, _ := sanitize.Files(RunsFolder, "*/*/"+result.FileName)
-	newest, when := "", time.Time{}
-	for _, r := range append(records, below...) {
-		if info, err := os.Stat(r); err == nil && !info.ModTime().Before(when) {
-			newest, when = filepath.Dir(r), info.ModTime()
-		}
-	}
-	if newest == "" {
+	runs := newestFirst()
+	if len(runs) == 0 {
 		return "", verr.New(verr.Usage, "cannot report the newest run",
 			"there is no run below "+RunsFolder+"/ here", `make one with "venturi compare", or name the folder of a run`)
 	}
-	return newest, nil
+	whole := slices.IndexFunc(runs, hasEnd)
+	if partial || whole <= 0 {
+		return runs[0], nil
+	}
+	sanitize.Fprintf(warn, "venturi: %s is newer, but was killed or is still running; report it with: venturi report --partial\n", sanitize.Path(runs[0]))
+	return runs[whole], nil
+}
+
+// newestFirst lists the folders of runs.
+func newestFirst() (runs []string) {
+	records, _ := sanitize.Files(RunsFolder, "*/"+result.FileName) // the patterns are sound
+	below, _ := sanitize.Files(RunsFolder, "*/*/"+result.FileName)
+	when := map[string]time.Time{}
+	for _, r := range append(records, below...) {
+		if info, err := os.Stat(r); err == nil {
+			run := filepath.Dir(r)
+			runs, when[run] = append(runs, run), info.ModTime()
+		}
+	}
+	slices.Reverse(runs) // of those that are equally old, the last by name
+	slices.SortStableFunc(runs, func(a, b string) int { return when[b].Compare(when[a]) })
+	return runs
+}
+
+// hasEnd tells whether the last line of a run's record is its end. A long record is not read for that.
+func hasEnd(run string) bool {
+	f, err := os.Open(filepath.Join(run, result.FileName))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	const most = 64 << 10 // of a line that says why a run failed
+	if info, err := f.Stat(); err == nil && info.Size() > most {
+		_, _ = f.Seek(-most, io.SeekEnd) // if that fails, the first line is taken for the last, and is no end
+	}
+	tail, err := io.ReadAll(io.LimitReader(f, most))
+	text, whole := bytes.CutSuffix(tail, []byte("\n"))
+	var last result.Line
+	return err == nil && whole && json.Unmarshal(text[bytes.LastIndexByte(text, '\n')+1:], &last) == nil && last.End != nil
 }
 
 // OpenRecord reads a record, or says in a person's words why it cannot. With

@@ -58,6 +58,9 @@ func (q Request) Resolve() (*Resolved, error) {
 		return nil, err
 	}
 	if q.Cluster != nil {
+		if err := q.Cluster.Access.Check(); err != nil {
+			return nil, err
+		}
 		if err := q.Cluster.Options.Check(); err != nil {
 			return nil, err
 		}

@@ -20,8 +20,8 @@ import (
 // toldHistory is a journal, for machines.
 type toldHistory struct {
 	Transactions
-	Damaged []journal.Damage `json:"damaged,omitempty"`
-	Strange []string         `json:"strange,omitempty"`
+	Damaged      []journal.Damage `json:"damaged,omitempty"`
+	Inconsistent []string         `json:"inconsistent,omitempty"`
 }
 
 func PrintHistoryJSON(out io.Writer, txns []*journal.Txn, h journal.History, conflicts Conflicts) error {

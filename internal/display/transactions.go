@@ -12,8 +12,9 @@ import (
 	"github.com/venturi-net/venturi/internal/tune"
 )
 
-// jsonVersion is that of the form in which commands about tuning print JSON.
-const JSONVersion = 1
+// JSONVersion is that of the form in which commands about tuning print JSON. In the first one, a setting was
+// "cell", with "store" and "place".
+const JSONVersion = 2
 
 // Transactions are the JSON form of transactions.
 type Transactions struct {
@@ -42,15 +43,24 @@ type jsonLease struct {
 
 // jsonWrite is the JSON form of a write, carried out or planned.
 type jsonWrite struct {
-	Knob     string          `json:"knob"`
-	Cell     setting.Setting `json:"cell"`
-	Old      setting.Value   `json:"old"`
-	New      setting.Value   `json:"new"`             // as asked for
-	ReadBack *setting.Value  `json:"found,omitempty"` // read after the write; in a conflict, read now
-	State    string          `json:"state,omitempty"` // empty: it is only planned
-	Conflict bool            `json:"conflict"`
-	Reason   string          `json:"why,omitempty"` // of the state, or why it is still open
+	Knob     string         `json:"knob"`
+	Setting  jsonSetting    `json:"setting"`
+	Old      setting.Value  `json:"old"`
+	New      setting.Value  `json:"new"`                 // as asked for
+	ReadBack *setting.Value `json:"read_back,omitempty"` // read after the write; in a conflict, read now
+	State    string         `json:"state,omitempty"`     // empty: it is only planned
+	Conflict bool           `json:"conflict"`
+	Reason   string         `json:"why,omitempty"` // of the state, or why it is still open
 }
+
+// jsonSetting is the JSON form of a setting. On disk it keeps its first names.
+type jsonSetting struct {
+	Backend string        `json:"backend"`
+	Scope   setting.Scope `json:"scope,omitzero"`
+	Key     string        `json:"key,omitempty"`
+}
+
+func toJSONSetting(s setting.Setting) jsonSetting { return jsonSetting{s.Backend, s.Scope, s.Key} }
 
 // NewTransactions converts transactions to their JSON form.
 func NewTransactions(txns []*journal.Txn, conflicts Conflicts) (Transactions, error) {
@@ -81,7 +91,7 @@ func NewTransactions(txns []*journal.Txn, conflicts Conflicts) (Transactions, er
 }
 
 func toJSONWrite(e *journal.Entry, conflict *journal.ConflictError) jsonWrite {
-	w := jsonWrite{Knob: e.Knob, Cell: e.Setting, Old: e.Old, New: e.New, ReadBack: e.Readback, State: stateWord(e.State), Reason: e.Reason}
+	w := jsonWrite{Knob: e.Knob, Setting: toJSONSetting(e.Setting), Old: e.Old, New: e.New, ReadBack: e.Readback, State: stateWord(e.State), Reason: e.Reason}
 	if conflict != nil {
 		w.Conflict, w.State, w.ReadBack, w.Reason = true, conflictWord, &conflict.Now, conflict.Error()
 	}
@@ -157,7 +167,7 @@ func PrintUndoneJSON(out io.Writer, h journal.History, txns []int, outcomes []jo
 func plannedWrites(p tune.Planned) []jsonWrite {
 	writes := []jsonWrite{}
 	for _, c := range p.Changes {
-		writes = append(writes, jsonWrite{Knob: p.Assignment.Knob.Name, Cell: c.Setting, Old: c.Old, New: c.New})
+		writes = append(writes, jsonWrite{Knob: p.Assignment.Knob.Name, Setting: toJSONSetting(c.Setting), Old: c.Old, New: c.New})
 	}
 	return writes
 }

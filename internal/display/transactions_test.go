@@ -31,7 +31,7 @@ func TestToldNames(t *testing.T) {
 		Version      int
 		Transactions []map[string]json.RawMessage
 	}
-	if err := json.Unmarshal(text, &top); err != nil || top.Version != 1 || len(top.Transactions) != 1 {
+	if err := json.Unmarshal(text, &top); err != nil || top.Version != JSONVersion || len(top.Transactions) != 1 {
 		t.Fatalf("%s: %v", text, err)
 	}
 	txn := top.Transactions[0]
@@ -42,7 +42,7 @@ func TestToldNames(t *testing.T) {
 	}
 	for _, c := range []struct{ got, want string }{
 		{names(txn), "command confirmed id lease state time who writes"},
-		{names(writes[0]), "cell conflict found knob new old state why"},
+		{names(writes[0]), "conflict knob new old read_back setting state why"},
 		{names(lease), "kind length until"},
 	} {
 		if c.got != c.want {

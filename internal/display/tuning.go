@@ -101,7 +101,7 @@ func whyLeft(s tune.Skipped) string {
 
 // namedBy are the flags that name what steps are of.
 var namedBy = map[tune.Group]string{
-	tune.Host: "--host", tune.Machines: "--host", tune.Pods: "--netns POD",
+	tune.Host: "--host", tune.Machines: "--host", tune.Pods: "--netns NETNS",
 	tune.NICs: "--dev CARD", tune.Tunnels: "--dev TUNNEL", tune.Veths: "--dev VETH",
 	tune.Manifests: "--manifest FILE", tune.Switches: "--db SOCKET", tune.Centrals: "--db SOCKET",
 }

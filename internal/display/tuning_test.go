@@ -16,13 +16,13 @@ func TestPlanFoldsWhatIsLeftOut(t *testing.T) {
 	skipped := []tune.Skipped{
 		{Step: step("rings", tune.NICs), Kind: tune.NotNamed, Reason: "no nics are named"},
 		{Step: step("channels", tune.NICs), Kind: tune.NotNamed, Reason: "no nics are named"},
-		{Step: step("governor", tune.Host), Kind: tune.NotNamed, Reason: "the machine as a whole is not named"},
+		{Step: step("governor", tune.Host), Kind: tune.NotNamed, Reason: "the host as a whole is not named"},
 		{Step: step("merging", tune.Veths), Target: knob.Target{Device: "v0"}, Kind: tune.AlreadySet, Reason: "it is on already"},
 		{Step: step("merging", tune.Veths), Target: knob.Target{Device: "v1"}, Kind: tune.AlreadySet, Reason: "it is max already"},
 		{Step: step("buffers", tune.Pods), Kind: tune.Open, Reason: "which value helps here"},
 	}
 	for all, want := range map[bool][]string{
-		false: {"  2  no nics are named: --dev CARD\n", "  1  the machine as a whole is not named: --host\n", "  2  it is so already\n", "only a proof can tell which value helps: --prove\n", "--all"},
+		false: {"  2  no nics are named: --dev CARD\n", "  1  the host as a whole is not named: --host\n", "  2  it is so already\n", "only a proof can tell which value helps: --prove\n", "--all"},
 		true:  {"rings; channels", "governor", "it is on already", "it is max already", "which value helps here"},
 	} {
 		var out bytes.Buffer

@@ -66,7 +66,7 @@ type Finding struct {
 	Effect   Impact     `json:"effect"`
 	Knob     string     `json:"knob,omitempty"`
 	Value    string     `json:"value,omitempty"`
-	Fix      string     `json:"mend,omitempty"` // the command that fixes it
+	Fix      string     `json:"fix,omitempty"` // the command that fixes it
 	Do       string     `json:"do,omitempty"`
 
 	location location

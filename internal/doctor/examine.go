@@ -9,12 +9,15 @@ import (
 	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
+// reportVersion is that of the JSON form of a report. In the first one, Fix was "mend" and Coverage "looked".
+const reportVersion = 2
+
 // Report is what was found.
 type Report struct {
-	Version  int       `json:"version"`            // of this form: 1
+	Version  int       `json:"version"`            // of this form
 	Machines []string  `json:"machines,omitempty"` // that were examined, if there are several
 	Findings []Finding `json:"findings"`
-	Coverage Coverage  `json:"looked"`
+	Coverage Coverage  `json:"examined"`
 	// KubeProxy is the mode in which kube-proxy has set up Services; empty: it has not.
 	KubeProxy string `json:"kube_proxy,omitempty"`
 	// Noun is what the machines are called; empty: machine.
@@ -47,7 +50,7 @@ func Examine(ctx context.Context, o Options) (*Report, error) {
 // Judge applies all rules to a view, and keeps what was asked for: the worst
 // first, and what is alike together.
 func Judge(v *View, o Options) *Report {
-	r := &Report{Version: 1, Findings: []Finding{}, Coverage: Coverage{Rules: len(Table), Seconds: v.seconds()}, KubeProxy: v.kubeProxyMode()}
+	r := &Report{Version: reportVersion, Findings: []Finding{}, Coverage: Coverage{Rules: len(Table), Seconds: v.seconds()}, KubeProxy: v.kubeProxyMode()}
 	for _, s := range v.Netns {
 		if o.wanted(location{s, nil}) {
 			r.Coverage.Namespaces++

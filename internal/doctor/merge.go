@@ -20,7 +20,7 @@ type MachineReport struct {
 // finding, with their names; what differs in any word of it is one each. fix completes the
 // command of a fix by where it is to be run.
 func Merge(reports []MachineReport, fix func(command string, machines []string) string) *Report {
-	all := &Report{Version: 1, Findings: []Finding{}}
+	all := &Report{Version: reportVersion, Findings: []Finding{}}
 	for _, m := range reports {
 		all.Machines = append(all.Machines, m.Machine)
 		all.Coverage.Namespaces += m.Report.Coverage.Namespaces

@@ -37,8 +37,12 @@ var notSeen = Rule{
 			all = append(all, Evidence{u.Subject, u.Reason})
 		}
 		if !v.hasInterval() {
-			all = append(all, Evidence{"counters that grow", "they were read once: give an --interval above 0"})
+			all = append(all, Evidence{"counters that grow", "they were read once, because of --interval 0"})
 		}
-		return []Finding{finding(nil, nil, all...)}
+		f := finding(nil, nil, all...)
+		if len(v.Unread) == 0 {
+			f.Do = "run it without --interval 0"
+		}
+		return []Finding{f}
 	},
 }

@@ -65,7 +65,7 @@ func TestPrint(t *testing.T) {
 const asJSON = `{"code":"mtu-pair","severity":"error","title":"The two ends of a veth pair have different MTUs","device":"pod1","place":"pod1 in the machine's own namespace",` +
 	`"evidence":[{"read":"MTU of pod1 in the machine's own namespace","value":"1450"},{"read":"MTU of eth0 in shop","value":"1440"}],` +
 	`"effect":{"size":"what the larger end sends beyond the smaller MTU is silently dropped","source":"kernel: a veth drops what its other end would not accept; mismatches of pods in Calico issues 8868 and 5575","grade":"B"},` +
-	`"knob":"nic.mtu","value":"1440","mend":"venturi knob set nic.mtu 1440 --dev pod1"}`
+	`"knob":"nic.mtu","value":"1440","fix":"venturi knob set nic.mtu 1440 --dev pod1"}`
 
 // Programs read the JSON: its keys do not change.
 func TestJSON(t *testing.T) {
@@ -74,7 +74,7 @@ func TestJSON(t *testing.T) {
 	if err != nil || string(text) != asJSON {
 		t.Errorf("%s (%v), want\n%s", text, err, asJSON)
 	}
-	if r.Version != 1 || r.Coverage.Seconds != 2 || r.Worst() != Error {
+	if r.Version != reportVersion || r.Coverage.Seconds != 2 || r.Worst() != Error {
 		t.Errorf("report %+v", r)
 	}
 	if text, _ := json.Marshal(Judge(healthy().View, Options{})); !strings.Contains(string(text), `"findings":[]`) {

@@ -29,14 +29,22 @@ type ProgressFunc func(step string, have, total int64)
 // tools are the programs of the package manager.
 type tools struct{ get, cache, deb, depmod string }
 
+// CheckFetch refuses what is not a series that can be fetched. The error is for users.
+func CheckFetch(series string) error {
+	if _, ok := suites[series]; ok {
+		return nil
+	}
+	return verr.New(verr.Usage, "cannot fetch kernel "+series, "it is not one of the series that can be fetched",
+		"choose from "+strings.Join(FetchableSeries(), ", ")+", or use the file of a bzImage")
+}
+
 // Fetch fetches Debian's kernel of a series into the store, with its signature checked. fresh
 // reports whether it was not there before. If ctx ends, or the process is killed, the store stays
 // unchanged: incomplete files do not count, and the next Fetch removes them. Errors are for users.
 func Fetch(ctx context.Context, w FetchRequest, say ProgressFunc) (k Kernel, fresh bool, err error) {
 	what := "cannot fetch kernel " + w.Series
-	if _, ok := suites[w.Series]; !ok {
-		return k, false, verr.New(verr.Usage, what, "it is not one of the series that can be fetched",
-			"choose from "+strings.Join(FetchableSeries(), ", ")+", or use the file of a bzImage")
+	if err := CheckFetch(w.Series); err != nil {
+		return k, false, err
 	}
 	s := stores()[0]
 	kept, known := s.newest(w.Series)
@@ -235,18 +243,28 @@ func inParts(what string, s store, err error) error {
 		"check that this host reaches the archive (apt-get update), or name another one with --mirror")
 }
 
-// Remove removes a kernel from the store, by its full release. The error is for users.
-func Remove(release string) error {
+// CheckRemove refuses what is not in the store. The error is for users.
+func CheckRemove(release string) error {
 	what := "cannot remove kernel " + release
 	s := stores()[0]
-	if _, ok := s.kernel(release); !ok {
-		for _, other := range stores()[1:] {
-			if _, ok := other.kernel(release); ok {
-				return verr.New(verr.Permission, what, "it belongs to root, in "+string(other), "run it as root: sudo venturi kernel rm "+release)
-			}
-		}
-		return verr.New(verr.Usage, what, string(s)+" has no kernel of that release", "list them with: venturi kernel ls")
+	if _, ok := s.kernel(release); ok {
+		return nil
 	}
+	for _, other := range stores()[1:] {
+		if _, ok := other.kernel(release); ok {
+			return verr.New(verr.Permission, what, "it belongs to root, in "+string(other), "run it as root: sudo venturi kernel rm "+release)
+		}
+	}
+	return verr.New(verr.Usage, what, string(s)+" has no kernel of that release", "list them with: venturi kernel ls")
+}
+
+// Remove removes a kernel from the store, by its full release. The error is for users.
+func Remove(release string) error {
+	if err := CheckRemove(release); err != nil {
+		return err
+	}
+	what := "cannot remove kernel " + release
+	s := stores()[0]
 	unlock, err := s.lock()
 	if err != nil {
 		return inParts(what, s, err)

@@ -104,10 +104,15 @@ func notKept(spec string, kept []Kernel) error {
 			"name a version, such as 6.1, or a file, such as ./bzImage")
 	}
 	do := fmt.Sprintf("fetch it with: venturi kernel fetch %s", spec)
-	if _, known := suites[seriesOf(spec)]; !known || spec != seriesOf(spec) {
+	_, known := suites[seriesOf(spec)]
+	if !known || spec != seriesOf(spec) {
 		do = fmt.Sprintf("name one that is kept or can be fetched (%s), or the file of a bzImage", strings.Join(choices(kept), ", "))
 	}
-	return verr.New(verr.Missing, what, "it is not kept on this machine", do)
+	code, why := verr.Missing, "it is not kept on this machine"
+	if !known {
+		code, why = verr.Usage, "it is not kept on this machine, and not one of the series that can be fetched"
+	}
+	return verr.New(code, what, why, do)
 }
 
 // choices lists alternatives for a kernel that is not there.

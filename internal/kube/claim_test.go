@@ -13,6 +13,7 @@ import (
 // Of two runs that start in the same instant one measures and the other is told so, or waits
 // for its end; what the first has made stays.
 func TestStartAtOnce(t *testing.T) {
+	t.Parallel() // it waits, on a cluster of its own
 	for _, namespace := range []string{"", "lab"} {
 		for _, wait := range []bool{false, true} {
 			server, client := newAPIServer(t)
@@ -69,6 +70,7 @@ func TestStartAtOnce(t *testing.T) {
 // A run without a namespace of the user's sees those that have one; what has the name of ours
 // and is of no run is neither used nor removed.
 func TestOtherNamespaces(t *testing.T) {
+	t.Parallel() // it waits, on a cluster of its own
 	server, client := newAPIServer(t)
 	server.addNamespace("lab")
 	p, err := client.Place(t.Context(), testRequest(Plain, "lab"))

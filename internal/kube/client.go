@@ -46,17 +46,32 @@ type Client struct {
 // CallLimit bounds one request to the API server.
 const CallLimit = 20 * time.Second
 
+// Check refuses a kubeconfig that was named and cannot be used, or a context that it lacks: it comes before
+// all that is wrong about what shall be made in the cluster.
+func (a Access) Check() error {
+	if a == (Access{}) {
+		return nil
+	}
+	_, err := a.config()
+	return err
+}
+
 // Open reads the kubeconfig. Nothing is asked of the cluster yet. Errors are for people.
 func Open(a Access) (*Client, error) {
+	config, err := a.config()
+	if err != nil {
+		return nil, err
+	}
+	c, err := newClient(config)
+	return c, verr.Wrap(verr.Usage, "cannot use the kubeconfig", err, "check that `kubectl version` works with it")
+}
+
+func (a Access) config() (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = a.Kubeconfig
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: a.Context})
 	config, err := loader.ClientConfig()
-	if err != nil {
-		return nil, verr.Wrap(verr.Usage, "cannot use the kubeconfig", err, "name one with --kubeconfig, and a context of it with --context; `kubectl config get-contexts` lists them")
-	}
-	c, err := newClient(config)
-	return c, verr.Wrap(verr.Usage, "cannot use the kubeconfig", err, "check that `kubectl version` works with it")
+	return config, verr.Wrap(verr.Usage, "cannot use the kubeconfig", err, "name one with --kubeconfig, and a context of it with --context; `kubectl config get-contexts` lists them")
 }
 
 func newClient(config *rest.Config) (*Client, error) {

@@ -24,6 +24,7 @@ func (s *apiServer) addRunNamespace(age time.Duration) {
 // Whose namespace is young is about to have a Job, and whose is old was killed: by the server's
 // clock, whatever ours says.
 func TestSweepByTheServersClock(t *testing.T) {
+	t.Parallel() // it waits, on a cluster of its own
 	for _, skew := range []time.Duration{-24 * time.Hour, 0, 24 * time.Hour} {
 		server, client := newAPIServer(t)
 		server.clockSkew = skew

@@ -75,8 +75,8 @@ type ClusterNode struct {
 
 // UnreachedNode is a node without an agent, and why.
 type UnreachedNode struct {
-	Name   string
-	Reason string
+	Name   string `json:"name"`
+	Reason string `json:"reason"`
 }
 
 // NodeAgents are what an examination has in a cluster.

@@ -45,6 +45,7 @@ func rightsOf(scopes []scopedRights) (all []string) {
 // Each level finds its paths, speaks to its agents, leaves nothing, and makes the calls that
 // the printed Role allows: those, and no others.
 func TestPlace(t *testing.T) {
+	t.Parallel() // it waits, on a cluster of its own
 	for _, level := range []Level{Plain, Node} {
 		for _, namespace := range []string{"", "lab"} {
 			t.Run(level.String()+" "+namespace, func(t *testing.T) {
@@ -267,6 +268,7 @@ func TestPodSecurity(t *testing.T) {
 // What a dead run left is removed at the next start. One that goes on is not disturbed; and
 // cleanup removes both.
 func TestSweep(t *testing.T) {
+	t.Parallel() // it waits, on a cluster of its own
 	for _, namespace := range []string{"", "lab"} {
 		server, client := newAPIServer(t)
 		server.addNamespace("lab")

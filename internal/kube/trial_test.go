@@ -85,6 +85,7 @@ func TestTrialConfirmed(t *testing.T) {
 
 // An undo ends a trial of the API alone, for which there is no agent on a node.
 func TestTrialUndone(t *testing.T) {
+	t.Parallel() // it waits, on a cluster of its own
 	c := newTuned(t, 0)
 	want(t, c.run(verr.OK, "tune", "--profile", "cilium", "--cluster", "--apply", "--trial", "15m"), "on trial for 15m0s")
 	want(t, c.run(verr.OK, "undo"), "restored")
@@ -98,6 +99,7 @@ func TestTrialUndone(t *testing.T) {
 // Nothing is changed before the pod has the lease that undoes it; an API server that is away when the
 // lease ends only delays that.
 func TestTrialHolder(t *testing.T) {
+	t.Parallel() // it waits, on a cluster of its own
 	c := newTuned(t, 0)
 	var before, broken atomic.Int32
 	var away atomic.Bool
@@ -149,6 +151,7 @@ var apiTrial = []string{"tune", "--profile", "cilium", "--cluster", "--apply", "
 // A pod that is started again while the API server is away, and asks for no rights then, still
 // undoes the trial.
 func TestTrialHolderRestarts(t *testing.T) {
+	t.Parallel() // it waits, on a cluster of its own
 	c := newTuned(t, 0)
 	var away, unsaid atomic.Bool
 	var broken atomic.Int32
@@ -171,6 +174,7 @@ func TestTrialHolderRestarts(t *testing.T) {
 
 // What somebody else has changed meanwhile is left, once and for all, and the journal says so.
 func TestTrialConflict(t *testing.T) {
+	t.Parallel() // it waits, on a cluster of its own
 	c := newTuned(t, 0)
 	c.run(verr.OK, apiTrial...)
 	c.UpdateObject(t, ciliumPath, "argocd", func(o map[string]any) { o["data"].(map[string]any)["enable-hubble"] = "maybe" })
@@ -190,6 +194,7 @@ func TestTrialConflict(t *testing.T) {
 // A command that takes longer than the lease, and writes after that was undone, undoes its write, and
 // does not bring the entry in the journal back.
 func TestTrialOutlasted(t *testing.T) {
+	t.Parallel() // it waits, on a cluster of its own
 	c := newTuned(t, 0)
 	var once atomic.Bool
 	c.BeforeCall(func(right string) {
@@ -206,6 +211,7 @@ func TestTrialOutlasted(t *testing.T) {
 // What is over cannot be confirmed, also where the pod that undoes it is late, or the time ends in the
 // midst of the confirmation.
 func TestTrialConfirmedLate(t *testing.T) {
+	t.Parallel()                          // it waits, on a cluster of its own
 	for _, reads := range []int32{0, 1} { // of the journal until then
 		c := newTuned(t, 0)
 		var armed atomic.Bool
@@ -228,6 +234,7 @@ func TestTrialConfirmedLate(t *testing.T) {
 
 // Where the command cannot undo what it has failed to change, the pod does.
 func TestTrialRollbackFails(t *testing.T) {
+	t.Parallel() // it waits, on a cluster of its own
 	c := newTuned(t, 0)
 	var broken atomic.Bool
 	broken.Store(true)
@@ -249,6 +256,7 @@ func TestTrialRollbackFails(t *testing.T) {
 // What a command has left that was killed before it changed anything keeps others from a trial for ten
 // minutes at most, and cleanup removes it at once.
 func TestTrialNeverBegan(t *testing.T) {
+	t.Parallel() // it waits, on a cluster of its own
 	c := newTuned(t, 0)
 	kill := func() {
 		t.Helper()

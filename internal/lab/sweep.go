@@ -31,7 +31,7 @@ const (
 type Info struct {
 	Name    string    `json:"name"`
 	Status  string    `json:"status"`
-	Owner   int       `json:"owner,omitempty"` // pid of the process that made it
+	Owner   int       `json:"pid,omitempty"` // pid of the process that made it
 	Command []string  `json:"command,omitempty"`
 	Since   time.Time `json:"since,omitzero"`
 	Lab     *Lab      `json:"lab,omitempty"` // what is in it; nil when half-built

@@ -29,6 +29,9 @@ const setupTime = 15 * time.Minute
 // MeasureCluster puts an agent on every node of a cluster, measures all pairs, and removes the
 // agents again. Errors are for people; what was measured before one is in the report.
 func MeasureCluster(ctx context.Context, q ClusterRequest) (r *Survey, err error) {
+	if err := q.Access.Check(); err != nil {
+		return nil, err
+	}
 	if err := q.Nodes.Check(); err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/load"
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/plain"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
 )
@@ -203,6 +204,7 @@ func TestMeasureFirewall(t *testing.T) {
 
 // Time and calls of a pass grow as the number of nodes, and a hundred of them take ten minutes.
 func TestMeasureGrowth(t *testing.T) {
+	plain.SkipShort(t)
 	pass := func(nodes, passes int, loads ...string) (took time.Duration, callsPerRound float64, done int) {
 		synctest.Test(t, func(t *testing.T) {
 			w, o := newWorld(nodes), options(t, loads...)

@@ -27,9 +27,27 @@ func (w *Writer) Exec(namespace string, cpus []int, args []string) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNoProgram, err)
 	}
-	file, err := os.Open(host.NamespacePath(namespace))
+	return execIn(host.NamespacePath(namespace), cpus, program, args)
+}
+
+// EnterNetns starts this program anew with arguments, in its own place, in the network namespace with this
+// file. In it already, it returns. The program's files, /sys among them, are still those of the machine.
+func EnterNetns(file string, args []string) error {
+	there, err := host.ID(file)
 	if err != nil {
-		return fmt.Errorf("run in %s: %w", namespace, err)
+		return err
+	}
+	if own, err := host.ID("/proc/self/ns/net"); err != nil || own == there {
+		return err
+	}
+	return execIn(file, nil, "/proc/self/exe", args)
+}
+
+// execIn turns the calling process into a program inside the namespace with this file.
+func execIn(netns string, cpus []int, program string, args []string) error {
+	file, err := os.Open(netns)
+	if err != nil {
+		return fmt.Errorf("run in %s: %w", netns, err)
 	}
 	defer file.Close()
 	// The new program inherits the namespaces of the thread that starts it. If
@@ -37,12 +55,12 @@ func (w *Writer) Exec(namespace string, cpus []int, args []string) error {
 	// process has nothing left to do but to say so and end.
 	runtime.LockOSThread()
 	if err := unix.Setns(int(file.Fd()), unix.CLONE_NEWNET); err != nil {
-		return fmt.Errorf("enter %s: %w", namespace, err)
+		return fmt.Errorf("enter %s: %w", netns, err)
 	}
 	if len(cpus) > 0 {
 		if err := setAffinity(0, cpus); err != nil {
 			return err
 		}
 	}
-	return fmt.Errorf("run %s in %s: %w", program, namespace, syscall.Exec(program, args, os.Environ()))
+	return fmt.Errorf("run %s in %s: %w", program, netns, syscall.Exec(program, args, os.Environ()))
 }

@@ -81,6 +81,7 @@ func TestAnytimeFinds(t *testing.T) {
 
 // The interval covers the truth at every look, and becomes narrow enough for "same".
 func TestAnytimeInterval(t *testing.T) {
+	plain.SkipShort(t)
 	const runs, series = 200, 40
 	rng := rand.New(rand.NewPCG(7, 8))
 	missed, same := 0, 0

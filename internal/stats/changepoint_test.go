@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/venturi-net/venturi/internal/testenv/plain"
 )
 
 // levels are models of how a path's log ratio varies between runs.
@@ -27,6 +29,7 @@ func runLength(r *rand.Rand, threshold float64, most int, value func(n int) floa
 
 // The mean number of values to a false alarm is at least the threshold, for every distribution.
 func TestChangeFalseAlarms(t *testing.T) {
+	plain.SkipShort(t)
 	const threshold, runs = 100, 300
 	series := map[string]func(*rand.Rand) func() float64{ // a new stream for each run
 		"constant": func(r *rand.Rand) func() float64 {

@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/venturi-net/venturi/internal/testenv/plain"
 )
 
 // noise is a model of how slices vary, in log units.
@@ -80,6 +82,7 @@ func share(n int, f func(r *rand.Rand) bool) float64 {
 
 // The interval must cover the truth as often as it claims. Overcoverage is allowed for heavy tails.
 func TestCoverage(t *testing.T) {
+	plain.SkipShort(t)
 	for _, n := range noises {
 		for _, series := range []int{3, 6} {
 			got := share(sims, func(r *rand.Rand) bool {
@@ -97,6 +100,7 @@ func TestCoverage(t *testing.T) {
 // Two identical arms must not be told apart. The margin is nearly 0, so that "same" cannot hide a
 // difference.
 func TestFalseAlarms(t *testing.T) {
+	plain.SkipShort(t)
 	for _, n := range noises {
 		alarm := share(sims, func(r *rand.Rand) bool {
 			v := judgeOne(n.sample(r, 6, 12, 0), n.sample(r, 6, 12, 0), 1e-6).Verdict
@@ -163,6 +167,7 @@ func TestDetectable(t *testing.T) {
 // A run that stops at the first look at which its interval is narrow, or excludes 1, must not raise
 // more false alarms than one that runs to its end.
 func TestEarlyStop(t *testing.T) {
+	plain.SkipShort(t)
 	looks := Looks(12)
 	d := Design{Confidence: 0.95, Looks: len(looks)}
 	for _, n := range noises {
@@ -185,6 +190,7 @@ func TestEarlyStop(t *testing.T) {
 
 // A table of twelve comparisons keeps the probability of any false alarm.
 func TestHolmFamily(t *testing.T) {
+	plain.SkipShort(t)
 	alarm := share(1500, func(r *rand.Rand) bool {
 		ps := make([]float64, 12)
 		for i := range ps {
@@ -218,6 +224,7 @@ func TestCrossRarelyDisagrees(t *testing.T) {
 // The interval of a percentile must cover the truth about as often as it claims, although the
 // slices drift together.
 func TestPercentileCoverage(t *testing.T) {
+	plain.SkipShort(t)
 	const level, shift = 0.9, 0.02
 	got := share(100, func(r *rand.Rand) bool {
 		var hs []Histogram

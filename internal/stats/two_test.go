@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/venturi-net/venturi/internal/testenv/plain"
 )
 
 // roundsOf generates series of rounds around an effect.
@@ -21,6 +23,7 @@ func roundsOf(rng *rand.Rand, effect, noise float64, series int) [][]float64 {
 // Two records of one path cover 1 in 19 of 20 pairs, whatever the noise of each, and a difference
 // of 5 % is found.
 func TestQuotientCoverage(t *testing.T) {
+	plain.SkipShort(t)
 	rng := rand.New(rand.NewPCG(11, 12))
 	for _, anytime := range []bool{false, true} {
 		const pairs = 1000

@@ -62,6 +62,16 @@ func TestIsolateLeavesNothing(t *testing.T) {
 	}
 }
 
+// A program that would be started after whoever runs the tests has ended is not: go test ends later.
+func TestIsolateNeedsLock(t *testing.T) {
+	script := exec.Command("../../scripts/isolate", "true")
+	script.Env = append(os.Environ(), "VENTURI_TEST_LOCK="+filepath.Join(t.TempDir(), "gone"))
+	out, err := script.CombinedOutput()
+	if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(string(out), "has ended") {
+		t.Errorf("it ended with %v and says %q", err, out)
+	}
+}
+
 // awaitExit waits until no process has mark on its command line.
 func awaitExit(t *testing.T, mark string) {
 	t.Helper()

@@ -186,7 +186,7 @@ func processes(s hostState) error {
 		exe, _ := os.Readlink(filepath.Join("/proc", e.Name(), "exe"))
 		command := strings.Join(host.Reader{}.Command(pid), " ")
 		of, daemon := daemonOf(command)
-		if exe == self || parent(pid) == os.Getpid() || daemon && !othersLab(of) {
+		if exe == self || parent(pid) == os.Getpid() || daemon && !othersLab(of) && inOurPIDNamespace(e.Name()) {
 			s[fmt.Sprintf("process %d (%s)", pid, command)] = true
 		}
 	}
@@ -202,6 +202,16 @@ func daemonOf(command string) (name string, ok bool) {
 	_, rest, ok := strings.Cut(command, lab.Folder+"/")
 	name, _, _ = strings.Cut(rest, "/")
 	return name, ok && !strings.HasPrefix(name, kernelsMount+"\n")
+}
+
+// inOurPIDNamespace is false for a process of tests that scripts/isolate runs: the folder of its lab is its own.
+func inOurPIDNamespace(pid string) bool {
+	theirs, err := os.Readlink(filepath.Join("/proc", pid, "ns/pid"))
+	if err != nil {
+		return false // it has ended
+	}
+	ours, err := os.Readlink("/proc/self/ns/pid")
+	return err == nil && theirs == ours
 }
 
 // parent reads the pid of a process' parent; 0 when it is gone. The name in

@@ -56,7 +56,11 @@ func Pruned(skipped []Skipped) (rows []search.Row) {
 func (g Group) absent(named Targets) string {
 	switch g {
 	case Host:
-		return "the machine as a whole is not named"
+		return "the host as a whole is not named"
+	case Machines:
+		return "the host's own network namespace is not named"
+	case Pods:
+		return "no namespaces of pods are named"
 	case NICs:
 		var others []string
 		for kind, targets := range map[string][]knob.Target{"a tunnel": named.Tunnels, "a veth or netkit": named.Veths} {

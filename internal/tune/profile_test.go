@@ -113,7 +113,7 @@ func TestWishesOfCilium(t *testing.T) {
 	}
 	for name, why := range map[string]string{
 		"cil.kpr": "it is on already", "cil.noct": "it needs cil.native to be native first, which is tunnel", "cil.native": "ipv4-native-routing-cidr", "cil.bbr": "never automatic", "tuned.profile": "never automatic",
-		"cpu.governor": "the machine as a whole is not named", "nic.ring": "no nics are named",
+		"cpu.governor": "the host as a whole is not named", "nic.ring": "no nics are named",
 	} {
 		if s := named(skipped, name); len(s) != 1 || !strings.Contains(s[0].Reason, why) {
 			t.Errorf("%s: %+v, want %q", name, s, why)

@@ -241,7 +241,7 @@ func stepOf(w Assignment) string {
 
 // places stand for targets that are gone with the lab in which something was shown.
 var places = map[Group]string{
-	Pods: "--netns POD", Tunnels: "--dev TUNNEL", Veths: "--dev VETH", NICs: "--dev NIC", Machines: "", Host: "",
+	Pods: "--netns NETNS", Tunnels: "--dev TUNNEL", Veths: "--dev VETH", NICs: "--dev NIC", Machines: "", Host: "",
 }
 
 // Commands are what would make a candidate's changes. Those of a lab are told by

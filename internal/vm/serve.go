@@ -134,8 +134,8 @@ func Hold(ctx context.Context, o HoldOptions) error {
 		}()
 	}
 	g, err := Start(ctx, c)
-	if err != nil && ctx.Err() != nil {
-		return nil // it was told to end
+	if err != nil && ctx.Err() != nil && verr.Code(err) != verr.Usage {
+		return nil // it was told to end; a config that is wrong is said all the same
 	}
 	if err != nil {
 		return err

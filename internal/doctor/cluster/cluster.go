@@ -81,6 +81,9 @@ const readLimit = 5 * time.Minute
 // Examine starts an agent on each node, reads, and removes the agents again. Errors are for
 // people; what was read before one is in the report.
 func Examine(ctx context.Context, q Options) (r *ClusterReport, err error) {
+	if err := q.Access.Check(); err != nil {
+		return nil, err
+	}
 	if err := q.Nodes.Check(); err != nil {
 		return nil, err
 	}

@@ -214,7 +214,7 @@ func track6(t testing.TB, l *lab.Lab) {
 // Whatever changes of IPv6 on a machine while flows are carried, their packets end where the slow path
 // would take them, soon after the change; and when it is taken back they are carried again.
 func TestFastPathFollowsChangesOfIPv6(t *testing.T) {
-	requireFastPath(t)
+	requireIPv6(t)
 	requireTools(t)
 	for _, tracked := range []bool{false, true} {
 		l, flows := steadyLab6(t, tracked, false)
@@ -224,7 +224,7 @@ func TestFastPathFollowsChangesOfIPv6(t *testing.T) {
 
 // So it is where IPv6 is in VXLAN over IPv6, also for changes of the tunnel and of what its own packets pass.
 func TestFastPathFollowsChangesOfIPv6InTunnel(t *testing.T) {
-	requireFastPath(t)
+	requireIPv6(t)
 	requireTools(t)
 	for _, tracked := range []bool{false, true} {
 		l, flows := steadyLab6(t, tracked, true)
@@ -249,20 +249,12 @@ func steadyLab6(t *testing.T, tracked, tunnelled bool) (*lab.Lab, []*steady) {
 	if tracked {
 		track6(t, l)
 	}
-	six := *l
-	six.Arms = []lab.Arm{addIPv6(t, l, 0), addIPv6(t, l, 1)}
-	for index := range six.Arms {
-		if tunnelled {
-			tunnelIPv6(t, l, index)
-		}
-	}
-	six.Arms[1] = startIPv6(t, l, 1, six.Arms[1], tunnelled)
-	six.Arms[0].Pins = nil
+	six := withIPv6(t, l, tunnelled)
 	var flows []*steady
 	for _, arm := range six.Arms {
 		s := steadyFlow(t, arm)
 		s.oneWay = oneWayFlows(t, arm)
 		flows = append(flows, s)
 	}
-	return &six, flows
+	return six, flows
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"slices"
@@ -261,6 +262,9 @@ func placeholders(t *testing.T, l *lab.Lab, n, i int) *strings.Replacer {
 		"{n}", strconv.Itoa(n), "{pod}", pod.Addr.String(), "{peer}", peer.Addr.String(), "{podns}", pod.Namespace, "{podmtu}", strconv.Itoa(pod.MTU),
 	}
 	address, other := l.Machines[i].Addr, l.Machines[1-i].Addr // outer ones, if there is a tunnel
+	if pod.Addr.Is6() {
+		address, other = netip.MustParseAddr(wireAddr6(i)), netip.MustParseAddr(wireAddr6(1-i))
+	}
 	port, bridge := fmt.Sprintf("veth%d.0", n), fmt.Sprintf("cni%d", n)
 	if !isFor("vxlan geneve", arm.Path) {
 		port = fmt.Sprintf("cali%d", n)

@@ -35,6 +35,7 @@ type generated struct {
 	name    string
 	seed    uint64
 	machine int
+	inet6   bool // its packets are of IPv6
 	setup   []production
 	change  production
 	flows   []flow
@@ -62,6 +63,9 @@ func (c generated) firewall() bool {
 // text is the case as a person can play it.
 func (c generated) text() string {
 	var b strings.Builder
+	if c.inet6 {
+		b.WriteString("over IPv6\n")
+	}
 	for _, p := range c.setup {
 		fmt.Fprintf(&b, "setup: %s\n%s\n", p.name, indent(p.do))
 	}
@@ -89,10 +93,13 @@ type grammar struct {
 	parts int // so far: each has names of its own
 }
 
+// inet6Share is in one of how many cases packets are of IPv6.
+const inet6Share = 3
+
 // generate makes the case of a seed.
 func generate(seed uint64) generated {
 	g := &grammar{Rand: rand.New(rand.NewPCG(seed, 0))}
-	c := generated{name: fmt.Sprintf("seed %d", seed), seed: seed, machine: g.IntN(2)}
+	c := generated{name: fmt.Sprintf("seed %d", seed), seed: seed, machine: g.IntN(2), inet6: seed%inet6Share == 0}
 	if g.chance(1, 6) {
 		c.setup = append(c.setup, g.wiring())
 	}

@@ -5,8 +5,8 @@ var knownFlows = []flow{{out: 100, in: 100}, {tos: 0x10, out: 100, in: 100}, {ou
 
 // Places of the chains below.
 var (
-	onForward     = place{"ip", "forward", "0"}
-	onPostrouting = place{"ip", "postrouting", "0"}
+	onForward     = place{"{ip}", "forward", "0"}
+	onPostrouting = place{"{ip}", "postrouting", "0"}
 )
 
 // knownCases are cases in which the fast path once let through what the network would not
@@ -15,14 +15,14 @@ var knownCases = []generated{
 	{
 		name: "a drop rule in a firewall namespace", flows: knownFlows, setup: []production{throughFirewall()},
 		change: production{
-			do:   `nsenter --net={fw} nft 'table ip gen1x{n} { chain c { type filter hook forward priority 0; ip saddr {pod} drop; }; }'`,
-			undo: `nsenter --net={fw} nft delete table ip gen1x{n}`,
+			do:   `nsenter --net={fw} nft 'table {ip} gen1x{n} { chain c { type filter hook forward priority 0; {ip} saddr {pod} drop; }; }'`,
+			undo: `nsenter --net={fw} nft delete table {ip} gen1x{n}`,
 		},
 	},
-	{name: "a set whose elements have limits", flows: knownFlows, setup: []production{onlyOf("set s { type ipv4_addr; limit rate 10/second burst 40 packets; elements = { {pod} }; }")}},
-	{name: "a set whose elements have quotas", flows: knownFlows, setup: []production{onlyOf("set s { type ipv4_addr; quota 12 kbytes; elements = { {pod} }; }")}},
+	{name: "a set whose elements have limits", flows: knownFlows, setup: []production{onlyOf("set s { type {ipv}_addr; limit rate 10/second burst 40 packets; elements = { {pod} }; }")}},
+	{name: "a set whose elements have quotas", flows: knownFlows, setup: []production{onlyOf("set s { type {ipv}_addr; quota 12 kbytes; elements = { {pod} }; }")}},
 	{name: "a set of which an element has a limit", flows: knownFlows, setup: []production{
-		onlyOf("set s { type ipv4_addr; limit rate 1000000/second; elements = { {pod} limit rate 10/second burst 40 packets }; }"),
+		onlyOf("set s { type {ipv}_addr; limit rate 1000000/second; elements = { {pod} limit rate 10/second burst 40 packets }; }"),
 	}},
 	{
 		name: "a rule for new connections fills a set", flows: knownFlows,
@@ -30,37 +30,37 @@ var knownCases = []generated{
 	},
 	{
 		name: "a route that runs a program", flows: knownFlows,
-		setup: []production{{do: "ip route add {peer} via {hop} dev {out} onlink metric 5 " + lossyRoute, undo: "ip route del {peer} metric 5", approximate: true}},
+		setup: []production{{do: "ip {-4} route add {peer} via {hop} dev {out} onlink metric 5 " + lossyRoute, undo: "ip {-4} route del {peer} metric 5", approximate: true}},
 	},
 	{
 		name: "a class of the wire by mark", flows: knownFlows, setup: []production{
-			table("", 1, onForward, "", []string{"ip saddr {pod} meta mark set 7"}), slowClassOf("wire0", byMark7),
+			table("", 1, onForward, "", []string{"{ip} saddr {pod} meta mark set 7"}), slowClassOf("wire0", byMark7),
 		},
 	},
 	{
 		name: "a class of the wire by priority", flows: knownFlows, setup: []production{
-			table("", 1, onPostrouting, "", []string{"ip saddr {pod} meta priority set 1:1"}), slowClassOf("wire0", ""),
+			table("", 1, onPostrouting, "", []string{"{ip} saddr {pod} meta priority set 1:1"}), slowClassOf("wire0", ""),
 		},
 	},
 	{
 		name: "a connection gets a mark that a rule drops", flows: knownFlows, change: production{remarks: true},
-		setup: []production{table("", 1, onForward, "", []string{"ip saddr {pod} ct mark 3 counter name hits drop"})},
+		setup: []production{table("", 1, onForward, "", []string{"{ip} saddr {pod} ct mark 3 counter name hits drop"})},
 	},
 	{
 		name: "a packet gets the mark of its connection, which a rule drops later", flows: knownFlows, change: production{remarks: true},
 		setup: []production{
-			table("", 1, place{"ip", "prerouting", "-150"}, "", []string{"ip saddr {pod} meta mark set ct mark"}),
-			table("", 2, onForward, "", []string{"ip saddr {pod} meta mark 3 counter name hits drop"}),
+			table("", 1, place{"{ip}", "prerouting", "-150"}, "", []string{"{ip} saddr {pod} meta mark set ct mark"}),
+			table("", 2, onForward, "", []string{"{ip} saddr {pod} meta mark 3 counter name hits drop"}),
 		},
 	},
 	{
 		name: "a rule for established flows changes the mark that another one drops", flows: knownFlows,
-		setup: []production{table("", 1, onForward, "", []string{"ip saddr {pod} ct mark 3 counter name hits drop", "ip saddr {pod} ct packets > 40 ct mark set 3"})},
+		setup: []production{table("", 1, onForward, "", []string{"{ip} saddr {pod} ct mark 3 counter name hits drop", "{ip} saddr {pod} ct packets > 40 ct mark set 3"})},
 	},
 	{name: "a class of the wire by TOS", flows: knownFlows, setup: []production{slowClassOf("wire0", byPriority)}},
 }
 
 // onlyOf lets only those pass which a set named s does.
 func onlyOf(set string) production {
-	return table("", 1, onForward, set, []string{"ip saddr @s accept", "ip saddr {pod} meta l4proto udp drop"})
+	return table("", 1, onForward, set, []string{"{ip} saddr @s accept", "{ip} saddr {pod} meta l4proto udp drop"})
 }

@@ -30,13 +30,13 @@ func (s *genSite) measure(t *testing.T, c generated) (all []measured) {
 	if c.firewall() {
 		seen = counters(t, s.firewalls[c.machine])
 	}
-	for i, p := range s.paths {
-		m := measured{flows: slices.Clone(p.flows), conn: p.conn, hits: map[string]int{}, firewalled: seen[fmt.Sprintf("seen seen%d", i)]}
+	for _, p := range s.paths {
+		m := measured{flows: slices.Clone(p.flows), conn: p.conn, hits: map[string]int{}, firewalled: seen[fmt.Sprintf("seen seen%d", p.number)]}
 		if p.isFast {
 			m.carried = p.carried(t, c.machine)
 		}
 		for name, packets := range hits {
-			if part, ok := strings.CutSuffix(name, fmt.Sprintf("x%d hits", i)); ok {
+			if part, ok := strings.CutSuffix(name, fmt.Sprintf("x%d hits", p.number)); ok {
 				m.hits[part] = packets
 			}
 		}

@@ -5,11 +5,11 @@ import "fmt"
 // linkRules are rules of a device, or of the bridge.
 func (g *grammar) linkRules() production {
 	k := g.next()
-	rule := g.scope() + " " + choose(g, "", "udp dport {dport}", "meta l4proto udp", "ip dscp cs1") + " " + choose(g, "counter", "accept", "counter accept", "drop")
+	rule := g.scope() + " " + choose(g, "", "udp dport {dport}", "meta l4proto udp", "{ip} dscp cs1") + " " + choose(g, "counter", "accept", "counter accept", "drop")
 	family, hook, only := "netdev", choose(g, "ingress", "egress")+` device "`+choose(g, "{port}", "{gate}", "wire0")+`"`, ""
 	if g.chance(1, 2) {
 		family, hook, only = "bridge", choose(g, "prerouting", "input", "output", "postrouting"), "vxlan"
-		rule = "ether type ip " + rule
+		rule = "ether type {ip} " + rule
 	}
 	return production{
 		name: family + " rules at " + hook, path: only,
@@ -36,7 +36,7 @@ func (g *grammar) neighbour() production {
 
 // ipsec is a policy of IPsec.
 func (g *grammar) ipsec() production {
-	policy := choose(g, "src {pod} dst {peer} dir out", "src {peer} dst {pod} dir fwd", "src 192.0.2.9 dst {peer} dir out")
+	policy := choose(g, "src {pod} dst {peer} dir out", "src {peer} dst {pod} dir fwd", "src {stranger} dst {peer} dir out")
 	return production{
 		name: "IPsec policy", resource: "IPsec", do: "ip xfrm policy add " + policy + " action " + choose(g, "allow", "block"), undo: "ip xfrm policy delete " + policy,
 	}

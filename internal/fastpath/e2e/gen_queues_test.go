@@ -26,10 +26,10 @@ func (g *grammar) queue() production {
 		p.name, p.do = "tbf at "+device, "tc qdisc add dev "+device+" root tbf rate 64kbit burst 3000 latency 20ms"
 		p.approximate = true
 	case 3:
-		p.name, p.do = "filter that lets pass, in, at "+device, "tc qdisc add dev "+device+" clsact 2>/dev/null || true\ntc filter add dev "+device+" ingress prio 77 protocol ip bpf "+byNobody
+		p.name, p.do = "filter that lets pass, in, at "+device, "tc qdisc add dev "+device+" clsact 2>/dev/null || true\ntc filter add dev "+device+" ingress prio 77 protocol {ethertype} bpf "+byNobody
 		p.undo = "tc filter del dev " + device + " ingress prio 77"
 	case 4:
-		p.name, p.do = "filter that lets pass, out, at "+device, "tc qdisc add dev "+device+" clsact 2>/dev/null || true\ntc filter add dev "+device+" egress prio 77 protocol ip bpf "+byNobody
+		p.name, p.do = "filter that lets pass, out, at "+device, "tc qdisc add dev "+device+" clsact 2>/dev/null || true\ntc filter add dev "+device+" egress prio 77 protocol {ethertype} bpf "+byNobody
 		p.undo = "tc filter del dev " + device + " egress prio 77"
 	default:
 		return g.class(device)
@@ -51,7 +51,7 @@ func slowClassOf(device, classifier string) production {
 		undo: "tc qdisc del dev " + device + " root",
 	}
 	if classifier != "" {
-		p.do += "tc filter add dev " + device + " parent 1: protocol ip prio 5 bpf " + classifier
+		p.do += "tc filter add dev " + device + " parent 1: protocol {ethertype} prio 5 bpf " + classifier
 	}
 	return p
 }
@@ -68,12 +68,12 @@ func oncePerWire(p production, device string) production {
 func (g *grammar) mark() production {
 	k := g.next()
 	scope := g.scope()
-	at := choose(g, place{"ip", "forward", "-150"}, place{"ip", "postrouting", "0"}, place{"ip", "prerouting", "-150"})
+	at := choose(g, place{"{ip}", "forward", "-150"}, place{"{ip}", "postrouting", "0"}, place{"{ip}", "prerouting", "-150"})
 	p := table("mark 7 at "+at.hook, k, at, "", []string{scope + " meta mark set 7"})
 	reader := choose(g,
 		slowClassOf("wire0", byMark7),
 		slowClassOf("wire0", ""),
-		production{name: "policy rule by it", do: fmt.Sprintf("ip rule add pref 1%d{n} from {pod} fwmark 7 blackhole", k), undo: fmt.Sprintf("ip rule del pref 1%d{n}", k)},
+		production{name: "policy rule by it", do: fmt.Sprintf("ip {-4} rule add pref 1%d{n} from {pod} fwmark 7 blackhole", k), undo: fmt.Sprintf("ip {-4} rule del pref 1%d{n}", k)},
 	)
 	if g.chance(1, 2) {
 		p = table("priority 1:1 at postrouting", k, onPostrouting, "", []string{scope + " meta priority set 1:1"})

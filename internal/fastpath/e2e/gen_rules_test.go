@@ -9,16 +9,16 @@ import (
 // another one in each rule.
 var steadyMatch = []string{
 	"", "", "meta l4proto udp", "ct state established,related", "ct state new,established", "ct direction original", "ct state new",
-	"ip protocol udp", "meta mark 0", "udp sport 1024-65535", "udp dport {dport}", "fib daddr type unicast", "ip saddr 10.244.0.0/16",
-	"ip daddr != 192.0.2.0/24", "ct status confirmed", "ct protocol udp", "jhash ip protocol mod 4 seed 1 < 3", "tcp flags syn", "tcp dport 1-65535", "iifname != lo",
+	"{ip} {protocol} udp", "meta mark 0", "udp sport 1024-65535", "udp dport {dport}", "fib daddr type unicast", "{ip} saddr {pods}",
+	"{ip} daddr != {elsewhere}", "ct status confirmed", "ct protocol udp", "jhash {ip} {protocol} mod 4 seed 1 < 3", "tcp flags syn", "tcp dport 1-65535", "iifname != lo",
 	"ct mark 0", "ct mark != 5", "ct mark & 0xff == 3", "ct state new limit rate 10/second burst 40 packets", "ct state new ct count over 100", "meta mark & 0xff != 3",
-	"ct state invalid", "meta protocol ip", "ip version 4", "ip saddr . udp dport != { 192.0.2.1 . 53 }", "rt classid != 9",
+	"ct state invalid", "meta protocol {ip}", "{ip} version {version}", "{ip} saddr . udp dport != { {stranger} . 53 }", "rt classid != 9",
 }
 
 // What rules match by that each packet has for itself. The flows of a case send in turn: how many
 // they are must not divide numgen's modulus, or the rule judges by flow, and by who came first.
 var packetMatch = []string{
-	"ip length < 200", "meta length < 120", "ip dscp cs1", "ip dscp 0x04", "ip ttl > 3", "ip id 0", "ct bytes > 9000",
+	"{ip} length < 200", "meta length < 120", "{ip} dscp cs1", "{ip} dscp 0x04", "{ip} {ttl} > 3", "{ip} {id} 0", "ct bytes > 9000",
 	"ct packets > 60", "numgen inc mod 7 == 0", "numgen random mod 4 == 0", "meta random < 1000000000", "@th,64,8 7", "udp length < 150",
 	"limit rate 10/second burst 40 packets", "limit rate over 10/second burst 40 packets", "quota 12 kbytes", "quota over 12 kbytes",
 	"meta priority 0:6", "ct expiration > 60", "ct count over 100", "ct avgpkt > 40",
@@ -41,15 +41,15 @@ type place struct{ family, hook, priority string }
 
 func (g *grammar) place() place {
 	return choose(g,
-		place{"ip", "forward", "0"}, place{"ip", "forward", "0"}, place{"ip", "forward", "-150"}, place{"inet", "forward", "10"},
-		place{"ip", "prerouting", "-150"}, place{"ip", "prerouting", "-300"}, place{"ip", "postrouting", "100"}, place{"inet", "postrouting", "-150"},
+		place{"{ip}", "forward", "0"}, place{"{ip}", "forward", "0"}, place{"{ip}", "forward", "-150"}, place{"inet", "forward", "10"},
+		place{"{ip}", "prerouting", "-150"}, place{"{ip}", "prerouting", "-300"}, place{"{ip}", "postrouting", "100"}, place{"inet", "postrouting", "-150"},
 	)
 }
 
 // scope is whose packets a rule is for: those of the path's own pods alone, so that
 // paths in one machine do not use up each other's limits.
 func (g *grammar) scope() string {
-	return choose(g, "ip saddr {pod} ip daddr {peer}", "ip saddr {peer} ip daddr {pod}", "ip saddr {pod}", "ip daddr {pod}")
+	return choose(g, "{ip} saddr {pod} {ip} daddr {peer}", "{ip} saddr {peer} {ip} daddr {pod}", "{ip} saddr {pod}", "{ip} daddr {pod}")
 }
 
 // ruleset is a table of rules of which most are harmless.
@@ -134,5 +134,5 @@ func table(name string, k int, at place, sets string, rules []string) production
 // deny is a rule which drops what was delivered so far.
 func (g *grammar) deny() production {
 	k, at := g.next(), g.place()
-	return table(fmt.Sprintf("deny at %s %s", at.hook, at.priority), k, at, "", []string{g.scope() + " " + choose(g, "", "udp dport {dport}", "meta l4proto udp", "ip dscp 0x04") + " counter name hits drop"})
+	return table(fmt.Sprintf("deny at %s %s", at.hook, at.priority), k, at, "", []string{g.scope() + " " + choose(g, "", "udp dport {dport}", "meta l4proto udp", "{ip} dscp 0x04") + " counter name hits drop"})
 }

@@ -33,25 +33,25 @@ func (g *grammar) set() production {
 // asked: what is in the set passes, or what is not.
 func (g *grammar) asked(k int, flags, each, element string) production {
 	name := fmt.Sprintf("set: %s %s { %s }", flags, each, element)
-	at := choose(g, place{"ip", "forward", "0"}, place{"ip", "prerouting", "-150"}, place{"ip", "postrouting", "0"})
+	at := choose(g, place{"{ip}", "forward", "0"}, place{"{ip}", "prerouting", "-150"}, place{"{ip}", "postrouting", "0"})
 	rules := choose(g,
-		[]string{"ip saddr @s accept", "ip saddr {pod} drop"},
-		[]string{"ip saddr @s counter name hits accept"},
-		[]string{"ip daddr @s counter"},
-		[]string{"ip saddr . udp dport vmap { {pod} . {dport} : accept }", "ip saddr @s accept", "ip saddr {pod} meta l4proto udp drop"},
+		[]string{"{ip} saddr @s accept", "{ip} saddr {pod} drop"},
+		[]string{"{ip} saddr @s counter name hits accept"},
+		[]string{"{ip} daddr @s counter"},
+		[]string{"{ip} saddr . udp dport vmap { {pod} . {dport} : accept }", "{ip} saddr @s accept", "{ip} saddr {pod} meta l4proto udp drop"},
 	)
-	return table(name, k, at, fmt.Sprintf("set s { type ipv4_addr; %s %s elements = { %s }; }", flags, each, element), rules)
+	return table(name, k, at, fmt.Sprintf("set s { type {ipv}_addr; %s %s elements = { %s }; }", flags, each, element), rules)
 }
 
 // filled: a rule fills the set, which was made before it.
 func (g *grammar) filled(k int, flags, each string) production {
-	return fills(k, flags, each, choose(g, "", "ct state new", "ct direction original", "ip saddr {pod}"), choose(g, "add", "add", "update"))
+	return fills(k, flags, each, choose(g, "", "ct state new", "ct direction original", "{ip} saddr {pod}"), choose(g, "add", "add", "update"))
 }
 
 func fills(k int, flags, each, condition, operation string) production {
 	p := table(fmt.Sprintf("set that a rule fills: %s %s, %s", flags, each, condition), k, onForward,
-		fmt.Sprintf("set s { type ipv4_addr; %s %s }", flags, each), []string{"ip saddr {pod} ip saddr @s counter name hits drop"})
-	p.do += fmt.Sprintf("\n\nnft 'add rule ip gen%dx{n} c ip saddr {pod} %s udp dport {knock} %s @s { ip saddr }'", k, condition, operation)
+		fmt.Sprintf("set s { type {ipv}_addr; %s %s }", flags, each), []string{"{ip} saddr {pod} {ip} saddr @s counter name hits drop"})
+	p.do += fmt.Sprintf("\n\nnft 'add rule {ip} gen%dx{n} c {ip} saddr {pod} %s udp dport {knock} %s @s { {ip} saddr }'", k, condition, operation)
 	return p
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 
+	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/testenv"
@@ -30,18 +31,20 @@ var genSettle = host.ScaleTimeout(200 * time.Millisecond)
 // their twins the next.
 type genPath struct {
 	lab.Arm
+	number             int // among those of its version of IP
 	isFast             bool
 	words              [2]*strings.Replacer // by the machine that a case is played on
 	flows              []sockets
 	knockFrom, knockAt int
-	knockTo            unix.SockaddrInet4
+	knockTo            unix.Sockaddr
 	conn               connection
 }
 
 // genSite is the lab that generated cases are played in.
 type genSite struct {
 	lab       *lab.Lab
-	paths     []*genPath
+	four, six []*genPath // the paths over each version of IP; six: none where IPv6 cannot be carried
+	paths     []*genPath // of the case: one of these
 	firewalls []string
 	clean     [2]string // what the machines have when no case is played
 	programs  string    // folder
@@ -52,19 +55,33 @@ type genSite struct {
 }
 
 func newGenSite(t *testing.T) *genSite {
-	l := testenv.Lab(t, lab.Options{Paths: twins(withTunnels("vxlan+fast", "routed+fast"))})
-	s := &genSite{lab: l, firewalls: firewalls(t, l), programs: genPrograms(t)}
-	for n, arm := range l.Arms {
-		p := &genPath{Arm: arm, isFast: len(arm.Pins) > 0}
-		for i := range p.words {
-			p.words[i] = placeholders(t, l, n, i)
-		}
-		s.paths = append(s.paths, p)
+	fast := withTunnels(basicFastPaths...)
+	if !slices.Contains(fast, "routed+fast") { // the one with IPv6
+		fast = slices.Insert(fast, 0, "routed+fast")
 	}
+	l := testenv.Lab(t, lab.Options{Paths: twins(fast)})
+	s := &genSite{lab: l, four: genPaths(t, l), programs: genPrograms(t)}
+	if kernel.HasTCX() {
+		s.six = genPaths(t, withIPv6(t, l, false))
+		addSecondHops(t, l)
+	}
+	s.firewalls = firewalls(t, l, slices.Concat(s.four, s.six))
 	for i := range s.clean {
 		s.clean[i] = s.snapshot(t, i)
 	}
 	return s
+}
+
+// genPaths are the arms of a lab.
+func genPaths(t *testing.T, l *lab.Lab) (paths []*genPath) {
+	for n, arm := range l.Arms {
+		p := &genPath{Arm: arm, number: n, isFast: len(arm.Pins) > 0}
+		for i := range p.words {
+			p.words[i] = placeholders(t, l, n, i)
+		}
+		paths = append(paths, p)
+	}
+	return paths
 }
 
 // genPrograms pins programs that cases attach, and gives the folder.
@@ -110,8 +127,8 @@ func (s *genSite) snapshot(t *testing.T, i int) string {
 	t.Helper()
 	var text []byte
 	testenv.Must(t, host.Do(s.lab.Machines[i].Namespace, func() (err error) {
-		text, err = exec.Command("sh", "-euc", "nft list tables; ip rule; ip -o link show type bridge | wc -l; ip nexthop; ip xfrm policy; bridge fdb | grep dst || true; tc qdisc | grep -v clsact || true; "+
-			"ip -4 route show table all | grep -v linkdown; nsenter --net="+s.firewalls[i]+" nft list tables").CombinedOutput()
+		text, err = exec.Command("sh", "-euc", "nft list tables; ip rule; ip -6 rule; ip -o link show type bridge | wc -l; ip nexthop; ip xfrm policy; bridge fdb | grep dst || true; tc qdisc | grep -v clsact || true; "+
+			"for v in -4 -6; do ip $v route show table all | grep -v linkdown | sort; done; nsenter --net="+s.firewalls[i]+" nft list tables").CombinedOutput()
 		if err != nil {
 			err = fmt.Errorf("%w: %s", err, text)
 		}
@@ -127,7 +144,7 @@ func (s *genSite) scripts(c generated, p production, script string) (scripts []s
 		if !isFor(p.path, path.Path) {
 			continue
 		}
-		for paragraph := range strings.SplitSeq(s.words.Replace(path.words[c.machine].Replace(script)), "\n\n") {
+		for paragraph := range strings.SplitSeq(path.words[c.machine].Replace(s.words.Replace(script)), "\n\n") {
 			if paragraph != "" && !slices.Contains(scripts, paragraph) {
 				scripts = append(scripts, paragraph)
 			}
@@ -173,9 +190,12 @@ func (s *genSite) ports() int { return firstGenPort + s.played%genPortBlocks*por
 // prepare gives a case its words and sockets.
 func (s *genSite) prepare(t *testing.T, c generated) {
 	s.played++
+	if s.paths = s.four; c.inet6 {
+		s.paths = s.six
+	}
 	ports := s.ports()
-	s.words = strings.NewReplacer("{fw}", s.firewalls[c.machine], "{bpf}", s.programs, "{sport}", strconv.Itoa(ports),
-		"{dport}", strconv.Itoa(ports+remoteFlowPort), "{knock}", strconv.Itoa(ports+knockPort))
+	s.words = strings.NewReplacer(append(familyWords(c.inet6), "{fw}", s.firewalls[c.machine], "{bpf}", s.programs, "{sport}", strconv.Itoa(ports),
+		"{dport}", strconv.Itoa(ports+remoteFlowPort), "{knock}", strconv.Itoa(ports+knockPort))...)
 	for _, p := range s.paths {
 		p.open(t, c, ports)
 	}

@@ -27,11 +27,11 @@ const (
 func (s *genSite) connectTCP(t *testing.T, c generated) {
 	for _, p := range s.paths {
 		local, remote := p.Ends[c.machine][0], p.Ends[1-c.machine][0]
-		to := unix.SockaddrInet4{Port: s.ports() + tcpPort, Addr: remote.Addr.As4()}
+		to := sockaddr(remote.Addr, s.ports()+tcpPort)
 		p.conn = connection{local: genStream(t, local), listener: genStream(t, remote), remote: -1}
-		testenv.Must(t, unix.Bind(p.conn.listener, &to))
+		testenv.Must(t, unix.Bind(p.conn.listener, to))
 		testenv.Must(t, unix.Listen(p.conn.listener, 1))
-		_ = unix.Connect(p.conn.local, &to) // it is under way
+		_ = unix.Connect(p.conn.local, to) // it is under way
 	}
 	for end := time.Now().Add(genSettle); time.Now().Before(end) && !s.connected(); time.Sleep(genPace) {
 	}
@@ -40,7 +40,7 @@ func (s *genSite) connectTCP(t *testing.T, c generated) {
 func genStream(t *testing.T, at host.Endpoint) (fd int) {
 	t.Helper()
 	testenv.Must(t, host.Do(at.Namespace, func() (err error) {
-		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+		fd, err = unix.Socket(domainOf(at.Addr), unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 		return err
 	}))
 	testenv.Must(t, unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,17 +43,36 @@ func TestFastPathGenerated(t *testing.T) {
 	for i, c := range knownCases {
 		c.machine = i % len(s.lab.Machines)
 		s.playAs(t, c)
+		if c.inet6 = true; many > fewCases {
+			c.name += ", over IPv6"
+			s.playAs(t, c)
+		}
 	}
-	count := map[string]int{}
+	counts := map[bool]map[string]int{false: {}, true: {}}
 	for i := range uint64(many) {
-		count[s.playAs(t, generate(seed+i)).summary()]++
+		c := generate(seed + i)
+		counts[c.inet6][s.playAs(t, c).summary()]++
 	}
-	t.Logf("of %d cases: %v", many, count)
-	if at := count[isCarried] + count[isSlow]; at >= fewCases/2 && count[isCarried]*carriedShare < at {
-		t.Errorf("packets were carried in only %d of %d cases", count[isCarried], at)
+	for inet6, count := range counts {
+		requireShares(t, inet6, count)
 	}
-	if many >= fewCases && count[isImpossible]*4 > many {
-		t.Errorf("%d of %d cases are impossible here", count[isImpossible], many)
+}
+
+// requireShares makes sure that enough of the cases of a version of IP test something.
+func requireShares(t *testing.T, inet6 bool, count map[string]int) {
+	t.Logf("cases, over IPv6: %v: %v", inet6, count)
+	done, least := count[isCarried]+count[isSlow], 0
+	switch {
+	case done >= fewCases/2:
+		least = done / carriedShare
+	case done >= fewCases/2/inet6Share: // a share of so few is chance
+		least = 1
+	}
+	if count[isCarried] < least {
+		t.Errorf("packets were carried in %d of %d cases, want %d at least, over IPv6: %v", count[isCarried], done, least, inet6)
+	}
+	if tried := done + count[isImpossible]; tried >= fewCases/inet6Share && count[isImpossible]*4 > tried {
+		t.Errorf("%d of %d cases are impossible here, over IPv6: %v", count[isImpossible], tried, inet6)
 	}
 }
 
@@ -71,7 +91,7 @@ func (s *genSite) playAs(t *testing.T, c generated) (o played) {
 
 // requireDaemons makes sure that no case has ended a daemon: all later ones would be slow.
 func (s *genSite) requireDaemons(t *testing.T) {
-	for _, p := range s.paths {
+	for _, p := range slices.Concat(s.four, s.six) {
 		for _, pins := range p.Pins {
 			running, err := kernel.Locked(pins)
 			testenv.Must(t, err)
@@ -120,6 +140,9 @@ const (
 // play plays a case with and without the fast path.
 func (s *genSite) play(t *testing.T, c generated) (o played) {
 	t.Helper()
+	if c.inet6 && s.six == nil {
+		t.Skip(withoutTCX)
+	}
 	s.prepare(t, c)
 	defer func() {
 		s.undo(t, c)

@@ -25,7 +25,7 @@ const (
 type sockets struct {
 	flow
 	local, remote         int
-	localTo, remoteTo     unix.SockaddrInet4
+	localTo, remoteTo     unix.Sockaddr
 	sentOut, sentIn       int
 	arrivedOut, arrivedIn int
 }
@@ -35,13 +35,12 @@ func (p *genPath) open(t *testing.T, c generated, ports int) {
 	local, remote := p.Ends[c.machine][0], p.Ends[1-c.machine][0]
 	p.flows = nil
 	for i, f := range c.flows {
-		s := sockets{flow: f, localTo: unix.SockaddrInet4{Port: ports + remoteFlowPort + i, Addr: remote.Addr.As4()},
-			remoteTo: unix.SockaddrInet4{Port: ports + i, Addr: local.Addr.As4()}}
+		s := sockets{flow: f, localTo: sockaddr(remote.Addr, ports+remoteFlowPort+i), remoteTo: sockaddr(local.Addr, ports+i)}
 		s.local, s.remote = genSocket(t, local, ports+i, f.tos), genSocket(t, remote, ports+remoteFlowPort+i, f.tos)
 		p.flows = append(p.flows, s)
 	}
 	p.knockFrom, p.knockAt = genSocket(t, local, ports+knockPort-1, 0), genSocket(t, remote, ports+knockPort, 0)
-	p.knockTo = unix.SockaddrInet4{Port: ports + knockPort, Addr: remote.Addr.As4()}
+	p.knockTo = sockaddr(remote.Addr, ports+knockPort)
 }
 
 // closeFlows closes all sockets.
@@ -58,13 +57,17 @@ func (p *genPath) closeFlows() {
 func genSocket(t *testing.T, at host.Endpoint, port, tos int) (fd int) {
 	t.Helper()
 	testenv.Must(t, host.Do(at.Namespace, func() (err error) {
-		if fd, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0); err != nil {
+		if fd, err = unix.Socket(domainOf(at.Addr), unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0); err != nil {
 			return err
 		}
-		return unix.Bind(fd, &unix.SockaddrInet4{Port: port, Addr: at.Addr.As4()})
+		return unix.Bind(fd, sockaddr(at.Addr, port))
 	}))
 	testenv.Must(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20))
-	testenv.Must(t, unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_TOS, tos))
+	level, option := unix.IPPROTO_IP, unix.IP_TOS
+	if at.Addr.Is6() {
+		level, option = unix.IPPROTO_IPV6, unix.IPV6_TCLASS
+	}
+	testenv.Must(t, unix.SetsockoptInt(fd, level, option, tos))
 	return fd
 }
 
@@ -77,11 +80,11 @@ func (s *genSite) round() {
 			f := &p.flows[j]
 			if f.out > 0 { // what the kernel will not send is lost like anything else
 				f.sentOut++
-				_ = unix.Sendto(f.local, make([]byte, f.out), 0, &f.localTo)
+				_ = unix.Sendto(f.local, make([]byte, f.out), 0, f.localTo)
 			}
 			if f.in > 0 {
 				f.sentIn++
-				_ = unix.Sendto(f.remote, make([]byte, f.in), 0, &f.remoteTo)
+				_ = unix.Sendto(f.remote, make([]byte, f.in), 0, f.remoteTo)
 			}
 		}
 	}
@@ -132,7 +135,7 @@ func arrived(fd int) (n int) {
 func (s *genSite) knocks() {
 	for range 3 {
 		for _, p := range s.paths {
-			_ = unix.Sendto(p.knockFrom, []byte("knock"), 0, &p.knockTo)
+			_ = unix.Sendto(p.knockFrom, []byte("knock"), 0, p.knockTo)
 		}
 		time.Sleep(genPace)
 	}

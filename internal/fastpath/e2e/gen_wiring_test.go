@@ -19,7 +19,7 @@ const (
 
 // firewalls makes a namespace on each machine which forwards what is led through it,
 // and counts it for each path.
-func firewalls(t *testing.T, l *lab.Lab) (namespaces []string) {
+func firewalls(t *testing.T, l *lab.Lab, paths []*genPath) (namespaces []string) {
 	w, err := netcfg.Owned(testenv.Claim(t))
 	testenv.Must(t, err)
 	for _, m := range l.Machines {
@@ -32,6 +32,10 @@ func firewalls(t *testing.T, l *lab.Lab) (namespaces []string) {
 				ip link add fw1 type veth peer name in1 netns %[1]s
 				ip addr add 192.0.2.1/30 dev fw0
 				ip addr add 192.0.2.5/30 dev fw1
+				echo 0 > /proc/sys/net/ipv6/conf/fw0/accept_dad
+				echo 0 > /proc/sys/net/ipv6/conf/fw1/accept_dad
+				ip addr add 2001:db8:0:1::1/64 dev fw0 nodad
+				ip addr add 2001:db8:0:2::1/64 dev fw1 nodad
 				echo 0 > /proc/sys/net/ipv4/conf/fw0/rp_filter
 				echo 0 > /proc/sys/net/ipv4/conf/fw1/rp_filter
 				ip link set fw0 up
@@ -39,20 +43,30 @@ func firewalls(t *testing.T, l *lab.Lab) (namespaces []string) {
 				nsenter --net=%[1]s sh -euc '
 					ip addr add 192.0.2.2/30 dev in0
 					ip addr add 192.0.2.6/30 dev in1
+					for d in all default in0 in1; do echo 0 > /proc/sys/net/ipv6/conf/$d/accept_dad; done
+					ip addr add 2001:db8:0:1::2/64 dev in0 nodad
+					ip addr add 2001:db8:0:2::2/64 dev in1 nodad
 					ip link set lo up
 					ip link set in0 up
 					ip link set in1 up
 					echo 1 > /proc/sys/net/ipv4/ip_forward
+					echo 1 > /proc/sys/net/ipv6/conf/all/forwarding
 					echo 0 > /proc/sys/net/ipv4/conf/all/rp_filter
-					ip route add default via 192.0.2.5'
+					ip route add default via 192.0.2.5
+					ip route add default via 2001:db8:0:2::1'
 				ip route add default via 192.0.2.2 table %[2]d
-				ip route add default via 192.0.2.6 table %[3]d`, n.Path(), fromPodsTable, fromWireTable))
+				ip route add default via 192.0.2.6 table %[3]d
+				ip route add default via 2001:db8:0:1::2 table %[2]d
+				ip route add default via 2001:db8:0:2::2 table %[3]d`, n.Path(), fromPodsTable, fromWireTable))
 		}))
-		for i := range l.Arms {
-			pod := l.Arms[i].Ends[len(namespaces)][0].Addr
+		for _, p := range paths {
+			pod, from, family := p.Ends[len(namespaces)][0].Addr, "192.0.2.1", "ip"
+			if pod.Is6() {
+				from, family = "2001:db8:0:1::1", "ip6"
+			}
 			testenv.Must(t, host.Do(n.Path(), func() error {
-				return runScript(fmt.Sprintf(`ip route add %[1]s via 192.0.2.1
-					nft 'table ip seen { counter seen%[2]d { }; chain c { type filter hook forward priority -300; ip saddr %[1]s counter name seen%[2]d; ip daddr %[1]s counter name seen%[2]d; }; }'`, pod, i))
+				return runScript(fmt.Sprintf(`ip route add %[1]s via %[3]s
+					nft 'table %[4]s seen { counter seen%[2]d { }; chain c { type filter hook forward priority -300; %[4]s saddr %[1]s counter name seen%[2]d; %[4]s daddr %[1]s counter name seen%[2]d; }; }'`, pod, p.number, from, family))
 			}))
 		}
 		namespaces = append(namespaces, n.Path())
@@ -72,9 +86,9 @@ func (g *grammar) wiring() production {
 func throughFirewall() production {
 	return production{
 		name: "firewall namespace between pod and wire", firewall: true, resource: "wiring",
-		do: fmt.Sprintf("ip rule add pref 9{n} iif {gate} to {peer} lookup %d\nip rule add pref 8{n} iif {out} to {pod} lookup %d",
+		do: fmt.Sprintf("ip {-4} rule add pref 9{n} iif {gate} to {peer} lookup %d\nip {-4} rule add pref 8{n} iif {out} to {pod} lookup %d",
 			fromPodsTable, fromWireTable),
-		undo: "ip rule del pref 9{n}\nip rule del pref 8{n}",
+		undo: "ip {-4} rule del pref 9{n}\nip {-4} rule del pref 8{n}",
 	}
 }
 
@@ -100,7 +114,7 @@ func (g *grammar) firewallRule() production {
 	rule := g.scope() + " " + choose(g, "drop", "drop", "counter", "udp dport {dport} drop", "limit rate over 10/second burst 40 packets drop", "accept")
 	return production{
 		name: "rule of the firewall: " + rule, approximate: isInexact(rule),
-		do:   fmt.Sprintf("nsenter --net={fw} nft 'table ip gen%dx{n} { chain c { type filter hook forward priority 0; %s; }; }'", k, rule),
-		undo: fmt.Sprintf("nsenter --net={fw} nft delete table ip gen%dx{n}", k),
+		do:   fmt.Sprintf("nsenter --net={fw} nft 'table {ip} gen%dx{n} { chain c { type filter hook forward priority 0; %s; }; }'", k, rule),
+		undo: fmt.Sprintf("nsenter --net={fw} nft delete table {ip} gen%dx{n}", k),
 	}
 }

@@ -33,6 +33,9 @@ func podAddr6(arm, machine int) netip.Addr {
 	return netip.MustParseAddr(fmt.Sprintf("fd00:f4:%x:%x::2", arm, machine))
 }
 
+// wireMAC is that of a machine's wire.
+func wireMAC(machine int) string { return fmt.Sprintf("0a:76:01:00:00:%02x", machine+1) }
+
 // blockOf6 is the block of addresses of a pod's machine.
 func blockOf6(pod netip.Addr) netip.Prefix { return netip.PrefixFrom(pod, 64).Masked() }
 
@@ -75,6 +78,17 @@ func shellIn(t testing.TB, namespace, script string) {
 	}
 }
 
+// requireIPv6 skips a test where the fast path does not carry IPv6.
+func requireIPv6(t *testing.T) {
+	t.Helper()
+	requireFastPath(t)
+	if !kernel.HasTCX() {
+		t.Skip(withoutTCX)
+	}
+}
+
+const withoutTCX = "IPv6 needs tcx, which this kernel lacks"
+
 // addIPv6 gives IPv6 to the machines and to the pods of a routed arm, as a second network beside that
 // of IPv4: addresses, routes, and the gateway that all pods have.
 func addIPv6(t testing.TB, l *lab.Lab, index int) lab.Arm {
@@ -87,7 +101,7 @@ func addIPv6(t testing.TB, l *lab.Lab, index int) lab.Arm {
 		device := podDevice6(arm, index)
 		gateway := podMACOf(t, host.Endpoint{Namespace: m.Namespace, Device: device})
 		shellIn(t, m.Namespace, strings.NewReplacer("DEVICE", device, "POD", podAddr6(index, i).String(), "MAC", podMACOf(t, pod),
-			"OWN", wireAddr6(i), "NEXT", wireAddr6(other), "HOP", fmt.Sprintf("0a:76:01:00:00:%02x", other+1), "THERE", blockOf6(podAddr6(index, other)).String()).Replace(`
+			"OWN", wireAddr6(i), "NEXT", wireAddr6(other), "HOP", wireMAC(other), "THERE", blockOf6(podAddr6(index, other)).String()).Replace(`
 sysctl -qw net.ipv6.conf.all.forwarding=1 net.ipv6.conf.wire0.accept_dad=0
 ip -6 addr replace OWN/64 dev wire0 nodad
 ip -6 route replace THERE via NEXT dev wire0
@@ -175,7 +189,7 @@ func startIPv6(t testing.TB, l *lab.Lab, index int, arm lab.Arm, tunnelled bool)
 // Established flows over IPv6 are carried, both ways on both machines, beside those over IPv4, whether
 // conntrack follows them or not.
 func TestFastPathCarriesIPv6(t *testing.T) {
-	requireFastPath(t)
+	requireIPv6(t)
 	for _, services := range []int{0, 30} {
 		l := testenv.Lab(t, lab.Options{Paths: []string{"routed+fast"}, Services: services})
 		if services > 0 {
@@ -209,10 +223,7 @@ func TestFastPathCarriesIPv6(t *testing.T) {
 // So are those in VXLAN over IPv6, behind veth and netkit pairs: also streams, whose packets the tunnel's device
 // has cut into segments.
 func TestFastPathCarriesIPv6InTunnel(t *testing.T) {
-	requireFastPath(t)
-	if !kernel.HasTCX() {
-		t.Skip("without tcx, no node carries IPv6")
-	}
+	requireIPv6(t)
 	paths := []string{"routed+fast"}
 	if answer, _ := feature.Netkit.Ask(); answer == feature.Yes {
 		paths = append(paths, "netkit+fast:mode=l2")

@@ -36,10 +36,11 @@ var useHooks = sync.OnceValue(func() error {
 func guestArgs() []string {
 	run := "TestFastPathConntrackFull|TestFastPathFollowsChanges|TestFastPathOneDaemon|TestFastPathOnStackedWires|TestFastPathTaggedTwin"
 	if agenttest.ChosenPart() == agenttest.AllTests {
-		run += "|TestNetkitWays|TestNetkitHooks|TestNetkitDrops|TestFastPathCarries|TestFastPathCarriesIPv6InTunnel|TestFastPathObeysNewRules|TestFastPathCounters|TestFastPathRefuses" +
+		run += "|TestNetkitWays|TestNetkitHooks|TestNetkitDrops|TestFastPathCarries|TestFastPathObeysNewRules|TestFastPathCounters|TestFastPathRefuses" +
 			"|TestFastPathBehindProgram|TestFastPathWithoutDaemon|TestFastPathReplays|TestFastPathReplaysServices" +
 			"|TestFastPathFollowsAddresses|TestFastPathHeedsNoIdleTalk|TestFastPathConnectionsLiveOnThroughChanges" +
-			"|TestFastPathOfAnotherVersion|TestFastPathWithoutPins|TestFastPathHeldUp|TestFastPathGenerated"
+			"|TestFastPathOfAnotherVersion|TestFastPathWithoutPins|TestFastPathHeldUp|TestFastPathGenerated" +
+			"|TestFastPathCarriesIPv6|TestFastPathFollowsChangesOfIPv6|TestFastPathCarriesIPv6InTunnel|TestFastPathFollowsChangesOfIPv6InTunnel"
 	}
 	return agenttest.RunArgs(run)
 }

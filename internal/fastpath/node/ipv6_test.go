@@ -24,6 +24,7 @@ import (
 // On nodes with both versions of IP, flows of both are carried, each by what its own rules say, and
 // afterwards the nodes are as before.
 func TestEnableDualStack(t *testing.T) {
+	needsTCX(t)
 	for _, w := range dualStack {
 		t.Run(w.name, w.checkDualStack)
 	}
@@ -32,9 +33,7 @@ func TestEnableDualStack(t *testing.T) {
 func (w wiring) checkDualStack(t *testing.T) {
 	c := newCluster(t, w.node+wire6, w.pod)
 	four := c.flow(t)
-	c.answerAt(t, "[fd00:f4:2::2]:7777")
-	send6 := c.exchangesFrom(t, "[fd00:f4:1::2]:0", "[fd00:f4:2::2]:7777")
-	six := func() error { return send6(testenv.Timeout) }
+	six := c.flow6(t)
 	testenv.Must(t, four())
 	testenv.Must(t, six()) // now the neighbours are known
 	testenv.InNetns(t, c.nodes[0].Path(), func() error {
@@ -48,7 +47,6 @@ func (w wiring) checkDualStack(t *testing.T) {
 	first, second := c.start(t, 0, new(syscall.SysProcAttr), "0", "ipv6"), c.start(t, 1, new(syscall.SysProcAttr), "0", "ipv6")
 	c.untilCarried(t, four)
 	c.untilCounted(t, c.carried6, six)
-
 	for _, family := range []string{"IPv4", "IPv6"} {
 		// A test of another package may have a BPF program at a hook of netfilter, which keeps all slow.
 		for end := time.Now().Add(testenv.Timeout); ; time.Sleep(5 * time.Millisecond) {
@@ -93,12 +91,11 @@ func (w wiring) checkDualStack(t *testing.T) {
 // A second process takes over both versions: each datagram of IPv6 is answered meanwhile, and what was
 // counted stays. One that carries IPv4 alone leaves nothing of IPv6.
 func TestEnableReplacedDualStack(t *testing.T) {
+	needsTCX(t)
 	w := dualStack[0]
 	c := newCluster(t, w.node+wire6, w.pod)
 	four := c.flow(t)
-	c.answerAt(t, "[fd00:f4:2::2]:7777")
-	send6 := c.exchangesFrom(t, "[fd00:f4:1::2]:0", "[fd00:f4:2::2]:7777")
-	six := func() error { return send6(testenv.Timeout) }
+	six := c.flow6(t)
 	testenv.Must(t, four())
 	testenv.Must(t, six())
 	before := c.snapshot(t, 0)
@@ -144,12 +141,11 @@ func TestEnableReplacedDualStack(t *testing.T) {
 // While the daemon for IPv6 has failed, its state and the metrics say so, and IPv4 is carried on; then it is
 // started again.
 func TestEnableIPv6Again(t *testing.T) {
+	needsTCX(t)
 	w := dualStack[0]
 	c := newCluster(t, w.node+wire6, w.pod)
 	four := c.flow(t)
-	c.answerAt(t, "[fd00:f4:2::2]:7777")
-	send6 := c.exchangesFrom(t, "[fd00:f4:1::2]:0", "[fd00:f4:2::2]:7777")
-	six := func() error { return send6(testenv.Timeout) }
+	six := c.flow6(t)
 	testenv.Must(t, four())
 	testenv.Must(t, six())
 	before := c.snapshot(t, 0)
@@ -182,6 +178,7 @@ func TestEnableIPv6Again(t *testing.T) {
 
 // Where there is no IPv4, IPv6 is carried alone, also by a process that takes over, and leaves nothing.
 func TestEnableIPv6Alone(t *testing.T) {
+	needsTCX(t)
 	for _, w := range dualStack {
 		t.Run(w.name, func(t *testing.T) {
 			const noIPv4 = `
@@ -235,6 +232,7 @@ func TestEnableIPv6Alone(t *testing.T) {
 // wire is left slow all the same, as its routes end unnoticed; and carried again when the next one takes
 // the lifetime back.
 func TestEnableIPv6Advertised(t *testing.T) {
+	needsTCX(t)
 	w := dualStack[0]
 	c := newCluster(t, w.node+wire6+`
 		echo 2 > /proc/sys/net/ipv6/conf/eth0/accept_ra
@@ -336,6 +334,7 @@ func (c *cluster) untilOff6(t *testing.T, exchange func() error) {
 
 // What the fast path would send of IPv6 is what the network sends, out of a pod and into one.
 func TestShadowOfIPv6(t *testing.T) {
+	needsTCX(t)
 	for _, w := range dualStack {
 		t.Run(w.name, func(t *testing.T) {
 			c := newCluster(t, w.node+wire6, w.pod)

@@ -26,6 +26,7 @@ var tunnelled6 = dualStack[2]
 // What a pod sends over IPv6 in VXLAN is on the wire what it was before it was carried, byte for byte: inner
 // and outer headers, UDP checksums and source ports, whatever class and hop limit the pod gives it.
 func TestIPv6InTunnelIsSame(t *testing.T) {
+	needsTCX(t)
 	w := tunnelled6
 	c := newCluster(t, w.node+wire6, w.pod)
 	c.answerAt(t, "[fd00:f4:2::2]:7777")
@@ -131,6 +132,7 @@ func (p tap) frameWith(end []byte) ([]byte, error) {
 // When the way to a peer of the tunnel becomes too narrow, by a route or by what a router says, carrying ends
 // for what does not fit any longer, and the pod learns what does.
 func TestIPv6InTunnelLearnsMTU(t *testing.T) {
+	needsTCX(t)
 	for name, narrow := range map[string]func(*testing.T, *cluster){
 		"a route": func(t *testing.T, c *cluster) {
 			testenv.Shell(t, c.nodes[0].Path(), "ip -6 route add fd00:c8::2/128 dev eth0 mtu 1400")
@@ -202,6 +204,7 @@ func (c *cluster) tooBig(t *testing.T, mtu uint32) {
 // What is not proven of a tunnel of IPv6 is refused, and named. Routes that end are no obstacle on the wire
 // below it: the kernel looks up the way of each packet there.
 func TestPlanRefusesTunnelsOfIPv6(t *testing.T) {
+	needsTCX(t)
 	again := func(options string) string {
 		return "ip link del flannel-v6.1\n" + strings.NewReplacer("local fd00:c8::I dev eth0", options, "I", "1", "J", "2").Replace(tunnel6("flannel-v6.1", 8472))
 	}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/testenv/agenttest"
 )
@@ -49,6 +50,16 @@ func needsModules(t *testing.T) {
 	}
 }
 
+// needsTCX skips a test on kernels under which IPv6 is refused: two fast paths cannot share the queueing
+// discipline of filters.
+func needsTCX(t *testing.T) {
+	t.Helper()
+	testenv.Root(t)
+	if answer, why := feature.TCX.Ask(); answer != feature.Yes {
+		t.Skipf("this kernel has no %s: %v", feature.TCX.Name, why)
+	}
+}
+
 // What changes below the wire stops packets from being carried, until it is as before.
 func TestFollowsStackedWire(t *testing.T) {
 	needsModules(t)
@@ -76,5 +87,7 @@ func TestFollowsStackedWire(t *testing.T) {
 func TestKernels(t *testing.T) {
 	testenv.Root(t)
 	testenv.NeedsLong(t)
-	agenttest.PassUnderKernels(t, 2<<10, agenttest.RunArgs("TestEnable|TestShadow|TestStackedWires|TestFollowsStackedWire|TestFollowsGeneve|TestIPVSStaysSlow"))
+	agenttest.PassUnderKernels(t, 2<<10, agenttest.RunArgs("TestEnable|TestShadow|TestStackedWires|TestFollowsStackedWire|TestFollowsGeneve|TestIPVSStaysSlow"+
+		"|TestEnableDualStack|TestEnableReplacedDualStack|TestEnableIPv6Again|TestEnableIPv6Alone|TestEnableIPv6Advertised|TestShadowOfIPv6"+
+		"|TestIPv6InTunnelIsSame|TestIPv6InTunnelLearnsMTU"))
 }

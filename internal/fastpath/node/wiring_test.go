@@ -247,6 +247,14 @@ func (c *cluster) flowTo(t *testing.T, address string) (exchange func() error) {
 	return func() error { return send(testenv.Timeout) }
 }
 
+// flow6 begins a flow over IPv6 between the pods: each call is an exchange.
+func (c *cluster) flow6(t *testing.T) func() error {
+	t.Helper()
+	c.answerAt(t, "[fd00:f4:2::2]:7777")
+	send := c.exchangesFrom(t, "[fd00:f4:1::2]:0", "[fd00:f4:2::2]:7777")
+	return func() error { return send(testenv.Timeout) }
+}
+
 // answer has the second pod answer datagrams.
 func (c *cluster) answer(t *testing.T) {
 	t.Helper()

@@ -76,16 +76,16 @@ type NextHop struct {
 
 // DeviceNames names the devices that [Read] examines.
 type DeviceNames struct {
-	Wire    string
-	Tunnels []string // vxlan, geneve or ipip devices; empty: peers are directly on the wire
+	Wire    string   `json:"wire"`
+	Tunnels []string `json:"tunnels"` // vxlan, geneve or ipip devices; empty: peers are directly on the wire
 	// GenevePort has the tunnels be all geneve devices with this UDP port, of which there is one to each
 	// peer: they come and go. 0: Tunnels are all.
-	GenevePort int          `json:",omitempty"`
-	Pods       []string     // the host's ends of the pods' links
-	Family     audit.Family `json:"-"` // of the addresses of pods and routes
+	GenevePort int          `json:"geneve_port,omitempty"`
+	Pods       []string     `json:"pods"` // the host's ends of the pods' links
+	Family     audit.Family `json:"-"`    // of the addresses of pods and routes
 	// Node is a host that somebody else has wired: every link to another namespace may lead
 	// to a pod, and a wire must be of a kind that is proven.
-	Node bool `json:",omitempty"`
+	Node bool `json:"node,omitempty"`
 }
 
 // deviceMAC is a MAC on the link of a device.

@@ -27,8 +27,11 @@ var Table = []Plugin{flannel, calico, cilium, kubeOVN, antrea, ovnKubernetes, ku
 
 // Object names an object of the API, or all of one kind where it has no name.
 type Object struct {
-	Group, Version, Resource string
-	Namespace, Name          string
+	Group     string `json:"group"`
+	Version   string `json:"version"`
+	Resource  string `json:"resource"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
 }
 
 // String is what kubectl calls it.

@@ -66,9 +66,12 @@ func TestStrangers(t *testing.T) {
 		for _, flows := range []int{1, 3} {
 			t.Run(fmt.Sprintf("%s/%d", l.Name, flows), func(t *testing.T) {
 				skipUnlessOpens(t, l)
+				if flows > 1 && testing.Short() {
+					t.Skip("waits for a second as one flow does: run it without -short")
+				}
 				port += 16
 				p := loopback(t, l.Name, 1, flows, 64, port)
-				p.Slice = 100 * time.Millisecond
+				p.Slice = 40 * time.Millisecond
 				brief(&p)
 				p.Nonce = load.Nonce{1, 2, 3, 31: 4}
 				wrong := p.Nonce
@@ -154,6 +157,7 @@ func expectNothing(t *testing.T, c net.Conn, said []byte, closed bool) {
 func TestCallersOnly(t *testing.T) {
 	p := loopback(t, "tcp_crr", 1, 1, 64, 28900)
 	p.Slice = 300 * time.Millisecond
+	brief(&p)
 	s, err := Serve(p, nil, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -173,10 +177,13 @@ func TestCallersOnly(t *testing.T) {
 	}
 }
 
-// TestFuzzedPorts sends a million random bytes to the ports of each load before and during
+// TestFuzzedPorts sends a million random bytes (-short: a tenth) to the ports of each load before and during
 // its series.
 func TestFuzzedPorts(t *testing.T) {
-	const each = 1_000_000
+	each := 1_000_000
+	if testing.Short() {
+		each = 100_000
+	}
 	port := 29200
 	for _, name := range []string{"tcp_lat", "tcp_bw", "tcp_crr", "udp_lat", "udp_bw"} {
 		t.Run(name, func(t *testing.T) {
@@ -187,6 +194,7 @@ func TestFuzzedPorts(t *testing.T) {
 			}
 			p := loopback(t, name, 1, 1, 64, port)
 			p.Slice, p.Nonce = 100*time.Millisecond, load.Nonce{5}
+			brief(&p)
 			s, err := Serve(p, nil, nil)
 			if err != nil {
 				t.Fatal(err)

@@ -31,6 +31,7 @@ func TestBackground(t *testing.T) {
 				p := loopback(t, c.load.Name, 2, 1, 64, port)
 				p.Arms[1].ServerPort, p.Arms[1].ClientPort = port+5, port+1005
 				p.Slice, p.Background = slice, &c.beside
+				brief(&p)
 				for _, r := range run(t, p) {
 					failed = errors.Join(failed, problems(c.load, p, r))
 					if r.Err != nil {

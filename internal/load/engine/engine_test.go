@@ -172,13 +172,6 @@ func problems(l load.Load, p load.Plan, r load.SliceResult) (err error) {
 	return err
 }
 
-func checkPings(t *testing.T, c *result.Latency) {
-	t.Helper()
-	if err := problemsOfPings(c); err != nil {
-		t.Error(err)
-	}
-}
-
 func problemsOfPings(c *result.Latency) (err error) {
 	bad := func(format string, args ...any) { err = errors.Join(err, fmt.Errorf(format, args...)) }
 	if c.Replies == 0 || c.Replies+c.Lost != c.Requests {

@@ -24,6 +24,7 @@ func TestCrowd(t *testing.T) {
 					port += 2 * flows
 					p := loopback(t, name, 1, flows, size, port)
 					p.Slice = slice
+					brief(&p)
 					return checkSharedThread(t, p, size <= load.SharedThreadSize)
 				})
 			})
@@ -31,7 +32,7 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
-// checkSharedThread runs three slices of a plan, and tells what was wrong with them.
+// checkSharedThread runs the slices of a plan, and tells what was wrong with them.
 func checkSharedThread(t *testing.T, p load.Plan, shared bool) (failed error) {
 	l, err := load.Find(p.Load)
 	if err != nil {
@@ -45,7 +46,7 @@ func checkSharedThread(t *testing.T, p load.Plan, shared bool) (failed error) {
 	if got := len(h.arms[0]) > 0 && len(h.groups[0]) == 1; got != shared {
 		t.Errorf("shares a thread: %v, want %v", got, shared)
 	}
-	for round := range 3 {
+	for round := range p.Schedule {
 		r := h.Measure(0, round)
 		failed = errors.Join(failed, problems(l, p, r))
 		for flow, a := range h.arms[0] {

@@ -29,6 +29,7 @@ func TestResponse(t *testing.T) {
 					port += 16
 					p := loopback(t, name, 1, c.flows, c.size, port)
 					p.Response, p.Slice = c.response, slice
+					brief(&p)
 					for _, r := range run(t, p) {
 						if failed = problems(l, p, r); failed == nil && c.flows > 1 && len(r.Latency.PerFlow) != c.flows {
 							failed = fmt.Errorf("%d flows of %d", len(r.Latency.PerFlow), c.flows)

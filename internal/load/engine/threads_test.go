@@ -45,6 +45,7 @@ func TestThreads(t *testing.T) {
 				port += 2 * c.flows
 				p := loopback(t, c.load, 1, c.flows, c.size, port)
 				p.Slice, p.Threads, p.Batch, p.Rate = slice, c.threads, c.batch, c.rate
+				brief(&p)
 				s, err := Serve(p, nil, nil)
 				if err != nil {
 					t.Fatal(err)
