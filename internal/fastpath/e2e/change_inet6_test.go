@@ -186,6 +186,15 @@ var tunnelChanges6 = []change{
 		out:  dropped, in: delivered,
 	},
 	{
+		name: "another device to the other host",
+		do: `ip link add aside0 type veth peer name aside1
+			ip link set aside1 up
+			ip link set aside0 up
+			ip -6 route add {other6} dev aside0`,
+		undo: `ip link del aside0`,
+		out:  dropped, in: delivered,
+	},
+	{
 		name: "no tunnel",
 		do:   `ip link set {out} down`,
 		undo: `ip link set {out} up

@@ -203,7 +203,7 @@ func (s *Poller) PathMTUsChanged(peers []NextHop) bool {
 		if p.Encap == nil {
 			return false // the pods themselves handle the path MTU beyond the peer
 		}
-		route, err := s.querier.routeTo(p.Encap.Remote, nlmsg.ToAddr(p.Encap.BoundAddr), p.Encap.LowerDevice)
+		route, err := s.querier.routeTo(p.Encap.Remote, nlmsg.ToAddr(p.Encap.BoundAddr), p.Encap.RouteDevice)
 		return err != nil || route.mtu != p.RouteMTU
 	})
 }

@@ -76,7 +76,10 @@ type chosenRoute struct {
 	mtu     int        // configured or learned, bytes; 0: none
 }
 
-// routeTo returns the route to an address. The source may be the zero address, and the device 0.
+// anyDevice has a route lead by whatever device.
+const anyDevice = 0
+
+// routeTo returns the route to an address by a device. The source may be the zero address.
 func (p *rtnlQuerier) routeTo(to, from netip.Addr, device int) (chosen chosenRoute, err error) {
 	m := nl.RtMsg{}
 	m.Family, m.Dst_len = unix.AF_INET, uint8(to.BitLen())
@@ -92,7 +95,7 @@ func (p *rtnlQuerier) routeTo(to, from netip.Addr, device int) (chosen chosenRou
 	if hasSource {
 		p.add(unix.RTA_SRC, from.AsSlice())
 	}
-	if device != 0 {
+	if device != anyDevice {
 		p.addUint32(unix.RTA_OIF, uint32(device))
 	}
 	attrs, err := p.roundTrip(unix.SizeofRtMsg)

@@ -361,7 +361,7 @@ func (r *reader) tunnelNextHops(name string) (peers []NextHop, err error) {
 		peer := NextHop{Device: a.Index, MAC: n.HardwareAddr, Encap: &Encap{
 			Local: nlmsg.ToAddr(tunnel.SrcAddr), Remote: nlmsg.ToAddr(n.IP), MAC: a.HardwareAddr,
 			VNI: tunnel.VxlanId, Port: tunnel.Port, DSCP: tunnel.TOS >> 2, TTL: ttl, DontFragment: whole,
-			LowerDevice: tunnel.VtepDevIndex, BoundAddr: tunnel.SrcAddr,
+			BoundAddr: tunnel.SrcAddr, // the device that it is bound to is for what it floods
 		}}
 		if r.resolveUnderlay(&peer) {
 			peer.MTU = min(a.MTU, peer.MTU-udpTunnelOverhead, r.leastRouteMTU(a.Index, nil, a.MTU))

@@ -16,7 +16,7 @@ func (r *reader) resolveUnderlay(p *NextHop) bool {
 	if !p.Encap.Remote.Is4() {
 		return false
 	}
-	route, err := r.querier.routeTo(p.Encap.Remote, nlmsg.ToAddr(p.Encap.BoundAddr), p.Encap.LowerDevice)
+	route, err := r.querier.routeTo(p.Encap.Remote, nlmsg.ToAddr(p.Encap.BoundAddr), p.Encap.RouteDevice)
 	if err != nil {
 		return false // there is no route at present
 	}

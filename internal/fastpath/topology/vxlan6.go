@@ -63,9 +63,14 @@ func (r *reader) vxlan6NextHops(tunnel *netlink.Vxlan) (peers []NextHop, err err
 			r.refuse(tunnel, fmt.Sprintf("its peer %v is not reached over IPv6", remote))
 			continue
 		}
-		route, err := r.querier.routeTo(remote, nlmsg.ToAddr(tunnel.SrcAddr), tunnel.VtepDevIndex)
-		if err != nil || route.device != tunnel.VtepDevIndex {
+		route, err := r.querier.routeTo(remote, nlmsg.ToAddr(tunnel.SrcAddr), anyDevice) // as the tunnel's device does
+		by, known := r.byIndex[route.device]
+		if err != nil || !known {
 			continue // there is no route at present
+		}
+		if by != wire {
+			r.refuse(tunnel, fmt.Sprintf("its peer %v is reached by %s, and not by %s, which it is bound to", remote, by.Attrs().Name, wire.Attrs().Name))
+			continue
 		}
 		least := min(wire.Attrs().MTU, r.confMTU(tunnel.VtepDevIndex, true))
 		if route.mtu > 0 {
@@ -74,7 +79,7 @@ func (r *reader) vxlan6NextHops(tunnel *netlink.Vxlan) (peers []NextHop, err err
 		peers = append(peers, NextHop{
 			Device: a.Index, MAC: n.HardwareAddr, WireDevice: a.Index, SrcMAC: a.HardwareAddr, DstMAC: n.HardwareAddr, Addr: remote, RouteMTU: route.mtu,
 			MTU:   min(r.leastRouteMTU(a.Index, nil, a.MTU), r.confMTU(a.Index, true), least-vxlan6Overhead),
-			Encap: &Encap{ByDevice: true, Remote: remote, Port: tunnel.Port, VNI: tunnel.VxlanId, LowerDevice: tunnel.VtepDevIndex, BoundAddr: tunnel.SrcAddr},
+			Encap: &Encap{ByDevice: true, Remote: remote, Port: tunnel.Port, VNI: tunnel.VxlanId, BoundAddr: tunnel.SrcAddr},
 		})
 	}
 	return peers, nil

@@ -1,0 +1,82 @@
+package topology_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+// A vxlan device looks up the route to a peer without regard to the device that it is bound to. So does
+// what follows it: the next hop is behind the device of that route, with its MTU.
+func TestRouteToTunnelPeer(t *testing.T) {
+	const other = `
+ip link add w2 type veth peer name w3
+ip link set w3 up
+ip link set w2 mtu 1400 up
+ip neigh add 192.0.2.2 lladdr 02:00:00:00:00:02 dev w2
+`
+	m, _ := machineAndPod(t, strings.ReplaceAll(overlay, "OPTIONS", "")+other)
+	for _, c := range []struct {
+		more, wire string
+		mtu        int
+	}{{"", "w0", 1450}, {"ip route add 192.0.2.2 dev w2 mtu 1300", "w2", 1250}} {
+		testenv.Shell(t, m, c.more)
+		testenv.InNetns(t, m, func() error {
+			ways := topologyOf(t, m)
+			if len(ways.NextHops) != 1 || ways.NextHops[0].MTU != c.mtu || ways.TC[ways.NextHops[0].WireDevice].Name != c.wire {
+				t.Errorf("after %q, next hops are %+v, want one behind %s with an MTU of %d bytes", c.more, ways.NextHops, c.wire, c.mtu)
+			}
+			s, err := topology.OpenPoller(audit.IPv4)
+			testenv.Must(t, err)
+			defer s.Close()
+			if s.PathMTUsChanged(ways.NextHops) {
+				t.Errorf("after %q, the MTU differs from the one that was read", c.more)
+			}
+			return nil
+		})
+	}
+}
+
+// overlay6 is a host with a tunnel over IPv6 to another host.
+const overlay6 = `
+for d in all default w0; do echo 0 > /proc/sys/net/ipv6/conf/$d/disable_ipv6; echo 0 > /proc/sys/net/ipv6/conf/$d/accept_dad; done
+echo 1 > /proc/sys/net/ipv6/conf/all/forwarding
+ip link set w0 up
+ip addr add fd00:c8::1/64 dev w0 nodad
+ip link add v0 address 02:00:00:00:03:01 mtu 1430 type vxlan id 7 dstport 8472 local fd00:c8::1 dev w0 nolearning
+ip link set v0 up
+bridge fdb append 02:00:00:00:03:02 dev v0 dst fd00:c8::2
+ip link add w2 type veth peer name w3
+ip link set w3 up
+ip link set w2 up
+`
+
+// Over IPv6, the kernel chooses the way of each outer packet. A peer is known while that way is by the device
+// that the tunnel is bound to, and by none other.
+func TestRouteToTunnelPeer6(t *testing.T) {
+	for _, c := range []struct {
+		more, refused string
+		mtu           int // 0: no next hop
+	}{
+		{"", "", 1430},
+		{"ip route add fd00:c8::2 dev w2", "v0 its peer fd00:c8::2 is reached by w2, and not by w0, which it is bound to", 0},
+		{"ip route add fd00:c8::2 dev w0 mtu 1400", "", 1330},
+	} {
+		m, _ := machineAndPod(t, overlay6+c.more)
+		testenv.InNetns(t, m, func() error {
+			ways, err := topology.Read(topology.DeviceNames{Wire: "w0", Tunnels: []string{"v0"}, Family: audit.IPv6}, noPrograms)
+			testenv.Must(t, err)
+			mtu := 0
+			for _, p := range ways.NextHops {
+				mtu = p.MTU
+			}
+			if got := refusals(ways); got != c.refused || mtu != c.mtu {
+				t.Errorf("after %q, refused is %q, and next hops are %+v, want %q and an MTU of %d bytes", c.more, got, ways.NextHops, c.refused, c.mtu)
+			}
+			return nil
+		})
+	}
+}
