@@ -81,23 +81,7 @@ const anyDevice = 0
 
 // routeTo returns the route to an address by a device. The source may be the zero address.
 func (p *rtnlQuerier) routeTo(to, from netip.Addr, device int) (chosen chosenRoute, err error) {
-	m := nl.RtMsg{}
-	m.Family, m.Dst_len = unix.AF_INET, uint8(to.BitLen())
-	if to.Is6() {
-		m.Family = unix.AF_INET6
-	}
-	hasSource := from.IsValid() && !from.IsUnspecified() && from.BitLen() == to.BitLen()
-	if hasSource {
-		m.Src_len = uint8(from.BitLen())
-	}
-	p.startRequest(unix.RTM_GETROUTE, 0, m.Serialize())
-	p.add(unix.RTA_DST, to.AsSlice())
-	if hasSource {
-		p.add(unix.RTA_SRC, from.AsSlice())
-	}
-	if device != anyDevice {
-		p.addUint32(unix.RTA_OIF, uint32(device))
-	}
+	p.requestRoute(0, to, from, device)
 	attrs, err := p.roundTrip(unix.SizeofRtMsg)
 	if err != nil {
 		return chosen, err
@@ -119,6 +103,39 @@ func (p *rtnlQuerier) routeTo(to, from netip.Addr, device int) (chosen chosenRou
 		}
 	})
 	return chosen, nil
+}
+
+// hasOneHop tells whether the route to an address by any device is one with a single next hop, so that it
+// leads the same way whatever else packets have in them.
+func (p *rtnlQuerier) hasOneHop(to, from netip.Addr) (is bool, err error) {
+	p.requestRoute(unix.RTM_F_FIB_MATCH, to, from, anyDevice)
+	attrs, err := p.roundTrip(unix.SizeofRtMsg)
+	if err != nil {
+		return false, err
+	}
+	nlmsg.EachAttr(attrs, func(kind uint16, _ []byte) { is = is || kind == unix.RTA_OIF }) // else RTA_MULTIPATH
+	return is, nil
+}
+
+// requestRoute begins a request for the route to an address.
+func (p *rtnlQuerier) requestRoute(flags uint32, to, from netip.Addr, device int) {
+	m := nl.RtMsg{}
+	m.Family, m.Dst_len, m.Flags = unix.AF_INET, uint8(to.BitLen()), flags
+	if to.Is6() {
+		m.Family = unix.AF_INET6
+	}
+	hasSource := from.IsValid() && !from.IsUnspecified() && from.BitLen() == to.BitLen()
+	if hasSource {
+		m.Src_len = uint8(from.BitLen())
+	}
+	p.startRequest(unix.RTM_GETROUTE, 0, m.Serialize())
+	p.add(unix.RTA_DST, to.AsSlice())
+	if hasSource {
+		p.add(unix.RTA_SRC, from.AsSlice())
+	}
+	if device != anyDevice {
+		p.addUint32(unix.RTA_OIF, uint32(device))
+	}
 }
 
 // startRequest begins a request; add appends attributes, whose length must be a multiple of 4 bytes.

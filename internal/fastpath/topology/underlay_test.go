@@ -64,6 +64,9 @@ func TestRouteToTunnelPeer6(t *testing.T) {
 		{"", "", 1430},
 		{"ip route add fd00:c8::2 dev w2", "v0 its peer fd00:c8::2 is reached by w2, and not by w0, which it is bound to", 0},
 		{"ip route add fd00:c8::2 dev w0 mtu 1400", "", 1330},
+		{"ip route add fd00:c8::2 nexthop via fe80::8 dev w0 nexthop via fe80::9 dev w0", "v0 the route to its peer fd00:c8::2 has several next hops", 0},
+		{"ip -6 route add default nexthop via fe80::8 dev w0 nexthop via fe80::9 dev w0", "", 1430},
+		{"ip route add fd00:99::/64 dev w0 mtu 1390 table 100", "", 1320}, // policy rules may choose it for outer packets
 	} {
 		m, _ := machineAndPod(t, overlay6+c.more)
 		testenv.InNetns(t, m, func() error {

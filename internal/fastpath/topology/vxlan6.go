@@ -54,33 +54,49 @@ func (r *reader) vxlan6NextHops(tunnel *netlink.Vxlan) (peers []NextHop, err err
 		if n.LinkIndex != a.Index || len(n.HardwareAddr) != macLen || n.MasterIndex != 0 || n.IP == nil || n.HardwareAddr.String() == zeroMAC {
 			continue
 		}
-		remote := nlmsg.ToAddr(n.IP)
+		mtu, routeMTU, why := r.vxlan6MTU(tunnel, wire, n)
 		switch {
-		case n.unknownAttr != "":
-			r.refuse(tunnel, fmt.Sprintf("its entry for %v has %s", n.HardwareAddr, n.unknownAttr))
-			continue
-		case !isOf(remote, IPv6):
-			r.refuse(tunnel, fmt.Sprintf("its peer %v is not reached over IPv6", remote))
-			continue
+		case why != "":
+			r.refuse(tunnel, why)
+		case mtu > 0:
+			peers = append(peers, NextHop{
+				Device: a.Index, MAC: n.HardwareAddr, WireDevice: a.Index, SrcMAC: a.HardwareAddr, DstMAC: n.HardwareAddr, Addr: nlmsg.ToAddr(n.IP), MTU: mtu, RouteMTU: routeMTU,
+				Encap: &Encap{ByDevice: true, Remote: nlmsg.ToAddr(n.IP), Port: tunnel.Port, VNI: tunnel.VxlanId, BoundAddr: tunnel.SrcAddr},
+			})
 		}
-		route, err := r.querier.routeTo(remote, nlmsg.ToAddr(tunnel.SrcAddr), anyDevice) // as the tunnel's device does
-		by, known := r.byIndex[route.device]
-		if err != nil || !known {
-			continue // there is no route at present
-		}
-		if by != wire {
-			r.refuse(tunnel, fmt.Sprintf("its peer %v is reached by %s, and not by %s, which it is bound to", remote, by.Attrs().Name, wire.Attrs().Name))
-			continue
-		}
-		least := min(wire.Attrs().MTU, r.confMTU(tunnel.VtepDevIndex, true))
-		if route.mtu > 0 {
-			least = min(least, route.mtu)
-		}
-		peers = append(peers, NextHop{
-			Device: a.Index, MAC: n.HardwareAddr, WireDevice: a.Index, SrcMAC: a.HardwareAddr, DstMAC: n.HardwareAddr, Addr: remote, RouteMTU: route.mtu,
-			MTU:   min(r.leastRouteMTU(a.Index, nil, a.MTU), r.confMTU(a.Index, true), least-vxlan6Overhead),
-			Encap: &Encap{ByDevice: true, Remote: remote, Port: tunnel.Port, VNI: tunnel.VxlanId, BoundAddr: tunnel.SrcAddr},
-		})
 	}
 	return peers, nil
+}
+
+// vxlan6MTU returns the size of the largest IP packet that gets through a tunnel to what a forwarding entry
+// of it leads to, and the MTU of the route there, or says why nothing is to be carried there. 0: there is no
+// route at present.
+func (r *reader) vxlan6MTU(tunnel *netlink.Vxlan, wire netlink.Link, n neighbourEntry) (mtu, routeMTU int, why string) {
+	remote, a, lower := nlmsg.ToAddr(n.IP), tunnel.Attrs(), wire.Attrs()
+	switch {
+	case n.unknownAttr != "":
+		return 0, 0, fmt.Sprintf("its entry for %v has %s", n.HardwareAddr, n.unknownAttr)
+	case !isOf(remote, IPv6):
+		return 0, 0, fmt.Sprintf("its peer %v is not reached over IPv6", remote)
+	}
+	from := nlmsg.ToAddr(tunnel.SrcAddr)
+	route, err := r.querier.routeTo(remote, from, anyDevice) // as the tunnel's device does
+	by, known := r.byIndex[route.device]
+	if err != nil || !known {
+		return 0, 0, ""
+	}
+	if by != wire {
+		return 0, 0, fmt.Sprintf("its peer %v is reached by %s, and not by %s, which it is bound to", remote, by.Attrs().Name, lower.Name)
+	}
+	switch single, err := r.querier.hasOneHop(remote, from); {
+	case err != nil:
+		return 0, 0, ""
+	case !single:
+		return 0, 0, fmt.Sprintf("the route to its peer %v has several next hops", remote)
+	}
+	least := r.leastRouteMTU(lower.Index, nil, min(lower.MTU, r.confMTU(lower.Index, true)))
+	if route.mtu > 0 {
+		least = min(least, route.mtu)
+	}
+	return min(r.leastRouteMTU(a.Index, nil, a.MTU), r.confMTU(a.Index, true), least-vxlan6Overhead), route.mtu, ""
 }
