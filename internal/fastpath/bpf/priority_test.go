@@ -48,39 +48,3 @@ func TestPriorities(t *testing.T) {
 		}
 	}
 }
-
-// A packet loses its mark on its way into a pod, as on the network's own path: rules for the packets of a
-// tunnel may have marked it.
-func TestUnmarksIPv6(t *testing.T) {
-	testenv.Root(t)
-	r := newRig6(t, layers.IPProtocolUDP)
-	r.put(t)
-	var out struct {
-		_    [2]uint32
-		Mark uint32
-		_    [45]uint32
-	}
-	const mark = 7
-	packet := r.received6().bytes(t)
-	for _, device := range []int{r.wire, 0} { // by the other one it is not carried
-		context := struct {
-			_       [2]uint32
-			Mark    uint32
-			_       [7]uint32
-			Ifindex uint32
-			_       [37]uint32
-		}{Mark: mark, Ifindex: uint32(device)}
-		want := uint32(0)
-		if device == 0 {
-			want = mark
-		}
-		o := ebpf.RunOptions{Data: packet, DataOut: make([]byte, len(packet)+256), Context: context, ContextOut: &out}
-		testenv.InNetns(t, r.netns, func() error {
-			_, err := r.objs.FromWire.Run(&o)
-			return err
-		})
-		if out.Mark != want {
-			t.Errorf("by device %d, the mark is %d, want %d", device, out.Mark, want)
-		}
-	}
-}

@@ -109,6 +109,10 @@ int from_wire(struct __sk_buff *skb)
 	why = lease_valid() ? lookup_in(skb, data, end, ETH_HLEN, 0, &c) : SLOW_NO_DAEMON;
 	if (!why)
 		why = skb->ifindex == c.to->wire ? from_peer(data, c.to->header, &c.p, 0) : SLOW_SOURCE;
+#ifdef INET6
+	if (skb->mark) /* Rules have marked it when it was in a tunnel. They, and routes, may go by that: it is none to learn from. */
+		why = SLOW_ENCAPSULATED;
+#endif
 	if (why) {
 		via = hop_by_mac(skb, data + MAC_LEN);
 		return slow_in(skb, data, &via, receiver_addr(ip), 0, &c, why);
@@ -123,9 +127,6 @@ int from_wire(struct __sk_buff *skb)
 		return TC_SHOT; /* impossible, as above */
 	write_in(data, &c);
 	skb->priority = forwarded_priority(skb, &c.p);
-#ifdef INET6
-	skb->mark = 0; /* rules may have marked it when it was in a tunnel; on its way into a pod it loses that */
-#endif
 	keep_sum(skb);
 	return carry(skb, IN, bpf_redirect_peer(c.to->pod, 0));
 }
