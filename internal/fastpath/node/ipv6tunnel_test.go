@@ -180,6 +180,35 @@ func TestIPv6InTunnelLearnsMTU(t *testing.T) {
 	}
 }
 
+// The neighbour behind a tunnel of IPv6 is verified when it is stale, although no packet that is carried does so.
+func TestIPv6InTunnelVerifiesNeighbour(t *testing.T) {
+	needsTCX(t)
+	w := tunnelled6
+	c := newCluster(t, w.node+wire6+"ip addr add fe80::f:I/64 dev flannel-v6.1 nodad", w.pod) // to ask from
+	c.answerAt(t, "[fd00:f4:2::2]:7777")
+	send := c.exchangesFrom(t, "[fd00:f4:1::2]:0", "[fd00:f4:2::2]:7777")
+	exchange := func() error { return send(testenv.Timeout) }
+	testenv.Must(t, exchange())
+	processes := []*exec.Cmd{c.start(t, 0, new(syscall.SysProcAttr), "0", "ipv6"), c.start(t, 1, new(syscall.SysProcAttr), "0", "ipv6")}
+	c.untilCounted(t, c.carried6, exchange)
+	c.onNode(t, 0, "ip neigh replace fd00:f4:J:: lladdr 02:00:00:00:c6:0J dev flannel-v6.1 nud stale")
+	for end := time.Now().Add(testenv.Timeout); ; time.Sleep(time.Millisecond) {
+		testenv.Must(t, exchange())
+		is, err := exec.Command("ip", "-n", c.nodes[0].Name(), "neigh", "show", "to", "fd00:f4:2::", "dev", "flannel-v6.1").CombinedOutput()
+		testenv.Must(t, err)
+		if strings.Contains(string(is), "REACHABLE") {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("after %v, the neighbour is not verified: %s", testenv.Timeout, is)
+		}
+	}
+	for _, cmd := range processes {
+		testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
+		testenv.Must(t, cmd.Wait())
+	}
+}
+
 // tooBig has the second node say of a packet of the first one's tunnel that only a smaller one gets through.
 func (c *cluster) tooBig(t *testing.T, mtu uint32) {
 	t.Helper()

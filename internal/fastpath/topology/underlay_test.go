@@ -48,11 +48,33 @@ ip link set w0 up
 ip addr add fd00:c8::1/64 dev w0 nodad
 ip link add v0 address 02:00:00:00:03:01 mtu 1430 type vxlan id 7 dstport 8472 local fd00:c8::1 dev w0 nolearning
 ip link set v0 up
+ip neigh add fd00:10::2 lladdr 02:00:00:00:03:02 dev v0 nud stale
+ip neigh add fd00:10::3 lladdr 02:00:00:00:03:03 dev v0
 bridge fdb append 02:00:00:00:03:02 dev v0 dst fd00:c8::2
+bridge fdb append 02:00:00:00:03:04 dev v0 dst fd00:c8::4
 ip link add w2 type veth peer name w3
 ip link set w3 up
 ip link set w2 up
 `
+
+// A next hop behind a tunnel over IPv6 is a neighbour of its device with a forwarding entry. It is known by the
+// neighbour's address, because only the daemon has the kernel verify one that is stale: carried packets do not.
+func TestNeighboursBehindTunnel6(t *testing.T) {
+	m, _ := machineAndPod(t, overlay6)
+	testenv.InNetns(t, m, func() error {
+		ways, err := topology.Read(topology.DeviceNames{Wire: "w0", Tunnels: []string{"v0"}, Family: audit.IPv6}, noPrograms)
+		testenv.Must(t, err)
+		if len(ways.NextHops) != 1 {
+			t.Errorf("next hops are %+v, want one", ways.NextHops)
+			return nil
+		}
+		p := ways.NextHops[0]
+		if at := ways.TC[p.WireDevice].Name; p.Addr.String() != "fd00:10::2" || at != "v0" || p.Encap.Remote.String() != "fd00:c8::2" {
+			t.Errorf("the next hop is %v on %s, at %v, want fd00:10::2 on v0, at fd00:c8::2", p.Addr, at, p.Encap.Remote)
+		}
+		return nil
+	})
+}
 
 // Over IPv6, the kernel chooses the way of each outer packet. A peer is known while that way is by the device
 // that the tunnel is bound to, and by none other.

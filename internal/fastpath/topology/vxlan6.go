@@ -50,22 +50,38 @@ func (r *reader) vxlan6NextHops(tunnel *netlink.Vxlan) (peers []NextHop, err err
 		r.refuse(wire, why)
 		return nil, nil
 	}
-	for _, n := range r.fdb {
-		if n.LinkIndex != a.Index || len(n.HardwareAddr) != macLen || n.MasterIndex != 0 || n.IP == nil || n.HardwareAddr.String() == zeroMAC {
-			continue
+	entries := r.entriesOf(a.Index)
+	for _, n := range r.arpOf[a.Index] {
+		entry, known := entries[string(n.HardwareAddr)]
+		if !known {
+			continue // packets there are flooded
 		}
-		mtu, routeMTU, why := r.vxlan6MTU(tunnel, wire, n)
+		mtu, routeMTU, why := r.vxlan6MTU(tunnel, wire, entry)
+		if n.unknownAttr != "" {
+			why = fmt.Sprintf("its neighbour %v has %s", n.IP, n.unknownAttr)
+		}
 		switch {
 		case why != "":
 			r.refuse(tunnel, why)
 		case mtu > 0:
 			peers = append(peers, NextHop{
 				Device: a.Index, MAC: n.HardwareAddr, WireDevice: a.Index, SrcMAC: a.HardwareAddr, DstMAC: n.HardwareAddr, Addr: nlmsg.ToAddr(n.IP), MTU: mtu, RouteMTU: routeMTU,
-				Encap: &Encap{ByDevice: true, Remote: nlmsg.ToAddr(n.IP), Port: tunnel.Port, VNI: tunnel.VxlanId, BoundAddr: tunnel.SrcAddr},
+				Encap: &Encap{ByDevice: true, Remote: nlmsg.ToAddr(entry.IP), Port: tunnel.Port, VNI: tunnel.VxlanId, BoundAddr: tunnel.SrcAddr},
 			})
 		}
 	}
 	return peers, nil
+}
+
+// entriesOf returns a tunnel's forwarding entries to single hosts, by MAC.
+func (r *reader) entriesOf(tunnel int) map[string]neighbourEntry {
+	entries := map[string]neighbourEntry{}
+	for _, n := range r.fdb {
+		if n.LinkIndex == tunnel && len(n.HardwareAddr) == macLen && n.MasterIndex == 0 && n.IP != nil && n.HardwareAddr.String() != zeroMAC {
+			entries[string(n.HardwareAddr)] = n
+		}
+	}
+	return entries
 }
 
 // vxlan6MTU returns the size of the largest IP packet that gets through a tunnel to what a forwarding entry
