@@ -4,7 +4,6 @@ import (
 	"errors"
 	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/nft"
-	"github.com/venturi-net/venturi/internal/nlmsg"
 	"io"
 	"io/fs"
 	"os"
@@ -203,7 +202,7 @@ func (s *Poller) PathMTUsChanged(peers []NextHop) bool {
 		if p.Encap == nil {
 			return false // the pods themselves handle the path MTU beyond the peer
 		}
-		route, err := s.querier.routeTo(p.Encap.Remote, nlmsg.ToAddr(p.Encap.BoundAddr), p.Encap.RouteDevice)
+		route, err := s.querier.routeOf(p.Encap)
 		return err != nil || route.mtu != p.RouteMTU
 	})
 }

@@ -76,12 +76,9 @@ type chosenRoute struct {
 	mtu     int        // configured or learned, bytes; 0: none
 }
 
-// anyDevice has a route lead by whatever device.
-const anyDevice = 0
-
-// routeTo returns the route to an address by a device. The source may be the zero address.
-func (p *rtnlQuerier) routeTo(to, from netip.Addr, device int) (chosen chosenRoute, err error) {
-	p.requestRoute(0, to, from, device)
+// routeOf returns the route of a tunnel's outer packets.
+func (p *rtnlQuerier) routeOf(e *Encap) (chosen chosenRoute, err error) {
+	p.requestRoute(0, e)
 	attrs, err := p.roundTrip(unix.SizeofRtMsg)
 	if err != nil {
 		return chosen, err
@@ -105,10 +102,10 @@ func (p *rtnlQuerier) routeTo(to, from netip.Addr, device int) (chosen chosenRou
 	return chosen, nil
 }
 
-// hasOneHop tells whether the route to an address by any device is one with a single next hop, so that it
-// leads the same way whatever else packets have in them.
-func (p *rtnlQuerier) hasOneHop(to, from netip.Addr) (is bool, err error) {
-	p.requestRoute(unix.RTM_F_FIB_MATCH, to, from, anyDevice)
+// hasOneHop tells whether the route of a tunnel's outer packets is one with a single next hop, so that it
+// leads the same way whatever else they have in them.
+func (p *rtnlQuerier) hasOneHop(e *Encap) (is bool, err error) {
+	p.requestRoute(unix.RTM_F_FIB_MATCH, e)
 	attrs, err := p.roundTrip(unix.SizeofRtMsg)
 	if err != nil {
 		return false, err
@@ -117,28 +114,34 @@ func (p *rtnlQuerier) hasOneHop(to, from netip.Addr) (is bool, err error) {
 	return is, nil
 }
 
-// requestRoute begins a request for the route to an address.
-func (p *rtnlQuerier) requestRoute(flags uint32, to, from netip.Addr, device int) {
+// requestRoute begins a request for the route of a tunnel's outer packets, which the kernel looks up by all
+// that it is given here. Their source port is left out, which is not the same for all.
+func (p *rtnlQuerier) requestRoute(flags uint32, e *Encap) {
 	m := nl.RtMsg{}
-	m.Family, m.Dst_len, m.Flags = unix.AF_INET, uint8(to.BitLen()), flags
-	if to.Is6() {
+	m.Family, m.Dst_len, m.Flags = unix.AF_INET, uint8(e.Remote.BitLen()), flags
+	if e.Remote.Is6() {
 		m.Family = unix.AF_INET6
 	}
-	hasSource := from.IsValid() && !from.IsUnspecified() && from.BitLen() == to.BitLen()
+	from := nlmsg.ToAddr(e.BoundAddr)
+	hasSource := from.IsValid() && !from.IsUnspecified() && from.BitLen() == e.Remote.BitLen()
 	if hasSource {
 		m.Src_len = uint8(from.BitLen())
 	}
 	p.startRequest(unix.RTM_GETROUTE, 0, m.Serialize())
-	p.add(unix.RTA_DST, to.AsSlice())
+	p.add(unix.RTA_DST, e.Remote.AsSlice())
 	if hasSource {
 		p.add(unix.RTA_SRC, from.AsSlice())
 	}
-	if device != anyDevice {
-		p.addUint32(unix.RTA_OIF, uint32(device))
+	if e.RouteDevice != 0 {
+		p.addUint32(unix.RTA_OIF, uint32(e.RouteDevice))
+	}
+	if !e.IPIP {
+		p.add(unix.RTA_IP_PROTO, []byte{unix.IPPROTO_UDP})
+		p.add(unix.RTA_DPORT, binary.BigEndian.AppendUint16(nil, uint16(e.Port)))
 	}
 }
 
-// startRequest begins a request; add appends attributes, whose length must be a multiple of 4 bytes.
+// startRequest begins a request; add appends attributes.
 func (p *rtnlQuerier) startRequest(kind, flags uint16, header []byte) {
 	p.seq++
 	q := binary.NativeEndian.AppendUint32(p.request[:0], 0) // the length is filled in later
@@ -153,6 +156,9 @@ func (p *rtnlQuerier) add(kind uint16, value []byte) {
 	p.request = binary.NativeEndian.AppendUint16(p.request, unix.SizeofRtAttr+uint16(len(value)))
 	p.request = binary.NativeEndian.AppendUint16(p.request, kind)
 	p.request = append(p.request, value...)
+	for len(p.request)%unix.RTA_ALIGNTO != 0 {
+		p.request = append(p.request, 0)
+	}
 }
 
 func (p *rtnlQuerier) addUint32(kind uint16, value uint32) {

@@ -7,8 +7,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-
-	"github.com/venturi-net/venturi/internal/nlmsg"
 )
 
 // resolveUnderlay resolves the route and next hop of a tunnel's outer packets.
@@ -16,7 +14,7 @@ func (r *reader) resolveUnderlay(p *NextHop) bool {
 	if !p.Encap.Remote.Is4() {
 		return false
 	}
-	route, err := r.querier.routeTo(p.Encap.Remote, nlmsg.ToAddr(p.Encap.BoundAddr), p.Encap.RouteDevice)
+	route, err := r.querier.routeOf(p.Encap)
 	if err != nil {
 		return false // there is no route at present
 	}

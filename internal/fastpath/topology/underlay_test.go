@@ -22,7 +22,12 @@ ip neigh add 192.0.2.2 lladdr 02:00:00:00:00:02 dev w2
 	for _, c := range []struct {
 		more, wire string
 		mtu        int
-	}{{"", "w0", 1450}, {"ip route add 192.0.2.2 dev w2 mtu 1300", "w2", 1250}} {
+	}{
+		{"", "w0", 1450},
+		{"ip route add 192.0.2.2 dev w2 mtu 1300", "w2", 1250},
+		{"ip route add 192.0.2.2 dev w0 mtu 1310 table 100; ip rule add ipproto udp dport 4789 lookup 100", "w0", 1260},
+		{"ip rule add ipproto udp dport 9 lookup main pref 10", "w0", 1260},
+	} {
 		testenv.Shell(t, m, c.more)
 		testenv.InNetns(t, m, func() error {
 			ways := topologyOf(t, m)
@@ -86,6 +91,7 @@ func TestRouteToTunnelPeer6(t *testing.T) {
 		{"", "", 1430},
 		{"ip route add fd00:c8::2 dev w2", "v0 its peer fd00:c8::2 is reached by w2, and not by w0, which it is bound to", 0},
 		{"ip route add fd00:c8::2 dev w0 mtu 1400", "", 1330},
+		{"ip route add fd00:c8::2 dev w2 table 100; ip -6 rule add ipproto udp dport 8472 lookup 100", "v0 its peer fd00:c8::2 is reached by w2, and not by w0, which it is bound to", 0},
 		{"ip route add fd00:c8::2 nexthop via fe80::8 dev w0 nexthop via fe80::9 dev w0", "v0 the route to its peer fd00:c8::2 has several next hops", 0},
 		{"ip -6 route add default nexthop via fe80::8 dev w0 nexthop via fe80::9 dev w0", "", 1430},
 		{"ip route add fd00:99::/64 dev w0 mtu 1390 table 100", "", 1320}, // policy rules may choose it for outer packets

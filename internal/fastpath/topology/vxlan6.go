@@ -56,18 +56,20 @@ func (r *reader) vxlan6NextHops(tunnel *netlink.Vxlan) (peers []NextHop, err err
 		if !known {
 			continue // packets there are flooded
 		}
-		mtu, routeMTU, why := r.vxlan6MTU(tunnel, wire, entry)
-		if n.unknownAttr != "" {
-			why = fmt.Sprintf("its neighbour %v has %s", n.IP, n.unknownAttr)
-		}
 		switch {
-		case why != "":
-			r.refuse(tunnel, why)
-		case mtu > 0:
-			peers = append(peers, NextHop{
-				Device: a.Index, MAC: n.HardwareAddr, WireDevice: a.Index, SrcMAC: a.HardwareAddr, DstMAC: n.HardwareAddr, Addr: nlmsg.ToAddr(n.IP), MTU: mtu, RouteMTU: routeMTU,
-				Encap: &Encap{ByDevice: true, Remote: nlmsg.ToAddr(entry.IP), Port: tunnel.Port, VNI: tunnel.VxlanId, BoundAddr: tunnel.SrcAddr},
-			})
+		case n.unknownAttr != "":
+			r.refuse(tunnel, fmt.Sprintf("its neighbour %v has %s", n.IP, n.unknownAttr))
+			continue
+		case entry.unknownAttr != "":
+			r.refuse(tunnel, fmt.Sprintf("its entry for %v has %s", n.HardwareAddr, entry.unknownAttr))
+			continue
+		}
+		peer := NextHop{
+			Device: a.Index, MAC: n.HardwareAddr, WireDevice: a.Index, SrcMAC: a.HardwareAddr, DstMAC: n.HardwareAddr, Addr: nlmsg.ToAddr(n.IP),
+			Encap: &Encap{ByDevice: true, Remote: nlmsg.ToAddr(entry.IP), Port: tunnel.Port, VNI: tunnel.VxlanId, BoundAddr: tunnel.SrcAddr},
+		}
+		if r.resolveUnderlay6(&peer, tunnel, wire) {
+			peers = append(peers, peer)
 		}
 	}
 	return peers, nil
@@ -84,35 +86,35 @@ func (r *reader) entriesOf(tunnel int) map[string]neighbourEntry {
 	return entries
 }
 
-// vxlan6MTU returns the size of the largest IP packet that gets through a tunnel to what a forwarding entry
-// of it leads to, and the MTU of the route there, or says why nothing is to be carried there. 0: there is no
-// route at present.
-func (r *reader) vxlan6MTU(tunnel *netlink.Vxlan, wire netlink.Link, n neighbourEntry) (mtu, routeMTU int, why string) {
-	remote, a, lower := nlmsg.ToAddr(n.IP), tunnel.Attrs(), wire.Attrs()
-	switch {
-	case n.unknownAttr != "":
-		return 0, 0, fmt.Sprintf("its entry for %v has %s", n.HardwareAddr, n.unknownAttr)
-	case !isOf(remote, IPv6):
-		return 0, 0, fmt.Sprintf("its peer %v is not reached over IPv6", remote)
+// resolveUnderlay6 resolves the route of a tunnel's outer packets, which must leave by the wire that the tunnel
+// stands on, and finds how large packets may be in them.
+func (r *reader) resolveUnderlay6(p *NextHop, tunnel, wire netlink.Link) bool {
+	a, lower, remote := tunnel.Attrs(), wire.Attrs(), p.Encap.Remote
+	if !isOf(remote, IPv6) {
+		r.refuse(tunnel, fmt.Sprintf("its peer %v is not reached over IPv6", remote))
+		return false
 	}
-	from := nlmsg.ToAddr(tunnel.SrcAddr)
-	route, err := r.querier.routeTo(remote, from, anyDevice) // as the tunnel's device does
+	route, err := r.querier.routeOf(p.Encap)
 	by, known := r.byIndex[route.device]
 	if err != nil || !known {
-		return 0, 0, ""
+		return false // there is no route at present
 	}
 	if by != wire {
-		return 0, 0, fmt.Sprintf("its peer %v is reached by %s, and not by %s, which it is bound to", remote, by.Attrs().Name, lower.Name)
+		r.refuse(tunnel, fmt.Sprintf("its peer %v is reached by %s, and not by %s, which it is bound to", remote, by.Attrs().Name, lower.Name))
+		return false
 	}
-	switch single, err := r.querier.hasOneHop(remote, from); {
+	switch single, err := r.querier.hasOneHop(p.Encap); {
 	case err != nil:
-		return 0, 0, ""
+		return false
 	case !single:
-		return 0, 0, fmt.Sprintf("the route to its peer %v has several next hops", remote)
+		r.refuse(tunnel, fmt.Sprintf("the route to its peer %v has several next hops", remote))
+		return false
 	}
+	p.RouteMTU = route.mtu
 	least := r.leastRouteMTU(lower.Index, nil, min(lower.MTU, r.confMTU(lower.Index, true)))
-	if route.mtu > 0 {
-		least = min(least, route.mtu)
+	if p.RouteMTU > 0 {
+		least = min(least, p.RouteMTU)
 	}
-	return min(r.leastRouteMTU(a.Index, nil, a.MTU), r.confMTU(a.Index, true), least-vxlan6Overhead), route.mtu, ""
+	p.MTU = min(r.leastRouteMTU(a.Index, nil, a.MTU), r.confMTU(a.Index, true), least-vxlan6Overhead)
+	return true
 }
