@@ -117,6 +117,7 @@ type reader struct {
 	refused          []Refusal
 	withXDP          []LocalPod     // see [Topology]
 	perPacket        string         // see [Topology]
+	bySourcePort     string         // a policy rule that may treat packets of a tunnel over UDP differently; "": none
 	linkReasons      map[int]string // by ifindex: an unproven attribute of the device
 	wireReasons      map[int]string // by ifindex: why the device must not be the wire, of those that were audited
 	confMTUs         []ConfMTU      // that were read

@@ -14,6 +14,10 @@ func (r *reader) resolveUnderlay(p *NextHop) bool {
 	if !p.Encap.Remote.Is4() {
 		return false
 	}
+	if r.bySourcePort != "" && !p.Encap.IPIP {
+		r.refuse(r.byIndex[p.Device], r.bySourcePort)
+		return false
+	}
 	route, err := r.querier.routeOf(p.Encap)
 	if err != nil {
 		return false // there is no route at present

@@ -30,7 +30,7 @@ func (r *reader) vxlan6NextHops(tunnel *netlink.Vxlan) (peers []NextHop, err err
 		r.refuse(tunnel, "its outer headers are not the same for all packets ("+fickle+")")
 		return nil, nil
 	}
-	if why := cmp.Or(r.masterReason(tunnel), r.uncertainDevices[a.Index], r.notRouter(a.Name)); why != "" {
+	if why := cmp.Or(r.masterReason(tunnel), r.uncertainDevices[a.Index], r.notRouter(a.Name), r.bySourcePort); why != "" {
 		r.refuse(tunnel, why)
 		return nil, nil
 	}
