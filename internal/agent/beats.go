@@ -50,9 +50,10 @@ type Liveness struct {
 	calls     int           // that are under way
 	limit     time.Duration // of the client's agent's silence while it runs
 	token     uint64        // of the series
+	slice     time.Duration // the longest one of the series that runs; 0: none runs
 	measuring bool          // the ends are of one measurement
 	onLoss    func()        // ends the series that the controller drives; nil: none runs
-	called    time.Time     // by [Liveness.Quiet]
+	called    time.Time     // all agents, for the last time
 	ends      []*agentBeats // the client's agent first, the servers' behind it
 	cancel    context.CancelFunc
 }
@@ -70,10 +71,10 @@ type agentBeats struct {
 	rtt     time.Duration // of the last call
 }
 
-func (b *agentBeats) send(kind agentpb.Beat_Kind) error {
+func (b *agentBeats) send(beat *agentpb.Beat) error {
 	b.sending.Lock()
 	defer b.sending.Unlock()
-	return b.stream.Send(&agentpb.Beat{Kind: kind})
+	return b.stream.Send(beat)
 }
 
 // Watch begins to call the agents of a measurement, the client's and those of servers, about
@@ -93,7 +94,7 @@ func Watch(ctx context.Context, client *Client, servers ...*Client) (*Liveness, 
 // concern of the others.
 func WatchEach(ctx context.Context, agents ...*Client) (*Liveness, error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	l := &Liveness{cancel: cancel}
+	l := &Liveness{cancel: cancel, called: time.Now()}
 	l.idle.L = &l.mu
 	for _, c := range agents {
 		stream, err := c.api.Beats(ctx)
@@ -116,24 +117,45 @@ func (l *Liveness) Close() { l.cancel() }
 
 // begin keeps the channel silent but for pauses, until the function that it returns is
 // called: a series runs.
-func (l *Liveness) begin(plan load.Plan) (end func()) {
+func (l *Liveness) begin(ctx context.Context, plan load.Plan) (end func()) {
 	if l == nil {
 		return func() {}
 	}
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.running, l.token = true, plan.Token
+	l.token = plan.Token
+	l.mu.Unlock()
 	// Flows may take longer to open: then agents are called meanwhile, which is beside no slice,
 	// because the client's agent pauses before the first one.
-	l.limit = beatEvery + l.patience()*sliceTime(plan)
+	end = l.fallSilent(ctx, plan, sliceTime(plan), nil)
+	l.ends[0].markSilent()
+	return end
+}
+
+// fallSilent ends the calls of agents until the function that it returns is called: slices run,
+// between two of which nobody is heard for longest. Agents that were not called for a while are
+// called before: one that has no part in many short series would hear nothing. So they are if a slice
+// is long, to be told of it. onLoss ends a series that the controller drives.
+func (l *Liveness) fallSilent(ctx context.Context, plan load.Plan, longest time.Duration, onLoss func()) (end func()) {
+	l.mu.Lock()
+	l.running, l.slice, l.onLoss = true, plan.LongestSlice(), onLoss
+	l.limit = beatEvery + l.patience()*longest
 	for l.calls > 0 {
 		l.idle.Wait()
 	}
-	l.ends[0].markSilent()
+	due := time.Since(l.called) >= beatEvery || l.slice > beatEvery
+	l.ends[0].markHeard()
+	l.mu.Unlock()
+	if due {
+		l.speaking.Lock()
+		l.callAll(ctx, l.ends)
+		l.ends[0].markHeard()
+		l.speaking.Unlock()
+		l.endIfLost()
+	}
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.running = false
+		l.running, l.slice, l.onLoss = false, 0, nil
 	}
 }
 
@@ -157,7 +179,7 @@ func (l *Liveness) callEvery(ctx context.Context) {
 		l.mu.Unlock()
 		if running && l.speaking.TryLock() {
 			if l.ends[0].silence() > limit { // a slice takes longer than any should: who is it?
-				callAll(ctx, l.ends)
+				l.callAll(ctx, l.ends)
 				l.endIfLost()
 			}
 			l.speaking.Unlock()
@@ -168,6 +190,7 @@ func (l *Liveness) callEvery(ctx context.Context) {
 // callIdle begins to call each agent that is not being called: a slow one must not keep
 // the other waiting.
 func (l *Liveness) callIdle(ctx context.Context) {
+	l.called = time.Now()
 	for _, b := range l.ends {
 		if b.called {
 			continue
@@ -175,7 +198,7 @@ func (l *Liveness) callIdle(ctx context.Context) {
 		b.called = true
 		l.calls++
 		go func() {
-			b.probe(ctx)
+			b.probe(ctx, 0)
 			l.endIfLost()
 			l.mu.Lock()
 			defer l.mu.Unlock()
@@ -186,11 +209,15 @@ func (l *Liveness) callIdle(ctx context.Context) {
 	}
 }
 
-// callAll calls agents, and waits for their answers.
-func callAll(ctx context.Context, agents []*agentBeats) {
+// callAll calls agents, all or all but the client's, and waits for their answers.
+func (l *Liveness) callAll(ctx context.Context, agents []*agentBeats) {
+	l.mu.Lock()
+	l.called = time.Now()
+	slice := l.slice
+	l.mu.Unlock()
 	var wait sync.WaitGroup
 	for _, b := range agents {
-		wait.Go(func() { b.probe(ctx) })
+		wait.Go(func() { b.probe(ctx, slice) })
 	}
 	wait.Wait()
 }
@@ -263,10 +290,10 @@ func (l *Liveness) usePause(client *agentBeats) {
 	answered := make(chan struct{})
 	go func() {
 		defer close(answered)
-		callAll(ctx, l.ends[1:])
+		l.callAll(ctx, l.ends[1:])
 	}()
 	for waiting := true; waiting; {
-		client.probe(ctx)
+		client.probe(ctx, 0) // it knows of its slices
 		select {
 		case <-answered:
 			waiting = false
@@ -274,7 +301,7 @@ func (l *Liveness) usePause(client *agentBeats) {
 		}
 	}
 	l.endIfLost()
-	_ = client.send(agentpb.Beat_GO) // an error shows in the series
+	_ = client.send(&agentpb.Beat{Kind: agentpb.Beat_GO}) // an error shows in the series
 	client.markSilent()
 }
 
@@ -293,8 +320,9 @@ func (b *agentBeats) markHeard() {
 	b.last = time.Now()
 }
 
-// probe asks an agent whether it is there, and hangs up on one that does not say so.
-func (b *agentBeats) probe(ctx context.Context) {
+// probe asks an agent whether it is there, and hangs up on one that does not say so. Slices of this
+// length run meanwhile; 0: none does.
+func (b *agentBeats) probe(ctx context.Context, slice time.Duration) {
 	b.calling.Lock()
 	defer b.calling.Unlock()
 	select {
@@ -302,8 +330,8 @@ func (b *agentBeats) probe(ctx context.Context) {
 	default:
 	}
 	called := time.Now()
-	if b.send(agentpb.Beat_CALL) != nil {
-		b.hangUp()
+	if b.send(&agentpb.Beat{Kind: agentpb.Beat_CALL, SliceNs: slice.Nanoseconds()}) != nil {
+		b.hangUp("the channel to it has ended")
 		return
 	}
 	select {
@@ -313,7 +341,7 @@ func (b *agentBeats) probe(ctx context.Context) {
 		b.mu.Unlock()
 	case <-ctx.Done():
 	case <-time.After(b.client.patience * answerBy):
-		b.hangUp()
+		b.hangUp(b.unanswered())
 	}
 }
 
@@ -323,8 +351,8 @@ func (b *agentBeats) silence() time.Duration {
 	return time.Since(b.last)
 }
 
-// hangUp makes all calls to the agent fail, with silence as the reason.
-func (b *agentBeats) hangUp() {
+// unanswered says what a call without an answer looked like.
+func (b *agentBeats) unanswered() string {
 	c := b.client
 	why := fmt.Sprintf("it did not answer within %v", c.patience*answerBy)
 	if silence := b.silence().Round(time.Second); silence > c.patience*answerBy {
@@ -333,6 +361,12 @@ func (b *agentBeats) hangUp() {
 	if c.patience > 1 {
 		why += ", the limit for a machine whose CPU is emulated"
 	}
+	return why
+}
+
+// hangUp makes all calls to the agent fail, for this reason.
+func (b *agentBeats) hangUp(why string) {
+	c := b.client
 	c.lose(lostError(c.machine, why))
 	c.kill()
 	go func() { _ = c.conn.Close() }() // it waits for a line that may have stalled

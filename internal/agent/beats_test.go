@@ -37,7 +37,7 @@ func TestLongSlices(t *testing.T) {
 func TestLongPause(t *testing.T) {
 	begin := func(t *testing.T) (p *pulse, over func() bool) {
 		p = &pulse{send: func(agentpb.Beat_Kind) error { return nil }, resume: make(chan struct{}, 1)}
-		p.hear(agentpb.Beat_GO) // late, of a pause before
+		p.hear(&agentpb.Beat{Kind: agentpb.Beat_GO}) // late, of a pause before
 		time.Sleep(beatEvery)
 		ended := make(chan struct{})
 		go func() { defer close(ended); p.pause(t.Context()) }()
@@ -55,12 +55,12 @@ func TestLongPause(t *testing.T) {
 		p, over := begin(t)
 		for range 5 {
 			time.Sleep(deadAfter / 2)
-			p.hear(agentpb.Beat_CALL)
+			p.hear(&agentpb.Beat{Kind: agentpb.Beat_CALL})
 			if over() {
 				t.Fatal("the pause was over, and nobody said so")
 			}
 		}
-		p.hear(agentpb.Beat_GO)
+		p.hear(&agentpb.Beat{Kind: agentpb.Beat_GO})
 		if !over() {
 			t.Error("the pause goes on")
 		}

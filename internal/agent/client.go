@@ -249,7 +249,10 @@ func (c *Client) Run(ctx context.Context, plan load.Plan, meters []string) ([]lo
 	defer abandon()
 	unhook := context.AfterFunc(ctx, func() { c.wind(call, abandon, plan) })
 	defer unhook()
-	defer c.liveness.begin(plan)()
+	defer c.liveness.begin(call, plan)()
+	if why := c.LossReason(); why != nil {
+		return nil, nil, why
+	}
 	reply, err := c.api.Run(call, &agentpb.SeriesRequest{Plan: p, Meters: meters})
 	if err != nil {
 		err = c.callError(err)

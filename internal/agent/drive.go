@@ -40,8 +40,8 @@ func (l *Liveness) Drive(ctx context.Context, plan load.Plan, parts []SeriesPart
 			d.arms[arm] = drivenArm{s, i}
 		}
 	}
-	pauser, end := l.beginDrive(series, plan, d)
-	results, err := engine.Drive(series, plan.Schedule, d, pauser)
+	end := l.fallSilent(series, plan, sliceTime(plan), d.abandon)
+	results, err := engine.Drive(series, plan.Schedule, d, &drivePauser{ctx: series, liveness: l, called: time.Now()})
 	end()
 	lost := l.lostAgent()
 	var sums []result.Meter
@@ -103,22 +103,6 @@ func (d *drive) abandon() {
 	d.cancel()
 }
 
-// beginDrive keeps the channels silent but for pauses, until end is called.
-func (l *Liveness) beginDrive(ctx context.Context, plan load.Plan, d *drive) (p engine.Pauser, end func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.running, l.limit, l.onLoss = true, beatEvery+l.patience()*sliceTime(plan), d.abandon
-	for l.calls > 0 {
-		l.idle.Wait()
-	}
-	l.ends[0].markHeard()
-	return &drivePauser{ctx: ctx, liveness: l, called: time.Now()}, func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.running, l.onLoss = false, nil
-	}
-}
-
 // drivePauser lets the controller call all agents between two slices, when it is time.
 type drivePauser struct {
 	ctx      context.Context
@@ -131,7 +115,7 @@ func (p *drivePauser) Pause() {
 	p.liveness.speaking.Lock() // or a call that is under way would be answered beside the slice
 	defer p.liveness.speaking.Unlock()
 	if time.Since(p.called) >= beatEvery {
-		callAll(p.ctx, p.liveness.ends)
+		p.liveness.callAll(p.ctx, p.liveness.ends)
 		p.liveness.endIfLost()
 		p.called = time.Now()
 	}

@@ -17,6 +17,7 @@ type pulse struct {
 	paused time.Time     // when slices could not run, or did not run yet, for the last time
 	late   bool          // GO took long to arrive
 	busy   time.Duration // how much longer than deadAfter the controller may be silent: slices run
+	told   time.Duration // the same, for slices of others
 	send   func(agentpb.Beat_Kind) error
 	resume chan struct{}
 }
@@ -40,7 +41,7 @@ func (s *server) Beats(stream agentpb.Agent_BeatsServer) error {
 			if err != nil {
 				return
 			}
-			p.hear(beat.GetKind())
+			p.hear(beat)
 		}
 	}()
 	select {
@@ -75,13 +76,14 @@ func (p *pulse) start() {
 	p.paused = time.Now()
 }
 
-func (p *pulse) hear(kind agentpb.Beat_Kind) {
+func (p *pulse) hear(beat *agentpb.Beat) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	before := p.last
 	p.last = time.Now()
-	switch kind {
+	switch beat.GetKind() {
 	case agentpb.Beat_CALL:
+		p.told = time.Duration(beat.GetSliceNs())
 		_ = p.send(agentpb.Beat_ANSWER) // an error shows as silence
 	case agentpb.Beat_GO: // slices run
 		p.paused, p.late = p.last, p.last.Sub(before) >= beatEvery
@@ -112,7 +114,7 @@ func (p *pulse) watch(ctx context.Context, abandon func()) {
 func (p *pulse) isSilent(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return now.Sub(p.last) > deadAfter+p.busy
+	return now.Sub(p.last) > deadAfter+max(p.busy, p.told)
 }
 
 // pause lets the controller speak between two slices, if it is time. It returns when the

@@ -19,22 +19,23 @@ type beatLine struct {
 	agentpb.AgentClient // nil: only beats are asked for
 	grpc.ClientStream   // nil
 	ctx                 context.Context
-	toAgent, fromAgent  chan agentpb.Beat_Kind
+	toAgent             chan *agentpb.Beat
+	fromAgent           chan agentpb.Beat_Kind
 
 	mu      sync.Mutex
 	way     time.Duration // of a message, each way
 	stall   time.Time     // until when nothing passes
-	receive func(agentpb.Beat_Kind)
+	receive func(*agentpb.Beat)
 }
 
 func (l *beatLine) Beats(ctx context.Context, _ ...grpc.CallOption) (agentpb.Agent_BeatsClient, error) {
-	l.ctx, l.toAgent, l.fromAgent = ctx, make(chan agentpb.Beat_Kind, 100), make(chan agentpb.Beat_Kind, 100)
+	l.ctx, l.toAgent, l.fromAgent = ctx, make(chan *agentpb.Beat, 100), make(chan agentpb.Beat_Kind, 100)
 	go func() {
 		for {
 			select {
-			case kind := <-l.toAgent:
+			case beat := <-l.toAgent:
 				l.delay()
-				l.receive(kind)
+				l.receive(beat)
 			case <-ctx.Done():
 				return
 			}
@@ -54,7 +55,7 @@ func (l *beatLine) delay() {
 func (l *beatLine) Context() context.Context { return l.ctx }
 
 func (l *beatLine) Send(b *agentpb.Beat) error {
-	l.toAgent <- b.GetKind()
+	l.toAgent <- b
 	return nil
 }
 
@@ -98,11 +99,11 @@ func TestSilentSlices(t *testing.T) {
 						})
 						return nil
 					}
-					l.receive = func(kind agentpb.Beat_Kind) {
-						speak("hears", kind)
+					l.receive = func(beat *agentpb.Beat) {
+						speak("hears", beat.GetKind())
 						if l == near {
-							p.hear(kind)
-						} else if kind == agentpb.Beat_CALL {
+							p.hear(beat)
+						} else if beat.GetKind() == agentpb.Beat_CALL {
 							_ = answer(agentpb.Beat_ANSWER)
 						}
 					}
@@ -116,7 +117,7 @@ func TestSilentSlices(t *testing.T) {
 				}
 				time.Sleep(beatEvery + 500*time.Millisecond) // they are called while nothing runs
 				plan := load.Plan{Load: "tcp_lat", Slice: slice, Flows: 1, Arms: make([]load.Arm, 2)}
-				end := live.begin(plan)
+				end := live.begin(t.Context(), plan)
 				time.Sleep(c.way) // that it is to run
 				p.start()
 				time.Sleep(c.opening)
@@ -162,9 +163,9 @@ func TestSettle(t *testing.T) {
 		p.start()
 		time.Sleep(beatEvery)
 		time.AfterFunc(2*beatEvery, func() {
-			p.hear(agentpb.Beat_GO)
+			p.hear(&agentpb.Beat{Kind: agentpb.Beat_GO})
 			time.Sleep(settleTime / 2)
-			p.hear(agentpb.Beat_CALL)
+			p.hear(&agentpb.Beat{Kind: agentpb.Beat_CALL})
 		})
 		p.pause(t.Context())
 		if answers != 1 {

@@ -85,6 +85,9 @@ func (r FastPathReport) Print(out io.Writer) error {
 		for _, refused := range r.State.Refused {
 			sanitize.Fprintf(w, "left slow: %s %s\n", refused.Device, refused.Reason)
 		}
+		if r.State.Off == "" {
+			printUncarried(w, r.State.Unreplied, r.State.Uncarried)
+		}
 	}
 	if len(r.Packets) > 0 {
 		sanitize.Fprintf(w, "share of packets that was carried: %.1f %%\n", 100*r.Carried)

@@ -20,10 +20,14 @@ func TestFastPathReport(t *testing.T) {
 		Packets: map[string]int64{"carried_out": 200, "carried_in": 100, "slow_unknown": 100},
 		Pods:    []fastpath.PodFlows{{Device: "veth0", Addr: netip.MustParseAddr("10.244.1.2"), FlowCount: count}},
 		Peers:   []fastpath.PeerFlows{{Addr: "192.0.10.2", FlowCount: count}}}
-	now, off, gone, anew, bypassed := before, before, before, before, before
+	now, off, gone, anew, bypassed, slow := before, before, before, before, before, before
 	bypassed.Config = &fastpath.Config{Devices: topology.DeviceNames{Wire: "eth0"}}
 	bypassed.State = &fastpath.State{Pods: 1, Peers: 1, Counters: &fastpath.BypassedCounters{Bridges: []string{"cni0"}, Veths: 1}}
 	bypassed.Packets, bypassed.Peers = nil, nil
+	slow.Packets, slow.Pods, slow.Peers = nil, nil, nil
+	slow.State = &fastpath.State{Pods: 1, Peers: 1, Unreplied: "a rule asks", Uncarried: []fastpath.Uncarried{{What: "traffic of some kind", Why: "it may not"}}}
+	slowAndOff := slow
+	slowAndOff.State = &fastpath.State{Off: "there are IPsec policies", Uncarried: slow.State.Uncarried}
 	anew.Packets = map[string]int64{"carried_out": 30, "carried_in": 30, "slow_unknown": 120}
 	now.Packets = map[string]int64{"carried_out": 500, "carried_in": 400, "slow_unknown": 110, "slow_flags": 190}
 	off.State = &fastpath.State{Off: "there are IPsec policies"}
@@ -52,6 +56,9 @@ carried out of its pod           200
 carried into its pod             100      
 slow: its flow is not known yet  100      
 `, func(out *bytes.Buffer) error { return before.Print(out) }},
+		{"kinds that stay slow", "carried: pods 1, peers 1\none-way UDP stays on the slow path: a rule asks\ntraffic of some kind stays on the slow path: it may not\n",
+			func(out *bytes.Buffer) error { return slow.Print(out) }},
+		{"all is slow", "nothing is carried: there are IPsec policies\n", func(out *bytes.Buffer) error { return slowAndOff.Print(out) }},
 		{"counters that miss packets", `carried: pods 1, peers 1
 
 POD    ADDRESS     FLOWS  CARRIED  TRANSLATED

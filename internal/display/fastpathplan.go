@@ -64,10 +64,20 @@ func PrintFastPathPlan(out io.Writer, p *discover.Plan) error {
 	if p.CarriesAny() && p.Counters != nil {
 		printCounters(w, *p.Counters, p.Wire)
 	}
-	if p.CarriesAny() && p.Unreplied != "" {
-		sanitize.Fprintf(w, "one-way UDP stays on the slow path: %s\n", p.Unreplied)
+	if p.CarriesAny() {
+		printUncarried(w, p.Unreplied, p.Uncarried)
 	}
 	return w.Flush()
+}
+
+// printUncarried prints which kinds of traffic stay slow.
+func printUncarried(w io.Writer, unreplied string, others []fastpath.Uncarried) {
+	if unreplied != "" {
+		sanitize.Fprintf(w, "one-way UDP stays on the slow path: %s\n", unreplied)
+	}
+	for _, u := range others {
+		sanitize.Fprintf(w, "%s stays on the slow path: %s\n", u.What, u.Why)
+	}
 }
 
 // geneveDevices names the devices that lead to a peer each: two of many.

@@ -23,6 +23,8 @@ func TestFastPathPlan(t *testing.T) {
 	}
 	calico, kept := flannel, flannel
 	calico.Kind, calico.Tunnel = fastpath.Routed, ""
+	calico.Unreplied = "ip filter FORWARD handle 3: ct state"
+	calico.Uncarried = []fastpath.Uncarried{{What: "TCP of some kind", Why: "anybody may forge it"}}
 	calico.Counters = &fastpath.BypassedCounters{Netkits: 1, InPods: true}
 	kept.Keep([]string{fastpath.KeepRules, fastpath.KeepConntrack})
 	for name, c := range map[string]struct {
@@ -60,6 +62,8 @@ netkit of pods (1)      all statistics, and tcpdump
 devices in pods         received packets: this kernel does not count them; tcpdump works
 IP statistics           of this node, such as ForwDatagrams (nstat, /proc/net/snmp)
 eth0 counts all packets; tcpdump works there and in pods.
+one-way UDP stays on the slow path: ip filter FORWARD handle 3: ct state
+TCP of some kind stays on the slow path: anybody may forge it
 `},
 		"counters are kept": {kept, `to other nodes by flannel.1: VXLAN (VNI 1, UDP port 8472) over eth0
 nothing is carried: --keep-counters=rules is given, and established flows may reach rules that count or log (in inet acct c)

@@ -79,7 +79,7 @@ func (d *daemon) auditRules() (again <-chan time.Time, err error) {
 	if again != nil || err != nil {
 		return again, err
 	}
-	if err := errors.Join(d.flows.followUpdates(rules.ReadsConnMark), d.setNeedsReply(rules.PerPacketUnreplied)); err != nil {
+	if err := errors.Join(d.flows.followUpdates(rules.ReadsConnMark), d.setNeedsReply(rules)); err != nil {
 		return nil, err
 	}
 	changed := !maps.Equal(rules.DeviceChains, d.audit.rules.DeviceChains) || rules.MarkChain != d.audit.rules.MarkChain
@@ -155,14 +155,15 @@ func (d *daemon) readRules() (rules audit.RulesetAudit, reason string, unread bo
 	return rules, reason, false, nil
 }
 
-// setNeedsReply sets why flows must have a reply before they are carried; "": they need
-// none.
-func (d *daemon) setNeedsReply(why string) error {
-	if d.audit.replies != nil && *d.audit.replies == why {
+// setNeedsReply sets why flows must have a reply before they are carried, going by the rules; none: they
+// need none.
+func (d *daemon) setNeedsReply(rules audit.RulesetAudit) error {
+	why := rules.PerPacketUnreplied
+	if d.audit.replies != nil && *d.audit.replies == why && d.audit.rules.Translates == rules.Translates {
 		return nil
 	}
 	d.audit.replies = &why
-	if err := d.objs.SetUnreplied(why == ""); err != nil {
+	if err := d.objs.SetUnreplied(why == "", rules.Translates); err != nil {
 		return err
 	}
 	return d.invalidate()

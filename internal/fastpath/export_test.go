@@ -39,6 +39,9 @@ type (
 // OtherTunnel says that the tunnel to a next hop is not one that the programs of a config are for.
 func OtherTunnel(c *Config, p topology.NextHop) string { return c.otherTunnel(p) }
 
+// UncarriedWith are the kinds of traffic that stay slow with a config.
+func UncarriedWith(c *Config) []Uncarried { return c.uncarried() }
+
 func NewSweep(fast *bpf.Objects, track *kernel.Conntrack) *Sweep { return newSweep(fast, track) }
 
 // Whole goes through all flows, as the first sweep, and says in how many turns and how

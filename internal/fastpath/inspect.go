@@ -12,6 +12,7 @@ import (
 type Inspection struct {
 	Off       string            // why it would carry nothing; "": nothing is in the way
 	Unreplied string            // why UDP would be carried only after a reply; "": it needs none
+	Uncarried []Uncarried       // what else would stay slow
 	Topology  topology.Topology // what it would carry; Refusals is what it would leave alone
 	Counters  BypassedCounters  // that would miss carried packets
 }
@@ -58,5 +59,5 @@ func (d *daemon) inspect() (found Inspection, unread bool, err error) {
 	}
 	counters := d.counters()
 	counters.AskKernel()
-	return Inspection{d.offReason(), d.audit.rules.PerPacketUnreplied, d.topo, counters}, unread, nil
+	return Inspection{d.offReason(), d.audit.rules.PerPacketUnreplied, d.uncarried(), d.topo, counters}, unread, nil
 }

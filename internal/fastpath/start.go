@@ -125,7 +125,7 @@ func (d *daemon) start() (err error) {
 	d.tables = newTables(d.objs, d.epoch.value)
 	d.audit.perPacket = notAuditedYet
 	d.readSysctls()
-	if err := d.objs.SetUnreplied(false); err != nil {
+	if err := d.objs.SetUnreplied(false, false); err != nil {
 		return err
 	}
 	if err := d.programs.loadOwn(d.objs); err != nil {

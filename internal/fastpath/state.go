@@ -16,9 +16,11 @@ type State struct {
 	Off string `json:"off,omitempty"`
 	// Unreplied says why a UDP flow is not carried before there was a reply.
 	Unreplied string `json:"unreplied,omitempty"`
-	Pods      int    `json:"pods"`    // known, with their programs attached
-	Waiting   int    `json:"waiting"` // known, and slow until their programs are attached
-	Peers     int    `json:"peers"`   // known
+	// Uncarried are other kinds of traffic that stay slow; nil: the daemon is older than this, or translates nothing.
+	Uncarried []Uncarried `json:"uncarried,omitempty"`
+	Pods      int         `json:"pods"`    // known, with their programs attached
+	Waiting   int         `json:"waiting"` // known, and slow until their programs are attached
+	Peers     int         `json:"peers"`   // known
 	// Refused are the devices that are left to the slow path, each with the reason.
 	Refused []topology.Refusal `json:"refused"`
 	// Counters are those that miss carried packets; nil: nothing is carried, or the daemon is older than this.
@@ -49,7 +51,7 @@ func (s *State) Write(file string) error {
 // writeState writes the state file if the state has changed.
 func (d *daemon) writeState() error {
 	waiting := d.waitingPods()
-	now := &State{Off: d.audit.off, Unreplied: d.audit.needsReply(), Pods: d.carriedPods(waiting), Waiting: waiting, Peers: len(d.tables.peers), Refused: d.topo.Refusals}
+	now := &State{Off: d.audit.off, Unreplied: d.audit.needsReply(), Uncarried: d.uncarried(), Pods: d.carriedPods(waiting), Waiting: waiting, Peers: len(d.tables.peers), Refused: d.topo.Refusals}
 	if d.Shadow && now.Off == "" {
 		now.Off = shadowReason
 	}

@@ -513,6 +513,7 @@ func (*LockReply) Descriptor() ([]byte, []int) {
 type Beat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          Beat_Kind              `protobuf:"varint,1,opt,name=kind,proto3,enum=venturi.agent.v1.Beat_Kind" json:"kind,omitempty"`
+	SliceNs       int64                  `protobuf:"varint,2,opt,name=slice_ns,json=sliceNs,proto3" json:"slice_ns,omitempty"` // of CALL: how much longer than usual the controller may be silent; slices of this length run
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -552,6 +553,13 @@ func (x *Beat) GetKind() Beat_Kind {
 		return x.Kind
 	}
 	return Beat_CALL
+}
+
+func (x *Beat) GetSliceNs() int64 {
+	if x != nil {
+		return x.SliceNs
+	}
+	return 0
 }
 
 type LocateRequest struct {
@@ -2537,9 +2545,10 @@ const file_agent_proto_rawDesc = "" +
 	"\vLockRequest\x12\x12\n" +
 	"\x04wait\x18\x01 \x01(\bR\x04wait\x12\x18\n" +
 	"\acommand\x18\x02 \x01(\tR\acommand\"\v\n" +
-	"\tLockReply\"h\n" +
+	"\tLockReply\"\x83\x01\n" +
 	"\x04Beat\x12/\n" +
-	"\x04kind\x18\x01 \x01(\x0e2\x1b.venturi.agent.v1.Beat.KindR\x04kind\"/\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x1b.venturi.agent.v1.Beat.KindR\x04kind\x12\x19\n" +
+	"\bslice_ns\x18\x02 \x01(\x03R\asliceNs\"/\n" +
 	"\x04Kind\x12\b\n" +
 	"\x04CALL\x10\x00\x12\n" +
 	"\n" +

@@ -70,7 +70,7 @@ var (
 		unix.NFT_CT_SRC: "saddr", unix.NFT_CT_DST: "daddr", unix.NFT_CT_PROTOCOL: "protocol", unix.NFT_CT_PROTO_SRC: "proto-src", unix.NFT_CT_PROTO_DST: "proto-dst", unix.NFT_CT_ZONE: "zone",
 		trackSource: "ip saddr", trackSource + 1: "ip daddr", trackSource + 2: "ip6 saddr", trackSource + 3: "ip6 daddr", trackSource + 4: "id",
 	}
-	provenTrackWrites = map[int]string{unix.NFT_CT_MARK: "mark", unix.NFT_CT_SECMARK: "secmark", unix.NFT_CT_LABELS: "label", unix.NFT_CT_ZONE: "zone", unix.NFT_CT_EVENTMASK: "event"}
+	provenTrackWrites = map[int]string{unix.NFT_CT_MARK: "mark", unix.NFT_CT_SECMARK: "secmark", unix.NFT_CT_LABELS: "label", unix.NFT_CT_ZONE: "zone"}
 	provenRoute       = map[int]string{unix.NFT_RT_CLASSID: "classid", unix.NFT_RT_NEXTHOP4: "nexthop", unix.NFT_RT_NEXTHOP6: "nexthop6", rtXfrm: "ipsec"}
 	// provenObjects are the named objects that decide nothing.
 	provenObjects = map[int]string{unix.NFT_OBJECT_COUNTER: "counter", unix.NFT_OBJECT_CT_HELPER: "ct helper", unix.NFT_OBJECT_CT_TIMEOUT: "ct timeout", unix.NFT_OBJECT_SECMARK: "secmark", unix.NFT_OBJECT_CT_EXPECT: "ct expectation"}

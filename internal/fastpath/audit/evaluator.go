@@ -17,18 +17,22 @@ type ruleEffect struct {
 	unproven       string    // a part of it that is not known to treat them alike, and may do anything
 	perPacket      string    // why it may match one of them and not another
 	replyDependent string    // what distinguishes packets before the first reply from later ones; only with [chainWalker.unreplied]
+	answered       answer    // likewise: which of those it matches, going by the state of the connection
 	neverMatches   bool      // matches none of them
 	alwaysMatches  bool      // matches all of them
 	acts           bool      // does something to packets or connections that it matches, besides its verdict
 	setsMark       bool      // leaves packets with a mark that may not be 0
+	setsSecmark    bool      // sets the security mark of packets or connections
 	tunnelOnly     bool      // matches only packets to a tunnel's port
 	verdict        string    // see [RuleSummary]
 	verdictMap     bool      // has one of several verdicts
+	mayAccept      bool      // one of those is to accept
 	targets        []string  // chains that it may jump to
 	marks          markState // behind it, of packets that it matches
 	asks           []string  // ipsets that it asks, which only users change
 	connReads      uint32    // bits of the connection's mark that it depends on
 	connWrites     uint32    // and bits that it may change
+	masksEvents    bool      // sets which events of a connection the kernel announces
 	counts         bool      // has a counter that packets get to, whether the rest of it matches them or not
 	logs           bool      // likewise: logs them, or counts them in an object or a set
 }
@@ -201,6 +205,7 @@ func (r *exprEvaluator) expression(name string, data nlmsg.Map) error {
 		if provenObjects[kind] == "" {
 			r.unproven = "named object of type " + fmt.Sprint(kind)
 		}
+		r.setsSecmark = r.setsSecmark || kind == unix.NFT_OBJECT_SECMARK
 		if r.acts = r.acts || kind != unix.NFT_OBJECT_COUNTER; kind == unix.NFT_OBJECT_COUNTER {
 			r.logAt()
 		}
@@ -284,6 +289,9 @@ func (r *exprEvaluator) meta(data nlmsg.Map) {
 		r.unproven = cmp.Or(name, fmt.Sprintf("meta key %d", key))
 	}
 	switch {
+	case written && key == unix.NFT_META_SECMARK:
+		r.setsSecmark = true
+		return
 	case written && key == unix.NFT_META_MARK:
 		r.setMark(r.values[data.BigEndian32(unix.NFTA_META_SREG)])
 		return
@@ -313,13 +321,15 @@ func (r *exprEvaluator) ct(data nlmsg.Map) {
 	} else if proven[key] == "" {
 		r.unproven = cmp.Or(name, fmt.Sprintf("ct key %d", key))
 	}
-	r.acts = r.acts || written
+	r.acts, r.setsSecmark = r.acts || written, r.setsSecmark || written && key == unix.NFT_CT_SECMARK
 	if !written && key != unix.NFT_CT_MARK {
 		r.dropValues()
 	}
 	switch {
 	case written && key == unix.NFT_CT_MARK:
 		r.saveMark(r.values[data.BigEndian32(unix.NFTA_CT_SREG)])
+	case written && key == unix.NFT_CT_EVENTMASK:
+		r.maskEvents("ct event")
 	case written:
 	case key == unix.NFT_CT_MARK:
 		r.values[r.register], r.loaded = r.connMark(), otherField

@@ -63,6 +63,7 @@ func (r *exprEvaluator) lookup(data nlmsg.Map) error {
 	}
 	r.verdictMap = len(list) != 1
 	for _, e := range list {
+		r.mayAccept = r.mayAccept || e.verdict == "accept"
 		if e.to != "" {
 			r.targets = append(r.targets, e.to)
 		}

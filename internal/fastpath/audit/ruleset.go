@@ -24,6 +24,9 @@ type RulesetAudit struct {
 	// filter: a rule may treat them differently after a reply, or treats each of them separately.
 	// Empty means that they may, if PerPacket is empty as well.
 	PerPacketUnreplied string
+	// Translates says that there are chains that translate addresses. Only the first packet of a connection
+	// meets them, or of one that began before them, every packet until a reply.
+	Translates bool
 	// Flowtable names a flowtable, which forwards packets past the rules. Empty means that there is none.
 	Flowtable string
 	// MarkChain names the chain of a rule that sets packet marks, which packets of the fast path do
@@ -67,8 +70,8 @@ type Overlay struct {
 
 // Ruleset audits the rules that forwarded TCP and UDP packets of the family meet in the calling
 // thread's namespace. With a tunnel, it includes the rules that the tunnel's packets meet. It skips
-// chains that translate addresses, because only the first packet of a connection meets them. It
-// takes privileges over the namespace.
+// chains that translate addresses: see [RulesetAudit.Translates]. It takes privileges over the
+// namespace.
 func Ruleset(of Overlay) (RulesetAudit, error) {
 	chains, err := nft.DumpFilter(unix.NFT_MSG_GETCHAIN)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) {
@@ -101,7 +104,10 @@ func Ruleset(of Overlay) (RulesetAudit, error) {
 		for _, d := range devices {
 			is.DeviceChains[d] |= side
 		}
-		if len(devices) == 0 && c.Type != "nat" {
+		switch {
+		case c.Type == "nat":
+			is.Translates = true
+		case len(devices) == 0:
 			begins = append(begins, baseChains(c, of.Protocol != 0)...)
 		}
 	}
@@ -127,9 +133,13 @@ func (is *RulesetAudit) audit(r *chainWalker, begins []baseChain) error {
 	}
 	// To connection tracking, each packet is the first of its connection until one is answered.
 	// Tunnel packets get no reply, and are audited as such anyway.
-	established := *r
+	established, counting := *r, len(r.counting.names)
 	r.findings, r.unreplied = nil, true
 	err = r.walkAll(slices.DeleteFunc(begins, func(c baseChain) bool { return c.outer }))
+	is.PerPacket = cmp.Or(is.PerPacket, r.hidesEnds)
+	if r.admits != "" && (r.writesMarks || len(r.counting.names) > counting) {
+		r.findings = append(r.findings, r.admits+": ct state")
+	}
 	if is.PerPacketUnreplied = r.summary(); is.PerPacketUnreplied != "" {
 		r = &established // others are not carried
 	} else {

@@ -23,18 +23,70 @@ func (r *exprEvaluator) states() (all []uint32) {
 	return all
 }
 
-// matchStates evaluates a rule that matches some connection states. A connection without a reply
-// may pass through several of them.
+// An answer is how a rule tells packets of a connection that nobody has answered from those behind the
+// first answer.
+type answer uint8
+
+const (
+	onlyBefore answer = 1 << iota // it matches none behind the answer
+	onlyBehind                    // it matches none ahead of it
+)
+
+// matchStates evaluates a rule that matches some connection states. That of a connection without an
+// answer is new: the programs do not carry those that connection tracking has expected.
 func (r *exprEvaluator) matchStates(passes func(state uint32) bool) {
 	if r.unreplied && !r.chain.outer {
-		if some, all := matchCounts([]uint32{nft.StateNew, stateRelated, nft.StateEstablished}, passes); some && !all {
+		switch before, behind := passes(nft.StateNew), passes(nft.StateEstablished); {
+		case before != behind && r.chain.early: // there it may have neither
 			r.dependsOnReply("ct state")
+			r.alwaysMatches = false
+			return
+		case before && !behind:
+			r.answered |= onlyBefore
+		case behind && !before:
+			r.answered |= onlyBehind
 			r.alwaysMatches = false
 			return
 		}
 	}
 	some, all := matchCounts(r.states(), passes)
 	r.neverMatches, r.alwaysMatches = r.neverMatches || !some, r.alwaysMatches && all
+}
+
+// noteAnswer records a rule that may treat packets worse after the first answer. A rule that accepts
+// those behind it does not, nor does one that meets only those ahead of it and accepts none. What rules
+// do to marks is not considered, so there must be none that changes one.
+func (r *chainWalker) noteAnswer(c chainName, rule ruleEffect, message []byte) error {
+	if rule.answered == 0 {
+		return nil
+	}
+	if inert, err := r.isInert(c, rule, 0); inert || err != nil {
+		return err
+	}
+	harmless, err := false, error(nil)
+	switch rule.answered {
+	case onlyBehind:
+		harmless = rule.verdict == "accept" && !rule.acts
+	case onlyBefore:
+		if rule.verdict != "goto" && rule.verdict != "return" && !rule.verdictMap {
+			harmless, err = r.admitsNothing(c, rule, 0)
+		}
+	}
+	if !harmless {
+		r.differences = append(r.differences, ruleName(c, message)+": ct state")
+	} else if r.admits == "" {
+		r.admits = ruleName(c, message)
+	}
+	return err
+}
+
+// admitsNothing reports whether a rule, with those that it jumps to, accepts no packet, and takes none
+// from connection tracking.
+func (r *chainWalker) admitsNothing(c chainName, rule ruleEffect, jumps int) (bool, error) {
+	if jumps > maxJumps || rule.unproven != "" || rule.mayAccept || rule.verdict == "accept" || rule.verdict == "notrack" {
+		return false, nil
+	}
+	return r.everyTarget(c, rule, func(to chainName, behind ruleEffect) (bool, error) { return r.admitsNothing(to, behind, jumps+1) })
 }
 
 // tracked reports whether every packet in the chain is sure to belong to a connection.

@@ -19,17 +19,40 @@ func TestRulingsOfUnreplied(t *testing.T) {
 		{"forward", "ct state vmap { invalid : drop, * : accept }", ""},
 		{"forward", "ct state new,established,related accept; drop", ""},
 		{"forward", "icmp type echo-request ct state new limit rate 1/second accept", ""},
-		{"forward", "ct state established accept", "ip t first: ct state"},
-		{"forward", "ct state related accept", "ip t first: ct state"},
-		{"forward", "ct state established,related accept; drop", "ip t first: ct state"},
-		{"forward", "ct state { established, related } accept", "ip t first: ct state"},
-		{"forward", "ct state new drop", "ip t first: ct state"},
-		{"forward", "ct state != established drop", "ip t first: ct state"},
-		{"forward", "ct state & (new|invalid) == 0 accept", "ip t first: ct state"},
-		{"forward", "ct state & (new|invalid) { 0 } accept", "ip t first: ct state"},
+		// Those that accept more behind the first reply are harmless.
+		{"forward", "ct state established accept", ""},
+		{"forward", "ct state related accept", ""},
+		{"forward", "ct state established,related accept; drop", ""},
+		{"forward", "ct state { established, related } accept; limit rate 10/second accept", "ip t first: limit"},
+		{"forward", "ct state new drop", ""},
+		{"forward", "ct state new jump denies", ""},
+		{"forward", "ct state new jump denies; ct state established accept; udp dport 80 accept; drop", ""},
+		{"forward", "ct state new jump other", "ip t first: ct state; 1 more"},
+		{"forward", "ct state != established drop", ""},
+		{"forward", "ct state & (new|invalid) == 0 accept", ""},
+		{"forward", "ct state & (new|invalid) { 0 } accept", ""},
+		{"forward", "ct state vmap { established : accept, related : accept, invalid : drop }", ""},
+		// Others may drop what they accept before.
+		{"forward", "ct state new accept; drop", "ip t first: ct state"},
+		{"forward", "ct state new jump admits; drop", "ip t first: ct state"},
+		{"forward", "ct state new jump admitsSome; drop", "ip t first: ct state"},
+		{"forward", "ct state new goto denies; drop", "ip t first: ct state"},
+		{"forward", "ct state new return; drop", "ip t first: ct state"},
+		{"forward", "ct state new udp dport vmap { 80 : drop, 81 : jump denies }", "ip t first: ct state"},
+		{"forward", "ct state established drop", "ip t first: ct state"},
+		{"forward", "ct state established return; accept", "ip t first: ct state"},
+		{"forward", "ct state established jump admits", "ip t first: ct state"},
+		{"forward", "ct state established meta mark set 1 accept", "ip t first: ct state"},
+		{"forward", "ct state established accept; meta mark set 1", "ip t first: ct state"},
+		{"forward", "ct state established accept; ct mark set 1", "ip t first: ct state"},
+		{"forward", "ct state established accept; meta secmark set ct secmark", "ip t first: ct state"},
+		{"forward", "ct state established accept; ct secmark set meta secmark", "ip t first: ct state"},
+		{"forward", "ct state new counter drop", "ip t first: ct state"},
+		{"forward", "ct state established counter accept", ""},
+		{"forward", "ct state established counter; ct state new jump counts", ""},
 		{"forward", "ct state > 2 accept", "ip t first: ct state"},
 		{"forward", "ct state 2-8 accept", "ip t first: ct state"},
-		{"forward", "ct state vmap { new : accept, established : accept, related : jump other }", "ip t first: ct state; 1 more"},
+		{"forward", "ct state vmap { new : accept, established : accept, related : jump other }", "ip t first: ct state"},
 		{"forward", "ct state vmap { new : accept, established : accept, related : accept }", "ip t first: ct state"},
 		{"forward", "ct state . ip saddr { new . 192.0.2.1 } drop", "ip t first: ct state"},
 		{"forward", "ip saddr . ct state { 192.0.2.1 . new } drop", "ip t first: ct state"},
@@ -44,6 +67,8 @@ func TestRulingsOfUnreplied(t *testing.T) {
 		{"output", "ct state new limit rate 10/second accept", ""},
 	} {
 		input := "flush ruleset\ntable ip t {\nchain other { limit rate 10/second accept; }\n" +
+			"chain denies { udp dport 80 drop; ip daddr vmap { 192.0.2.1 : drop }; }\nchain counts { tcp dport 80 counter; }\n" +
+			"chain admits { udp dport 80 accept; }\nchain admitsSome { udp dport vmap { 80 : accept, 81 : drop }; }\n" +
 			"chain first {\ntype filter hook " + c.hook + " priority 5\n" + c.rules + "\n}\n}\n"
 		if err := testenv.Load(t, n, input, "nft", "-f", "-"); err != nil {
 			t.Errorf("%s: %v", c.rules, err)
@@ -62,14 +87,17 @@ func TestRulingsOfUnrepliedOfIPTables(t *testing.T) {
 		"-p udp --dport 80 -j ACCEPT":                                "",
 		"-m conntrack --ctstate INVALID -j DROP":                     "",
 		"-m state --state INVALID -j DROP":                           "",
-		"-m conntrack --ctstate NEW -j DROP":                         "ip filter FORWARD: ct state",
-		"-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT":       "ip filter FORWARD: ct state",
-		"-m conntrack ! --ctstate RELATED,ESTABLISHED -j DROP":       "ip filter FORWARD: ct state",
-		"-m state --state ESTABLISHED -j ACCEPT":                     "ip filter FORWARD: ct state",
+		"-m conntrack --ctstate NEW -j DROP":                         "",
+		"-m conntrack --ctstate NEW -j REJECT":                       "",
+		"-m conntrack --ctstate NEW -j ACCEPT":                       "ip filter FORWARD: ct state",
+		"-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT":       "",
+		"-m conntrack --ctstate ESTABLISHED -j DROP":                 "ip filter FORWARD: ct state",
+		"-m conntrack ! --ctstate RELATED,ESTABLISHED -j DROP":       "",
+		"-m state --state ESTABLISHED -j ACCEPT":                     "",
 		"-m conntrack --ctstatus SEEN_REPLY -j ACCEPT":               "ip filter FORWARD: ct status or direction",
 		"-m conntrack --ctdir ORIGINAL -j ACCEPT":                    "ip filter FORWARD: ct status or direction",
 		"-m conntrack --ctproto udp -j ACCEPT":                       "",
-		"-m conntrack --ctstate NEW -m limit --limit 10/s -j ACCEPT": "ip filter FORWARD: limit",
+		"-m conntrack --ctstate NEW -m limit --limit 10/s -j ACCEPT": "ip filter FORWARD: ct state; 1 more",
 	} {
 		restore := "*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD " + rule + "\nCOMMIT\n"
 		if err := testenv.Load(t, n, restore, "iptables-nft-restore"); err != nil {
@@ -78,6 +106,23 @@ func TestRulingsOfUnrepliedOfIPTables(t *testing.T) {
 		}
 		if got := auditRuleset(t, n, 0).PerPacketUnreplied; strings.ReplaceAll(got, "match limit", "limit") != why {
 			t.Errorf("%s: unreplied %q, want %q", rule, got, why)
+		}
+	}
+}
+
+// Chains that translate packets of the family are found, whatever is in them.
+func TestRulingsOfTranslation(t *testing.T) {
+	n := testenv.Netns(t)
+	for input, want := range map[string]bool{
+		"table ip t { chain c { type nat hook prerouting priority -100; }; }":    true,
+		"table inet t { chain c { type nat hook postrouting priority 100; }; }":  true,
+		"table ip6 t { chain c { type nat hook postrouting priority 100; }; }":   false,
+		"table ip t { chain c { type filter hook postrouting priority 100; }; }": false,
+		"table ip t { chain c { udp dport 80 drop; }; }":                         false,
+	} {
+		testenv.Must(t, testenv.Load(t, n, "flush ruleset; "+input, "nft", "-f", "-"))
+		if got := auditRuleset(t, n, 0).Translates; got != want {
+			t.Errorf("%s: translates %v", input, got)
 		}
 	}
 }

@@ -27,6 +27,7 @@ type chainWalker struct {
 	stateless bool                   // connections are not tracked
 	unreplied bool                   // audit packets before the first reply
 	iptables  map[[2]string]bool     // families and tables that iptables has made
+	loaded    map[chainName]bool     // by [chainWalker.loadTargets]
 
 	// Of all walks:
 	untracked     bool     // a notrack rule was found
@@ -34,7 +35,10 @@ type chainWalker struct {
 	markChain     string   // chain of a rule that sets marks
 	leavesMark    bool     // forwarded packets may have a mark in the end
 	readsConnMark bool     // rules depend on marks of connections
+	writesMarks   bool     // rules set marks of packets or connections, of any kind
+	admits        string   // a rule that accepts more of a connection once that was answered, see [chainWalker.noteAnswer]
 	asked         []string // ipsets that rules depend on
+	hidesEnds     string   // a rule that sets which events of connections are announced
 
 	// Rules that count or log, and those of iptables that do so because all have a counter.
 	counting, countingByIPTables countingRules
@@ -48,7 +52,7 @@ type chainWalker struct {
 
 func newWalker(of Overlay) *chainWalker {
 	return &chainWalker{
-		Overlay: of, sets: newSetReader(), chains: map[[3]string][][]byte{}, iptables: map[[2]string]bool{},
+		Overlay: of, sets: newSetReader(), chains: map[[3]string][][]byte{}, iptables: map[[2]string]bool{}, loaded: map[chainName]bool{},
 		counting: countingRules{names: map[string]bool{}}, countingByIPTables: countingRules{names: map[string]bool{}},
 	}
 }
@@ -169,7 +173,10 @@ func (r *chainWalker) step(c chainName, in markState, message []byte, result *ch
 		return in, err
 	}
 	if r.noteCounter(c, rule, message); rule.neverMatches {
-		return in, nil
+		return in, r.loadTargets(c, rule)
+	}
+	if err := r.noteAnswer(c, rule, message); err != nil || rule.answered&onlyBehind != 0 {
+		return in, err
 	}
 	if err := r.note(c, rule, message); err != nil {
 		return in, err
@@ -219,6 +226,7 @@ func (r *chainWalker) note(c chainName, rule ruleEffect, message []byte) error {
 	if rule.setsMark {
 		r.markChain = fmt.Sprintf("%s %s %s", c.family, c.table, c.chain)
 	}
+	r.writesMarks = r.writesMarks || rule.setsMark || rule.setsSecmark || rule.connWrites != 0
 	uses := r.connUses[c.outer]
 	r.readsConnMark = r.readsConnMark || rule.connReads != 0
 	if rule.connReads != 0 {
@@ -257,17 +265,23 @@ func (r *chainWalker) isInert(c chainName, rule ruleEffect, jumps int) (bool, er
 	if jumps > maxJumps || rule.acts || rule.unproven != "" || rule.verdictMap || rule.verdict != "" && rule.verdict != "jump" {
 		return false, nil
 	}
-	for _, to := range rule.targets {
-		messages, err := r.rules(c.sibling(to))
+	return r.everyTarget(c, rule, func(to chainName, behind ruleEffect) (bool, error) { return r.isInert(to, behind, jumps+1) })
+}
+
+// everyTarget reports whether something holds for all rules of the chains that a rule may jump to.
+func (r *chainWalker) everyTarget(c chainName, rule ruleEffect, holds func(to chainName, behind ruleEffect) (bool, error)) (bool, error) {
+	for _, name := range rule.targets {
+		to := c.sibling(name)
+		messages, err := r.rules(to)
 		if err != nil {
 			return false, err
 		}
 		for _, m := range messages {
-			behind, err := r.read(c.sibling(to), markState{reached: true}, m)
+			behind, err := r.read(to, markState{reached: true}, m)
 			if err != nil {
 				return false, err
 			}
-			if inert, err := r.isInert(c.sibling(to), behind, jumps+1); !inert || err != nil {
+			if yes, err := holds(to, behind); !yes || err != nil {
 				return false, err
 			}
 		}
@@ -309,12 +323,14 @@ func summarize(first string, n int) string {
 func (r *chainWalker) rules(c chainName) (found [][]byte, err error) {
 	at := [3]string{c.family, c.table, c.chain}
 	found, known := r.chains[at]
-	if !known {
-		if found, err = dumpChain(c); err == nil {
-			r.chains[at] = found
-		}
+	if known {
+		return found, nil
 	}
-	return found, err
+	if found, err = dumpChain(c); err != nil {
+		return nil, err
+	}
+	r.chains[at] = found
+	return found, r.findEventMasks(c, found)
 }
 
 // ruleName names a rule as nft does.

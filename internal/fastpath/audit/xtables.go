@@ -21,6 +21,8 @@ func (r *exprEvaluator) target(data nlmsg.Map) {
 		r.logAt()
 	}
 	switch {
+	case target == "SECMARK" || target == "CONNSECMARK":
+		r.setsSecmark = true
 	case target == "MARK" && revision == 2:
 		r.targetMark(info)
 	case target == "MARK":
@@ -29,6 +31,8 @@ func (r *exprEvaluator) target(data nlmsg.Map) {
 		r.targetConnmark(revision, info)
 	case target == "NOTRACK" || target == "CT" && len(info) > 0 && info[0]&1 != 0:
 		r.verdict = "notrack"
+	case target == "CT" && setsEvents(info):
+		r.maskEvents("target CT with events")
 	}
 }
 
@@ -120,7 +124,7 @@ func (r *exprEvaluator) matchConntrack(info []byte, revision int) (onlyState boo
 		at := *r
 		at.alwaysMatches, at.neverMatches = true, false
 		at.matchStates(func(state uint32) bool { return states&(xtState(state)|translated) != 0 != inverted })
-		r.replyDependent = at.replyDependent
+		r.replyDependent, r.answered = at.replyDependent, at.answered
 		if at.neverMatches {
 			none++
 		}

@@ -242,12 +242,17 @@ func loadAtOnce(spec *ebpf.CollectionSpec, there map[string]*ebpf.Map, types *bt
 }
 
 // SetUnreplied sets whether UDP may be carried for which connection tracking has seen no
-// reply. The caller must bump the policy epoch afterwards.
-func (f *Objects) SetUnreplied(may bool) error {
-	if may {
-		return f.Unreplied.Set(uint32(1))
+// reply; with rules that translate, only if those were asked about it. The caller must bump the policy
+// epoch afterwards.
+func (f *Objects) SetUnreplied(may, rulesTranslate bool) error {
+	value := uint32(2)
+	switch {
+	case may && rulesTranslate:
+		value = 3
+	case may:
+		value = 1
 	}
-	return f.Unreplied.Set(uint32(2))
+	return f.Unreplied.Set(value)
 }
 
 const tablePrefix = "table_"

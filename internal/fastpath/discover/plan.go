@@ -24,6 +24,8 @@ type Plan struct {
 	Off string `json:"off,omitempty"`
 	// Unreplied says why one-way UDP is not carried; empty: it is.
 	Unreplied string `json:"unreplied,omitempty"`
+	// Uncarried are other kinds of traffic that stay slow.
+	Uncarried []fastpath.Uncarried `json:"uncarried,omitempty"`
 	// Counters are those that miss carried packets; nil: there is nothing to follow.
 	Counters *fastpath.BypassedCounters `json:"counters,omitempty"`
 	// KeepCounters are the kinds of them for whose sake nothing is carried.
@@ -116,7 +118,7 @@ func Find(family topology.Family) (*Plan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("judge the network of this node: %w", err)
 	}
-	p.Off, p.Unreplied, p.Counters = found.Off, found.Unreplied, &found.Counters
+	p.Off, p.Unreplied, p.Uncarried, p.Counters = found.Off, found.Unreplied, found.Uncarried, &found.Counters
 	if why := n.obstacle(); why != "" {
 		p.Off = why
 	}

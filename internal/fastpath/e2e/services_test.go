@@ -262,6 +262,7 @@ func checkNodePortOutside(t *testing.T, l *lab.Lab, n int) {
 			if strings.HasPrefix(arm.Path, "routed") {
 				carriedNow(t, arm, func() { c.ask(t, node, 1) }, 0, 1)
 				slowly(t, arm, func() { connects(t, from, node) })
+				saysSlow(t, arm, "TCP")
 			}
 		})
 	}
@@ -328,6 +329,7 @@ func checkOutside(t *testing.T, l *lab.Lab, n int) {
 	if strings.HasPrefix(arm.Path, "routed") {
 		carriedNow(t, arm, func() { c.ask(t, server, 1) }, 0, 1)
 		slowly(t, arm, func() { connects(t, arm.Client(), server) })
+		saysSlow(t, arm, "TCP")
 	}
 }
 

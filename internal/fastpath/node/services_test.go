@@ -195,6 +195,9 @@ func TestEnableServices(t *testing.T) {
 				if s := c.status(t, 1); len(s.Pods) != 1 || s.Pods[0].Carried == 0 || s.Pods[0].Translated > 0 {
 					t.Errorf("on the other node, flows of pods %+v", s.Pods)
 				}
+				if s := c.status(t, 0).State; s.Unreplied != "" {
+					t.Errorf("one-way UDP stays slow: %s", s.Unreplied)
+				}
 				c.loadProxy(t, 0, proxy.rules(1000), proxy.program)
 				testenv.Must(t, exchange())
 				c.untilCarried(t, exchange)
@@ -212,7 +215,9 @@ func TestEnableServices(t *testing.T) {
 func TestReportsChangesOnly(t *testing.T) {
 	c := newCluster(t, wirings[0].node, wirings[0].pod)
 	proxy := proxies[0]
-	c.loadProxy(t, 0, proxy.rules(0), proxy.program)
+	// With a rule that may be worse for what was answered.
+	rules := strings.Replace(proxy.rules(0), "-A KUBE-FORWARD", "-A KUBE-FORWARD -m conntrack --ctstate NEW -j ACCEPT\n-A KUBE-FORWARD", 1)
+	c.loadProxy(t, 0, rules, proxy.program)
 	testenv.Must(t, c.flow(t)())
 	reported := &testenv.Output{}
 	c.startRole(t, 0, "enable", reported, new(syscall.SysProcAttr), "0")
@@ -233,7 +238,7 @@ func TestReportsChangesOnly(t *testing.T) {
 	awaitNamed()
 	first := reported.String()
 	for range 5 {
-		c.loadProxy(t, 0, proxy.rules(0), append(slices.Clone(proxy.program), "--noflush")) // as kube-proxy does
+		c.loadProxy(t, 0, rules, append(slices.Clone(proxy.program), "--noflush")) // as kube-proxy does
 		awaitNamed()
 	}
 	if now := reported.String(); now != first {

@@ -57,11 +57,13 @@ struct nf_conn {
 #define IS_REPLY 3  /* from this on, the packet is a reply */
 
 /* enum ip_conntrack_status */
+#define EXPECTED (1 << 0) /* by a helper: it is related to another one until its first reply, and not new */
 #define SEEN_REPLY (1 << 1)
 #define CONFIRMED (1 << 3)
 #define SRC_NAT (1 << 4)
 #define DST_NAT (1 << 5)
 #define SEQ_ADJUST (1 << 6)
+#define NAT_DONE (1 << 7 | 1 << 8) /* rules that translate have been asked, and no packet is to meet them again */
 #define DYING (1 << 9)
 #define HELPER (1 << 13) /* a helper reads its payload: FTP, SIP */
 #define UNSUITABLE (SEQ_ADJUST | DYING | HELPER)
@@ -198,7 +200,7 @@ static __always_inline int read_translation(struct nf_conn *ct, unsigned long st
 
 /* Connection tracking allows the flow of a packet, which it has translated already, to be
  * carried: it is established. UDP without a reply is allowed where no rule asks for replies,
- * and where it is not translated. */
+ * where it is not translated, and where rules that translate will not be asked again. */
 static __always_inline int conntrack_allows(struct __sk_buff *ctx, const struct flow_key *k, enum direction dir, struct ct_state *t)
 {
 	struct sk_buff___here *skb = (void *)ctx; /* the context is the sk_buff itself */
@@ -223,7 +225,12 @@ static __always_inline int conntrack_allows(struct __sk_buff *ctx, const struct 
 	if (!(status & CONFIRMED) || status & UNSUITABLE || has_timeout_policy(ct) || has_helper(ct))
 		return 0;
 	if (!(status & SEEN_REPLY)) {
-		if (tcp || unreplied != 1)
+		__u32 may = unreplied;
+
+		if (tcp || may == 2 || status & EXPECTED)
+			return 0;
+		/* Of a connection that began before there were such rules, every packet meets them until a reply. */
+		if (may == 3 && (status & NAT_DONE) != NAT_DONE)
 			return 0;
 		t->unreplied = 1;
 	}

@@ -1,0 +1,66 @@
+package agent
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/agent/agentpb"
+	"github.com/venturi-net/venturi/internal/load"
+)
+
+// TestIdleAgents: an agent that has no part in what is measured, as those in pods whose ends their
+// node's agent opens, hears its controller often enough not to take it for dead: beside series too
+// short for a pause, and beside slices longer than its patience.
+func TestIdleAgents(t *testing.T) {
+	for name, c := range map[string]struct{ slice, series time.Duration }{
+		"short series": {20 * time.Millisecond, beatEvery - 100*time.Millisecond},
+		"long slices":  {3 * deadAfter, 10 * deadAfter},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client := &pulse{resume: make(chan struct{}, 1), last: time.Now()}
+				idle := &pulse{last: time.Now()}
+				live, err := Watch(t.Context(), pulsed(client, "a"), pulsed(idle, "b"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				plan := load.Plan{Load: "tcp_lat", Slice: c.slice, Flows: 1, Arms: make([]load.Arm, 2)}
+				for range 10 {
+					end := live.begin(t.Context(), plan)
+					client.start()
+					stop := client.allow(plan)
+					for began := time.Now(); time.Since(began) < c.series; {
+						client.pause(t.Context())
+						for left := c.slice; left > 0; left -= 20 * time.Millisecond {
+							time.Sleep(20 * time.Millisecond)
+							if idle.isSilent(time.Now()) {
+								t.Fatalf("it has not heard the controller for %v", idle.silence())
+							}
+						}
+					}
+					stop()
+					end()
+					time.Sleep(20 * time.Millisecond) // shorter than until the next call
+				}
+				time.Sleep(2 * beatEvery)
+				live.Close()
+				time.Sleep(2 * deadAfter)
+				if !idle.isSilent(time.Now()) {
+					t.Error("a series keeps it for ever")
+				}
+			})
+		})
+	}
+}
+
+// pulsed is an agent with this pulse, as its controller sees it.
+func pulsed(p *pulse, machine string) *Client {
+	line := &beatLine{}
+	p.send = func(kind agentpb.Beat_Kind) error {
+		line.fromAgent <- kind
+		return nil
+	}
+	line.receive = p.hear
+	return &Client{api: line, machine: machine, patience: 1}
+}

@@ -1,0 +1,27 @@
+package fastpath
+
+// Uncarried is a kind of traffic that stays slow, whichever pods and peers it has.
+type Uncarried struct {
+	What string `json:"what"`
+	Why  string `json:"why"`
+}
+
+// uncarried are the kinds of translated traffic that stay slow here.
+func (c *Config) uncarried() []Uncarried {
+	if c.NoNAT || c.Kind == Routed6 {
+		return nil // nothing that is translated is carried
+	}
+	byKind := Uncarried{"traffic of pods that travels outside of the tunnel, such as that with clients and servers outside the cluster",
+		"the programs know nothing but the tunnel's headers there"}
+	if c.Kind == Routed {
+		// Anybody may send resets there. Connection tracking believes those whose place in the stream may be
+		// right, and does not see how far a carried connection has come.
+		byKind = Uncarried{"TCP that is masqueraded behind this node's own address, or comes to it by a NodePort",
+			"anybody may forge resets to that address, and connection tracking cannot tell those to carried connections from real ones"}
+	}
+	return []Uncarried{
+		byKind,
+		{"traffic that comes to a NodePort of this node for a pod of another one", "neither of its ends is a pod of this node"},
+		{"one-way UDP that is translated, such as to a Service", "it is carried from the first reply on"},
+	}
+}
