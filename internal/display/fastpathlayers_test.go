@@ -28,6 +28,7 @@ PEER       ROUTES  FLOWS  WHY
 		fastpath.IPIP:   "to other nodes by tunnel0: IPIP over eth0.100 (VLAN 100 on eth0)\n",
 		fastpath.Geneve: "to other nodes by tunnel0, tunnel1 and 2 more: Geneve (VNI 1, UDP port 8472) over eth0.100 (VLAN 100 on eth0)\n",
 		fastpath.VXLAN:  "to other nodes by tunnel0: VXLAN (VNI 1, UDP port 8472) over eth0.100 (VLAN 100 on eth0)\n",
+		fastpath.VXLAN6: "IPv6 to other nodes by tunnel0: VXLAN over IPv6 (VNI 1, UDP port 8472) over eth0.100 (VLAN 100 on eth0)\n",
 	} {
 		if p.Kind = kind; kind != fastpath.Routed {
 			p.Tunnel, p.VNI, p.Port, p.Tunnels = "tunnel0", 1, 8472, []string{"tunnel0", "tunnel1", "tunnel2", "tunnel3"}

@@ -22,6 +22,8 @@ func PrintFastPathPlan(out io.Writer, p *discover.Plan) error {
 	switch p.Kind {
 	case fastpath.VXLAN:
 		sanitize.Fprintf(w, "to other nodes by %s: VXLAN (VNI %d, UDP port %d) over %s\n", p.Tunnel, p.VNI, p.Port, wire)
+	case fastpath.VXLAN6:
+		sanitize.Fprintf(w, "IPv6 to other nodes by %s: VXLAN over IPv6 (VNI %d, UDP port %d) over %s\n", p.Tunnel, p.VNI, p.Port, wire)
 	case fastpath.Geneve:
 		sanitize.Fprintf(w, "to other nodes by %s: Geneve (%sUDP port %d) over %s\n", geneveDevices(p), commonVNI(p), p.Port, wire)
 	case fastpath.IPIP:

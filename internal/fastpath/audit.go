@@ -123,7 +123,7 @@ func (d *daemon) pollIPSets() {
 }
 
 // outerProtocols are the IP protocols of tunnels, by the kind of the fast path.
-var outerProtocols = map[string]int{VXLAN: syscall.IPPROTO_UDP, Geneve: syscall.IPPROTO_UDP, IPIP: syscall.IPPROTO_IPIP}
+var outerProtocols = map[string]int{VXLAN: syscall.IPPROTO_UDP, VXLAN6: syscall.IPPROTO_UDP, Geneve: syscall.IPPROTO_UDP, IPIP: syscall.IPPROTO_IPIP}
 
 // overlay is what rules meet of the tunnels.
 func (d *daemon) overlay() audit.Overlay {
@@ -147,6 +147,8 @@ func (d *daemon) readRules() (rules audit.RulesetAudit, reason string, unread bo
 		reason = "there are IPsec policies, which carried packets would bypass"
 	case rules.Flowtable != "":
 		reason = fmt.Sprintf("the flowtable %s translates and forwards packets past the rules, unseen by the fast path", rules.Flowtable)
+	case rules.LeavesMark && d.Kind == VXLAN6:
+		reason = fmt.Sprintf("rules may mark packets (%s) that then enter the tunnel: its own route and rules see the mark, which carried packets lack", rules.MarkChain)
 	case rules.PerPacket != "":
 		reason = fmt.Sprintf("the verdict of a rule may differ between packets of a flow (%s)", rules.PerPacket)
 	}

@@ -13,7 +13,7 @@ import (
 
 // Config is the configuration of a daemon, a JSON file.
 type Config struct {
-	Kind string `json:"kind"` // [VXLAN], [Geneve], [IPIP], [Routed] or [Routed6]
+	Kind string `json:"kind"` // [VXLAN], [Geneve], [IPIP], [Routed], [Routed6] or [VXLAN6]
 	// Devices are the host's devices on the path of packets, by name. They may come and
 	// go while the daemon runs.
 	Devices topology.DeviceNames `json:"devices"`
@@ -38,6 +38,8 @@ const (
 	Routed = bpf.Routed
 	// Routed6 is the same for IPv6. A host with both versions has a daemon for each.
 	Routed6 = bpf.Routed6
+	// VXLAN6 is for IPv6 in VXLAN over IPv6: carried packets pass the vxlan device, and skip what is before it.
+	VXLAN6 = bpf.VXLAN6
 )
 
 // Load reads a daemon's config.
@@ -63,7 +65,7 @@ func (c *Config) check() error {
 
 // family is the version of IP that is carried.
 func (c *Config) family() audit.Family {
-	if c.Kind == Routed6 {
+	if c.Kind == Routed6 || c.Kind == VXLAN6 {
 		return audit.IPv6
 	}
 	return audit.IPv4
@@ -72,7 +74,7 @@ func (c *Config) family() audit.Family {
 // hasTunnels: packets travel between hosts in tunnels.
 func (c *Config) hasTunnels() bool { return c.tunnelsInUDP() || c.Kind == IPIP }
 
-func (c *Config) tunnelsInUDP() bool { return c.Kind == VXLAN || c.Kind == Geneve }
+func (c *Config) tunnelsInUDP() bool { return c.Kind == VXLAN || c.Kind == Geneve || c.Kind == VXLAN6 }
 
 // Write writes the config for a daemon to read.
 func (c *Config) Write(file string) error {

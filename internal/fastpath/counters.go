@@ -65,6 +65,9 @@ func (c BypassedCounters) Conflict(keep []string) string {
 // bypassedDevices are the devices that packets are carried past.
 func bypassedDevices(of topology.DeviceNames, topo topology.Topology) BypassedCounters {
 	c := BypassedCounters{Tunnels: append([]string{}, of.Tunnels...), Bridges: []string{}} // and not null
+	if of.Family == audit.IPv6 {
+		c.Tunnels = []string{} // which carried packets pass
+	}
 	if of.GenevePort != 0 {
 		c.Tunnels = []string{}
 		for _, p := range topo.NextHops {

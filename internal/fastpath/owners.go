@@ -193,7 +193,7 @@ func readPeers(c *Config, pins string, of map[uint32]*FlowCount) ([]PeerFlows, e
 			return nil, err
 		}
 		p := PeerFlows{Addr: net.HardwareAddr(via.Mac[:]).String(), FlowCount: *entryOf(of, to.Peer)}
-		if c.hasTunnels() {
+		if c.hasTunnels() && c.Kind != VXLAN6 {
 			p.Addr = peer.Remote().String()
 		}
 		peers = append(peers, p)

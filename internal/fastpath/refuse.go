@@ -102,6 +102,8 @@ func (c *Config) otherTunnel(p topology.NextHop) string {
 	}
 	kind := VXLAN
 	switch {
+	case p.Encap.ByDevice:
+		kind = VXLAN6
 	case p.Encap.IPIP:
 		kind = IPIP
 	case p.Encap.Geneve:

@@ -69,9 +69,10 @@ func (t *tables) sync(w topology.Topology) error {
 	return nil
 }
 
-// tenantOf is the VNI in keys of flows. With Geneve each peer has one of its own, which is no part of them.
+// tenantOf is the VNI in keys of flows. With Geneve each peer has one of its own, which is no part of them;
+// and where the tunnel's device adds it, the programs see none.
 func tenantOf(e *topology.Encap) uint32 {
-	if e.Geneve {
+	if e.Geneve || e.ByDevice {
 		return 0
 	}
 	return uint32(e.VNI)
@@ -304,7 +305,7 @@ func (h hop) key() bpf.HopKey { return bpf.NewHopKey(h.device, []byte(h.to)) }
 // newPeer makes the entry of a peer, with the headers that lead there.
 func newPeer(w topology.NextHop, epoch uint32) (p bpf.Peer) {
 	defer func() { p.IngressIfindex = uint32(w.Device) }()
-	if w.Encap == nil {
+	if w.Encap == nil || w.Encap.ByDevice {
 		return bpf.RoutedPeer(epoch, uint32(w.WireDevice), size(w.MTU), w.SrcMAC, w.DstMAC)
 	}
 	o := bpf.Outer{

@@ -84,7 +84,7 @@ var (
 		"pkttype": 0, "cluster": 0, "connmark": 1, "nfacct": 1,
 	}
 	// perPacketMatches are as perPacketExpressions, loggingTargets do nothing to packets.
-	perPacketMatches = allowlist.NameSet("limit", "hashlimit", "statistic", "set", "length", "dscp", "tos", "ttl", "quota", "connbytes", "tcpmss")
+	perPacketMatches = allowlist.NameSet("limit", "hashlimit", "statistic", "set", "length", "dscp", "tos", "ttl", "quota", "connbytes", "tcpmss", "hl", "frag", "rt", "ipv6header")
 	loggingTargets   = allowlist.NameSet("LOG", "NFLOG", "TRACE", "AUDIT")
 	provenTargets    = map[string]int{
 		"MARK": 2, "CONNMARK": 2, "LOG": 0, "NFLOG": 0, "TRACE": 0, "AUDIT": 1, "CHECKSUM": 0, "REJECT": 0, "CT": 2, "NOTRACK": 0, "SECMARK": 1, "CONNSECMARK": 0,

@@ -203,6 +203,37 @@ func TestRulingsWriteMarks(t *testing.T) {
 	}
 }
 
+// Whether packets may have a mark behind the last rule is known: marks that rules clear again do not count.
+func TestRulingsLeaveMarks(t *testing.T) {
+	n := testenv.Netns(t)
+	for _, c := range []struct {
+		first, last string // at prerouting, and at postrouting
+		left        bool
+	}{
+		{"", "", false},
+		{"meta mark set 7", "", true},
+		{"", "meta mark set 7", true},
+		{"iifname pod0 meta mark set meta mark | 0x40000", "", true},
+		{"iifname pod0 meta mark set meta mark | 0x40000", "meta mark set meta mark & 0xfff1ffff", false},
+		{"iifname pod0 meta mark set meta mark | 0x40000", "meta mark set meta mark & 0xffff1fff", true},
+		{"meta mark set 7", "oifname wire meta mark set 0", true},
+		{"meta mark set ct mark", "", true},
+		{"ct state new meta mark set 7", "", true}, // each packet of a tunnel is new
+		{"ct state new meta mark set 7", "meta mark set 0", false},
+	} {
+		input := "flush ruleset\ntable ip6 t {\nchain nat { type nat hook postrouting priority 100; meta mark set 5; }\n" +
+			"chain own { type filter hook output priority 0; meta mark 5 accept; }\n" +
+			"chain first {\ntype filter hook prerouting priority 0\n" + c.first + "\n}\nchain last {\ntype filter hook postrouting priority 0\n" + c.last + "\n}\n}\n"
+		if err := testenv.Load(t, n, input, "nft", "-f", "-"); err != nil {
+			t.Errorf("%s: %v", c.first, err)
+			continue
+		}
+		if got := auditOverlay(t, n, audit.Overlay{Family: audit.IPv6, Protocol: unix.IPPROTO_UDP, Port: 8472, Wire: "wire"}); got.LeavesMark != c.left || got.PerPacket != "" {
+			t.Errorf("%q, %q: leaves marks: %v, want %v; fickle %q", c.first, c.last, got.LeavesMark, c.left, got.PerPacket)
+		}
+	}
+}
+
 // A flowtable is named if it is of the family of the packets.
 func TestFlowtables(t *testing.T) {
 	message := filterMessage(text(1, "x"), text(2, "f"))

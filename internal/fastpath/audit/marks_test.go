@@ -174,16 +174,22 @@ func TestRulingsWithoutEffect(t *testing.T) {
 			t.Errorf("%s: fickle %q, want %q", c.rules, got, c.fickle)
 		}
 	}
-	for _, match := range []string{"limit --limit 10/s", "hashlimit --hashlimit-name h --hashlimit-upto 10/s", "statistic --mode random --probability 0.5", "set --match-set ours src", "length --length 100",
-		"dscp --dscp 5", "tos --tos 0x10", "ttl --ttl-lt 5", "quota --quota 1000", "connbytes --connbytes 1000: --connbytes-dir both --connbytes-mode bytes"} {
-		for target, refused := range map[string]bool{"LOG": false, "NFLOG --nflog-group 100": false, "inert": false, "ACCEPT": true, "MARK --set-mark 1": true} {
-			restore := "*mangle\n:FORWARD ACCEPT [0:0]\n:inert - [0:0]\n-A FORWARD -m " + match + " -j " + target + "\nCOMMIT\n"
-			if err := testenv.Load(t, n, restore, "iptables-nft-restore"); err != nil {
-				t.Logf("%s: this machine cannot: %v", match, err)
-				continue
-			}
-			if got := auditRuleset(t, n, 0).PerPacket; (got != "") != refused {
-				t.Errorf("-m %s -j %s: fickle %q", match, target, got)
+	matches := map[audit.Family][]string{
+		audit.IPv4: {"limit --limit 10/s", "hashlimit --hashlimit-name h --hashlimit-upto 10/s", "statistic --mode random --probability 0.5", "set --match-set ours src", "length --length 100",
+			"dscp --dscp 5", "tos --tos 0x10", "ttl --ttl-lt 5", "quota --quota 1000", "connbytes --connbytes 1000: --connbytes-dir both --connbytes-mode bytes"},
+		audit.IPv6: {"hl --hl-lt 5", "frag --fragmore", "rt --rt-type 0", "ipv6header --header route --soft"},
+	}
+	for family, restore := range map[audit.Family]string{audit.IPv4: "iptables-nft-restore", audit.IPv6: "ip6tables-nft-restore"} {
+		for _, match := range matches[family] {
+			for target, refused := range map[string]bool{"LOG": false, "NFLOG --nflog-group 100": false, "inert": false, "ACCEPT": true, "MARK --set-mark 1": true} {
+				rules := "*mangle\n:FORWARD ACCEPT [0:0]\n:inert - [0:0]\n-A FORWARD -m " + match + " -j " + target + "\nCOMMIT\n"
+				if err := testenv.Load(t, n, rules, restore); err != nil {
+					t.Logf("%s: this machine cannot: %v", match, err)
+					continue
+				}
+				if got := auditOverlay(t, n, audit.Overlay{Family: family, Wire: "wire"}).PerPacket; (got != "") != refused {
+					t.Errorf("-m %s -j %s: fickle %q", match, target, got)
+				}
 			}
 		}
 	}

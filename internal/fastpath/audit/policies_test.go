@@ -26,6 +26,10 @@ func TestRulingsOfPolicies(t *testing.T) {
 				t.Errorf("%s with port %d: %+v", e.Name, port, got)
 			}
 		}
+		// Felix marks what a policy has accepted, and leaves the mark.
+		if got := auditRuleset(t, n, 4789).LeavesMark; got != strings.HasPrefix(e.Name, "Felix") {
+			t.Errorf("%s: leaves marks: %v", e.Name, got)
+		}
 		if got := auditRuleset(t, n, 0).PerPacketUnreplied; got == "" {
 			t.Errorf("%s: flows without a reply are taken for established", e.Name)
 		}

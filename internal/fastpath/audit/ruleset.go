@@ -32,6 +32,9 @@ type RulesetAudit struct {
 	// MarkChain names the chain of a rule that sets packet marks, which packets of the fast path do
 	// not have. Empty means none.
 	MarkChain string
+	// LeavesMark: rules for pods' packets may leave one with a mark other than 0, which it has when it
+	// enters a tunnel.
+	LeavesMark bool
 	// ReadsConnMark says that rules depend on the marks of connections, which anyone may change
 	// at any time by connection tracking's own interface.
 	ReadsConnMark bool
@@ -123,7 +126,7 @@ func (is *RulesetAudit) audit(r *chainWalker, begins []baseChain) error {
 		err = r.walkAll(begins)
 		r.stateless = false
 	}
-	is.PerPacket, is.MarkChain = r.summary(), r.markChain
+	is.PerPacket, is.MarkChain, is.LeavesMark = r.summary(), r.markChain, r.leavesMark
 	is.noteCounters(r)
 	if err != nil {
 		return err

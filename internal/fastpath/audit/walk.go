@@ -33,6 +33,7 @@ type chainWalker struct {
 	untracked     bool     // a notrack rule was found
 	findings      []string // why packets are treated differently
 	markChain     string   // chain of a rule that sets marks
+	leavesMark    bool     // forwarded packets may have a mark in the end
 	readsConnMark bool     // rules depend on marks of connections
 	writesMarks   bool     // rules set marks of packets or connections, of any kind
 	admits        string   // a rule that accepts more of a connection once that was answered, see [chainWalker.noteAnswer]
@@ -88,11 +89,12 @@ func (r *chainWalker) walkAll(begins []baseChain) error {
 	for entry := knownMark(0); ; {
 		r.differences, r.walked, r.visits = nil, map[walkedChain]chainResult{}, map[chainName]int{}
 		r.connUses = map[bool]*connUses{false: {}, true: {}}
-		left, err := r.walkFrom(entry, begins)
+		left, forwarded, err := r.walkFrom(entry, begins)
 		if err != nil {
 			return err
 		}
 		if left == entry {
+			r.leavesMark = r.leavesMark || forwarded != knownMark(0)
 			break
 		}
 		entry = left
@@ -107,8 +109,8 @@ func (r *chainWalker) walkAll(begins []baseChain) error {
 }
 
 // walkFrom walks from chains at hooks, as packets that come with a mark, and returns what is known
-// of the marks which packets come with or leave with.
-func (r *chainWalker) walkFrom(entry markValue, begins []baseChain) (markValue, error) {
+// of the marks which packets come with or leave with, and of those that pods' packets have in the end.
+func (r *chainWalker) walkFrom(entry markValue, begins []baseChain) (left, forwarded markValue, err error) {
 	// Of bridges' hooks it is not known when packets meet them.
 	ordered := !slices.ContainsFunc(begins, func(c baseChain) bool { return c.family == "bridge" })
 	first := markState{reached: true, packet: entry}
@@ -120,7 +122,7 @@ func (r *chainWalker) walkFrom(entry markValue, begins []baseChain) (markValue, 
 		}
 		result, err := r.walk(c.chainName, in)
 		if err != nil {
-			return entry, err
+			return entry, entry, err
 		}
 		out := result.out.join(result.accepted)
 		if !out.reached {
@@ -131,7 +133,10 @@ func (r *chainWalker) walkFrom(entry markValue, begins []baseChain) (markValue, 
 			at = out
 		}
 	}
-	return entry, nil
+	if !ordered {
+		return entry, entry, nil
+	}
+	return entry, at.packet, nil
 }
 
 // walk goes through a chain and every chain that it jumps to.

@@ -22,8 +22,14 @@ var (
 // newRig6 is a fast path for IPv6 whose tables say that one flow can be carried.
 func newRig6(t testing.TB, protocol layers.IPProtocol) *rig {
 	t.Helper()
+	return rig6Of(t, protocol, bpf.Routed6, func() (*bpf.Objects, error) { return bpf.New(bpf.Routed6, bpf.Options{}, 0) })
+}
+
+// rig6Of is one with programs that the pool knows by a name.
+func rig6Of(t testing.TB, protocol layers.IPProtocol, name string, load func() (*bpf.Objects, error)) *rig {
+	t.Helper()
 	r := newRig(t, bpf.Routed, protocol) // for its devices
-	r.objs = pool.get(t, bpf.Routed6, func() (*bpf.Objects, error) { return bpf.New(bpf.Routed6, bpf.Options{}, 0) })
+	r.objs = pool.get(t, name, load)
 	pod, err := r.objs.AddrWord(podAddr6)
 	check(t, err)
 	remote, err := r.objs.AddrWord(remoteAddr6)

@@ -219,7 +219,7 @@ func ignoreMissing(err error) error {
 // ReadNumbers reads from the folder of the pins of a fast path of a kind which addresses the words in its
 // tables are.
 func ReadNumbers(pins, kind string) (addr func(word uint32) netip.Addr, err error) {
-	if kind != Routed6 {
+	if kind != Routed6 && kind != VXLAN6 {
 		return func(word uint32) netip.Addr {
 			addr, _ := plain{}.addr(word)
 			return addr

@@ -106,6 +106,9 @@ const (
 	Routed = "routed" // pods behind routes, peers on the wire
 	// Routed6 is the same for IPv6. Hosts with both versions have a fast path for each.
 	Routed6 = "routed6"
+	// VXLAN6 is of IPv6, too: peers are behind a vxlan device, which adds and removes the outer headers of
+	// carried packets as of all others. To the programs it is a wire.
+	VXLAN6 = "vxlan6"
 )
 
 // sources are the programs of each kind, and those of its shadow. Geneve is a setting of VXLAN's.
@@ -116,6 +119,7 @@ var sources = map[string]struct {
 	Geneve: {loadVxlan, loadShadowVxlan},
 	IPIP:   {loadIpip, loadShadowIpip},
 	Routed: {loadRouted, loadShadowRouted}, Routed6: {loadRouted6, loadShadowRouted6},
+	VXLAN6: {loadRouted6, loadShadowRouted6},
 }
 
 // source reads the programs of a kind.

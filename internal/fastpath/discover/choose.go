@@ -13,32 +13,51 @@ import (
 )
 
 // choose finds what the fast path would follow: the vxlan device with the most routes, or else
-// the geneve devices, the ipip device or the wire, by which more routes lead beyond the link. IPv6 it
-// follows on the wire only.
+// the geneve devices, the ipip device or the wire, by which more routes lead beyond the link.
 func (n *node) choose() *Plan {
 	p := &Plan{}
 	if n.family == topology.IPv6 {
-		if wire := n.wire(); wire != 0 {
-			p.Kind, p.Wire = fastpath.Routed6, n.name(wire)
-		}
+		n.chooseFor6(p)
 		return p
 	}
-	best := 0
-	for _, l := range n.links {
-		tunnel, ok := l.(*netlink.Vxlan)
-		if !ok || !isUp(l) || l.Attrs().MasterIndex != 0 {
-			continue
-		}
-		if routes := len(n.routesBy(l.Attrs().Index)); routes > best {
-			best = routes
-			p.Kind, p.Tunnel, p.VNI, p.Port = fastpath.VXLAN, tunnel.Name, tunnel.VxlanId, tunnel.Port
-			p.Wire = n.name(n.underlay(tunnel))
-		}
-	}
+	n.chooseVXLAN(p, fastpath.VXLAN, 0)
 	if p.Kind == "" {
 		n.chooseWire(p)
 	}
 	return p
+}
+
+// chooseFor6 finds the wire, and the vxlan device over IPv6 if more routes lead by that.
+func (n *node) chooseFor6(p *Plan) {
+	wire := n.wire()
+	if wire != 0 {
+		p.Kind, p.Wire = fastpath.Routed6, n.name(wire)
+	}
+	n.chooseVXLAN(p, fastpath.VXLAN6, len(n.podRoutesBy(wire)))
+}
+
+// chooseVXLAN finds the vxlan device with the most routes, if they are more than some.
+func (n *node) chooseVXLAN(p *Plan, kind string, best int) {
+	for _, l := range n.links {
+		tunnel, ok := l.(*netlink.Vxlan)
+		if !ok || !isUp(l) || l.Attrs().MasterIndex != 0 || kind == fastpath.VXLAN6 && !n.isOverIPv6(tunnel) {
+			continue
+		}
+		if routes := len(n.routesBy(l.Attrs().Index)); routes > best {
+			best = routes
+			p.Kind, p.Tunnel, p.VNI, p.Port = kind, tunnel.Name, tunnel.VxlanId, tunnel.Port
+			p.Wire = n.name(n.underlay(tunnel))
+		}
+	}
+}
+
+// isOverIPv6 tells whether the outer headers of a vxlan device are of IPv6: by its own address, or else by
+// those of its peers.
+func (n *node) isOverIPv6(tunnel *netlink.Vxlan) bool {
+	if from := toAddr(tunnel.SrcAddr); from.IsValid() {
+		return from.Is6()
+	}
+	return slices.ContainsFunc(n.fdb, func(e netlink.Neigh) bool { return e.LinkIndex == tunnel.Index && toAddr(e.IP).Is6() })
 }
 
 // chooseWire finds the wire, and the ipip device or geneve devices if more routes lead by them than by

@@ -238,19 +238,20 @@ func (n *node) whyLeft(l netlink.Link, p *Plan, onWire bool) string {
 	}
 	encapsulation := encapsulations[l.Type()]
 	geneve, isGeneve := l.(*netlink.Geneve)
+	vxlan, isVXLAN := l.(*netlink.Vxlan)
 	switch {
 	case len(beyond) > 0 && isGeneve:
 		return whyGeneveLeft(geneve, p, beyond)
 	case len(beyond) > 0 && l.Type() == "ipip":
 		return unusedRoutes(beyond, " by IPIP", "one wire or tunnel", cmp.Or(p.Tunnel, p.Wire))
-	case len(all) > 0 && encapsulation != "" && l.Type() != "vxlan":
+	case len(all) > 0 && encapsulation != "" && !isVXLAN:
 		return fmt.Sprintf("leads to %s by %s, which the fast path does not support", list(all), encapsulation)
 	case len(beyond) == 0:
 		return ""
-	case l.Type() == "vxlan" && n.family == topology.IPv6:
-		return fmt.Sprintf("leads to %s by VXLAN: the fast path carries IPv6 without encapsulation only", list(beyond))
-	case l.Type() == "vxlan":
-		return unusedRoutes(beyond, "", "one tunnel", p.Tunnel)
+	case isVXLAN && n.family == topology.IPv6 && !n.isOverIPv6(vxlan):
+		return fmt.Sprintf("leads to %s by VXLAN over IPv4: the fast path carries IPv6 without encapsulation, or in VXLAN over IPv6", list(beyond))
+	case isVXLAN:
+		return unusedRoutes(beyond, "", "one wire or tunnel", cmp.Or(p.Tunnel, p.Wire))
 	case n.leadsInside(l):
 		return fmt.Sprintf("leads to %s through a pod; the fast path carries to a pod only packets for the pod itself", list(beyond))
 	case p.Wire == "":

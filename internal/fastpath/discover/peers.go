@@ -95,7 +95,9 @@ func (n *node) judgePeer(peer *PlannedPeer, p *Plan, out netlink.Link, found top
 		peer.Outlook, peer.Reason = Slow, fmt.Sprintf("next hop %v does not answer", hop)
 	case peer.Addr == hop && !isIPIP:
 		peer.Reason = fmt.Sprintf("%s has no forwarding entry for %v yet", name, mac)
-	case !peer.Addr.Is4():
+	case p.Kind == fastpath.VXLAN6 && on == 0:
+		peer.Reason = fmt.Sprintf("there is no route to %v", peer.Addr)
+	case p.Kind != fastpath.VXLAN6 && !peer.Addr.Is4():
 		peer.Outlook, peer.Reason = Slow, "its outer address is IPv6, which the fast path does not support"
 	case on == 0:
 		peer.Outlook, peer.Reason = Slow, fmt.Sprintf("there is no route to %v", peer.Addr)

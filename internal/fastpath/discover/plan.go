@@ -12,7 +12,7 @@ import (
 
 // Plan is what a fast path would carry on a node, and what it would leave to the slow path.
 type Plan struct {
-	Kind   string `json:"kind,omitempty"`   // [fastpath.VXLAN], [fastpath.Geneve], [fastpath.IPIP], [fastpath.Routed] or [fastpath.Routed6]; empty: nothing was found that it could follow
+	Kind   string `json:"kind,omitempty"`   // [fastpath.VXLAN], [fastpath.Geneve], [fastpath.IPIP], [fastpath.Routed], [fastpath.Routed6] or [fastpath.VXLAN6]; empty: nothing was found that it could follow
 	Wire   string `json:"wire,omitempty"`   // device that leads to other nodes
 	Layers string `json:"layers,omitempty"` // what the wire stands on: "VLAN 100 on bond0, 802.3ad bond of eth0 and eth1"; empty: nothing
 	Tunnel string `json:"tunnel,omitempty"` // vxlan or ipip device, or the first of Tunnels
@@ -91,7 +91,7 @@ const stampOf6 = 1
 // Config is what a daemon needs to carry what the plan says.
 func (p *Plan) Config() fastpath.Config {
 	c := fastpath.Config{Kind: p.Kind, Port: uint16(p.Port), Devices: topology.DeviceNames{Wire: p.Wire, Node: true}, KeepCounters: p.KeepCounters}
-	if p.Kind == fastpath.Routed6 {
+	if p.Kind == fastpath.Routed6 || p.Kind == fastpath.VXLAN6 {
 		c.Stamp = stampOf6
 	}
 	if p.Tunnel != "" {
@@ -145,7 +145,7 @@ func choose(family topology.Family) (*Plan, *node, error) {
 func (n *node) refuseAll(p *Plan) {
 	p.Off = "no route leads to pods of other nodes, neither by a vxlan, geneve or ipip device nor by a next hop on a wire"
 	if n.family == topology.IPv6 {
-		p.Off = "no IPv6 route leads to pods of other nodes by a next hop on a wire"
+		p.Off = "no IPv6 route leads to pods of other nodes, neither by a vxlan device over IPv6 nor by a next hop on a wire"
 	}
 	if why := n.obstacle(); why != "" {
 		p.Off = why

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/lab"
@@ -137,6 +138,80 @@ var changes6 = []change{
 	},
 }
 
+// tunnelChanges6 are those that concern a tunnel over IPv6, or its own packets.
+var tunnelChanges6 = []change{
+	{
+		name: "nft deny of the tunnel's packets, out",
+		do:   `nft 'table ip6 deny { chain c { type filter hook output priority 0; udp dport {udp} drop; }; }'`,
+		undo: `nft delete table ip6 deny`,
+		out:  dropped, in: delivered,
+	},
+	{
+		name: "nft deny of the tunnel's packets, in",
+		do:   `nft 'table ip6 deny { chain c { type filter hook input priority 0; udp dport {udp} drop; }; }'`,
+		undo: `nft delete table ip6 deny`,
+		out:  delivered, in: dropped,
+	},
+	{
+		name: "nft deny of the tunnel's packets by a mark of the pods'",
+		do: `nft 'table ip6 deny { chain f { type filter hook forward priority 0; ip6 saddr fd00:f4::/32 meta mark set 7; }
+			chain c { type filter hook output priority 0; meta mark 7 udp dport {udp} drop; }; }'`,
+		undo: `nft delete table ip6 deny`,
+		out:  dropped, in: delivered,
+	},
+	{
+		name: "nft deny of the pods' packets by a mark of the tunnel's",
+		do: `nft 'table ip6 deny { chain i { type filter hook input priority 0; udp dport {udp} meta mark set 7; }
+			chain f { type filter hook forward priority 0; meta mark 7 drop; }; }'`,
+		undo: `nft delete table ip6 deny`,
+		out:  delivered, in: dropped,
+	},
+	{
+		name: "policy rule for the tunnel's packets by a mark of the pods'",
+		do: `ip -6 rule add fwmark 7 prio 107 blackhole
+			nft 'table ip6 marks { chain f { type filter hook forward priority 0; ip6 saddr fd00:f4::/32 meta mark set 7; }; }'`,
+		undo: `nft delete table ip6 marks; ip -6 rule del prio 107`,
+		out:  dropped, in: delivered,
+	},
+	{
+		name: "another host behind the forwarding entry",
+		do:   `bridge fdb replace {hopmac} dev {out} dst fd00:c8::99`,
+		undo: `bridge fdb replace {hopmac} dev {out} dst {other6}`,
+		out:  dropped, in: delivered,
+	},
+	{
+		name: "no forwarding entry",
+		do:   `bridge fdb del {hopmac} dev {out} dst {other6}`,
+		undo: `bridge fdb replace {hopmac} dev {out} dst {other6}`,
+		out:  dropped, in: delivered,
+	},
+	{
+		name: "another device to the other host",
+		do: `ip link add aside0 type veth peer name aside1
+			ip link set aside1 up
+			ip link set aside0 up
+			ip -6 route add {other6} dev aside0`,
+		undo: `ip link del aside0`,
+		out:  dropped, in: delivered,
+	},
+	{
+		name: "no tunnel",
+		do:   `ip link set {out} down`,
+		undo: `ip link set {out} up
+			ip -6 addr replace {own6}/64 dev {out} nodad
+			ip -6 neigh replace {hop} lladdr {hopmac} dev {out} nud permanent
+			ip -6 route replace {block6} via {hop} dev {out}`,
+		out: dropped, in: dropped,
+	},
+	{
+		name: "another MAC of the tunnel",
+		do:   `ip link set {out} address 02:00:00:00:00:98`,
+		undo: `ip link set {out} address {outmac}
+			ip -6 neigh replace {hop} lladdr {hopmac} dev {out} nud permanent`,
+		out: dropped, in: dropped, // the kernel forgets the neighbours, too
+	},
+}
+
 // track6 has machines track connections over IPv6.
 func track6(t testing.TB, l *lab.Lab) {
 	t.Helper()
@@ -151,24 +226,39 @@ func TestFastPathFollowsChangesOfIPv6(t *testing.T) {
 	requireIPv6(t)
 	requireTools(t)
 	for _, tracked := range []bool{false, true} {
-		l, flows := steadyLab6(t, tracked)
-		for n, s := range changes6 {
-			if s.services == tracked {
-				t.Run(s.name, func(t *testing.T) { s.check(t, l, flows, n%len(l.Machines)) })
-			}
+		l, flows := steadyLab6(t, tracked, false)
+		checkChanges6(t, changes6, tracked, l, flows)
+	}
+}
+
+// So it is where IPv6 is in VXLAN over IPv6, also for changes of the tunnel and of what its own packets pass.
+func TestFastPathFollowsChangesOfIPv6InTunnel(t *testing.T) {
+	requireIPv6(t)
+	requireTools(t)
+	for _, tracked := range []bool{false, true} {
+		l, flows := steadyLab6(t, tracked, true)
+		checkChanges6(t, slices.Concat(changes6, tunnelChanges6), tracked, l, flows)
+	}
+}
+
+func checkChanges6(t *testing.T, all []change, tracked bool, l *lab.Lab, flows []*steady) {
+	t.Helper()
+	for n, s := range all {
+		if s.services == tracked {
+			t.Run(s.name, func(t *testing.T) { s.check(t, l, flows, n%len(l.Machines)) })
 		}
 	}
 }
 
 // steadyLab6 raises a routed path with IPv6 and its fast twin, and lets a flow begin between the pods of
-// each. tracked has the machines track connections.
-func steadyLab6(t *testing.T, tracked bool) (*lab.Lab, []*steady) {
+// each. tracked has the machines track connections, tunnelled has the packets in VXLAN over IPv6.
+func steadyLab6(t *testing.T, tracked, tunnelled bool) (*lab.Lab, []*steady) {
 	t.Helper()
 	l := testenv.Lab(t, lab.Options{Paths: twins([]string{"routed+fast"})})
 	if tracked {
 		track6(t, l)
 	}
-	six := withIPv6(t, l)
+	six := withIPv6(t, l, tunnelled)
 	var flows []*steady
 	for _, arm := range six.Arms {
 		s := steadyFlow(t, arm)

@@ -271,6 +271,7 @@ func placeholders(t *testing.T, l *lab.Lab, n, i int) *strings.Replacer {
 		bridge = port
 	}
 	words = append(words, "{port}", port, "{gate}", bridge)
+	overTunnel := false
 	testenv.Must(t, host.Do(l.Machines[i].Namespace, func() error {
 		routes, err := vnl.RouteGet(peer.Addr.AsSlice())
 		if err != nil {
@@ -288,6 +289,7 @@ func placeholders(t *testing.T, l *lab.Lab, n, i int) *strings.Replacer {
 			"{hop}", routes[0].Gw.String(), "{gatemac}", gate.Attrs().HardwareAddr.String())
 		switch tunnel := out.(type) {
 		case *vnl.Vxlan:
+			overTunnel = true
 			words = append(words, "{vni}", strconv.Itoa(tunnel.VxlanId), "{udp}", strconv.Itoa(tunnel.Port))
 		case *vnl.Geneve:
 			words = append(words, "{vni}", strconv.Itoa(int(tunnel.ID)), "{udp}", strconv.Itoa(int(tunnel.Dport)))
@@ -310,7 +312,11 @@ func placeholders(t *testing.T, l *lab.Lab, n, i int) *strings.Replacer {
 		return err
 	}))
 	if pod.Addr.Is6() {
-		words = append(words, "{own6}", wireAddr6(i), "{block6}", blockOf6(peer.Addr).String())
+		own := wireAddr6(i)
+		if overTunnel {
+			own = tunnelAddr6(n, i)
+		}
+		words = append(words, "{own6}", own, "{other6}", wireAddr6(1-i), "{block6}", blockOf6(peer.Addr).String())
 	}
 	return strings.NewReplacer(words...)
 }

@@ -35,12 +35,17 @@ func addSecondHops(t testing.TB, l *lab.Lab) {
 }
 
 // withIPv6 is the lab with the first two arms alone, which are routed, as paths over IPv6: the second one
-// with a fast path.
-func withIPv6(t testing.TB, l *lab.Lab) *lab.Lab {
+// with a fast path. tunnelled has the packets in VXLAN over IPv6.
+func withIPv6(t testing.TB, l *lab.Lab, tunnelled bool) *lab.Lab {
 	t.Helper()
 	six := *l
-	six.Arms = []lab.Arm{addIPv6(t, l, 0), startIPv6(t, l, 1, addIPv6(t, l, 1))}
-	six.Arms[0].Pins = nil
+	six.Arms = []lab.Arm{addIPv6(t, l, 0), addIPv6(t, l, 1)}
+	for index := range six.Arms {
+		if tunnelled {
+			tunnelIPv6(t, l, index)
+		}
+	}
+	six.Arms[0].Pins, six.Arms[1] = nil, startIPv6(t, l, 1, six.Arms[1], tunnelled)
 	return &six
 }
 

@@ -62,7 +62,7 @@ func newGenSite(t *testing.T) *genSite {
 	l := testenv.Lab(t, lab.Options{Paths: twins(fast)})
 	s := &genSite{lab: l, four: genPaths(t, l), programs: genPrograms(t)}
 	if kernel.HasTCX() {
-		s.six = genPaths(t, withIPv6(t, l))
+		s.six = genPaths(t, withIPv6(t, l, false))
 		addSecondHops(t, l)
 	}
 	s.firewalls = firewalls(t, l, slices.Concat(s.four, s.six))

@@ -17,6 +17,7 @@ import (
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
+	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/path"
@@ -37,6 +38,34 @@ func wireMAC(machine int) string { return fmt.Sprintf("0a:76:01:00:00:%02x", mac
 
 // blockOf6 is the block of addresses of a pod's machine.
 func blockOf6(pod netip.Addr) netip.Prefix { return netip.PrefixFrom(pod, 64).Masked() }
+
+// tunnelAddr6 is the address of a machine on the vxlan device of an arm.
+func tunnelAddr6(arm, machine int) string { return fmt.Sprintf("fd00:c9:%x::%x", arm, machine+1) }
+
+// tunnel6 is the vxlan device over IPv6 of an arm, and tunnelPort6 its UDP port.
+func tunnel6(arm int) string { return fmt.Sprint("six", arm) }
+
+const tunnelPort6 = 8472
+
+// tunnelIPv6 leads what an arm's pods send each other over IPv6 by a vxlan device over IPv6.
+func tunnelIPv6(t testing.TB, l *lab.Lab, index int) {
+	t.Helper()
+	for i, m := range l.Machines {
+		other := 1 - i
+		shellIn(t, m.Namespace, strings.NewReplacer("OWN", tunnelAddr6(index, i), "NEXT", tunnelAddr6(index, other), "FROM", wireAddr6(i), "TO", wireAddr6(other), "NAME", tunnel6(index),
+			"VNI", fmt.Sprint(100+index), "PORT", fmt.Sprint(tunnelPort6), "SRC", tunnelMAC6(index, i), "DST", tunnelMAC6(index, other), "THERE", blockOf6(podAddr6(index, other)).String()).Replace(`
+ip link add NAME address SRC type vxlan id VNI dstport PORT local FROM dev wire0 nolearning
+sysctl -qw net.ipv6.conf.NAME.accept_dad=0 net.ipv6.conf.NAME.accept_ra=0
+ip link set NAME addrgenmode none up
+ip -6 addr add OWN/64 dev NAME nodad
+ip -6 neigh replace NEXT lladdr DST dev NAME nud permanent
+bridge fdb replace DST dev NAME dst TO
+ip -6 route replace THERE via NEXT dev NAME
+`))
+	}
+}
+
+func tunnelMAC6(arm, machine int) string { return fmt.Sprintf("02:00:00:c6:%02x:%02x", arm, machine+1) }
 
 // shellIn runs a script in a namespace.
 func shellIn(t testing.TB, namespace, script string) {
@@ -69,7 +98,8 @@ func addIPv6(t testing.TB, l *lab.Lab, index int) lab.Arm {
 	for i, m := range l.Machines {
 		other := 1 - i
 		pod := l.Arms[index].Ends[i][0]
-		device := fmt.Sprint("cali", index)
+		device := podDevice6(arm, index)
+		gateway := podMACOf(t, host.Endpoint{Namespace: m.Namespace, Device: device})
 		shellIn(t, m.Namespace, strings.NewReplacer("DEVICE", device, "POD", podAddr6(index, i).String(), "MAC", podMACOf(t, pod),
 			"OWN", wireAddr6(i), "NEXT", wireAddr6(other), "HOP", wireMAC(other), "THERE", blockOf6(podAddr6(index, other)).String()).Replace(`
 sysctl -qw net.ipv6.conf.all.forwarding=1 net.ipv6.conf.wire0.accept_dad=0
@@ -79,16 +109,24 @@ ip -6 neigh replace NEXT lladdr HOP dev wire0
 ip -6 route replace POD/128 dev DEVICE
 ip -6 neigh replace POD lladdr MAC dev DEVICE
 `))
-		shellIn(t, pod.Namespace, strings.NewReplacer("POD", podAddr6(index, i).String()).Replace(`
+		shellIn(t, pod.Namespace, strings.NewReplacer("POD", podAddr6(index, i).String(), "GATEWAY", gateway).Replace(`
 ip -6 addr replace POD/128 dev eth0 nodad
 ip -6 route replace fe80::1 dev eth0
 ip -6 route replace default via fe80::1 dev eth0
-ip -6 neigh replace fe80::1 lladdr ee:ee:ee:ee:ee:ee dev eth0
+ip -6 neigh replace fe80::1 lladdr GATEWAY dev eth0
 `))
 		pod.Addr = podAddr6(index, i)
 		arm.Ends = append(arm.Ends, []host.Endpoint{pod})
 	}
 	return arm
+}
+
+// podDevice6 is the machines' device of the pod of a routed arm.
+func podDevice6(arm lab.Arm, index int) string {
+	if strings.HasPrefix(arm.Path, "netkit") {
+		return fmt.Sprint("nk", index)
+	}
+	return fmt.Sprint("cali", index)
 }
 
 func podMACOf(t testing.TB, pod host.Endpoint) (mac string) {
@@ -103,16 +141,20 @@ func podMACOf(t testing.TB, pod host.Endpoint) (mac string) {
 	return mac
 }
 
-// startIPv6 starts a fast path for IPv6 on both machines, beside the one for IPv4 that the arm may have.
-func startIPv6(t testing.TB, l *lab.Lab, index int, arm lab.Arm) lab.Arm {
+// startIPv6 starts a fast path for IPv6 on both machines, beside the one for IPv4 that the arm may have. It
+// follows the wire, or the arm's tunnel over IPv6.
+func startIPv6(t testing.TB, l *lab.Lab, index int, arm lab.Arm, tunnelled bool) lab.Arm {
 	t.Helper()
 	arm.Pins = nil
 	for _, m := range l.Machines {
 		folder := filepath.Join(lab.Folder, l.Name, "ipv6-"+m.Name)
 		testenv.Must(t, os.MkdirAll(folder, 0o700))
 		c := fastpath.Config{
-			Kind: fastpath.Routed6, Devices: topology.DeviceNames{Wire: "wire0", Pods: []string{fmt.Sprint("cali", index)}},
+			Kind: fastpath.Routed6, Devices: topology.DeviceNames{Wire: "wire0", Pods: []string{podDevice6(arm, index)}},
 			Stamp: uint8(8 + index), Pins: filepath.Join(folder, "bpf"), State: filepath.Join(folder, "fast.state"),
+		}
+		if tunnelled {
+			c.Kind, c.Port, c.Devices.Tunnels = fastpath.VXLAN6, tunnelPort6, []string{tunnel6(index)}
 		}
 		file := filepath.Join(folder, "fast.json")
 		testenv.Must(t, c.Write(file))
@@ -153,7 +195,7 @@ func TestFastPathCarriesIPv6(t *testing.T) {
 		if services > 0 {
 			track6(t, l)
 		}
-		six := startIPv6(t, l, 0, addIPv6(t, l, 0))
+		six := startIPv6(t, l, 0, addIPv6(t, l, 0), false)
 		four := l.Arms[0]
 		for _, arm := range []lab.Arm{six, four} {
 			t.Run(arm.Client().Addr.String(), func(t *testing.T) {
@@ -174,6 +216,32 @@ func TestFastPathCarriesIPv6(t *testing.T) {
 					fastpathtest.WaitCarried(t, six, exchange6)
 				})
 			})
+		})
+	}
+}
+
+// So are those in VXLAN over IPv6, behind veth and netkit pairs: also streams, whose packets the tunnel's device
+// has cut into segments.
+func TestFastPathCarriesIPv6InTunnel(t *testing.T) {
+	requireIPv6(t)
+	paths := []string{"routed+fast"}
+	if answer, _ := feature.Netkit.Ask(); answer == feature.Yes {
+		paths = append(paths, "netkit+fast:mode=l2")
+	}
+	for _, p := range paths {
+		t.Run(p, func(t *testing.T) {
+			l := testenv.Lab(t, lab.Options{Paths: []string{p}})
+			six := addIPv6(t, l, 0)
+			tunnelIPv6(t, l, 0)
+			six = startIPv6(t, l, 0, six, true)
+			fastpathtest.WithFlow(t, six, func(exchange func(time.Duration) error) { fastpathtest.WaitCarried(t, six, exchange) })
+			before := fastpathtest.CarriedPackets(t, six)
+			traffic.CheckTCP(t, six.Client(), six.Server())
+			for i, now := range fastpathtest.CarriedPackets(t, six) {
+				if now == before[i] {
+					t.Errorf("machine %d carried nothing of a stream", i)
+				}
+			}
 		})
 	}
 }

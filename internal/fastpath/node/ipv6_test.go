@@ -21,42 +21,6 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-// dualStack are nodes and pods with both versions of IP, whose neighbours of IPv6 find each other.
-var dualStack = []wiring{
-	{"Flannel host-gw", wirings[1].node + on6("eth0 veth0 cni0", nodeLink) + `
-		ip addr add fd00:f4:I::1/64 dev cni0 nodad`, wirings[1].pod + on6("eth0", podLink) + `
-		ip addr add fd00:f4:I::2/64 dev eth0 nodad
-		ip route add default via fd00:f4:I::1`},
-	{"Calico without encapsulation", wirings[2].node + on6("eth0 veth0", nodeLink) + `
-		ip addr add fe80::1/64 dev veth0 nodad
-		ip route add fd00:f4:I::2/128 dev veth0`, wirings[2].pod + on6("eth0", podLink) + `
-		ip addr add fd00:f4:I::2/128 dev eth0 nodad
-		ip route add default via fe80::1 dev eth0`},
-}
-
-// Addresses of nodes and pods that are valid on a link only.
-const (
-	nodeLink = "fe80::1:I"
-	podLink  = "fe80::2:I"
-)
-
-// on6 switches IPv6 on for devices, and gives each an address on its link: the kernel would take a while
-// for one of its own.
-func on6(devices, link string) string {
-	return `
-		for d in ` + devices + `; do ip link set $d addrgenmode none; done
-		for d in all default ` + devices + `; do echo 0 > /proc/sys/net/ipv6/conf/$d/disable_ipv6; echo 0 > /proc/sys/net/ipv6/conf/$d/accept_dad; done
-		for d in ` + devices + `; do ip addr add ` + link + `/64 dev $d nodad; done
-		`
-}
-
-// wire6 joins two nodes by IPv6.
-const wire6 = `
-		echo 1 > /proc/sys/net/ipv6/conf/all/forwarding
-		ip addr add fd00:c8::I/64 dev eth0 nodad
-		ip route add fd00:f4:J::/64 via fd00:c8::J dev eth0
-		`
-
 // On nodes with both versions of IP, flows of both are carried, each by what its own rules say, and
 // afterwards the nodes are as before.
 func TestEnableDualStack(t *testing.T) {

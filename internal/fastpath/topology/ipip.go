@@ -106,7 +106,7 @@ func (r *reader) ipipNextHops(l netlink.Link) (peers []NextHop, err error) {
 	slices.SortFunc(hops, func(a, b Neighbour) int { return a.Addr.Compare(b.Addr) })
 	for _, hop := range slices.Compact(hops) {
 		peer := NextHop{Device: a.Index, Encap: &Encap{
-			Local: h.local, Remote: hop.Addr, IPIP: true, DSCP: h.dscp, TTL: h.ttl, DontFragment: h.dontFragment, LowerDevice: h.device, BoundAddr: h.local.AsSlice(),
+			Local: h.local, Remote: hop.Addr, IPIP: true, DSCP: h.dscp, TTL: h.ttl, DontFragment: h.dontFragment, RouteDevice: h.device, BoundAddr: h.local.AsSlice(),
 		}}
 		if r.resolveUnderlay(&peer) {
 			peer.MTU = min(a.MTU, peer.MTU-ipv4.HeaderLen, r.leastRouteMTU(a.Index, nil, a.MTU))

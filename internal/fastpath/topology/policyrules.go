@@ -60,8 +60,26 @@ func (r *reader) auditPolicyRules() error {
 		if by != "" {
 			r.perPacket = fmt.Sprintf("policy rule %d goes by %s", number, by)
 		}
+		if goesBySourcePort(message) {
+			r.bySourcePort = fmt.Sprintf("policy rule %d goes by source ports, in which packets of the tunnel differ", number)
+		}
 	}
 	return nil
+}
+
+// goesBySourcePort tells whether a policy rule selects UDP by its source port, which a tunnel gives each flow
+// in it.
+func goesBySourcePort(message []byte) bool {
+	ports, protocol := false, byte(unix.IPPROTO_UDP)
+	nlmsg.EachAttr(message[sizeofRule:], func(kind uint16, value []byte) {
+		switch {
+		case kind == unix.FRA_SPORT_RANGE:
+			ports = true
+		case kind == unix.FRA_IP_PROTO && len(value) > 0:
+			protocol = value[0]
+		}
+	})
+	return ports && protocol == unix.IPPROTO_UDP
 }
 
 // perPacketSelector names a selector of a policy rule that may differ between packets of one flow;

@@ -6,7 +6,6 @@ import (
 	"github.com/venturi-net/venturi/internal/nft"
 	"io"
 	"io/fs"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -155,6 +154,9 @@ func (s *Poller) PodsChanged(pods []LocalPod) bool {
 // Unreachables counts the ICMP messages received that say that a destination, or a packet of its
 // size, does not get through: routes learn path MTUs from nothing else.
 func (s *Poller) Unreachables() (string, error) {
+	if s.family == audit.IPv6 {
+		return s.counter6("Icmp6InPktTooBigs")
+	}
 	text, err := s.snmp.read()
 	if err != nil {
 		return "", err
@@ -164,12 +166,15 @@ func (s *Poller) Unreachables() (string, error) {
 
 // Advertisements counts the router advertisements received. One may give a route a lifetime, which sends no
 // notification.
-func (s *Poller) Advertisements() (string, error) {
+func (s *Poller) Advertisements() (string, error) { return s.counter6("Icmp6InRouterAdvertisements") }
+
+// counter6 reads a counter of IPv6.
+func (s *Poller) counter6(name string) (string, error) {
 	text, err := s.snmp6.read()
 	if err != nil {
 		return "", err
 	}
-	_, rest, _ := strings.Cut(text, "Icmp6InRouterAdvertisements")
+	_, rest, _ := strings.Cut(text, name)
 	count, _, _ := strings.Cut(rest, "\n")
 	return strings.TrimSpace(count), nil
 }
@@ -197,8 +202,7 @@ func (s *Poller) PathMTUsChanged(peers []NextHop) bool {
 		if p.Encap == nil {
 			return false // the pods themselves handle the path MTU beyond the peer
 		}
-		from, _ := netip.AddrFromSlice(p.Encap.BoundAddr.To4())
-		route, err := s.querier.routeTo(p.Encap.Remote, from, p.Encap.LowerDevice)
+		route, err := s.querier.routeOf(p.Encap)
 		return err != nil || route.mtu != p.RouteMTU
 	})
 }

@@ -76,21 +76,9 @@ type chosenRoute struct {
 	mtu     int        // configured or learned, bytes; 0: none
 }
 
-// routeTo returns the route to an address. The source may be the zero address, and the device 0.
-func (p *rtnlQuerier) routeTo(to, from netip.Addr, device int) (chosen chosenRoute, err error) {
-	m := nl.RtMsg{}
-	m.Family, m.Dst_len = unix.AF_INET, 32
-	if from.Is4() {
-		m.Src_len = 32
-	}
-	p.startRequest(unix.RTM_GETROUTE, 0, m.Serialize())
-	p.addUint32(unix.RTA_DST, binary.NativeEndian.Uint32(to.AsSlice()))
-	if from.Is4() {
-		p.addUint32(unix.RTA_SRC, binary.NativeEndian.Uint32(from.AsSlice()))
-	}
-	if device != 0 {
-		p.addUint32(unix.RTA_OIF, uint32(device))
-	}
+// routeOf returns the route of a tunnel's outer packets.
+func (p *rtnlQuerier) routeOf(e *Encap) (chosen chosenRoute, err error) {
+	p.requestRoute(0, e)
 	attrs, err := p.roundTrip(unix.SizeofRtMsg)
 	if err != nil {
 		return chosen, err
@@ -114,7 +102,46 @@ func (p *rtnlQuerier) routeTo(to, from netip.Addr, device int) (chosen chosenRou
 	return chosen, nil
 }
 
-// startRequest begins a request; add appends attributes of 32 bits.
+// hasOneHop tells whether the route of a tunnel's outer packets is one with a single next hop, so that it
+// leads the same way whatever else they have in them.
+func (p *rtnlQuerier) hasOneHop(e *Encap) (is bool, err error) {
+	p.requestRoute(unix.RTM_F_FIB_MATCH, e)
+	attrs, err := p.roundTrip(unix.SizeofRtMsg)
+	if err != nil {
+		return false, err
+	}
+	nlmsg.EachAttr(attrs, func(kind uint16, _ []byte) { is = is || kind == unix.RTA_OIF }) // else RTA_MULTIPATH
+	return is, nil
+}
+
+// requestRoute begins a request for the route of a tunnel's outer packets, which the kernel looks up by all
+// that it is given here. Their source port is left out, which is not the same for all.
+func (p *rtnlQuerier) requestRoute(flags uint32, e *Encap) {
+	m := nl.RtMsg{}
+	m.Family, m.Dst_len, m.Flags = unix.AF_INET, uint8(e.Remote.BitLen()), flags
+	if e.Remote.Is6() {
+		m.Family = unix.AF_INET6
+	}
+	from := nlmsg.ToAddr(e.BoundAddr)
+	hasSource := from.IsValid() && !from.IsUnspecified() && from.BitLen() == e.Remote.BitLen()
+	if hasSource {
+		m.Src_len = uint8(from.BitLen())
+	}
+	p.startRequest(unix.RTM_GETROUTE, 0, m.Serialize())
+	p.add(unix.RTA_DST, e.Remote.AsSlice())
+	if hasSource {
+		p.add(unix.RTA_SRC, from.AsSlice())
+	}
+	if e.RouteDevice != 0 {
+		p.addUint32(unix.RTA_OIF, uint32(e.RouteDevice))
+	}
+	if !e.IPIP {
+		p.add(unix.RTA_IP_PROTO, []byte{unix.IPPROTO_UDP})
+		p.add(unix.RTA_DPORT, binary.BigEndian.AppendUint16(nil, uint16(e.Port)))
+	}
+}
+
+// startRequest begins a request; add appends attributes.
 func (p *rtnlQuerier) startRequest(kind, flags uint16, header []byte) {
 	p.seq++
 	q := binary.NativeEndian.AppendUint32(p.request[:0], 0) // the length is filled in later
@@ -125,10 +152,19 @@ func (p *rtnlQuerier) startRequest(kind, flags uint16, header []byte) {
 	p.request = append(q, header...)
 }
 
-func (p *rtnlQuerier) addUint32(kind uint16, value uint32) {
-	p.request = binary.NativeEndian.AppendUint16(p.request, unix.SizeofRtAttr+4)
+func (p *rtnlQuerier) add(kind uint16, value []byte) {
+	p.request = binary.NativeEndian.AppendUint16(p.request, unix.SizeofRtAttr+uint16(len(value)))
 	p.request = binary.NativeEndian.AppendUint16(p.request, kind)
-	p.request = binary.NativeEndian.AppendUint32(p.request, value)
+	p.request = append(p.request, value...)
+	for len(p.request)%unix.RTA_ALIGNTO != 0 {
+		p.request = append(p.request, 0)
+	}
+}
+
+func (p *rtnlQuerier) addUint32(kind uint16, value uint32) {
+	var room [4]byte
+	binary.NativeEndian.PutUint32(room[:], value)
+	p.add(kind, room[:])
 }
 
 // roundTrip sends the request and returns the attributes of the reply, without its headers. They

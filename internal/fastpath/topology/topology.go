@@ -117,6 +117,7 @@ type reader struct {
 	refused          []Refusal
 	withXDP          []LocalPod     // see [Topology]
 	perPacket        string         // see [Topology]
+	bySourcePort     string         // a policy rule that may treat packets of a tunnel over UDP differently; "": none
 	linkReasons      map[int]string // by ifindex: an unproven attribute of the device
 	wireReasons      map[int]string // by ifindex: why the device must not be the wire, of those that were audited
 	confMTUs         []ConfMTU      // that were read
@@ -320,6 +321,9 @@ func (r *reader) tunnelNextHops(name string) (peers []NextHop, err error) {
 		return nil, nil
 	}
 	a := tunnel.Attrs()
+	if r.family == IPv6 {
+		return r.vxlan6NextHops(tunnel)
+	}
 	whole, fickle, err := readVXLANHeader(a.Index)
 	switch {
 	case errors.Is(err, unix.ENODEV):
@@ -358,7 +362,7 @@ func (r *reader) tunnelNextHops(name string) (peers []NextHop, err error) {
 		peer := NextHop{Device: a.Index, MAC: n.HardwareAddr, Encap: &Encap{
 			Local: nlmsg.ToAddr(tunnel.SrcAddr), Remote: nlmsg.ToAddr(n.IP), MAC: a.HardwareAddr,
 			VNI: tunnel.VxlanId, Port: tunnel.Port, DSCP: tunnel.TOS >> 2, TTL: ttl, DontFragment: whole,
-			LowerDevice: tunnel.VtepDevIndex, BoundAddr: tunnel.SrcAddr,
+			BoundAddr: tunnel.SrcAddr, // the device that it is bound to is for what it floods
 		}}
 		if r.resolveUnderlay(&peer) {
 			peer.MTU = min(a.MTU, peer.MTU-udpTunnelOverhead, r.leastRouteMTU(a.Index, nil, a.MTU))

@@ -15,12 +15,13 @@ type Encap struct {
 	Local, Remote netip.Addr
 	IPIP          bool             // an IP header is all of it
 	Geneve        bool             // otherwise, if not IPIP either, it is VXLAN
+	ByDevice      bool             // the tunnel's device adds it to carried packets, too: of VXLAN over IPv6
 	MAC           net.HardwareAddr // of the tunnel's device; with IPIP nil
 	VNI, Port     int              // with IPIP 0
 	DSCP          int
 	TTL           int    // 0: with IPIP that of the pod's packet
 	DontFragment  bool   // false: with IPIP as in the pod's packet
-	LowerDevice   int    // ifindex of the device that it is bound to; 0: none
+	RouteDevice   int    // ifindex of the device that outer packets are routed by: what an ipip device is bound to; 0: any
 	BoundAddr     net.IP // local address that it is bound to; nil: none
 }
 

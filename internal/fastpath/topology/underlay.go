@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -15,8 +14,11 @@ func (r *reader) resolveUnderlay(p *NextHop) bool {
 	if !p.Encap.Remote.Is4() {
 		return false
 	}
-	from, _ := netip.AddrFromSlice(p.Encap.BoundAddr.To4())
-	route, err := r.querier.routeTo(p.Encap.Remote, from, p.Encap.LowerDevice)
+	if r.bySourcePort != "" && !p.Encap.IPIP {
+		r.refuse(r.byIndex[p.Device], r.bySourcePort)
+		return false
+	}
+	route, err := r.querier.routeOf(p.Encap)
 	if err != nil {
 		return false // there is no route at present
 	}

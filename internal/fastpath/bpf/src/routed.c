@@ -2,7 +2,10 @@
 
 /* The fast path of a network that routes pods' packets without a tunnel, for IPv4 or for IPv6: the
  * programs of vxlan.c without outer headers. Slow packets leave through the wire too, so outgoing flows
- * are learned there. */
+ * are learned there.
+ *
+ * Of IPv6, the wire may also be a vxlan device. It adds and removes the outer headers, of carried packets
+ * as of all others: over IPv6 they have a UDP checksum, which a program cannot have segmentation write. */
 #include "carry.h"
 
 /* Writes all headers of a packet that leaves. */
@@ -106,6 +109,10 @@ int from_wire(struct __sk_buff *skb)
 	why = lease_valid() ? lookup_in(skb, data, end, ETH_HLEN, 0, &c) : SLOW_NO_DAEMON;
 	if (!why)
 		why = skb->ifindex == c.to->wire ? from_peer(data, c.to->header, &c.p, 0) : SLOW_SOURCE;
+#ifdef INET6
+	if (skb->mark) /* Rules have marked it when it was in a tunnel. They, and routes, may go by that: it is none to learn from. */
+		why = SLOW_ENCAPSULATED;
+#endif
 	if (why) {
 		via = hop_by_mac(skb, data + MAC_LEN);
 		return slow_in(skb, data, &via, receiver_addr(ip), 0, &c, why);
