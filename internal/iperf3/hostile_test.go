@@ -16,6 +16,7 @@ import (
 // A peer that says nothing, too little, nonsense or too much is put away in time, costs
 // no memory, and the next client is served.
 func TestHostileClient(t *testing.T) {
+	t.Parallel()
 	port, ended := serve(t, 2*time.Second)
 	cookie := newCookie()
 	say := func(text string) string { return string(cookie[:]) + text }
@@ -65,6 +66,7 @@ func TestHostileClient(t *testing.T) {
 
 // Many silent connections do not keep a client out for longer than their time.
 func TestManySilent(t *testing.T) {
+	t.Parallel()
 	port, ended := serve(t, time.Second)
 	for range 3 * mostGreeting {
 		conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
@@ -120,6 +122,7 @@ func TestHostileServer(t *testing.T) {
 
 // A peer that says each word slowly is not waited for longer than one that is silent.
 func TestSlowPeers(t *testing.T) {
+	t.Parallel()
 	trickle := func(conn net.Conn, text string) { // until the other end has had enough
 		for i := 0; ; i++ {
 			if _, err := conn.Write([]byte{text[i%len(text)]}); err != nil {
@@ -170,6 +173,7 @@ func TestSlowPeers(t *testing.T) {
 
 // A client that starts a test of a day and goes without a word does not keep the server busy.
 func TestIdleClient(t *testing.T) {
+	t.Parallel()
 	for _, params := range []string{`{"tcp":true,"time":86400}`, `{"tcp":true,"time":86400,"reverse":true}`, `{"tcp":true,"num":1e18}`} {
 		t.Run(params, func(t *testing.T) {
 			t.Parallel()

@@ -94,6 +94,7 @@ var interop = []struct {
 
 // A stock client measures against our server.
 func TestStockClient(t *testing.T) {
+	t.Parallel()
 	program := stock(t)
 	for _, c := range interop {
 		t.Run(c.name, func(t *testing.T) {
@@ -227,6 +228,7 @@ func serveAnother(t *testing.T, port int, ended chan Test) {
 
 // A second client is told that the server is busy, and the first goes on.
 func TestBusy(t *testing.T) {
+	t.Parallel()
 	port, ended := serve(t, 0)
 	c := Client{Server: fmt.Sprintf("127.0.0.1:%d", port), Time: 2 * time.Second, Rate: 1e7}
 	first := make(chan error, 1)
