@@ -322,8 +322,9 @@ func newPeer(w topology.NextHop, epoch uint32) (p bpf.Peer) {
 	return bpf.VXLANPeer(epoch, uint32(w.WireDevice), size(w.MTU), o)
 }
 
-// size is the largest IP packet that an MTU lets through, in bytes. The IP header limits it.
-func size(mtu int) uint32 { return uint32(min(mtu, math.MaxUint16)) }
+// size is the largest IP packet that an MTU lets through, in bytes. The IP header limits it. One that
+// is not known yet, less the headers of a tunnel, lets none through.
+func size(mtu int) uint32 { return uint32(max(0, min(mtu, math.MaxUint16))) }
 
 // ignoreMissing drops the error of a missing key.
 func ignoreMissing(err error) error {

@@ -1,5 +1,7 @@
 package fastpath
 
+import "github.com/venturi-net/venturi/internal/fastpath/audit"
+
 // Uncarried is a kind of traffic that stays slow, whichever pods and peers it has.
 type Uncarried struct {
 	What string `json:"what"`
@@ -8,7 +10,7 @@ type Uncarried struct {
 
 // uncarried are the kinds of translated traffic that stay slow here.
 func (c *Config) uncarried() []Uncarried {
-	if c.NoNAT || c.Kind == Routed6 {
+	if c.NoNAT || c.family() == audit.IPv6 {
 		return nil // nothing that is translated is carried
 	}
 	byKind := Uncarried{"traffic of pods that travels outside of the tunnel, such as that with clients and servers outside the cluster",

@@ -19,6 +19,7 @@ func TestUncarried(t *testing.T) {
 		{fastpath.Config{Kind: fastpath.VXLAN}, []string{"traffic of pods that travels outside", nodePort, oneWay}},
 		{fastpath.Config{Kind: fastpath.IPIP}, []string{"traffic of pods that travels outside", nodePort, oneWay}},
 		{fastpath.Config{Kind: fastpath.Routed6}, nil},
+		{fastpath.Config{Kind: fastpath.VXLAN6}, nil},
 		{fastpath.Config{Kind: fastpath.Routed, NoNAT: true}, nil},
 	} {
 		got := fastpath.UncarriedWith(&c.Config)

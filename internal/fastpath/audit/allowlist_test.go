@@ -220,6 +220,7 @@ func TestRulingsLeaveMarks(t *testing.T) {
 		{"meta mark set ct mark", "", true},
 		{"ct state new meta mark set 7", "", true}, // each packet of a tunnel is new
 		{"ct state new meta mark set 7", "meta mark set 0", false},
+		{"meta secmark set ct secmark", "", true},
 	} {
 		input := "flush ruleset\ntable ip6 t {\nchain nat { type nat hook postrouting priority 100; meta mark set 5; }\n" +
 			"chain own { type filter hook output priority 0; meta mark 5 accept; }\n" +

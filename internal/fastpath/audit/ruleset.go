@@ -32,8 +32,8 @@ type RulesetAudit struct {
 	// MarkChain names the chain of a rule that sets packet marks, which packets of the fast path do
 	// not have. Empty means none.
 	MarkChain string
-	// LeavesMark: rules for pods' packets may leave one with a mark other than 0, which it has when it
-	// enters a tunnel.
+	// LeavesMark: rules for pods' packets may leave one with a mark other than 0, or with a security mark,
+	// which it has when it enters a tunnel.
 	LeavesMark bool
 	// ReadsConnMark says that rules depend on the marks of connections, which anyone may change
 	// at any time by connection tracking's own interface.

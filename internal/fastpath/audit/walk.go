@@ -226,6 +226,9 @@ func (r *chainWalker) note(c chainName, rule ruleEffect, message []byte) error {
 	if rule.setsMark {
 		r.markChain = fmt.Sprintf("%s %s %s", c.family, c.table, c.chain)
 	}
+	if rule.setsSecmark { // a tunnel keeps the security mark of what enters it, and no rule clears one
+		r.markChain, r.leavesMark = cmp.Or(r.markChain, fmt.Sprintf("%s %s %s", c.family, c.table, c.chain)), true
+	}
 	r.writesMarks = r.writesMarks || rule.setsMark || rule.setsSecmark || rule.connWrites != 0
 	uses := r.connUses[c.outer]
 	r.readsConnMark = r.readsConnMark || rule.connReads != 0

@@ -101,6 +101,8 @@ func (n *node) judgePeer(peer *PlannedPeer, p *Plan, out netlink.Link, found top
 		peer.Outlook, peer.Reason = Slow, "its outer address is IPv6, which the fast path does not support"
 	case on == 0:
 		peer.Outlook, peer.Reason = Slow, fmt.Sprintf("there is no route to %v", peer.Addr)
+	case p.Kind == fastpath.VXLAN6:
+		peer.Reason = fmt.Sprintf("the route to %v is not known yet", peer.Addr)
 	default:
 		peer.Reason = fmt.Sprintf("the MAC address of %v on %s is not known yet; the first packet sent there resolves it", peer.Addr, n.name(on))
 	}

@@ -145,3 +145,12 @@ func FilterOf(message []byte) (kind, action string) {
 	f := readFilter(message)
 	return f.kind, f.action
 }
+
+// VRFAbove names the VRF that one of some links belongs to.
+func VRFAbove(links []vnl.Link, index int) string {
+	r := &reader{byIndex: map[int]vnl.Link{}}
+	for _, l := range links {
+		r.byIndex[l.Attrs().Index] = l
+	}
+	return r.vrfAbove(index)
+}

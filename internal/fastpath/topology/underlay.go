@@ -7,6 +7,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/vishvananda/netlink"
 )
 
 // resolveUnderlay resolves the route and next hop of a tunnel's outer packets.
@@ -60,4 +62,20 @@ func defaultTTL() (int, error) {
 		return 0, err
 	}
 	return strconv.Atoi(strings.TrimSpace(string(text)))
+}
+
+// vrfAbove names the VRF that a device belongs to, at some level: what is bound to the device is
+// routed by it. Empty means none.
+func (r *reader) vrfAbove(index int) string {
+	l := r.byIndex[index]
+	for range 8 { // as many devices as the kernel stacks; a list that changed meanwhile may have a loop
+		if l == nil {
+			break
+		}
+		if vrf, ok := l.(*netlink.Vrf); ok {
+			return vrf.Name
+		}
+		l = r.byIndex[l.Attrs().MasterIndex]
+	}
+	return ""
 }

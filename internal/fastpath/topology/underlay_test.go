@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vishvananda/netlink"
+
 	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/testenv"
@@ -51,6 +53,29 @@ func TestTunnelBySourcePort(t *testing.T) {
 	const want = "v0 policy rule 107 goes by source ports, in which packets of the tunnel differ"
 	if ways := topologyOf(t, m); len(ways.NextHops) > 0 || refusals(ways) != want {
 		t.Errorf("next hops are %+v, and refused is %q, want none and %q", ways.NextHops, refusals(ways), want)
+	}
+}
+
+// What is bound to a port of a VRF, or to one of a bridge or bond in it, is routed by that.
+func TestVRFAbove(t *testing.T) {
+	link := func(index, master int) *netlink.Dummy {
+		return &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: index, MasterIndex: master}}
+	}
+	red := &netlink.Vrf{LinkAttrs: netlink.LinkAttrs{Index: 9, Name: "red"}}
+	for _, c := range []struct {
+		name  string
+		links []netlink.Link
+		want  string
+	}{
+		{"none", []netlink.Link{link(1, 0), red}, ""},
+		{"its port", []netlink.Link{link(1, 9), red}, "red"},
+		{"in a bridge", []netlink.Link{link(1, 2), link(2, 9), red}, "red"},
+		{"gone", []netlink.Link{link(1, 9)}, ""},
+		{"a loop in a list that changed", []netlink.Link{link(1, 2), link(2, 1), red}, ""},
+	} {
+		if vrf := topology.VRFAbove(c.links, 1); vrf != c.want {
+			t.Errorf("%s: %q, want %q", c.name, vrf, c.want)
+		}
 	}
 }
 
