@@ -144,6 +144,8 @@ func newSiblingScene(t *testing.T, w int, to string, fast bool) *siblingScene {
 	for _, namespace := range []string{b.nodes[0].Path(), b.pods[0].Path(), b.pod.Path()} { // which of many errors are told would be chance
 		testenv.Shell(t, namespace, "cd /proc/sys/net/ipv4; echo 0 > icmp_ratelimit; echo 1000000 > icmp_msgs_per_sec; echo 1000000 > icmp_msgs_burst; echo 0 > conf/all/send_redirects; for d in conf/*; do echo 0 > $d/send_redirects; done")
 	}
+	// So would be how many packets to a Service that are not translated are told that there is no route.
+	testenv.Shell(t, b.nodes[0].Path(), "ip route add blackhole 10.96.0.0/12")
 	s.client, s.pod = s.open(b.pods[0].Path()), s.open(b.pod.Path())
 	testenv.Shell(t, b.pod.Path(), "ip link set eth0 mtu 1400")
 	testenv.Shell(t, b.nodes[0].Path(), "ip link set veth9 mtu 1400")
