@@ -342,9 +342,9 @@ func (r *reader) tunnelNextHops(name string) (peers []NextHop, err error) {
 		r.refuse(l, "has no MAC address")
 		return nil, nil
 	}
-	if vrf := r.vrfAbove(tunnel.VtepDevIndex); vrf != "" {
-		r.refuse(l, "its outer packets are routed by the VRF "+vrf)
-		return nil, nil
+	routeDevice := 0
+	if r.vrfAbove(tunnel.VtepDevIndex) != "" { // the tunnel's packets are routed by the VRF
+		routeDevice = tunnel.VtepDevIndex
 	}
 	ttl := tunnel.TTL
 	if ttl == 0 {
@@ -366,7 +366,8 @@ func (r *reader) tunnelNextHops(name string) (peers []NextHop, err error) {
 		peer := NextHop{Device: a.Index, MAC: n.HardwareAddr, Encap: &Encap{
 			Local: nlmsg.ToAddr(tunnel.SrcAddr), Remote: nlmsg.ToAddr(n.IP), MAC: a.HardwareAddr,
 			VNI: tunnel.VxlanId, Port: tunnel.Port, DSCP: tunnel.TOS >> 2, TTL: ttl, DontFragment: whole,
-			BoundAddr: tunnel.SrcAddr, // the device that it is bound to is for what it floods, and for a VRF
+			RouteDevice: routeDevice,
+			BoundAddr:   tunnel.SrcAddr, // the device that it is bound to is for what it floods, and for a VRF
 		}}
 		if r.resolveUnderlay(&peer) {
 			peer.MTU = min(a.MTU, peer.MTU-udpTunnelOverhead, r.leastRouteMTU(a.Index, nil, a.MTU))
