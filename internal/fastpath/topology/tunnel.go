@@ -21,7 +21,7 @@ type Encap struct {
 	DSCP          int
 	TTL           int    // 0: with IPIP that of the pod's packet
 	DontFragment  bool   // false: with IPIP as in the pod's packet
-	RouteDevice   int    // ifindex of the device that outer packets are routed by: what an ipip device is bound to, or a vxlan device in a VRF; 0: any
+	RouteDevice   int    // ifindex of the device that outer packets are routed by, as what an ipip device is bound to; 0: any
 	BoundAddr     net.IP // local address that it is bound to; nil: none
 }
 
