@@ -185,9 +185,7 @@ func TestIPv6InTunnelVerifiesNeighbour(t *testing.T) {
 	needsTCX(t)
 	w := tunnelled6
 	c := newCluster(t, w.node+wire6+"ip addr add fe80::f:I/64 dev flannel-v6.1 nodad", w.pod) // to ask from
-	c.answerAt(t, "[fd00:f4:2::2]:7777")
-	send := c.exchangesFrom(t, "[fd00:f4:1::2]:0", "[fd00:f4:2::2]:7777")
-	exchange := func() error { return send(testenv.Timeout) }
+	exchange := c.flow6(t)
 	testenv.Must(t, exchange())
 	processes := []*exec.Cmd{c.start(t, 0, new(syscall.SysProcAttr), "0", "ipv6"), c.start(t, 1, new(syscall.SysProcAttr), "0", "ipv6")}
 	c.untilCounted(t, c.carried6, exchange)
@@ -250,8 +248,7 @@ func TestPlanRefusesTunnelsOfIPv6(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := newCluster(t, tunnelled6.node+wire6+"ip -6 route add default via fd00:c8::9 dev eth0 expires 600", tunnelled6.pod)
-			n.answerAt(t, "[fd00:f4:2::2]:7777")
-			testenv.Must(t, n.exchangesFrom(t, "[fd00:f4:1::2]:0", "[fd00:f4:2::2]:7777")(testenv.Timeout))
+			testenv.Must(t, n.flow6(t)())
 			find := func() (p *discover.Plan) {
 				testenv.InNetns(t, n.nodes[0].Path(), func() (err error) {
 					p, err = discover.Find(audit.IPv6)

@@ -146,11 +146,11 @@ func FilterOf(message []byte) (kind, action string) {
 	return f.kind, f.action
 }
 
-// VRFAbove names the VRF that one of some links belongs to.
-func VRFAbove(links []vnl.Link, index int) string {
+// InVRF reports whether one of some links belongs to a VRF.
+func InVRF(links []vnl.Link, index int) bool {
 	r := &reader{byIndex: map[int]vnl.Link{}}
 	for _, l := range links {
 		r.byIndex[l.Attrs().Index] = l
 	}
-	return r.vrfAbove(index)
+	return r.inVRF(index)
 }

@@ -343,7 +343,7 @@ func (r *reader) tunnelNextHops(name string) (peers []NextHop, err error) {
 		return nil, nil
 	}
 	routeDevice := 0
-	if r.vrfAbove(tunnel.VtepDevIndex) != "" { // the tunnel's packets are routed by the VRF
+	if r.inVRF(tunnel.VtepDevIndex) { // the tunnel's packets are routed by the VRF
 		routeDevice = tunnel.VtepDevIndex
 	}
 	ttl := tunnel.TTL

@@ -64,18 +64,18 @@ func defaultTTL() (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(text)))
 }
 
-// vrfAbove names the VRF that a device belongs to, at some level: what is bound to the device is
-// routed by it. Empty means none.
-func (r *reader) vrfAbove(index int) string {
+// inVRF reports whether a device belongs to a VRF, at some level: what is bound to the device is
+// routed by it.
+func (r *reader) inVRF(index int) bool {
 	l := r.byIndex[index]
 	for range 8 { // as many devices as the kernel stacks; a list that changed meanwhile may have a loop
 		if l == nil {
 			break
 		}
-		if vrf, ok := l.(*netlink.Vrf); ok {
-			return vrf.Name
+		if _, ok := l.(*netlink.Vrf); ok {
+			return true
 		}
 		l = r.byIndex[l.Attrs().MasterIndex]
 	}
-	return ""
+	return false
 }

@@ -57,7 +57,7 @@ func TestTunnelBySourcePort(t *testing.T) {
 }
 
 // What is bound to a port of a VRF, or to one of a bridge or bond in it, is routed by that.
-func TestVRFAbove(t *testing.T) {
+func TestInVRF(t *testing.T) {
 	link := func(index, master int) *netlink.Dummy {
 		return &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: index, MasterIndex: master}}
 	}
@@ -65,16 +65,16 @@ func TestVRFAbove(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		links []netlink.Link
-		want  string
+		want  bool
 	}{
-		{"none", []netlink.Link{link(1, 0), red}, ""},
-		{"its port", []netlink.Link{link(1, 9), red}, "red"},
-		{"in a bridge", []netlink.Link{link(1, 2), link(2, 9), red}, "red"},
-		{"gone", []netlink.Link{link(1, 9)}, ""},
-		{"a loop in a list that changed", []netlink.Link{link(1, 2), link(2, 1), red}, ""},
+		{"none", []netlink.Link{link(1, 0), red}, false},
+		{"its port", []netlink.Link{link(1, 9), red}, true},
+		{"in a bridge", []netlink.Link{link(1, 2), link(2, 9), red}, true},
+		{"gone", []netlink.Link{link(1, 9)}, false},
+		{"a loop in a list that changed", []netlink.Link{link(1, 2), link(2, 1), red}, false},
 	} {
-		if vrf := topology.VRFAbove(c.links, 1); vrf != c.want {
-			t.Errorf("%s: %q, want %q", c.name, vrf, c.want)
+		if got := topology.InVRF(c.links, 1); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
 }
