@@ -142,10 +142,10 @@ func (l *Liveness) fallSilent(ctx context.Context, plan load.Plan, longest time.
 	for l.calls > 0 {
 		l.idle.Wait()
 	}
-	due := time.Since(l.called) >= beatEvery || l.slice > beatEvery
+	long := l.slice > beatEvery
 	l.ends[0].markHeard()
 	l.mu.Unlock()
-	if due {
+	if long || l.isDue() {
 		l.speaking.Lock()
 		l.callAll(ctx, l.ends)
 		l.ends[0].markHeard()
@@ -187,6 +187,13 @@ func (l *Liveness) callEvery(ctx context.Context) {
 	}
 }
 
+// isDue tells whether agents were not called for so long that they should be.
+func (l *Liveness) isDue() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Since(l.called) >= beatEvery
+}
+
 // callIdle begins to call each agent that is not being called: a slow one must not keep
 // the other waiting.
 func (l *Liveness) callIdle(ctx context.Context) {
@@ -209,7 +216,7 @@ func (l *Liveness) callIdle(ctx context.Context) {
 	}
 }
 
-// callAll calls agents, all or all but the client's, and waits for their answers.
+// callAll calls agents, all or all but one that is called beside it, and waits for their answers.
 func (l *Liveness) callAll(ctx context.Context, agents []*agentBeats) {
 	l.mu.Lock()
 	l.called = time.Now()
@@ -280,17 +287,18 @@ func (l *Liveness) end(b *agentBeats, err error) {
 	l.endIfLost()
 }
 
-// usePause calls the servers' agents while that of the client pauses. Their lines may stall, and
+// usePause calls all other agents while that of a client pauses. Their lines may stall, and
 // it must know until they do not that somebody is there. Slices go on when nobody has an answer
 // to send any more.
 func (l *Liveness) usePause(client *agentBeats) {
 	l.speaking.Lock()
 	defer l.speaking.Unlock()
 	ctx := client.stream.Context()
+	others := slices.DeleteFunc(slices.Clone(l.ends), func(b *agentBeats) bool { return b == client })
 	answered := make(chan struct{})
 	go func() {
 		defer close(answered)
-		l.callAll(ctx, l.ends[1:])
+		l.callAll(ctx, others)
 	}()
 	for waiting := true; waiting; {
 		client.probe(ctx, 0) // it knows of its slices

@@ -41,7 +41,7 @@ func (l *Liveness) Drive(ctx context.Context, plan load.Plan, parts []SeriesPart
 		}
 	}
 	end := l.fallSilent(series, plan, sliceTime(plan), d.abandon)
-	results, err := engine.Drive(series, plan.Schedule, d, &drivePauser{ctx: series, liveness: l, called: time.Now()})
+	results, err := engine.Drive(series, plan.Schedule, d, &drivePauser{ctx: series, liveness: l})
 	end()
 	lost := l.lostAgent()
 	var sums []result.Meter
@@ -107,17 +107,15 @@ func (d *drive) abandon() {
 type drivePauser struct {
 	ctx      context.Context
 	liveness *Liveness
-	called   time.Time
 }
 
 // Pause is of [engine.Pauser].
 func (p *drivePauser) Pause() {
 	p.liveness.speaking.Lock() // or a call that is under way would be answered beside the slice
 	defer p.liveness.speaking.Unlock()
-	if time.Since(p.called) >= beatEvery {
+	if p.liveness.isDue() {
 		p.liveness.callAll(p.ctx, p.liveness.ends)
 		p.liveness.endIfLost()
-		p.called = time.Now()
 	}
 	p.liveness.ends[0].markHeard() // the series goes on
 }

@@ -54,6 +54,33 @@ func TestIdleAgents(t *testing.T) {
 	}
 }
 
+// TestManyClients: any agent of several between which series run may be the one that pauses, and the
+// others hear the controller then: the first of them too.
+func TestManyClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := &pulse{resume: make(chan struct{}, 1), last: time.Now()}
+		idle := &pulse{last: time.Now()}
+		live, err := WatchEach(t.Context(), pulsed(idle, "a"), pulsed(client, "b"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer live.Close()
+		plan := load.Plan{Load: "tcp_lat", Slice: 20 * time.Millisecond, Flows: 1, Arms: make([]load.Arm, 1), Schedule: make([][]int, 75)}
+		for range 10 {
+			end := live.Quiet(t.Context(), plan, func() {})
+			client.start()
+			for began := time.Now(); time.Since(began) < 3*beatEvery/2; {
+				client.pause(t.Context())
+				time.Sleep(plan.Slice)
+				if idle.isSilent(time.Now()) {
+					t.Fatalf("it has not heard the controller for %v", idle.silence())
+				}
+			}
+			end()
+		}
+	})
+}
+
 // pulsed is an agent with this pulse, as its controller sees it.
 func pulsed(p *pulse, machine string) *Client {
 	line := &beatLine{}

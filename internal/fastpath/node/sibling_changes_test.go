@@ -165,6 +165,9 @@ func (b *siblingNode) playChange(t *testing.T, a *answers, carries bool, setup, 
 	changed := time.Now()
 	defer func() {
 		testenv.Shell(t, node, undo)
+		if forgets { // what was forwarded between the kernel tracking connections again and the rule is never translated
+			flushConntrack(t, b.nodes[0])
+		}
 		b.untilAnswered(t, a, false)
 	}()
 	if unchanged {
