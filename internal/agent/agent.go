@@ -27,7 +27,7 @@ import (
 
 // Protocol is the version of agent.proto's meaning. It grows when an old
 // controller and a new agent would misunderstand each other.
-const Protocol = 6
+const Protocol = 7
 
 // maxMessage bounds a message, in bytes. A slice is about 1 KiB, a long series
 // tens of thousands of slices; gRPC's own limit of 4 MiB is too low for that.

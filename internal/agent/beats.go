@@ -48,9 +48,8 @@ type Liveness struct {
 	speaking  sync.Mutex    // held while agents are called between slices, until these go on
 	running   bool          // a series runs, or is about to: the client's agent says when to speak
 	calls     int           // that are under way
-	limit     time.Duration // of the client's agent's silence while it runs
 	token     uint64        // of the series
-	slice     time.Duration // the longest one of the series that runs; 0: none runs
+	silence   time.Duration // for how long agents may not be called, since slices run; 0: none runs
 	measuring bool          // the ends are of one measurement
 	onLoss    func()        // ends the series that the controller drives; nil: none runs
 	called    time.Time     // all agents, for the last time
@@ -100,6 +99,9 @@ func WatchEach(ctx context.Context, agents ...*Client) (*Liveness, error) {
 		stream, err := c.api.Beats(ctx)
 		if err != nil {
 			cancel()
+			for _, b := range l.ends {
+				close(b.client.beatsEnded)
+			}
 			return nil, fromStatus(c.machine, err)
 		}
 		c.beatsEnded = make(chan struct{})
@@ -126,36 +128,36 @@ func (l *Liveness) begin(ctx context.Context, plan load.Plan) (end func()) {
 	l.mu.Unlock()
 	// Flows may take longer to open: then agents are called meanwhile, which is beside no slice,
 	// because the client's agent pauses before the first one.
-	end = l.fallSilent(ctx, plan, sliceTime(plan), nil)
+	end = l.fallSilent(ctx, sliceTime(plan), nil)
 	l.ends[0].markSilent()
 	return end
 }
 
 // fallSilent ends the calls of agents until the function that it returns is called: slices run,
 // between two of which nobody is heard for longest. Agents that were not called for a while are
-// called before: one that has no part in many short series would hear nothing. So they are if a slice
-// is long, to be told of it. onLoss ends a series that the controller drives.
-func (l *Liveness) fallSilent(ctx context.Context, plan load.Plan, longest time.Duration, onLoss func()) (end func()) {
+// called before: one that has no part in many short series would hear nothing. So they are if the
+// silence may be long, to be told of it. onLoss ends a series that the controller drives.
+func (l *Liveness) fallSilent(ctx context.Context, longest time.Duration, onLoss func()) (end func()) {
 	l.mu.Lock()
-	l.running, l.slice, l.onLoss = true, plan.LongestSlice(), onLoss
-	l.limit = beatEvery + l.patience()*longest
+	l.running, l.silence, l.onLoss = true, l.patience()*longest, onLoss
 	for l.calls > 0 {
 		l.idle.Wait()
 	}
-	long := l.slice > beatEvery
+	// A shorter one ends, with the second before the last call and one of grace, before agents give up.
+	long := l.silence > 3*beatEvery/2
 	l.ends[0].markHeard()
 	l.mu.Unlock()
+	l.speaking.Lock() // answers to a call of the series before pass beside no slice
 	if long || l.isDue() {
-		l.speaking.Lock()
 		l.callAll(ctx, l.ends)
 		l.ends[0].markHeard()
-		l.speaking.Unlock()
-		l.endIfLost()
 	}
+	l.speaking.Unlock()
+	l.endIfLost()
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.running, l.slice, l.onLoss = false, 0, nil
+		l.running, l.silence, l.onLoss = false, 0, nil
 	}
 }
 
@@ -165,21 +167,22 @@ func (l *Liveness) callEvery(ctx context.Context) {
 	const looks = 5 // at a series, while no more than one call is made
 	tick := time.NewTicker(beatEvery / looks)
 	defer tick.Stop()
-	for n := 1; ; n++ {
+	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
 		l.mu.Lock()
-		running, limit := l.running && l.calls == 0, l.limit
-		if !l.running && n%looks == 0 {
+		running, limit := l.running && l.calls == 0, beatEvery+l.silence
+		if !l.running && time.Since(l.called) >= beatEvery {
 			l.callIdle(ctx)
 		}
 		l.mu.Unlock()
 		if running && l.speaking.TryLock() {
 			if l.ends[0].silence() > limit { // a slice takes longer than any should: who is it?
 				l.callAll(ctx, l.ends)
+				l.ends[0].markHeard() // one that is lost is asked no more often
 				l.endIfLost()
 			}
 			l.speaking.Unlock()
@@ -220,11 +223,11 @@ func (l *Liveness) callIdle(ctx context.Context) {
 func (l *Liveness) callAll(ctx context.Context, agents []*agentBeats) {
 	l.mu.Lock()
 	l.called = time.Now()
-	slice := l.slice
+	silence := l.silence
 	l.mu.Unlock()
 	var wait sync.WaitGroup
 	for _, b := range agents {
-		wait.Go(func() { b.probe(ctx, slice) })
+		wait.Go(func() { b.probe(ctx, silence) })
 	}
 	wait.Wait()
 }
@@ -287,13 +290,26 @@ func (l *Liveness) end(b *agentBeats, err error) {
 	l.endIfLost()
 }
 
-// usePause calls all other agents while that of a client pauses. Their lines may stall, and
-// it must know until they do not that somebody is there. Slices go on when nobody has an answer
-// to send any more.
+// usePause calls all agents, if it is time, while that of a client pauses. Slices go on when nobody has
+// an answer to send any more.
 func (l *Liveness) usePause(client *agentBeats) {
 	l.speaking.Lock()
 	defer l.speaking.Unlock()
+	if l.isDue() { // another client may have paused just before
+		l.callBeside(client)
+		l.endIfLost()
+	}
+	_ = client.send(&agentpb.Beat{Kind: agentpb.Beat_GO}) // an error shows in the series
+	client.markSilent()
+}
+
+// callBeside calls a client's agent, and all others beside it: their lines may stall, and it must know
+// until they do not that somebody is there.
+func (l *Liveness) callBeside(client *agentBeats) {
 	ctx := client.stream.Context()
+	l.mu.Lock()
+	silence := l.silence
+	l.mu.Unlock()
 	others := slices.DeleteFunc(slices.Clone(l.ends), func(b *agentBeats) bool { return b == client })
 	answered := make(chan struct{})
 	go func() {
@@ -301,16 +317,13 @@ func (l *Liveness) usePause(client *agentBeats) {
 		l.callAll(ctx, others)
 	}()
 	for waiting := true; waiting; {
-		client.probe(ctx, 0) // it knows of its slices
+		client.probe(ctx, silence)
 		select {
 		case <-answered:
 			waiting = false
 		case <-time.After(beatEvery / 2): // its own line may stall next
 		}
 	}
-	l.endIfLost()
-	_ = client.send(&agentpb.Beat{Kind: agentpb.Beat_GO}) // an error shows in the series
-	client.markSilent()
 }
 
 // markSilent notes that the agent has no reason to speak from now on: slices run. The message
@@ -328,9 +341,9 @@ func (b *agentBeats) markHeard() {
 	b.last = time.Now()
 }
 
-// probe asks an agent whether it is there, and hangs up on one that does not say so. Slices of this
-// length run meanwhile; 0: none does.
-func (b *agentBeats) probe(ctx context.Context, slice time.Duration) {
+// probe asks an agent whether it is there, and hangs up on one that does not say so. It may be silent
+// for so long after it, since slices run; 0: none does.
+func (b *agentBeats) probe(ctx context.Context, silence time.Duration) {
 	b.calling.Lock()
 	defer b.calling.Unlock()
 	select {
@@ -338,7 +351,7 @@ func (b *agentBeats) probe(ctx context.Context, slice time.Duration) {
 	default:
 	}
 	called := time.Now()
-	if b.send(&agentpb.Beat{Kind: agentpb.Beat_CALL, SliceNs: slice.Nanoseconds()}) != nil {
+	if b.send(&agentpb.Beat{Kind: agentpb.Beat_CALL, SilenceNs: silence.Nanoseconds()}) != nil {
 		b.hangUp("the channel to it has ended")
 		return
 	}

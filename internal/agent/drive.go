@@ -40,7 +40,7 @@ func (l *Liveness) Drive(ctx context.Context, plan load.Plan, parts []SeriesPart
 			d.arms[arm] = drivenArm{s, i}
 		}
 	}
-	end := l.fallSilent(series, plan, sliceTime(plan), d.abandon)
+	end := l.fallSilent(series, sliceTime(plan), d.abandon)
 	results, err := engine.Drive(series, plan.Schedule, d, &drivePauser{ctx: series, liveness: l})
 	end()
 	lost := l.lostAgent()

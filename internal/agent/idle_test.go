@@ -81,6 +81,32 @@ func TestManyClients(t *testing.T) {
 	})
 }
 
+// TestManyFlowsOpen: while a thousand flows are opened, which takes seconds, an agent without a part in
+// them hears its controller before it takes it for dead, and so does that of the client.
+func TestManyFlowsOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := &pulse{resume: make(chan struct{}, 1), last: time.Now()}
+		idle := &pulse{last: time.Now()}
+		live, err := Watch(t.Context(), pulsed(client, "a"), pulsed(idle, "b"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer live.Close()
+		time.Sleep(beatEvery * 19 / 10) // none is due yet
+		plan := load.Plan{Load: "tcp_lat", Slice: 20 * time.Millisecond, Flows: 1024, Arms: make([]load.Arm, 4)}
+		defer live.begin(t.Context(), plan)()
+		client.start()
+		defer client.allow(plan)()
+		for began := time.Now(); time.Since(began) < 3*deadAfter; time.Sleep(20 * time.Millisecond) {
+			for name, p := range map[string]*pulse{"client's": client, "idle": idle} {
+				if p.isSilent(time.Now()) {
+					t.Fatalf("%v after the series began, the %s agent has not heard the controller for %v", time.Since(began), name, p.silence())
+				}
+			}
+		}
+	})
+}
+
 // pulsed is an agent with this pulse, as its controller sees it.
 func pulsed(p *pulse, machine string) *Client {
 	line := &beatLine{}

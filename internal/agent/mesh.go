@@ -11,7 +11,7 @@ import (
 // end is called. Before, it calls all agents, if they were not called for a while; and again when
 // it takes longer than any of the series should. onLoss is called when an agent is lost then.
 func (l *Liveness) Quiet(ctx context.Context, series load.Plan, onLoss func()) (end func()) {
-	return l.fallSilent(ctx, series, openingTime(series)+time.Duration(len(series.Schedule))*sliceTime(series), onLoss)
+	return l.fallSilent(ctx, openingTime(series)+time.Duration(len(series.Schedule))*sliceTime(series), onLoss)
 }
 
 // LossReason is why nothing more is to be had of the agent; nil: it is there.

@@ -17,7 +17,7 @@ type pulse struct {
 	paused time.Time     // when slices could not run, or did not run yet, for the last time
 	late   bool          // GO took long to arrive
 	busy   time.Duration // how much longer than deadAfter the controller may be silent: slices run
-	slice  time.Duration // the same, for those of a series that it has no part in
+	slices time.Duration // the same, as the controller says it to all agents
 	send   func(agentpb.Beat_Kind) error
 	resume chan struct{}
 }
@@ -83,7 +83,7 @@ func (p *pulse) hear(beat *agentpb.Beat) {
 	p.last = time.Now()
 	switch beat.GetKind() {
 	case agentpb.Beat_CALL:
-		p.slice = time.Duration(beat.GetSliceNs())
+		p.slices = time.Duration(beat.GetSilenceNs())
 		_ = p.send(agentpb.Beat_ANSWER) // an error shows as silence
 	case agentpb.Beat_GO: // slices run
 		p.paused, p.late = p.last, p.last.Sub(before) >= beatEvery
@@ -114,7 +114,7 @@ func (p *pulse) watch(ctx context.Context, abandon func()) {
 func (p *pulse) isSilent(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return now.Sub(p.last) > deadAfter+max(p.busy, p.slice)
+	return now.Sub(p.last) > deadAfter+max(p.busy, p.slices)
 }
 
 // pause lets the controller speak between two slices, if it is time. It returns when the

@@ -513,7 +513,7 @@ func (*LockReply) Descriptor() ([]byte, []int) {
 type Beat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          Beat_Kind              `protobuf:"varint,1,opt,name=kind,proto3,enum=venturi.agent.v1.Beat_Kind" json:"kind,omitempty"`
-	SliceNs       int64                  `protobuf:"varint,2,opt,name=slice_ns,json=sliceNs,proto3" json:"slice_ns,omitempty"` // of CALL: how much longer than usual the controller may be silent; slices of this length run
+	SilenceNs     int64                  `protobuf:"varint,2,opt,name=silence_ns,json=silenceNs,proto3" json:"silence_ns,omitempty"` // of CALL: how much longer than usual the controller may be silent, since slices run
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -555,9 +555,9 @@ func (x *Beat) GetKind() Beat_Kind {
 	return Beat_CALL
 }
 
-func (x *Beat) GetSliceNs() int64 {
+func (x *Beat) GetSilenceNs() int64 {
 	if x != nil {
-		return x.SliceNs
+		return x.SilenceNs
 	}
 	return 0
 }
@@ -2545,10 +2545,11 @@ const file_agent_proto_rawDesc = "" +
 	"\vLockRequest\x12\x12\n" +
 	"\x04wait\x18\x01 \x01(\bR\x04wait\x12\x18\n" +
 	"\acommand\x18\x02 \x01(\tR\acommand\"\v\n" +
-	"\tLockReply\"\x83\x01\n" +
+	"\tLockReply\"\x87\x01\n" +
 	"\x04Beat\x12/\n" +
-	"\x04kind\x18\x01 \x01(\x0e2\x1b.venturi.agent.v1.Beat.KindR\x04kind\x12\x19\n" +
-	"\bslice_ns\x18\x02 \x01(\x03R\asliceNs\"/\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x1b.venturi.agent.v1.Beat.KindR\x04kind\x12\x1d\n" +
+	"\n" +
+	"silence_ns\x18\x02 \x01(\x03R\tsilenceNs\"/\n" +
 	"\x04Kind\x12\b\n" +
 	"\x04CALL\x10\x00\x12\n" +
 	"\n" +
