@@ -3,6 +3,7 @@ package journal
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/setting"
@@ -19,12 +20,7 @@ func TestUndoesJournalOfEarlierVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(o.Folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(o.Folder, logName), text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeLog(t, o.Folder, text)
 	j := open(t, o)
 	h := j.History()
 	if len(h.Txns) != 5 || len(h.Damaged) > 0 || len(h.Inconsistent) > 0 {
@@ -59,5 +55,62 @@ func TestUndoesJournalOfEarlierVersion(t *testing.T) {
 		if got := contents(t, root, "/etc/"+name); got != text {
 			t.Errorf("%s holds %q, want %q", name, got, text)
 		}
+	}
+}
+
+// What a later version wrote, and this one does not know, is no value and no place: a journal with it is
+// not changed, and the error names the version.
+func TestRefusesJournalOfLaterVersion(t *testing.T) {
+	for name, intent := range map[string]string{
+		"a form of a value": `{"intent":{"txn":1,"entry":1,"cell":{"store":"file","key":"/etc/a"},"old":{"zstd":"KLUv/Q=="},"new":"two\n"}}`,
+		"a kind of place":   `{"intent":{"txn":1,"entry":1,"cell":{"store":"file","place":{"container":"c1"},"key":"/etc/a"},"old":"one\n","new":"two\n"}}`,
+		"a kind of record":  `{"intent2":{"txn":1,"entry":1,"cell":{"store":"file","key":"/etc/a"},"old":"one\n","new":"two\n"}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			root, o := fixture(t, map[string]string{"/etc/a": "two\n"})
+			writeLog(t, o.Folder, sealed(laterBegin, intent, `{"done":{"entry":1,"found":"two\n"}}`, `{"end":{"txn":1}}`))
+			if j, err := Open(o); err == nil || !strings.Contains(err.Error(), "venturi 7.1 wrote the record at byte") {
+				t.Errorf("it is opened: %v, %v", j, err)
+			}
+			if got := contents(t, root, "/etc/a"); got != "two\n" {
+				t.Errorf("the file holds %q", got)
+			}
+			h, err := ReadHistory(o.Folder)
+			if err != nil || len(h.Damaged) != 1 || h.Damaged[0].Writer != "7.1" {
+				t.Errorf("to be read: %+v, %v", h.Damaged, err)
+			}
+		})
+	}
+}
+
+// A setting of a kind that this version does not know may outlive a reboot: its write stays open.
+func TestLeavesUnknownSettingOpen(t *testing.T) {
+	_, o := fixture(t, nil)
+	writeLog(t, o.Folder, sealed(laterBegin, `{"intent":{"txn":1,"entry":1,"cell":{"store":"grub","key":"cmdline"},"old":"one","new":"two"}}`,
+		`{"done":{"entry":1,"found":"two"}}`, `{"end":{"txn":1}}`))
+	outcomes, err := open(t, o).Undo(nil, UndoOptions{})
+	if err != nil || len(outcomes) != 1 || outcomes[0].Err == nil || !outcomes[0].Entry.State.Open() {
+		t.Errorf("%+v, %v", outcomes, err)
+	}
+}
+
+// laterBegin is of a transaction of another boot.
+const laterBegin = `{"begin":{"txn":1,"time":"2027-01-01T00:00:00Z","boot":"earlier","who":"x","command":"venturi tune","version":"7.1"}}`
+
+// sealed are lines of a log, each with the checksum of its text.
+func sealed(lines ...string) (text []byte) {
+	for _, l := range lines {
+		text = append(text, seal([]byte(l))...)
+	}
+	return text
+}
+
+func writeLog(t *testing.T, folder string, text []byte) {
+	t.Helper()
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, logName), text, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }

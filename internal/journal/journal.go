@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/host"
@@ -75,7 +76,7 @@ type Journal struct {
 // is none. What became of writes of processes that were killed is looked at, and
 // recorded; nothing is written to the machine. Errors: another one has it open
 // (exit code 5); its folder cannot be written to, or others can too (exit code 3);
-// the folder is a relative path (2).
+// the folder is a relative path (2); a later version wrote what this one does not know (1).
 func Open(o Options) (*Journal, error) {
 	if o.Folder == "" {
 		o.Folder = Folder
@@ -109,6 +110,10 @@ func Open(o Options) (*Journal, error) {
 		return nil, errors.Join(verr.Wrap(verr.Failed, what, err, "nothing was changed; see that "+o.Folder+" can be written to"), l.close())
 	}
 	j := &Journal{options: o, settings: o.Settings, log: l, h: replay(text)}
+	if i := slices.IndexFunc(j.h.damaged, func(d Damage) bool { return d.Writer != "" }); i >= 0 {
+		d := j.h.damaged[i]
+		return nil, errors.Join(verr.New(verr.Failed, what, d.String(), "nothing was changed; use venturi "+d.Writer+" or a later one"), l.close())
+	}
 	j.resolveDoubts()
 	return j, nil
 }

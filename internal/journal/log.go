@@ -44,22 +44,32 @@ func decode(line []byte) (record, error) {
 		return record{}, errors.New("its checksum is another one")
 	}
 	var r record
-	if err := json.Unmarshal(text, &r); err != nil {
-		return record{}, err
+	strict := json.NewDecoder(bytes.NewReader(text))
+	strict.DisallowUnknownFields()
+	if err := strict.Decode(&r); err != nil {
+		return r, fmt.Errorf("%w: %w", errUnknown, err)
 	}
 	return r, nil
 }
+
+// errUnknown: a record is as it was written, and this version does not know all of it. What could be read
+// of it comes with the error.
+var errUnknown = errors.New("this version does not know all of it")
 
 // Damage is a line of the log that cannot be read.
 type Damage struct {
 	Offset       int64  `json:"offset"` // of its first byte
 	Bytes        int    `json:"bytes"`
-	Last         bool   `json:"last"` // it is the last one, and has no end: it was cut off
-	Acknowledged bool   `json:"told"` // it was cut off, and who changed something next was told, and recorded that
+	Last         bool   `json:"last"`              // it is the last one, and has no end: it was cut off
+	Acknowledged bool   `json:"told"`              // it was cut off, and who changed something next was told, and recorded that
+	Writer       string `json:"version,omitempty"` // the version of Venturi that wrote it, which knows more than this one
 	Reason       string `json:"why"`
 }
 
 func (d Damage) String() string {
+	if d.Writer != "" {
+		return fmt.Sprintf("venturi %s wrote the record at byte %d: %s", d.Writer, d.Offset, d.Reason)
+	}
 	if d.Last {
 		return fmt.Sprintf("it ends in the middle of a record, at byte %d", d.Offset)
 	}
@@ -69,10 +79,17 @@ func (d Damage) String() string {
 // parse reads all records of a log, and what of it is damaged.
 func parse(text []byte) (records []record, damaged []Damage) {
 	bad := false // the line before is
+	writer := "of another version"
 	for offset := int64(0); len(text) > 0; {
 		line, rest, whole := bytes.Cut(text, []byte("\n"))
 		r, err := decode(line)
+		if r.Begin != nil && r.Begin.Version != "" {
+			writer = r.Begin.Version
+		}
 		switch {
+		case errors.Is(err, errUnknown):
+			bad = false
+			damaged = append(damaged, Damage{Offset: offset, Bytes: len(line), Writer: writer, Reason: err.Error()})
 		case err == nil && r.Cut != nil:
 			if bad {
 				damaged[len(damaged)-1].Acknowledged = true

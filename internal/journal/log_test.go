@@ -184,11 +184,6 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// sealed is a line with the checksum of its text.
-func sealed(text string) []byte {
-	return seal([]byte(text))
-}
-
 func TestBusy(t *testing.T) {
 	_, o := fixture(t, nil)
 	j := open(t, o)

@@ -1,6 +1,7 @@
 package setting
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -95,7 +96,7 @@ func (v *Value) UnmarshalJSON(text []byte) error {
 		return nil
 	}
 	var e encoded
-	if err := json.Unmarshal(text, &e); err != nil {
+	if err := unmarshalStrict(text, &e); err != nil {
 		return fmt.Errorf("read value: %w", err)
 	}
 	data, err := base64.StdEncoding.DecodeString(e.Base64)
@@ -104,6 +105,14 @@ func (v *Value) UnmarshalJSON(text []byte) error {
 	}
 	*v = Value{Data: append([]byte(e.Text), data...), Present: true, Mode: e.Mode}
 	return nil
+}
+
+// unmarshalStrict refuses what a later version may have added: it could mean another value, or another
+// place.
+func unmarshalStrict(text []byte, to any) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	return d.Decode(to)
 }
 
 // Write is one write that somebody wants: a setting, and what it shall hold.
@@ -235,7 +244,7 @@ func (c *Settings) PartialWrite(cell Setting, asked, found Value) bool {
 // Persistent tells whether a setting's value outlives a reboot.
 func (c *Settings) Persistent(cell Setting) bool {
 	s, err := c.backend(cell)
-	return err == nil && s.Persistent
+	return err != nil || s.Persistent
 }
 
 // SideEffects lists the other settings that a write to this one may change.

@@ -81,11 +81,10 @@ func persist(ctx context.Context, try func(ctx context.Context) error) error {
 // find gives the transaction of the journal that has a token; nil: there is none.
 func find(ctx context.Context, client *kube.Client, token string) (*ClusterTxn, error) {
 	all, err := readTransactions(ctx, client)
-	i := slices.IndexFunc(all, func(t *ClusterTxn) bool { return t.Token == token })
-	if err != nil || i < 0 {
-		return nil, err
+	if i := slices.IndexFunc(all, func(t *ClusterTxn) bool { return t.Token == token }); i >= 0 {
+		return all[i], nil // another entry that cannot be read is no concern of its own
 	}
-	return all[i], nil
+	return nil, err
 }
 
 // awaitHolder waits until the pod of a trial holds the lease of a transaction, before anything is
@@ -207,14 +206,25 @@ func (h *leaseHolder) hold(ctx context.Context, t *ClusterTxn) (over bool, err e
 	} else if err != nil {
 		return false, err
 	}
-	err = t.update(ctx, h.client, func(now *ClusterTxn) error {
-		now.Lease.HasHolder, now.Lease.Problem = problem == "", problem
+	err = t.updateLease(ctx, h.client, func(lease *Lease) error {
+		lease.HasHolder, lease.Problem = problem == "", problem
 		return nil
 	})
 	if errors.Is(err, errClosed) {
 		return true, nil
 	}
 	return err == nil && problem != "", err
+}
+
+// updateLease changes the lease of a transaction as the journal has it now. Error: [errClosed], where it
+// has none any more, or what change says.
+func (t *ClusterTxn) updateLease(ctx context.Context, client *kube.Client, change func(*Lease) error) error {
+	return t.update(ctx, client, func(now *ClusterTxn) error {
+		if now.Lease == nil {
+			return errClosed
+		}
+		return change(now.Lease)
+	})
 }
 
 // check asks for every right that it takes to undo a transaction.
@@ -228,11 +238,11 @@ func (h *leaseHolder) check(ctx context.Context, t *ClusterTxn) error {
 
 // expire undoes a transaction whose lease has ended.
 func (h *leaseHolder) expire(ctx context.Context, t *ClusterTxn) (over bool, err error) {
-	err = t.update(ctx, h.client, func(now *ClusterTxn) error {
-		if !now.Lease.Confirmed.IsZero() {
+	err = t.updateLease(ctx, h.client, func(lease *Lease) error {
+		if !lease.Confirmed.IsZero() {
 			return errConfirmed
 		}
-		now.Lease.Expired = true
+		lease.Expired = true
 		return nil
 	})
 	if err == nil {
@@ -240,8 +250,8 @@ func (h *leaseHolder) expire(ctx context.Context, t *ClusterTxn) (over bool, err
 	}
 	if conflict := err; verr.Code(err) == verr.Partial {
 		h.Nodes.Say("%v", conflict)
-		err = t.update(ctx, h.client, func(now *ClusterTxn) error {
-			now.Lease.Problem = conflict.Error()
+		err = t.updateLease(ctx, h.client, func(lease *Lease) error {
+			lease.Problem = conflict.Error()
 			return nil
 		})
 	}
@@ -301,16 +311,14 @@ func (t *ClusterTxn) confirm(ctx context.Context, client *kube.Client) error {
 		return err
 	}
 	return persist(ctx, func(ctx context.Context) error {
-		return t.update(ctx, client, func(now *ClusterTxn) error {
+		return t.updateLease(ctx, client, func(lease *Lease) error {
 			switch {
-			case now.Lease == nil:
-				return errClosed
-			case !now.Lease.Confirmed.IsZero():
+			case !lease.Confirmed.IsZero():
 				return nil // by an attempt whose answer was lost
-			case now.Lease.hasEnded(client.Now()):
+			case lease.hasEnded(client.Now()):
 				return errExpired
 			}
-			now.Lease.Confirmed = client.Now().UTC().Truncate(time.Second)
+			lease.Confirmed = client.Now().UTC().Truncate(time.Second)
 			return nil
 		})
 	})

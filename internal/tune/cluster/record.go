@@ -46,7 +46,8 @@ const entryPrefix = "transaction-"
 
 func entryName(id int) string { return entryPrefix + strconv.Itoa(id) }
 
-// readTransactions gives the cluster's journal, the first transaction first.
+// readTransactions gives the cluster's journal, the first transaction first: also with an error, what of
+// it can be read.
 func readTransactions(ctx context.Context, client *kube.Client) ([]*ClusterTxn, error) {
 	entries, err := client.ReadLedger(ctx)
 	if err != nil {
@@ -55,24 +56,39 @@ func readTransactions(ctx context.Context, client *kube.Client) ([]*ClusterTxn, 
 	return parseTransactions(entries)
 }
 
-func parseTransactions(entries map[string]string) (all []*ClusterTxn, err error) {
+// parseTransactions gives all entries that can be read; an error is that of the first one that cannot.
+func parseTransactions(entries map[string]string) (all []*ClusterTxn, failed error) {
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
-		t := &ClusterTxn{}
-		if err := json.Unmarshal([]byte(entries[name]), t); err != nil || entryName(t.ID) != name {
-			return nil, verr.Wrap(verr.Failed, "cannot read the cluster's journal", fmt.Errorf("entry %s: %w", name, orInconsistent(err)),
-				"somebody has changed ConfigMap "+kube.LedgerName+" in "+kube.LedgerNamespace+": mend it by hand")
+		t, err := parseTransaction(name, entries[name])
+		switch {
+		case err == nil:
+			all = append(all, t)
+		case failed == nil:
+			failed = err
 		}
-		all = append(all, t)
 	}
 	slices.SortFunc(all, func(a, b *ClusterTxn) int { return a.ID - b.ID })
-	return all, nil
+	return all, failed
 }
 
-func orInconsistent(err error) error {
-	if err == nil {
-		return fmt.Errorf("its number is not that of its name")
+// parseTransaction reads an entry. One with something that this version does not know is refused: to
+// write it anew would lose that.
+func parseTransaction(name, text string) (*ClusterTxn, error) {
+	t := &ClusterTxn{}
+	strict := json.NewDecoder(strings.NewReader(text))
+	strict.DisallowUnknownFields()
+	err := strict.Decode(t)
+	if err == nil && entryName(t.ID) == name {
+		return t, nil
 	}
-	return err
+	if err == nil {
+		err = errors.New("its number is not that of its name")
+	}
+	writer, hint := "", "mend ConfigMap "+kube.LedgerName+" in "+kube.LedgerNamespace+" by hand: somebody has changed it"
+	if t.Version != "" {
+		writer, hint = ", written by venturi "+t.Version, "use that version of venturi, or a later one, for this transaction"
+	}
+	return nil, verr.Wrap(verr.Failed, "cannot read the cluster's journal", fmt.Errorf("entry %s%s: %w", name, writer, err), hint)
 }
 
 // begin records a transaction, which gets its number.
@@ -93,12 +109,12 @@ func (t *ClusterTxn) begin(ctx context.Context, client *kube.Client) error {
 // entry any more, or what change says.
 func (t *ClusterTxn) update(ctx context.Context, client *kube.Client, change func(now *ClusterTxn) error) error {
 	return client.ChangeLedger(ctx, func(entries map[string]string) error {
-		now := &ClusterTxn{}
 		text, open := entries[entryName(t.ID)]
 		if !open {
 			return errClosed
 		}
-		if err := json.Unmarshal([]byte(text), now); err != nil {
+		now, err := parseTransaction(entryName(t.ID), text)
+		if err != nil {
 			return err
 		}
 		if now.Token != t.Token {

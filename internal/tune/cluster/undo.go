@@ -46,11 +46,11 @@ func Undo(ctx context.Context, q UndoRequest) (results []UndoResult, err error) 
 	if err != nil {
 		return nil, err
 	}
-	all, err := readTransactions(ctx, client)
-	if err != nil {
-		return nil, err
-	}
+	all, unread := readTransactions(ctx, client)
 	chosen, err := q.choose(all)
+	if unread != nil && (err != nil || len(q.Txns) == 0) { // else those that were named can be read
+		return nil, unread
+	}
 	if err != nil || len(chosen) == 0 {
 		return nil, err
 	}
