@@ -4,9 +4,11 @@ package main
 import (
 	"context"
 	"os"
+	"path/filepath"
 
 	"github.com/venturi-net/venturi/internal/cli"
 	"github.com/venturi-net/venturi/internal/guest"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 func main() {
@@ -14,6 +16,7 @@ func main() {
 	if code, ok := guest.Main(os.Args, os.Stderr); ok {
 		os.Exit(code)
 	}
+	netcfg.NameProcess(filepath.Base(os.Args[0]))
 	env := &cli.Env{
 		Args:    os.Args[1:],
 		Stdin:   os.Stdin,

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -24,6 +25,9 @@ func inNetns(env *Env, cmd *cobra.Command) *cobra.Command {
 			program, err := program()
 			if err != nil {
 				return err
+			}
+			if err := context.Cause(cmd.Context()); err != nil {
+				return err // the program that starts anew would not know of the signal
 			}
 			if err := netcfg.EnterNetns(file, append(program, env.Args...)); err != nil {
 				return verr.Wrap(verr.Failed, "cannot enter network namespace "+netns, err, "list namespaces with: ip netns ls")

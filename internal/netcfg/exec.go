@@ -43,6 +43,12 @@ func EnterNetns(file string, args []string) error {
 	return execIn(file, nil, "/proc/self/exe", args)
 }
 
+// NameProcess names this process as pgrep finds it: one that was started by a descriptor, or by
+// /proc/self/exe, is called after that.
+func NameProcess(name string) {
+	_ = os.WriteFile("/proc/self/comm", []byte(name), 0) // it works by any name
+}
+
 // execIn turns the calling process into a program inside the namespace with this file.
 func execIn(netns string, cpus []int, program string, args []string) error {
 	file, err := os.Open(netns)
