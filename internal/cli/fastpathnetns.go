@@ -26,7 +26,7 @@ func inNetns(env *Env, cmd *cobra.Command) *cobra.Command {
 				return err
 			}
 			if err := netcfg.EnterNetns(file, append(program, env.Args...)); err != nil {
-				return verr.Wrap(verr.Failed, "cannot enter network namespace "+netns, err, "list namespaces with: ip netns ls")
+				return verr.Wrap(verr.Failed, "cannot enter network namespace "+netns, err, "list network namespaces with: ip netns ls")
 			}
 		}
 		return run(cmd, args)
