@@ -60,7 +60,7 @@ func parseTransactions(entries map[string]string) (all []*ClusterTxn, err error)
 		t := &ClusterTxn{}
 		if err := json.Unmarshal([]byte(entries[name]), t); err != nil || entryName(t.ID) != name {
 			return nil, verr.Wrap(verr.Failed, "cannot read the cluster's journal", fmt.Errorf("entry %s: %w", name, orInconsistent(err)),
-				"somebody has changed ConfigMap "+kube.LedgerName+" in "+kube.LedgerNamespace+": mend it by hand")
+				"somebody has changed ConfigMap "+kube.LedgerName+" in namespace "+kube.LedgerNamespace+": repair it by hand")
 		}
 		all = append(all, t)
 	}
