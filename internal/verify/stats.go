@@ -125,7 +125,7 @@ func (c Stats) selection() ([]StatsSection, error) {
 	}
 	for _, name := range c.Sections {
 		if !slices.Contains(names, name) {
-			return nil, verr.New(verr.Usage, fmt.Sprintf("cannot run section %q", name), "there is no such section", "choose from "+strings.Join(names, ", "))
+			return nil, verr.New(verr.Usage, fmt.Sprintf("cannot check section %q", name), "there is no such section", "choose from "+strings.Join(names, ", "))
 		}
 	}
 	if len(c.Sections) == 0 {
@@ -160,7 +160,7 @@ func (c Stats) needs(sections []StatsSection) ([]comparisons, error) {
 }
 
 func nothingToCount(section, flag string, count int) error {
-	return verr.New(verr.Usage, fmt.Sprintf("cannot run section %s with %s %d", section, flag, count), "that leaves nothing to count",
+	return verr.New(verr.Usage, fmt.Sprintf("cannot check section %s with %s %d", section, flag, count), "that leaves nothing to count",
 		"give 1 or more, or choose other sections with --only")
 }
 
