@@ -94,7 +94,7 @@ func Main(ctx context.Context, o Options) error {
 	l, err := Listen(o.Socket)
 	if err != nil {
 		return verr.Wrap(verr.Failed, "cannot start the agent of "+o.Machine, err,
-			"give --socket a path in a folder of yours with mode 0700, where no other agent listens")
+			"give --socket a path in a folder that you own, with mode 0700, where no other agent listens")
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -150,7 +150,7 @@ func Serve(ctx context.Context, l net.Listener, o Options) error {
 	}
 	s.release()
 	if err != nil {
-		return verr.Wrap(verr.Failed, "the agent of "+o.Machine+" ended badly", err, "run the command again")
+		return verr.Wrap(verr.Failed, "the agent of "+o.Machine+" failed", err, "run the command again")
 	}
 	return nil
 }

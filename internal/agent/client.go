@@ -57,7 +57,7 @@ type Client struct {
 // Dial waits until the agent on the socket answers, and checks that it speaks
 // our language.
 func Dial(ctx context.Context, socket string) (*Client, error) {
-	return dial(ctx, socket, "unix:"+socket, "end it with lab down, and run the command again",
+	return dial(ctx, socket, "unix:"+socket, "end it with: venturi lab down; then run the command again",
 		// An agent starts in milliseconds: gRPC's second between tries is too long.
 		// Nor does gRPC give an attempt longer than such a pause unless told: on an
 		// emulated CPU an agent takes longer to greet.

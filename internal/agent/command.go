@@ -142,7 +142,7 @@ func (s *server) beginCommand(ctx context.Context) (_ context.Context, end func(
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.run == nil {
-		return nil, nil, verr.New(verr.Failed, "cannot run a command on "+s.machine, "its agent runs none", "run the command on that machine itself")
+		return nil, nil, verr.New(verr.Failed, "cannot run a command on "+s.machine, "its agent runs no commands", "run it on that machine itself")
 	}
 	if s.closing {
 		return nil, nil, errEnding

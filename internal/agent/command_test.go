@@ -122,7 +122,7 @@ func TestCommandIsInterrupted(t *testing.T) {
 func TestNoCommands(t *testing.T) {
 	c, _ := runner(t, nil)
 	_, err := c.RunCommand(t.Context(), agent.Invocation{Stdout: io.Discard, Stderr: io.Discard})
-	if err == nil || errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "runs none") {
+	if err == nil || errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "runs no commands") {
 		t.Errorf("error %v", err)
 	}
 }

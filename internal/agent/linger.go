@@ -18,7 +18,7 @@ const presenceFile = "/proc/self/exe"
 // Occupy makes the process that lingers in this container wait for the end of this one.
 func Occupy() error {
 	_, err := lockPresence(presenceFile, syscall.LOCK_SH) // it stays open: the lock ends with the process
-	return verr.Wrap(verr.Failed, "cannot hold the container", err, "run the command again")
+	return verr.Wrap(verr.Failed, "cannot keep the container running", err, "run the command again")
 }
 
 // Linger is the first process of a container whose agents are started in it by others. It

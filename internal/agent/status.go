@@ -61,7 +61,7 @@ func fromStatus(machine string, err error) error {
 		return lostError(machine, "its process ended or does not answer ("+st.Message()+")")
 	case codes.Unimplemented:
 		return verr.New(verr.Failed, "cannot use the agent of "+machine, "it is another version of this program ("+st.Message()+")",
-			"end it with lab down, and run the command again")
+			"end it with: venturi lab down; then run the command again")
 	default:
 		return verr.Wrap(verr.Failed, "cannot use the agent of "+machine, errors.New(st.Message()), "run the command again")
 	}
@@ -70,7 +70,7 @@ func fromStatus(machine string, err error) error {
 func lostError(machine, why string) *verr.Error {
 	return &verr.Error{
 		Summary: "lost the agent of " + machine, Reason: why,
-		Hint: "run the command again; if it happens again, look in the kernel's log for what killed it", Code: verr.Failed,
+		Hint: "run the command again; if it happens again, look in the kernel log (dmesg) for what killed it", Code: verr.Failed,
 		Err: errGone,
 	}
 }

@@ -29,7 +29,7 @@ func Stdio(ctx context.Context, in io.Reader, out io.Writer, folder string, o Op
 func DialStream(ctx context.Context, stream net.Conn, machine string) (*Client, error) {
 	once := make(chan net.Conn, 1)
 	once <- stream
-	c, err := dial(ctx, machine, "passthrough:///"+machine, "use the same version of venturi there: install it, or let it be copied (without --no-copy)",
+	c, err := dial(ctx, machine, "passthrough:///"+machine, "install the same version of venturi there, or leave out --no-copy, so that it is copied",
 		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
 			select {
 			case conn := <-once:

@@ -113,7 +113,7 @@ func TestShortProof(t *testing.T) {
 	c.Faults, c.Repeat, c.Budget, c.MDE = []string{"csum"}, 1, 4*time.Second, 100
 	var out bytes.Buffer
 	err := c.Check(t.Context(), &out, comparetest.Host(t))
-	if err == nil || !strings.Contains(err.Error(), "budget") && !strings.Contains(err.Error(), "bars were missed") {
+	if err == nil || !strings.Contains(err.Error(), "budget") && !strings.Contains(err.Error(), "limits were missed") {
 		t.Errorf("%v\n%s", err, &out)
 	}
 	for _, txn := range c.Journal.History().Txns {

@@ -38,13 +38,18 @@ func newFastpath(env *Env) *cobra.Command {
 	runDaemon := cmd.RunE
 	cmd.Use, cmd.Hidden, cmd.Args = "fastpath", false, noSuchCommand
 	cmd.Short = "Carry established flows of this node's pods past the slow path"
-	cmd.Long = `The fast path carries the packets of established flows between pods straight from a pod's
-device to the wire and back, or to another pod of the node, past the bridge, the rules and
-the tunnel device, and leaves the network below as it is.
+	cmd.Long = `Carry the packets of established TCP and UDP flows by eBPF programs, straight from a pod's
+device to the wire, from the wire to a pod, or to another pod of this node. They skip the
+bridge, the rules and, over IPv4, the tunnel device. A flow is carried only while the node's
+own path, the slow path, is proven to treat all of its packets alike; the rest stays on it.
 
-"plan" reads what a CNI plugin has wired, and says what would be carried and what not, and
+Start with "plan", which changes nothing: it shows what would be carried here, what not, and
 why. "shadow" compares the packets that would be carried with those that the network sends.
-"enable" carries them, and follows every change. "disable" leaves nothing of it.`
+"enable" carries them and follows every change, and "disable" removes all of it.
+
+These commands need root, and Linux 5.13 or later with BTF; for IPv6, Linux 6.6 or later. Run
+them on the node itself, or in a pod with hostNetwork: they work in the network namespace that
+they run in, or in that of --netns.`
 	cmd.Example = `  venturi fastpath plan
   venturi fastpath shadow --time 30s
   venturi fastpath enable --trial 120s
@@ -74,33 +79,36 @@ func newFastpathPlan(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "Show what a fast path would carry on this node and what not, with the reason; change nothing",
-		Long: `Read this node's network as its CNI plugin has set it up, and show what a fast path would
-carry: from which pods, to which peers. What would stay on the slow path is listed with the
-reason: a rule, a device, a queueing discipline. Nothing is changed and nothing is loaded.
+		Long: `Show what a fast path would carry on this node: from which pods, to which peers. What would
+stay on the slow path, the node's own, is listed with the reason: a rule, a device, a queueing
+discipline. Nothing is changed.
 
-It supports pods on veth or netkit pairs, attached to a bridge or reached by a route to their
-address, and peers behind one vxlan or ipip device, behind one geneve device each, or by next
-hops on one wire: Flannel (vxlan, host-gw), Calico (VXLAN, IPIP, or without encapsulation),
-nodes with a geneve device for each peer, and the plugins bridge and ptp. The wire may be a
-network card, a VLAN or a bond. All of it is read from the kernel: devices, routes,
-neighbours, forwarding entries, rules, programs.
-
-Pods on veth pairs are also carried to each other.
-
-It leaves alone and lists what it does not support: BPF data planes such as Cilium's, Open
-vSwitch, other encapsulations, bridges and teams as the wire, iptables-legacy, limits on
-pods' devices, Ethernet overlays.
-
-It also lists what misses carried packets: statistics of devices, counters of rules, and
-captures. With --keep-counters it shows what "enable" would carry with it, and with --ipv6
-what it would carry of IPv6: to other nodes by one wire, without encapsulation.
-
-  carried  its established TCP and UDP flows are carried
-  waiting  they will be, as soon as the node has learned this pod's or peer's address
-  slow     they stay on the node's own path
+  carried  the established TCP and UDP flows of this pod or peer would be carried
+  waiting  they would be, once the node has learned the address of this pod or peer
+  slow     they would stay on the slow path
 
 The exit code is 0 if everything listed is carried or waiting, 8 if something stays on the
-slow path, and 4 if nothing can be carried.`,
+slow path, and 4 if nothing can be carried.
+
+All of it is read from the kernel: devices, routes, neighbours, forwarding entries, rules and
+programs. Supported are:
+
+  pods   on veth or netkit pairs, as ports of a bridge or behind a route to their address;
+         on veth pairs, they are also carried to each other
+  peers  behind one vxlan or ipip device, behind one geneve device each, or by next hops on
+         one wire, without encapsulation
+  wires  network cards, VLANs and bonds
+
+Flannel (vxlan, host-gw), Calico (VXLAN, IPIP, or without encapsulation) and the CNI plugins
+bridge and ptp set up such networks. What is not supported is listed, and stays slow: BPF data
+planes such as Cilium's, Open vSwitch, other encapsulations, bridges and teams as the wire,
+iptables-legacy, limits on pods' devices, Ethernet overlays.
+
+With --ipv6 it shows what would be carried of IPv6, which is less: packets to other nodes, by
+one wire without encapsulation or in VXLAN over IPv6.
+
+It also lists what misses carried packets: statistics of devices, counters of rules, captures.
+With --keep-counters it shows what "enable --keep-counters" would carry.`,
 		Example: `  venturi fastpath plan
   venturi fastpath plan --netns node1
   venturi fastpath plan --keep-counters
@@ -131,7 +139,7 @@ slow path, and 4 if nothing can be carried.`,
 	f := cmd.Flags()
 	f.VarP(onceFlag{&netns}, "netns", "n", netnsHelp)
 	f.BoolVar(&asJSON, "json", false, "print the result as JSON")
-	f.BoolVar(&ipv6, "ipv6", false, "show what would be carried of IPv6 instead of IPv4")
+	f.BoolVar(&ipv6, "ipv6", false, "plan for IPv6 instead of IPv4")
 	keepCountersFlag(f, &keep)
 	return cmd
 }
@@ -151,44 +159,42 @@ func newFastpathEnable(env *Env) *cobra.Command {
 		Use:   "enable",
 		Short: "Carry this node's established flows, until Ctrl-C or \"fastpath disable\"",
 		Long: `Carry the flows that "venturi fastpath plan" lists, and follow every change of pods, peers,
-routes and rules. It runs until Ctrl-C, SIGTERM or "venturi fastpath disable", and then
-removes everything that it added. Nothing else on the node is changed.
+routes and rules, until Ctrl-C, SIGTERM or "venturi fastpath disable". Then everything that
+was added is removed. Nothing else on the node is changed. It prints what it carries, and each
+change of that; "venturi fastpath status" shows the counters.
 
-It works in the network namespace that it is started in, or that --netns names. It prints
-what it carries, and every change of that; "venturi fastpath status" shows the counters.
+If nothing can be carried, nothing is changed, the plan is printed, and the exit code is 4.
 
-It is recorded in the journal before it begins. If it is killed, flows continue on the
-node's own path at once, and "venturi fastpath disable" or "venturi undo" removes the rest.
-With --trial it ends by itself.
+Before it carries anything, it compares packets of --shadow flows with those that the network
+sends, for 10 seconds at most. If one differs, nothing is carried, the difference is printed,
+and the exit code is 8. See "venturi fastpath shadow". With --stay-off, it then waits for
+SIGTERM instead of exiting, and likewise after "fastpath disable", so that a DaemonSet, for
+example, does not start it again.
 
-With --listen it serves OpenMetrics at ` + watch.MetricsPath + `: pods, peers and flows, packets and bytes
-by outcome, and what stays on the slow path, with the reasons. The label "family" says
-whether a figure is for IPv4 or IPv6.
+It is recorded in the journal before it begins. If its process is killed, flows continue on
+the slow path at once, and "venturi fastpath disable" or "venturi undo" removes what is left.
+A trial (--trial) ends by itself, and leaves nothing even if its process is killed.
 
-At first it runs as a shadow, which carries nothing: until packets of --shadow flows were
-compared with those that the network sends, or for 10 seconds. If a packet differs, nothing
-is carried, the difference is printed, and the exit code is 8. See "venturi fastpath shadow".
-With --stay-off it does not exit then, nor after "fastpath disable", but waits for SIGTERM, so
-that a DaemonSet, for example, does not start it again.
+Once a minute it checks whether the node is wired differently, for example because the tunnel
+was created after the start. If so, it stops carrying, plans again and begins anew.
 
-Once a minute it checks whether the wiring of the node has changed, as when a second node
-brings the tunnel. If so, it ends and begins anew with what "plan" finds by then.
-
-Connections that the node translates are carried as well: those to the virtual address of a
+Translated connections are carried as well, over IPv4: those to the virtual address of a
 Service, and masqueraded ones. Their packets get the addresses, ports and checksums that
-connection tracking has for them. --nat=false leaves them on the node's own path. What is
+connection tracking has for them. --nat=false leaves them on the slow path. What is
 masqueraded behind the wire's own address, or comes to it by a NodePort, is carried only over
 UDP, and only where pods are routed without a tunnel.
 
-With --ipv6 it carries IPv6 as well, as "venturi fastpath plan --ipv6" lists it: to other
-nodes by one wire, without encapsulation, and not translated. A rule or a route that keeps
-one version of IP slow leaves the other alone. IPv6 packets are compared after IPv4 packets.
+With --ipv6 it also carries what "venturi fastpath plan --ipv6" lists: packets to other nodes,
+by one wire without encapsulation or in VXLAN over IPv6, and not translated. One version of IP
+that can be carried is enough; the other is carried as soon as it can be. A rule or a route
+that keeps one of them slow does not affect the other. Their packets are compared in turn.
 
-With --replace it takes over from another process that carries here, of this version or
-another, as for an upgrade: that process ends and leaves everything in place, no packet is
-lost, and the counts go on. Nothing is compared then. A trial cannot be taken over.
+With --replace it takes over from the process that carries here, of this version or another,
+as for an upgrade: that process ends and leaves everything in place, no packet is lost, and
+the counts go on. No packets are compared then. --nat, --ipv6 and --keep-counters are as in
+that process unless you give them. A trial cannot be taken over.
 
-Some counters miss carried packets; "venturi fastpath plan" lists them. With --keep-counters
+Some counters miss carried packets; "venturi fastpath plan" lists them. With --keep-counters,
 nothing is carried while a counter of these kinds would miss packets:
 
   conntrack  packets and bytes of connections, while net.netfilter.nf_conntrack_acct is 1
@@ -197,14 +203,12 @@ nothing is carried while a counter of these kinds would miss packets:
   iptables   any iptables rule that they may reach. All have counters, kube-proxy's included,
              so this keeps everything slow on most nodes
 
-The default is conntrack,rules. Write kinds after "=", separated by commas; "none" keeps
-nothing. Device statistics cannot be kept.
+Without kinds, --keep-counters means conntrack,rules. Write kinds after "=", separated by
+commas; "none" keeps nothing. Device statistics cannot be kept.
 
-With --replace, --nat, --ipv6 and --keep-counters are taken from the running process unless
-you give them.
-
-If nothing can be carried, nothing is changed, the plan is printed, and the exit code is 4.
-With --ipv6, one version of IP is enough; the other is carried as soon as it can be.`,
+With --listen it serves OpenMetrics at ` + watch.MetricsPath + `: pods, peers and flows, packets and bytes by
+outcome, and what stays on the slow path, with the reasons. The label "family" is IPv4 or
+IPv6.`,
 		Example: `  venturi fastpath enable --trial 120s
   venturi fastpath enable --listen 127.0.0.1:9138
   venturi fastpath enable --replace
@@ -260,15 +264,15 @@ With --ipv6, one version of IP is enough; the other is carried as soon as it can
 			return display.PrintFastPathEnd(env.Stdout, stats)
 		},
 	}
-	cmd.Flags().DurationVar(&trial, "trial", 0, "end it after this time, such as 120s")
+	cmd.Flags().DurationVar(&trial, "trial", 0, "end it after this time, such as 120s (default: it does not end by itself)")
 	cmd.Flags().BoolVar(&nat, "nat", true, "carry translated connections, such as those to Services")
-	cmd.Flags().BoolVar(&ipv6, "ipv6", false, "carry IPv6 as well, on a wire without encapsulation")
-	cmd.Flags().IntVar(&flows, "shadow", 16, "compare packets of so many flows with the network's own first; 0: none")
-	cmd.Flags().BoolVar(&stay, "stay-off", false, "after a packet differs, or after \"fastpath disable\", wait for SIGTERM instead of exiting")
+	cmd.Flags().BoolVar(&ipv6, "ipv6", false, "carry IPv6 as well, without encapsulation or in VXLAN over IPv6")
+	cmd.Flags().IntVar(&flows, "shadow", 16, "first compare packets of this many flows with the network's own, for 10s at most; 0: none")
+	cmd.Flags().BoolVar(&stay, "stay-off", false, "if a packet differs, or after \"fastpath disable\", wait for SIGTERM instead of exiting")
 	cmd.Flags().BoolVar(&again, "replace", false, "take over from the process that carries here, if there is one")
 	keepCountersFlag(cmd.Flags(), &keep)
 	cmd.MarkFlagsMutuallyExclusive("trial", "replace")
-	cmd.Flags().StringVar(&listen, "listen", "", "serve metrics at this address, such as :9138")
+	cmd.Flags().StringVar(&listen, "listen", "", "serve metrics at this address, such as 127.0.0.1:9138, or :9138 for all (default: not served)")
 	return cmd
 }
 
@@ -276,9 +280,10 @@ func newFastpathDisable(env *Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "disable",
 		Short: "End this node's fast path, and remove it completely",
-		Long: `End the fast path of the current network namespace, or that of --netns, even if its process
-was killed. Flows continue on the node's own path, and nothing of the fast path remains.`,
-		Example: "  venturi fastpath disable",
+		Long: `End the fast path of the current network namespace, or of the one that --netns names, and
+remove everything that it added, even if its process was killed. Flows continue on the slow
+path. If there is no fast path, nothing is done, and the exit code is 0.`,
+		Example: "  venturi fastpath disable\n  venturi fastpath disable --netns node1",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if os.Geteuid() != 0 {
@@ -308,18 +313,16 @@ func newFastpathStatus(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show what this node's fast path carries",
-		Long: `Show whether the current network namespace, or that of --netns, has a fast path, what it
-carries, and what happened to the packets since it was enabled: how many were carried, and
-why the others were not.
-
-It lists the statistics, counters and captures that miss carried packets.
+		Long: `Show whether there is a fast path in the current network namespace, or in the one that --netns
+names, what it carries, and what became of the packets since it was enabled: how many were
+carried, and why the others were not.
 
 For each pod and peer it counts the flows in the table: all, those that are carried in at
-least one direction, and those that the node translates, such as to Services.
+least one direction, and those that the node translates, such as to Services. It also lists
+the statistics, counters and captures that miss carried packets.
 
-With --watch it continues until Ctrl-C and prints a line each second: the packets that were
-carried and those that were not, and the main reason. If IPv6 is carried, it has its own
-line.`,
+With --watch it then prints a line each second until Ctrl-C: how many packets were carried and
+how many were not, and the main reason. If IPv6 is carried, it has its own line.`,
 		Example: "  venturi fastpath status\n  venturi fastpath status --watch\n  venturi fastpath status --json | jq .packets",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -340,7 +343,7 @@ line.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
-	cmd.Flags().BoolVar(&live, "watch", false, "continue until Ctrl-C, and print a line each second")
+	cmd.Flags().BoolVar(&live, "watch", false, "then print a line each second until Ctrl-C")
 	cmd.MarkFlagsMutuallyExclusive("json", "watch")
 	return cmd
 }
@@ -350,21 +353,18 @@ func newFastpathStats(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stats",
 		Short: "Show why packets and flows stay on the slow path, by reason, pod and peer",
-		Long: `Show why packets stayed on the slow path since the fast path was enabled: for each reason how
-many they were, their share of all packets, and whether they came out of a pod or went into
-one.
+		Long: `Show why packets stayed on the slow path since the fast path was enabled: for each reason the
+number of packets, their share of all packets, and whether they came out of a pod or went into
+one. The first packets of a connection are always slow, so short connections show here.
 
 Then it lists the pods and peers with the most flows that are not carried now, and why:
 
-  learning  the network has to forward a few more packets first
+  learning  a few more packets must take the slow path first
   stale     rules, a pod or a peer have changed; the next packets decide
-  one way   carried in one direction; the other was not forwarded yet
+  one way   carried in one direction; no packet of the other has been forwarded yet
 
-The first packets of a connection are always slow, so short connections show here. If IPv6
-is carried, its figures follow. "venturi fastpath status" shows whether the fast path runs
-and what it carries.
-
-The exit code is 4 if there is no fast path here.`,
+If IPv6 is carried, its figures follow. "venturi fastpath status" shows whether the fast path
+runs and what it carries. The exit code is 4 if there is no fast path here.`,
 		Example: "  venturi fastpath stats\n  venturi fastpath stats --top 3\n  venturi fastpath stats --json | jq '.reasons[] | select(.share > 0.01)'",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -389,6 +389,6 @@ The exit code is 4 if there is no fast path here.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
-	cmd.Flags().IntVar(&top, "top", top, "how many pods and how many peers to list")
+	cmd.Flags().IntVar(&top, "top", top, "list this many pods and this many peers")
 	return cmd
 }

@@ -20,7 +20,7 @@ const noCounters = "none"
 
 // keepCountersFlag adds --keep-counters.
 func keepCountersFlag(f *pflag.FlagSet, to *[]string) {
-	f.Var(counterKinds{to}, "keep-counters", fmt.Sprintf("carry nothing while these counters would miss packets: %s (separated by commas), or %s", strings.Join(fastpath.CounterKinds, ", "), noCounters))
+	f.Var(counterKinds{to}, "keep-counters", fmt.Sprintf("carry nothing while counters of these kinds would miss packets: %s (separated by commas), or %s (default: none)", strings.Join(fastpath.CounterKinds, ", "), noCounters))
 	f.Lookup("keep-counters").NoOptDefVal = strings.Join(fastpath.PurposefulCounters, ",")
 }
 
@@ -33,7 +33,7 @@ func (k counterKinds) String() string {
 
 func (k counterKinds) Set(text string) error {
 	if *k.to != nil {
-		return errors.New("it is given twice: write all kinds after one \"=\"")
+		return errors.New("it is given twice: write all kinds after one \"=\", separated by commas")
 	}
 	kinds := []string{}
 	if text == noCounters {

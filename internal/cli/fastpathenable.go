@@ -54,7 +54,7 @@ func (w fastPathWish) plan(env *Env, what string) (c node.Configs, err error) {
 		if !four.CarriesAny() {
 			return c, err
 		}
-		sanitize.Fprintf(env.Stderr, "venturi: no IPv6 can be carried, and IPv4 is carried alone: %v\n", err)
+		sanitize.Fprintf(env.Stderr, "venturi: IPv4 is carried alone, because no IPv6 can be carried: %v\n", err)
 		return node.Configs{IPv4: w.config(env, four, "IPv4", "")}, nil
 	}
 	if !four.CarriesAny() && !six.CarriesAny() {

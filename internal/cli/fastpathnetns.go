@@ -30,7 +30,7 @@ func inNetns(env *Env, cmd *cobra.Command) *cobra.Command {
 				return err // the program that starts anew would not know of the signal
 			}
 			if err := netcfg.EnterNetns(file, append(program, env.Args...)); err != nil {
-				return verr.Wrap(verr.Failed, "cannot enter network namespace "+netns, err, "list namespaces with: ip netns ls")
+				return verr.Wrap(verr.Failed, "cannot enter network namespace "+netns, err, "list network namespaces with: ip netns ls")
 			}
 		}
 		return run(cmd, args)

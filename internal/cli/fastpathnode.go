@@ -43,7 +43,7 @@ func refusePlans(env *Env, what string, plans ...*discover.Plan) error {
 			return err
 		}
 	}
-	return verr.New(verr.Missing, what, "nothing can be carried here, for the reasons above", "remove the causes, and run it again")
+	return verr.New(verr.Missing, what, "nothing can be carried here, for the reasons above", "remove the causes, and run the command again")
 }
 
 // readPlan finds what a fast path would carry in a network namespace, if it keeps counters of some
@@ -71,7 +71,7 @@ func readPlan(netns string, family audit.Family, keep []string) (plan *discover.
 		return err
 	})
 	if err != nil && !errors.As(err, new(*verr.Error)) {
-		err = verr.Wrap(verr.Failed, what, err, "run it again; if it fails again, report it with the output of \"venturi version\"")
+		err = verr.Wrap(verr.Failed, what, err, "run the command again; if it fails again, report it with the output of \"venturi version\"")
 	}
 	return plan, err
 }
@@ -120,14 +120,14 @@ func stayOff(ctx context.Context, env *Env, err error, disabled bool) {
 	default:
 		return
 	}
-	sanitize.Fprintf(env.Stderr, "venturi: the fast path stays off here until this process is restarted; in a DaemonSet, delete its pod\n")
+	sanitize.Fprintf(env.Stderr, "venturi: the fast path stays off here until this process is restarted (in a DaemonSet: delete its pod)\n")
 	<-ctx.Done()
 }
 
 func readStatus() (node.Status, error) {
 	s, err := node.ReadStatus()
 	if err != nil {
-		err = verr.Wrap(verr.Failed, "cannot read the fast path", err, "it may have ended in the meantime: run it again")
+		err = verr.Wrap(verr.Failed, "cannot read the fast path", err, "it may have ended in the meantime: run the command again")
 	}
 	return s, err
 }

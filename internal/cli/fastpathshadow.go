@@ -29,15 +29,16 @@ for byte: headers put around it or removed, addresses, ports, checksums, TTL, MA
 the device, and the priority for queueing. Nothing is carried, and pods see no difference.
 
 It runs until Ctrl-C, SIGTERM, "venturi fastpath disable" or the end of --time, or until
-packets of --flows flows were compared. Then it removes everything that it added, and prints
-how many packets were equal, and of each kind of difference the first. It is recorded in
-the journal as "venturi fastpath enable" is, which runs it first.
-
-Not compared is what may differ in the outer headers: the ID, and the source port and the
-checksum of UDP. Of packets over 64,000 bytes the rest is not compared.
+packets of --flows flows were compared. Then it removes everything that it added. It prints
+how many packets were equal, and the first packet of each kind of difference:
 
   changed  it differs, and rules, pods or peers changed within a second
   missed   not compared, because packets came faster than they could be read
+
+In the outer headers, the IP ID and the source port and checksum of UDP may differ, and are
+not compared. Of packets over 64,000 bytes, only the first 64,000 are compared.
+
+It is recorded in the journal, as "venturi fastpath enable" is, which runs it first.
 
 The exit code is 0 if all packets were equal, 8 if one differed, and 4 if none was compared
 or nothing could be carried.`,
@@ -48,8 +49,8 @@ or nothing could be carried.`,
 		RunE: s.run,
 	}
 	f := cmd.Flags()
-	f.DurationVar(&s.limit, "time", 0, "end after this time, such as 30s")
-	f.IntVar(&s.flows, "flows", 0, "end when packets of so many flows were compared")
+	f.DurationVar(&s.limit, "time", 0, "end after this time, such as 30s (default: no limit)")
+	f.IntVar(&s.flows, "flows", 0, "end when packets of this many flows were compared (default: no limit)")
 	f.BoolVar(&s.nat, "nat", true, "also compare packets of translated connections, such as those to Services")
 	f.BoolVar(&s.ipv6, "ipv6", false, "compare packets of IPv6 instead of IPv4")
 	f.BoolVar(&s.asJSON, "json", false, "print the result as JSON")

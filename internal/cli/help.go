@@ -24,7 +24,7 @@ var exitCodes = []struct {
 	{verr.Busy, "another run holds the lock, or another command is changing the host"},
 	{verr.BadRecord, "a record is truncated, newer than this program, or not a record"},
 	{verr.Partial, "some paths of the run failed, or a machine was lost, and the rest is reported; or undo\n       left values alone that somebody else has changed since"},
-	{verr.Findings, "doctor found errors or warnings, not only notes; or a report has a verdict of --fail-if;\n       or \"fastpath plan\" lists something that stays on the slow path; or \"fastpath shadow\"\n       found a difference; or \"mesh\" names a slow node or pair"},
+	{verr.Findings, "doctor found errors or warnings, not only notes; or a report has a verdict of --fail-if;\n       or \"fastpath plan\" lists something that stays on the slow path; or \"fastpath shadow\"\n       or \"enable\" found a difference; or \"mesh\" names a slow node or pair"},
 	{verr.Interrupted, "interrupted (Ctrl-C); what was measured until then is reported"},
 }
 

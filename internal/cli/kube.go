@@ -24,16 +24,18 @@ func plugin() CommandLine {
 	return CommandLine{
 		Name:  kubectlName,
 		Short: "Measure the pod network of a Kubernetes cluster against its host network",
-		Long: `Venturi measures how much slower or faster the pod network of a cluster is than
-the network of its nodes: in the same minutes, with a confidence interval.
+		Long: `Measure how much slower or faster the pod network of a cluster is than the network of its
+nodes: in the same minutes, with a confidence interval. Find slow nodes, tune the nodes and the
+network plugin, and undo all of it.
 
-It creates pods, controls them through the API server only, and removes them.`,
+It creates pods, controls them through the API server only, and removes them. Their image has
+this version of venturi: "make image" builds it, and --image or VENTURI_IMAGE names it.`,
 		Example: `  kubectl venturi compare --image IMAGE                    unprivileged pods
   kubectl venturi compare --image IMAGE --node-agents      with the host network
   kubectl venturi doctor --image IMAGE                     examine every node
   kubectl venturi mesh --image IMAGE                       find slow nodes and pairs of nodes
-  kubectl venturi tune --profile cilium --cluster          what a list of tunings would change
-  kubectl venturi rbac --node-agents                       the rights that it needs
+  kubectl venturi tune --profile cilium --cluster          show what a list of tunings would change
+  kubectl venturi rbac --node-agents                       print the rights that it needs
   kubectl venturi cleanup                                  remove what killed runs left behind`,
 		Commands: append([]func(*Env) *cobra.Command{newKubeCompare, newKubeDoctor, newKubeMesh, newKubeTune, newKubeConfirm, newKubeUndo, newRBAC, newCleanup, newReport, newVersion, newExitCodes}, startedCommands()...),
 	}
@@ -54,10 +56,10 @@ func RunAs(ctx context.Context, name string, env *Env) int {
 func newKube(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kube",
-		Short: "Measure the network of a Kubernetes cluster",
-		Long: `Measure a Kubernetes cluster. The program is also a plugin of kubectl: called
-kubectl-venturi, it has these commands as "kubectl venturi compare", "doctor", "mesh", "tune",
-"confirm", "undo", "rbac" and "cleanup".`,
+		Short: "Measure, examine and tune the network of a Kubernetes cluster",
+		Long: `Measure, examine and tune the network of a Kubernetes cluster. The program is also a plugin of
+kubectl: called kubectl-venturi, it has these commands as "kubectl venturi compare", "doctor",
+"mesh", "tune", "confirm", "undo", "rbac" and "cleanup".`,
 		Example: `  venturi kube compare --image IMAGE
   venturi kube doctor --image IMAGE
   venturi kube mesh --image IMAGE
@@ -124,7 +126,7 @@ note. The pods tolerate every taint unless --toleration names some; they are rem
 end.
 
 Do not run it during a measurement: it refuses while one runs (exit code 5), or waits with
---wait. Counters are read twice, --interval apart: keep the traffic that is slow running meanwhile.
+--wait. Counters are read twice, --interval apart: meanwhile, keep the slow traffic running.
 
 The exit code is 0 if there are only notes, and 8 if there are warnings or errors.`,
 		Example: `  kubectl venturi doctor --image IMAGE
@@ -147,30 +149,40 @@ func newKubeTune(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tune --profile PROFILE [--plan|--prove|--apply]",
 		Short: "Plan, prove and apply a list of tunings to a cluster and its nodes",
-		Long: `Go through a list of tunings, and show what each would change, or why it does not apply.
-Only what you name is changed: --cluster is the settings of the network plugin in the
-API (Cilium, Calico, Kube-OVN), once; --host is each node as a whole, and --dev a network
-device, on all nodes that take new pods or on those of --nodes.
+		Long: `Show what a list of tunings (a profile) would change in a cluster and on its nodes, and why
+the rest of it does not apply; with --prove, find out which changes help; with --apply, make
+them. Only what you name is changed:
 
---plan is the default: it changes nothing, and prints what would be written as a diff.
---apply makes these changes on all nodes and in the API, or nowhere. "kubectl venturi
-undo" restores every value. With --trial that happens by itself unless "kubectl venturi
-confirm" comes first: on each node by a process there, and in the API by a pod with the
-rights of a service account, which "kubectl venturi rbac tune --trial" prints.
+  --cluster     settings of the network plugin in the API (Cilium, Calico, Kube-OVN), once
+  --host        each node as a whole, and its own network namespace
+  --dev DEVICE  a network device of each node
 
-In the API, fields are set by server-side apply, with a field manager for each
-transaction. ConfigMap ` + kube.LedgerName + ` in ` + kube.LedgerNamespace + ` has the old objects before anything is
-written; the journal of a node lies on the node. Pods are not restarted: the commands for
-that are printed, and what would restart pods by itself is left to you.
+Nodes are those of --nodes, or all that are not cordoned; one that is not ready is an error.
+
+--plan is the default. It changes nothing, and prints what would be written to the API as a
+diff. --apply makes the changes on all nodes and in the API, or nowhere, and "kubectl venturi
+undo" restores every value.
+
+With --trial, every value is restored when the time is over, unless "kubectl venturi confirm"
+comes first: on each node by a process there, in the API by a pod. That pod needs a service
+account: "kubectl venturi rbac tune --trial" prints it, for an administrator to apply, once.
 
 --prove finds the smallest set of changes to nodes that helps, by measuring between two nodes:
---nodes A,B, or two that the scheduler chooses. Every few seconds it turns changes on and off
-on both, in random order; the other nodes stay as they are, and everything is undone at the
-end. --path host is the nodes' own network, --path pod that of their pods. Settings of the
-network plugin are not proven: they take effect when its pods restart.
+those of --nodes A,B, or two that the scheduler chooses. Every few seconds it turns changes on
+and off on both, in random order. The other nodes stay as they are, and everything is undone
+at the end. --path host measures the nodes' own network, --path pod that of two pods on them.
+Settings of the network plugin cannot be proven: they take effect when its pods restart.
 
-To change nodes, one privileged pod runs on each, and is removed at the end. "kubectl
-venturi rbac tune" prints the rights that all of this needs.
+Pods are never restarted. The commands that restart them are printed, and a change that would
+restart pods by itself is not made: the command for it is printed.
+
+In the API, fields are set by server-side apply, with a field manager for each transaction.
+The old objects are in ConfigMap ` + kube.LedgerName + ` in ` + kube.LedgerNamespace + ` before anything is written. Each node has
+its own journal.
+
+Nodes are read and changed by one privileged pod on each, which is removed at the end. These
+pods, and that of a trial, need --image. "kubectl venturi rbac tune" prints the rights that
+all of this needs.
 
 Profiles:
 ` + profileHelp(),
@@ -189,17 +201,17 @@ Profiles:
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&t.profile, "profile", "", "list of tunings, one of those above")
+	f.StringVar(&t.profile, "profile", "", "list of tunings: one of the profiles above (required)")
 	f.BoolVar(&t.cluster, "cluster", false, "tune the settings of the network plugin in the API")
 	f.BoolVar(&t.host, "host", false, "tune each node as a whole, and its own network namespace")
-	f.Var(repeatableFlag{&t.devices}, "dev", "network device of each node (repeatable)")
+	f.Var(repeatableFlag{&t.devices}, "dev", "tune this network device of each node, such as eth0 (repeatable)")
 	f.Var(onceFlag{&t.config}, "config", "file with DEVICE, TUNING_CILIUM, CILIUM_NAMESPACE and CILIUM_CONFIG_MAP_NAME, as the\npublished script for Cilium reads it: it means --host, --dev with its DEVICE, and --cluster\nif TUNING_CILIUM is true")
 	f.BoolVar(&t.plan, "plan", false, "change nothing; print what would be written (the default)")
-	f.BoolVar(&t.apply, "apply", false, "make the changes")
-	f.BoolVar(&t.all, "all", false, "list each step of a node that does not apply, with the reason, not only their number")
+	f.BoolVar(&t.apply, "apply", false, "make the changes, on all nodes and in the API, or nowhere")
+	f.BoolVar(&t.all, "all", false, "list each step that does not apply to a node, with the reason, not only their number")
 	t.prove.nodeFlags(f)
-	f.DurationVar(&t.trial, "trial", 0, "with --apply, undo it after this time, such as 10m, unless \"kubectl venturi confirm\" comes first")
-	t.nodeFlags(f, "tune only these nodes, A,B,... (default: all that take new pods; with --prove, two that the\nscheduler chooses)")
+	f.DurationVar(&t.trial, "trial", 0, "with --apply, undo the changes after this time, such as 10m (at least 1s), unless \"kubectl venturi\nconfirm\" comes first")
+	t.nodeFlags(f, "tune only these nodes, A,B,... (default: all that are not cordoned; with --prove, two that the\nscheduler chooses)")
 	f.BoolVar(&t.wait, "wait", false, "wait for another run in the cluster to end")
 	f.BoolVar(&t.asJSON, "json", false, "print the result as JSON")
 	cmd.MarkFlagsMutuallyExclusive("plan", "apply", "prove")
@@ -215,13 +227,15 @@ func newKubeUndo(env *Env) *cobra.Command {
 		Use:   "undo [TXN...|--all]",
 		Short: "Undo what tune has changed in a cluster and on its nodes",
 		Long: `Restore the values from before a transaction of "kubectl venturi tune", in the API and on
-every node that it changed. Without a number it undoes the only open transaction; if
-there are several, it lists them.
+every node that it changed. Without a number it undoes the only open transaction; if there
+are several, it lists them.
 
-A field that somebody else has changed or claimed since is reported, with who and when,
-and left alone; all others are undone, and the exit code is 7. --force overwrites it;
---leave keeps it and closes the change. --leave also gives up nodes that cannot be
-reached. Pods that have read a setting keep it until they restart.`,
+A field that somebody else has changed or claimed since is reported, with who and when, and
+left alone. All others are undone, and the exit code is 7. --force overwrites it; --leave
+keeps it and closes the change. --leave also gives up nodes that cannot be reached.
+
+Pods that have read a setting keep it until they restart. It needs --image if the transaction
+changed nodes.`,
 		Example: `  kubectl venturi undo
   kubectl venturi undo 3 --image IMAGE
   kubectl venturi undo --all --image IMAGE
@@ -247,7 +261,8 @@ func newKubeConfirm(env *Env) *cobra.Command {
 		Long: `Keep changes made with "kubectl venturi tune --trial", on every node and in the API: they are
 not undone when the time of the trial ends. "kubectl venturi undo" can still undo them.
 Without a number it confirms the only transaction on trial. If it cannot be confirmed
-everywhere, all of it is undone when its time ends.`,
+everywhere, all of it is undone when its time ends. It needs --image if the transaction
+changed nodes.`,
 		Example: `  kubectl venturi confirm --image IMAGE
   kubectl venturi confirm 3 --image IMAGE`,
 		Args: atMost(1),
@@ -308,15 +323,17 @@ func newRBAC(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rbac [compare|doctor|mesh|tune]",
 		Short: "Print the rights that a command needs, as a Role",
-		Long: `Print the rights that compare, doctor, mesh, or tune with undo needs, ready for kubectl apply.
+		Long: `Print the rights that a command needs, ready for kubectl apply: those of compare by default,
+of doctor, of mesh, or of tune with confirm and undo. Reading Secrets is never needed.
+
 Unprivileged pods and agents on nodes (--node-agents) need the same API rights; they differ in
-what the namespace's PodSecurity must allow. Reading Secrets is never needed.
+what the namespace's PodSecurity must allow.
 
-Without -n each run creates its own namespace, which needs a ClusterRole. So do
-doctor, to list nodes and to read the settings of network plugins; mesh, to list nodes; and tune.
+Without -n, each run creates its own namespace, which needs a ClusterRole. So do doctor, to
+list nodes and to read the settings of network plugins; mesh, to list nodes; and tune.
 
-A trial (tune --trial) is undone by a pod: --trial also prints its service account, with roles
-of its own in each namespace that it needs, and without -n the namespace for it.`,
+A trial (tune --trial) is undone by a pod. "rbac tune --trial" also prints its service account,
+with roles in each namespace that it needs, and without -n the namespace for it.`,
 		Example: `  kubectl venturi rbac -n lab --user jane | kubectl apply -f -
   kubectl venturi rbac --node-agents --user jane | kubectl apply -f -
   kubectl venturi rbac doctor --user jane | kubectl apply -f -
@@ -333,14 +350,14 @@ of its own in each namespace that it needs, and without -n the namespace for it.
 			case slices.Equal(args, []string{"tune"}):
 				printLines(env.Stdout, k.options().TuneRBAC(user, cluster.Objects(), trial))
 			default:
-				return verr.New(verr.Usage, "cannot print the rights of "+strings.Join(args, " "), "only compare, doctor, mesh and tune need rights in a cluster", "name one of these")
+				return verr.New(verr.Usage, "cannot print the rights of "+strings.Join(args, " "), "rights are printed for compare, doctor, mesh and tune", "name one of these")
 			}
 			return nil
 		},
 	}
 	k.accessFlags(cmd.Flags())
 	k.levelFlags(cmd.Flags())
-	cmd.Flags().StringVar(&user, "user", user, "user to whom the role is bound")
+	cmd.Flags().StringVar(&user, "user", user, "user to whom the role is bound; replace the placeholder NAME")
 	cmd.Flags().BoolVar(&trial, "trial", false, "with tune, also print the service account whose pod undoes a trial, and its roles")
 	return cmd
 }

@@ -23,8 +23,8 @@ type kubeFlags struct {
 // accessFlags are those of every command that speaks to a cluster.
 func (k *kubeFlags) accessFlags(f *pflag.FlagSet) {
 	k.set = pflag.NewFlagSet("", pflag.ContinueOnError)
-	k.set.StringVar(&k.access.Kubeconfig, "kubeconfig", "", "the kubeconfig to use (default: as kubectl)")
-	k.set.StringVar(&k.access.Context, "context", "", "the context of the kubeconfig to use")
+	k.set.StringVar(&k.access.Kubeconfig, "kubeconfig", "", "the kubeconfig to use (default: the one that kubectl uses)")
+	k.set.StringVar(&k.access.Context, "context", "", "the context of the kubeconfig to use (default: the current one)")
 	k.set.StringVarP(&k.o.Namespace, "namespace", "n", "", "the namespace for all objects (default: a new one for each run)")
 	f.AddFlagSet(k.set)
 }
@@ -47,11 +47,11 @@ func (k *kubeFlags) runFlags(f *pflag.FlagSet) {
 
 // podFlags are those of what is made in a cluster.
 func (k *kubeFlags) podFlags(f *pflag.FlagSet) {
-	k.set.StringVar(&k.o.Image, "image", "", "the image with this version of venturi, as \"make image\" builds it")
-	k.set.StringVar(&k.o.PullSecret, "image-pull-secret", "", "the Secret for pulling the image, in the namespace of the run")
-	k.set.StringToStringVar(&k.o.NodeSelector, "node-selector", nil, "use only nodes with these labels: `KEY=VALUE,...`")
+	k.set.StringVar(&k.o.Image, "image", "", "the image with this version of venturi, as \"make image\" builds it (default: $"+imageVariable+")")
+	k.set.StringVar(&k.o.PullSecret, "image-pull-secret", "", "the Secret for pulling the image, in the namespace of the run (default: none)")
+	k.set.StringToStringVar(&k.o.NodeSelector, "node-selector", nil, "use only nodes with these labels: `KEY=VALUE,...` (default: any)")
 	k.set.Lookup("node-selector").DefValue = "" // a map's own is []
-	k.set.Func("toleration", "tolerate a `TAINT`: KEY[=VALUE][:EFFECT]; may be given several times", func(text string) error {
+	k.set.Func("toleration", "tolerate this `TAINT`: KEY[=VALUE][:EFFECT] (repeatable)", func(text string) error {
 		t, err := kube.ParseToleration(text)
 		k.o.Tolerations = append(k.o.Tolerations, t)
 		return err

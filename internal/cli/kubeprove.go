@@ -24,7 +24,7 @@ func (t *kubeTuning) proveOnNodes(ctx context.Context, env *Env, q cluster.Tunin
 	switch {
 	case q.Cluster:
 		return verr.New(verr.Usage, what+" with --cluster", "a proof turns changes on and off every few seconds, but the network plugin reads its settings when its pods restart",
-			"leave --cluster out (in the file of --config: TUNING_CILIUM)")
+			"leave out --cluster (with --config: set TUNING_CILIUM to false in the file)")
 	case !slices.Contains(proofPaths, t.prove.path):
 		return verr.New(verr.Usage, what+" on path "+t.prove.path, "the paths between two nodes are "+strings.Join(proofPaths, " and "), "choose one of these with --path")
 	}

@@ -45,7 +45,7 @@ func (k *kubeFlags) nodeFlags(f *pflag.FlagSet, usage string) {
 func (t *kubeTuning) request(env *Env) (q cluster.TuningRequest, err error) {
 	const what = "cannot tune the cluster"
 	if t.trial != 0 && !t.apply {
-		return q, verr.New(verr.Usage, what+" on trial", "nothing is changed without --apply", "give --apply too, or leave --trial out")
+		return q, verr.New(verr.Usage, what+" on trial", "nothing is changed without --apply", "add --apply, or leave out --trial")
 	}
 	if q.Profile, err = findProfile(t.profile); err != nil {
 		return q, err
@@ -76,9 +76,9 @@ func (t *kubeTuning) request(env *Env) (q cluster.TuningRequest, err error) {
 	}
 	switch {
 	case !q.Cluster && len(q.NodeArgs) == 0:
-		return q, verr.New(verr.Usage, what, "no target is given", "name what may be tuned: --cluster, --host or --dev; nothing is changed without --apply")
+		return q, verr.New(verr.Usage, what, "no target is given", "name what to tune: --cluster, --host or --dev; nothing is changed without --apply")
 	case len(t.o.Nodes) > 0 && len(q.NodeArgs) == 0:
-		return q, verr.New(verr.Usage, what+" with --nodes", "without --host and --dev no node is touched", "give --host or --dev too, or leave --nodes out")
+		return q, verr.New(verr.Usage, what+" with --nodes", "without --host and --dev no node is touched", "add --host or --dev, or leave out --nodes")
 	}
 	q.Apply, q.Trial, q.Access, q.User, q.Version = t.apply, t.trial, t.access, journal.User(env.Getenv), Version()
 	q.Command = sanitize.Command(append([]string{"kubectl", "venturi"}, env.Args...)...)
@@ -118,7 +118,7 @@ func (t *kubeTuning) run(ctx context.Context, env *Env) (err error) {
 	}
 	if s.Plan != nil {
 		for _, u := range s.Unread {
-			sanitize.Fprintf(env.Stderr, "venturi: %s was not read, and is left alone: %s\n", u.Object, u.Reason)
+			sanitize.Fprintf(env.Stderr, "venturi: %s could not be read, and is left alone: %s\n", u.Object, u.Reason)
 		}
 	}
 	done, failed := s.Apply(ctx)
@@ -202,7 +202,7 @@ func (u *kubeUndo) choose(verb string, args []string) error {
 	for _, a := range args {
 		id, err := strconv.Atoi(a)
 		if err != nil {
-			return verr.New(verr.Usage, "cannot "+verb+" transaction "+a, "it is not a number", "without one, "+verb+" finds what is open")
+			return verr.New(verr.Usage, "cannot "+verb+" transaction "+a, "it is not a number", "give the number of a transaction, or none for the only open one")
 		}
 		u.q.Txns = append(u.q.Txns, id)
 	}

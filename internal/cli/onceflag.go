@@ -28,7 +28,7 @@ func (g onceFlag) Set(text string) error {
 	case text == "":
 		return errEmpty
 	case *g.to != "":
-		return fmt.Errorf("it already is %q, and this command sets a knob on one target only", *g.to)
+		return fmt.Errorf("it is given already, as %q, and may be given only once", *g.to)
 	}
 	*g.to = text
 	return nil

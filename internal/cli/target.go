@@ -29,7 +29,7 @@ func (t *target) flags(f *pflag.FlagSet) {
 	f.Var(onceFlag{&t.db}, "db", "socket of the database of Open vSwitch or OVN, for their knobs (default: the path of\ntheir package)")
 }
 
-const netnsHelp = "network namespace: its name in " + host.NamespaceFolder + ", its file, or the id of a\nprocess in it (default: the host's own)"
+const netnsHelp = "network namespace: its name in " + host.NamespaceFolder + ", its file, or the id of a\nprocess in it (default: the one that this command runs in)"
 
 // read checks what was named. Error: it is not there (exit code 2), or may not be
 // looked into (3).

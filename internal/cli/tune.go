@@ -142,7 +142,7 @@ func (t *tuning) run(cmd *cobra.Command, env *Env) error {
 		return t.prove.run(cmd.Context(), env, profile, targets, t.asJSON, t.all)
 	}
 	if t.trial != 0 && !t.apply {
-		return verr.New(verr.Usage, what+" on trial", "nothing is changed without --apply", "give --apply too, or leave --trial out")
+		return verr.New(verr.Usage, what+" on trial", "nothing is changed without --apply", "add --apply, or leave out --trial")
 	}
 	wishes, skipped, err := profile.Assignments(thisMachine(), targets)
 	if err != nil {

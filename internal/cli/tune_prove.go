@@ -47,8 +47,8 @@ func (p *proving) nodeFlags(f *pflag.FlagSet) {
 // searchFlags are those of every proof.
 func (p *proving) searchFlags(f *pflag.FlagSet) {
 	f.BoolVar(&p.on, "prove", false, "find the smallest set of changes that helps, by measuring; undo everything at the end")
-	f.DurationVar(&p.budget, "budget", 6*time.Minute, "with --prove, time to measure")
-	f.Var(effect{(*share)(&p.effect)}, "effect", "with --prove, refuse to run if an effect this small could not be shown (default 10%)")
+	f.DurationVar(&p.budget, "budget", 6*time.Minute, "with --prove, how long to measure, such as 10m")
+	f.Var(effect{(*share)(&p.effect)}, "effect", "with --prove, refuse to run if an effect of this size could not be seen (default 10%)")
 	f.Uint64Var(&p.seed, "seed", 0, "with --prove, seed of the random order (default: a new one each time)")
 }
 
@@ -59,7 +59,7 @@ var proofOnly = []string{"path", "wire", "budget", "effect", "seed"}
 func (p *proving) checkAlone(flags *pflag.FlagSet) error {
 	for _, name := range proofOnly {
 		if flags.Changed(name) && !p.on {
-			return verr.New(verr.Usage, "cannot tune with --"+name, "it only affects measurements, and nothing is measured without --prove", "give --prove too, or leave --"+name+" out")
+			return verr.New(verr.Usage, "cannot tune with --"+name, "it only affects measurements, and nothing is measured without --prove", "add --prove, or leave out --"+name)
 		}
 	}
 	return nil

@@ -13,7 +13,7 @@ func TestPrintShadow(t *testing.T) {
 		Flows: 3, Out: shadow.PacketCount{Equal: 120, Different: 3, Changed: 1}, In: shadow.PacketCount{Equal: 80, Missed: 7},
 		Differences: []shadow.Mismatch{
 			{Direction: "out of a pod", Field: "outer IP header", Packets: 2, Flow: "TCP 10.244.1.2:4000 > 10.244.2.2:80", Offset: 15, Expected: "00 00", Actual: "20 00"},
-			{Direction: "out of a pod", Field: "the network has not passed it on", Packets: 1, Flow: "UDP 10.244.1.2:4000 > 10.244.2.2:53"},
+			{Direction: "out of a pod", Field: "the network did not forward it", Packets: 1, Flow: "UDP 10.244.1.2:4000 > 10.244.2.2:53"},
 		},
 	}
 	const want = `packets of 3 flows were compared with the network's own
@@ -24,7 +24,7 @@ into pods    80     0          0        7
 
 2 differ: outer IP header, from byte 15: 00 00 would be sent, the network sends 20 00 (out of a pod, TCP 10.244.1.2:4000 > 10.244.2.2:80)
 
-1 differ: the network has not passed it on (out of a pod, UDP 10.244.1.2:4000 > 10.244.2.2:53)
+1 differ: the network did not forward it (out of a pod, UDP 10.244.1.2:4000 > 10.244.2.2:53)
 `
 	var out bytes.Buffer
 	if err := PrintShadow(&out, r); err != nil || out.String() != want {

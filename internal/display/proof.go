@@ -56,17 +56,17 @@ func (r ProvedReport) Print(out io.Writer, all bool) error {
 		sanitize.Fprintf(out, "\nsmallest effects that would have been seen: %s\n", strings.Join(finest, ", "))
 	}
 	if r.Reason != "" {
-		sanitize.Fprintf(out, "a set was found and is not proven: %s\n", r.Reason)
+		sanitize.Fprintf(out, "a set was found, but it is not proven: %s\n", r.Reason)
 	}
 	printSkipped(out, slices.DeleteFunc(slices.Clone(r.Skipped), func(s tune.Skipped) bool { return s.Observed != "" }), all) // those have rows
 	if len(r.Skipped) > 0 {
 		sanitize.Fprintln(out)
 	}
 	if len(r.Commands) == 0 {
-		_, err := sanitize.Fprintf(out, "nothing was proven to help; everything is as it was\n")
+		_, err := sanitize.Fprintf(out, "nothing was proven to help; everything is as it was before\n")
 		return err
 	}
-	sanitize.Fprintf(out, "everything is as it was; these make the proven changes:\n")
+	sanitize.Fprintf(out, "everything is as it was before; these commands make the proven changes:\n")
 	for _, c := range r.Commands {
 		if _, err := sanitize.Fprintf(out, "  %s\n", c); err != nil {
 			return err

@@ -13,17 +13,17 @@ func (c *Config) uncarried() []Uncarried {
 	if c.NoNAT || c.family() == audit.IPv6 {
 		return nil // nothing that is translated is carried
 	}
-	byKind := Uncarried{"traffic of pods that travels outside of the tunnel, such as that with clients and servers outside the cluster",
-		"the programs know nothing but the tunnel's headers there"}
+	byKind := Uncarried{"traffic of pods outside the tunnel, such as with clients and servers outside the cluster",
+		"there, the programs know only the tunnel's headers"}
 	if c.Kind == Routed {
 		// Anybody may send resets there. Connection tracking believes those whose place in the stream may be
 		// right, and does not see how far a carried connection has come.
 		byKind = Uncarried{"TCP that is masqueraded behind this node's own address, or comes to it by a NodePort",
-			"anybody may forge resets to that address, and connection tracking cannot tell those to carried connections from real ones"}
+			"anybody may forge resets to that address, and for carried connections, connection tracking cannot tell them from real ones"}
 	}
 	return []Uncarried{
 		byKind,
-		{"traffic that comes to a NodePort of this node for a pod of another one", "neither of its ends is a pod of this node"},
-		{"one-way UDP that is translated, such as to a Service", "what is translated is carried from its first reply on"},
+		{"traffic that comes to a NodePort of this node for a pod on another node", "neither of its ends is a pod of this node"},
+		{"one-way UDP that is translated, such as to a Service", "a translated flow is carried only after its first reply"},
 	}
 }

@@ -16,8 +16,8 @@ func TestUncarried(t *testing.T) {
 		want []string // how each kind begins
 	}{
 		{fastpath.Config{Kind: fastpath.Routed}, []string{"TCP that is masqueraded", nodePort, oneWay}},
-		{fastpath.Config{Kind: fastpath.VXLAN}, []string{"traffic of pods that travels outside", nodePort, oneWay}},
-		{fastpath.Config{Kind: fastpath.IPIP}, []string{"traffic of pods that travels outside", nodePort, oneWay}},
+		{fastpath.Config{Kind: fastpath.VXLAN}, []string{"traffic of pods outside the tunnel", nodePort, oneWay}},
+		{fastpath.Config{Kind: fastpath.IPIP}, []string{"traffic of pods outside the tunnel", nodePort, oneWay}},
 		{fastpath.Config{Kind: fastpath.Routed6}, nil},
 		{fastpath.Config{Kind: fastpath.VXLAN6}, nil},
 		{fastpath.Config{Kind: fastpath.Routed, NoNAT: true}, nil},

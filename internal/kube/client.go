@@ -184,11 +184,11 @@ func (c *Client) failure(verb string, of resourceType, namespace string, err err
 	case apierrors.IsUnauthorized(err):
 		return verr.Wrap(verr.Permission, what, err, "log in again: the cluster rejects the credentials in the kubeconfig")
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "violates PodSecurity"):
-		return verr.Wrap(verr.Permission, what, err, "label the namespace "+securityLabel+"="+Node.PodSecurity()+", or leave --node-agents out")
+		return verr.Wrap(verr.Permission, what, err, "label the namespace "+securityLabel+"="+Node.PodSecurity()+", or leave out --node-agents")
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota"):
 		return verr.Wrap(verr.Permission, what, err, "raise the quota, or name another namespace with -n")
 	case apierrors.IsForbidden(err):
-		return verr.Wrap(verr.Permission, what, err, "`kubectl venturi rbac` prints the rights that are needed; ask for those, or name a namespace where you have them with -n")
+		return verr.Wrap(verr.Permission, what, err, "ask an administrator to apply what `kubectl venturi rbac` prints for this command, or name a namespace where you have these rights with -n")
 	case errors.As(err, &said):
 		return verr.Wrap(verr.Failed, what, err, "the API server refused it: see `kubectl get events -n "+orAll(namespace)+"`")
 	}

@@ -59,5 +59,5 @@ func (p *Placement) removalError(err error) error {
 		why = errors.New(known.Reason)
 	}
 	return &verr.Error{Code: verr.Failed, Summary: "cannot remove Venturi's objects in namespace " + p.run.namespace, Reason: why.Error(), Err: err,
-		Hint: "its pods end by themselves in half a minute; `kubectl venturi cleanup` removes the rest"}
+		Hint: "its pods end by themselves within half a minute; remove the rest with: kubectl venturi cleanup"}
 }

@@ -83,10 +83,10 @@ func (c *Client) agent(ctx context.Context, namespace, pod, machine string, flag
 		err = said
 	}
 	if strings.Contains(err.Error(), "forbidden") {
-		return nil, verr.Wrap(verr.Permission, "cannot create pods/exec in namespace "+namespace, err, "`kubectl venturi rbac` prints the rights that are needed; ask for those")
+		return nil, verr.Wrap(verr.Permission, "cannot create pods/exec in namespace "+namespace, err, "ask an administrator to apply what `kubectl venturi rbac` prints for this command")
 	}
 	return nil, verr.Wrap(verr.Failed, "cannot start the agent in pod "+namespace+"/"+pod, err,
-		"see `kubectl logs -n "+namespace+" "+pod+"`; is the image that of this version of venturi?")
+		"see `kubectl logs -n "+namespace+" "+pod+"`, and check that the image has this version of venturi")
 }
 
 // Kill ends the stream at once: nothing answers any more.

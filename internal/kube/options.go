@@ -34,10 +34,10 @@ func (o Options) Check() error {
 	case o.From == "":
 		return nil
 	case o.Level != Node:
-		return verr.New(verr.Usage, "cannot measure between existing pods without --node-agents", "an agent on the node must enter their networks",
+		return verr.New(verr.Usage, "cannot measure between existing pods without --node-agents", "only an agent on the node can enter their networks",
 			"add --node-agents, which runs one agent on each of the two nodes with the rights that `kubectl venturi rbac` prints")
 	case len(o.Nodes) != 0:
-		return verr.New(verr.Usage, "cannot combine --nodes with --from and --to", "the pods determine the nodes", "leave --nodes out")
+		return verr.New(verr.Usage, "cannot combine --nodes with --from and --to", "the pods determine the nodes", "leave out --nodes")
 	}
 	for flag, pod := range map[string]string{"--from": o.From, "--to": o.To} {
 		if namespace, name := splitPod(pod); namespace == "" || name == "" {
@@ -49,8 +49,8 @@ func (o Options) Check() error {
 
 func (o Options) checkImage() error {
 	if o.Image == "" {
-		return verr.New(verr.Usage, "cannot create pods without an image", "--image is missing, and this build has no default image",
-			"build one with `make image`, push or load it, and name it with --image")
+		return verr.New(verr.Usage, "cannot create pods without an image", "neither --image nor VENTURI_IMAGE names one",
+			"build one with `make image`, push or load it, and name it with --image, or for all commands with VENTURI_IMAGE")
 	}
 	return nil
 }

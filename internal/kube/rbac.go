@@ -113,7 +113,7 @@ func (c *Client) checkRights(ctx context.Context, all []scopedRights) error {
 		return nil
 	}
 	return verr.New(verr.Permission, "cannot use the cluster", "you lack the rights to "+strings.Join(lacking, ", "),
-		"`kubectl venturi rbac` prints the rights that are needed; ask for those, or name a namespace where you have them with -n")
+		"ask an administrator to apply what `kubectl venturi rbac` prints for this command, or name a namespace where you have these rights with -n")
 }
 
 func inNamespace(namespace string) string {
@@ -159,7 +159,7 @@ func (c *Client) allows(ctx context.Context, namespace string, of resourceType, 
 // RBAC prints the Role that a comparison needs, ready for kubectl apply.
 func (o Options) RBAC(user string) string {
 	var b bytes.Buffer
-	o.writeHead(&b, "SYS_ADMIN and SYS_PTRACE", "With -n NAMESPACE a Role there is enough.")
+	o.writeHead(&b, "SYS_ADMIN and SYS_PTRACE", "With -n NAMESPACE, a Role there is enough.")
 	if o.Namespace == "" {
 		writeRole(&b, roleName, "", slices.Concat(namespaceRights, agentRights, serviceRights, o.foreignRights()), userSubject(user))
 		return b.String()
@@ -172,7 +172,7 @@ func (o Options) RBAC(user string) string {
 func (o Options) NodesRBAC(user string) string {
 	var b bytes.Buffer
 	o.Level = Node
-	o.writeHead(&b, "SYS_ADMIN, SYS_PTRACE and NET_ADMIN", "With -n NAMESPACE the rights in the whole cluster are to read alone.")
+	o.writeHead(&b, "SYS_ADMIN, SYS_PTRACE and NET_ADMIN", "With -n NAMESPACE, the rights in the whole cluster are read-only.")
 	if o.Namespace == "" {
 		writeRole(&b, nodesRoleName, "", slices.Concat(namespaceRights, agentRights, nodeRights, configRights()), userSubject(user))
 		return b.String()
@@ -194,7 +194,7 @@ func (o Options) writeTuneHead(b *bytes.Buffer) {
 // MeshRBAC prints what measuring between all nodes needs.
 func (o Options) MeshRBAC(user string) string {
 	var b bytes.Buffer
-	o.writeHead(&b, "SYS_ADMIN and SYS_PTRACE", "With -n NAMESPACE the right in the whole cluster is to list nodes alone.")
+	o.writeHead(&b, "SYS_ADMIN and SYS_PTRACE", "With -n NAMESPACE, the only right in the whole cluster is to list nodes.")
 	if o.Namespace == "" {
 		writeRole(&b, meshRoleName, "", slices.Concat(namespaceRights, agentRights, nodeRights), userSubject(user))
 		return b.String()

@@ -71,7 +71,7 @@ func (c *Client) sweep(ctx context.Context, namespace string, wait bool, say fun
 			text = fmt.Sprintf("%s in namespace %s, which began %s ago", busy.Annotations[commandAnnotation], cmp.Or(busy.Namespace, busy.Name), c.clock.now().Sub(busy.CreationTimestamp.Time).Round(time.Second))
 			if !wait {
 				return verr.New(verr.Busy, "cannot measure in the cluster", "another run measures there: "+text,
-					"wait until it ends, or add --wait; if it was killed, its pods end within half a minute")
+					"run it again when that has ended, or add --wait; if that was killed, its pods end within half a minute")
 			}
 			deadline = time.Now().Add(removalLimit)
 		case len(found.jobs)+len(found.namespaces) == 0:

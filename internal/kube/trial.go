@@ -52,7 +52,7 @@ func (p *Placement) TrialFailure(ctx context.Context) error {
 			reason = said.Reason
 		}
 		return verr.New(verr.Failed, "cannot begin a trial", "the pod that undoes it when its time ends has failed: "+reason,
-			"an administrator applies what `kubectl venturi rbac tune --trial` prints; the image must be that of this version of venturi")
+			"ask an administrator to apply what `kubectl venturi rbac tune --trial` prints; the image must have this version of venturi")
 	}
 	return nil
 }
@@ -74,8 +74,8 @@ func (c *Client) sweepTrials(ctx context.Context, namespace string) error {
 	for _, j := range found.jobs {
 		age := c.Now().Sub(j.CreationTimestamp.Time)
 		if live(j) && (recorded[j.Labels[trialLabel]] || age < TrialBeginLimit) {
-			return verr.New(verr.Busy, "cannot begin a trial", fmt.Sprintf("another one goes on: %s, which began %s ago", j.Annotations[commandAnnotation], age.Round(time.Second)),
-				"end it with `kubectl venturi confirm` or `kubectl venturi undo`, and it is gone a few seconds later; `kubectl venturi cleanup` removes one that was killed before it changed anything")
+			return verr.New(verr.Busy, "cannot begin a trial", fmt.Sprintf("another trial is in progress: %s, begun %s ago", j.Annotations[commandAnnotation], age.Round(time.Second)),
+				"end it with `kubectl venturi confirm` or `kubectl venturi undo`, and try again a few seconds later; `kubectl venturi cleanup` removes one that was killed before it changed anything")
 		}
 	}
 	return c.removeTrials(ctx, found.jobs)
@@ -135,7 +135,7 @@ func (r *run) trialError(err error) error {
 		return err
 	}
 	return &verr.Error{Code: verr.Missing, Summary: "cannot begin a trial", Reason: "the cluster has no service account " + r.namespace + "/" + TrialName + ", whose pod undoes it when its time ends", Err: err,
-		Hint: "an administrator applies, once, what `kubectl venturi rbac tune --trial` prints"}
+		Hint: "ask an administrator to apply, once, what `kubectl venturi rbac tune --trial` prints"}
 }
 
 // Now is the time by the API server's clock, as far as that was heard.

@@ -53,7 +53,7 @@ func TestTrialEnds(t *testing.T) {
 	testenv.Root(t)
 	c := newTuned(t, 2)
 	c.onTrial(c.run(verr.OK, append(trial, "20s")...), "20s")
-	want(t, c.run(verr.Busy, append(trial, "20s")...), "another one goes on")
+	want(t, c.run(verr.Busy, append(trial, "20s")...), "another trial is in progress")
 	for pid := range c.machines[1].Processes() {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
@@ -270,7 +270,7 @@ func TestTrialNeverBegan(t *testing.T) {
 		}
 	}
 	kill()
-	want(t, c.run(verr.Busy, apiTrial...), "another one goes on", "kubectl venturi cleanup")
+	want(t, c.run(verr.Busy, apiTrial...), "another trial is in progress", "kubectl venturi cleanup")
 	want(t, c.run(verr.OK, "cleanup"), "removed "+trialJob)
 	c.asBefore()
 	kill()

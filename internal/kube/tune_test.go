@@ -57,7 +57,7 @@ func TestTuneCluster(t *testing.T) {
 		t.Errorf("left: %v", left)
 	}
 	want(t, c.run(verr.OK, append(flags, "--apply")...), "nothing had to be changed")
-	want(t, c.run(verr.Usage, "undo", "7"), "open are 1 (")
+	want(t, c.run(verr.Usage, "undo", "7"), "the open ones are 1 (")
 	want(t, c.run(verr.OK, "undo"), "restored", "node n1: restored", "node n2: restored")
 	c.asBefore()
 	want(t, c.run(verr.OK, "undo"), "nothing to undo")

@@ -72,8 +72,8 @@ func (w *podPoll) running(ctx context.Context, role string) (*corev1.Pod, error)
 			}
 		}
 		if took := time.Since(began); took > startPatience {
-			return nil, verr.New(verr.Failed, "cannot start the pod of role "+role, fmt.Sprintf("it is not running after %v", took.Round(time.Second)),
-				"see `kubectl describe pods -n "+w.placement.run.namespace+"` while the command runs")
+			return nil, verr.New(verr.Failed, "cannot start the "+role+" pod", fmt.Sprintf("it is not running after %v", took.Round(time.Second)),
+				"run the command again, and meanwhile see `kubectl describe pods -n "+w.placement.run.namespace+"`")
 		}
 		if err := Pause(ctx, pollEvery); err != nil {
 			return nil, err
@@ -104,22 +104,22 @@ func stuck(pod *corev1.Pod, waited time.Duration) error {
 				why = strings.TrimSpace(fmt.Sprintf("%s: its container ended with code %d %s %s", why, t.ExitCode, t.Reason, t.Message))
 			}
 		}
-		return fail(strings.TrimLeft(why, ": "), "see that the image holds this version of venturi for the nodes' processors")
+		return fail(strings.TrimLeft(why, ": "), "check that the image has this version of venturi, built for the nodes' architecture")
 	}
 	for _, s := range pod.Status.ContainerStatuses {
 		if w := s.State.Waiting; w != nil {
 			kind, known := hopeless[w.Reason]
 			switch {
 			case known && kind == "image":
-				return fail(w.Reason+": "+w.Message, "name an image that the nodes can fetch with --image, and a secret for its registry with --image-pull-secret")
+				return fail(w.Reason+": "+w.Message, "name an image that the nodes can pull with --image, and the Secret for its registry with --image-pull-secret")
 			case known:
-				return fail(w.Reason+": "+w.Message, "see `kubectl describe pod` for it")
+				return fail(w.Reason+": "+w.Message, "see `kubectl describe pod -n "+pod.Namespace+" "+pod.Name+"`")
 			}
 		}
 	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && waited > schedulePatience {
-			return fail("no node takes it: "+c.Message, "name two nodes with --nodes, or allow their taints with --toleration")
+			return fail("no node accepts it: "+c.Message, "name other nodes with --nodes, or tolerate their taints with --toleration")
 		}
 	}
 	return nil

@@ -89,7 +89,7 @@ func checkUndisturbed(m knob.Machine, entries []*journal.Entry) error {
 
 // rollback undoes a transaction that cannot be whole, and tells why.
 func rollback(ctx context.Context, tx *journal.Tx, entries []*journal.Entry, why error) error {
-	failed := verr.Error{Summary: "cannot make all the changes", Reason: why.Error(), Hint: "nothing is left changed", Code: verr.Failed, Err: why}
+	failed := verr.Error{Summary: "cannot make all the changes", Reason: why.Error(), Hint: "remove the cause, and run the command again (nothing remains changed)", Code: verr.Failed, Err: why}
 	if known := new(verr.Error); errors.As(why, &known) {
 		failed = *known
 	}

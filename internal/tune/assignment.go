@@ -84,7 +84,7 @@ func noEffect(w Assignment, now knob.Reading) error {
 // rollbackKnob undoes what of a knob was written, and tells why.
 func rollbackKnob(tx *journal.Tx, w Assignment, entries []*journal.Entry, why error) error {
 	what := fmt.Sprintf("cannot set %s to %s", w.Knob.Name, w.Value)
-	do, code := "nothing of it was left changed", verr.Failed
+	do, code := "remove the cause, and run the command again (nothing remains changed)", verr.Failed
 	if errors.Is(why, errors.ErrUnsupported) {
 		code = verr.Missing
 	}

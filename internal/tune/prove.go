@@ -115,9 +115,9 @@ const noiseVaries = 1.2
 // quieter says what to do about noise in which no effect below a share can be shown; 0:
 // none of any size.
 func quieter(mde float64) string {
-	const rest = "let it do nothing else meanwhile"
+	const rest = "run it again while nothing else runs on this machine"
 	if ask := math.Ceil(100 * noiseVaries * mde); ask > 0 && ask <= 100 {
-		return fmt.Sprintf("%s, or ask for larger effects only: --effect %.0f%%", rest, ask)
+		return fmt.Sprintf("%s, or accept that only larger effects are seen: --effect %.0f%%", rest, ask)
 	}
 	return rest
 }
@@ -125,7 +125,7 @@ func quieter(mde float64) string {
 // LeastBudget says what to do about a budget that is smaller than the least that is of use.
 func LeastBudget(least time.Duration) string {
 	least = (least + 30*time.Second - 1).Truncate(30 * time.Second)
-	return fmt.Sprintf("give at least --budget %s, rather twice that; or name less", least)
+	return fmt.Sprintf("give at least --budget %s (twice that is better), or name fewer targets", least)
 }
 
 // bench measures states by switching to them.

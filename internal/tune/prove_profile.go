@@ -34,7 +34,7 @@ func (p ProfileProof) Do(ctx context.Context) (result *ProofResult, skipped []Sk
 	}
 	if len(candidates) == 0 {
 		return nil, skipped, verr.New(verr.Failed, "cannot prove profile "+p.Profile.Name, "none of its steps would change anything on this path",
-			"see why with: venturi tune --profile "+p.Profile.Name+" --plan, and the same targets")
+			"see why with: venturi tune --profile "+p.Profile.Name+" --plan, with the same targets")
 	}
 	j, err := p.openJournal()
 	if err != nil {

@@ -218,7 +218,7 @@ func TestProofOfCut(t *testing.T) {
 }
 
 func TestProofRefusedByNoise(t *testing.T) {
-	for noise, want := range map[float64]string{0.3: `--effect 14%$`, 5: `meanwhile$`} {
+	for noise, want := range map[float64]string{0.3: `--effect 14%$`, 5: `on this machine$`} {
 		s := newFakeHost(t, map[string]string{"a": "bad"})
 		g := newFakeGauge(s, goodIsFast)
 		g.noise = noise

@@ -50,7 +50,7 @@ func (l *LocalToggles) Prepare(ctx context.Context) (fit []Candidate, unfit []se
 // Switch is of [Toggles].
 func (l *LocalToggles) Switch(to search.Subset) error {
 	if l.Journal.EndRequested() {
-		return verr.New(verr.Partial, "cannot go on with the proof", "somebody ran \"venturi undo\"", "all that it has changed is undone; run it again")
+		return verr.New(verr.Partial, "cannot go on with the proof", "somebody ran \"venturi undo\"", "everything that it changed is undone; run it again")
 	}
 	return l.states.switchTo(to)
 }

@@ -70,7 +70,7 @@ func (c Agree) checkNames() error {
 		for _, name := range given.names {
 			if !slices.Contains(given.known, name) {
 				slices.Sort(given.known)
-				return verr.New(verr.Usage, fmt.Sprintf("cannot check %s %s", given.flag, name), "the check has none of that name",
+				return verr.New(verr.Usage, fmt.Sprintf("cannot check %s %s", given.flag, name), "this check knows no such name",
 					"choose from "+strings.Join(slices.Compact(given.known), ", "))
 			}
 		}
@@ -94,7 +94,7 @@ func (c Agree) runs() (runs []toolRun, err error) {
 	}
 	if len(runs) == 0 {
 		return nil, verr.New(verr.Usage, fmt.Sprintf("cannot check --load %s with %s", strings.Join(c.Loads, ","), cmp.Or(strings.Join(c.Tools, ","), "any tool")),
-			"no tool of the check has such a load", "leave --load and --with out to check all")
+			"none of these tools runs such a load", "leave out --load or --with")
 	}
 	return runs, nil
 }
@@ -107,7 +107,7 @@ var optionalTools = []string{"netperf", "sockperf"}
 func (c Agree) Check(ctx context.Context, w io.Writer, h compare.Host) (err error) {
 	if c.Pairs < 1 || c.Pairs > 1000 || c.Slice < tool.MinDuration || c.Slice%time.Second != 0 {
 		return verr.New(verr.Usage, fmt.Sprintf("cannot check with --pairs %d --slice %s", c.Pairs, c.Slice),
-			"there must be 1 to 1000 pairs, of whole seconds, two at least", "30 pairs of 2s are the default")
+			"there must be 1 to 1000 pairs of runs, each of whole seconds and at least 2s", "leave both out for the default: 30 pairs of 2s")
 	}
 	runs, err := c.runs()
 	if err != nil {
@@ -128,7 +128,7 @@ func (c Agree) Check(ctx context.Context, w io.Writer, h compare.Host) (err erro
 	var bars []Requirement
 	for i, run := range runs {
 		if t, err := tool.Find(run.tool); err == nil && slices.Contains(optionalTools, run.tool) && t.Installed() != nil {
-			fmt.Fprintf(w, "%-14s %-7s is not installed, and left out\n", strings.Join(run.loads, ","), run.tool)
+			fmt.Fprintf(w, "%-14s %-7s is not installed and is left out\n", strings.Join(run.loads, ","), run.tool)
 			continue
 		}
 		q := base
@@ -151,7 +151,7 @@ func (c Agree) Check(ctx context.Context, w io.Writer, h compare.Host) (err erro
 		}
 	}
 	fmt.Fprintln(w)
-	return CheckRequirements(w, "our figures do not agree with those of the real tools", bars)
+	return CheckRequirements(w, "Venturi's figures do not agree with those of the real tools", bars)
 }
 
 // batched prints what many datagrams a system call give, which neither tool can.
@@ -162,7 +162,7 @@ func (c Agree) batched(ctx context.Context, w io.Writer, b *Comparer, q compare.
 		return err
 	}
 	for _, cell := range s.Cells {
-		fmt.Fprintf(w, "%-14s %-7s %12s  batched system calls, not compared\n", cell.Cell.Name, "-", FormatFigure(cell.Cell, cell.Rows[0].Value))
+		fmt.Fprintf(w, "%-14s %-7s %12s  32 datagrams per system call; not compared\n", cell.Cell.Name, "-", FormatFigure(cell.Cell, cell.Rows[0].Value))
 	}
 	return nil
 }

@@ -94,6 +94,6 @@ func CheckRequirements(w io.Writer, what string, bars []Requirement) error {
 	if missed == 0 {
 		return nil
 	}
-	return verr.New(verr.Failed, what, fmt.Sprintf("%d of %d bars were missed", missed, len(bars)),
-		"run it again on a machine that does nothing else; if they are missed again, it is a defect to report")
+	return verr.New(verr.Failed, what, fmt.Sprintf("%d of %d limits were missed, marked above", missed, len(bars)),
+		"run it again on a host that does nothing else; if limits are missed again, report it as a defect")
 }

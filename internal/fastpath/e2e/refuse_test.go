@@ -70,8 +70,8 @@ var obstacles = []obstacle{
 	{name: "route of several next hops", path: "vxlan+fast", add: "ip route add 203.0.113.0/24 nexthop dev TUNNEL nexthop dev WIRE", del: "ip route del 203.0.113.0/24", device: "TUNNEL", reason: "the route to 203.0.113.0/24 in table 254 has several next hops"},
 	{name: "marks and classes of the wire", add: marks + "tc qdisc add dev WIRE root handle 7: htb default 1; tc filter add dev WIRE parent 7:" + someFilter, del: "tc qdisc del dev WIRE root; nft 'delete table ip obstacle'", device: "WIRE", reason: "has a queueing discipline htb with filters, which may depend on marks that rules set (ip obstacle c)"},
 	{name: "marks and a program of the wire", build: markedProgram("wire0"), device: "WIRE", reason: "has a BPF program obstacle at its egress, which may depend on marks that rules set (ip obstacle c)"},
-	{name: "rule by TOS", add: "ip rule add tos 0x08 blackhole pref 100", del: "ip rule del pref 100", reason: "(policy rule 100 goes by the TOS)"},
-	{name: "route by TOS", add: "ip route add blackhole 203.0.113.1 tos 0x08", del: "ip route del blackhole 203.0.113.1 tos 0x08", reason: "(the route to 203.0.113.1/32 in table 254 goes by the TOS)"},
+	{name: "rule by TOS", add: "ip rule add tos 0x08 blackhole pref 100", del: "ip rule del pref 100", reason: "(policy rule 100 depends on the TOS)"},
+	{name: "route by TOS", add: "ip route add blackhole 203.0.113.1 tos 0x08", del: "ip route del blackhole 203.0.113.1 tos 0x08", reason: "(the route to 203.0.113.1/32 in table 254 depends on the TOS)"},
 	{name: "forwarding that keeps priorities", add: "sysctl -w net.ipv4.ip_forward_update_priority=0", del: "sysctl -w net.ipv4.ip_forward_update_priority=1", reason: "ip_forward_update_priority is 0"},
 	{name: "IPsec", add: "ip xfrm policy add src 203.0.113.0/24 dst 203.0.113.1 dir out action allow", del: "ip xfrm policy deleteall", reason: "IPsec"},
 }

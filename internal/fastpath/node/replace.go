@@ -27,17 +27,17 @@ func (f files) takeOver(ctx context.Context, j *journal.Journal) (txn int, lock 
 	}
 	txns := openTxns(j, s)
 	if len(txns) != 1 {
-		return 0, nil, verr.New(verr.Busy, what, "this journal does not have it", "give the journal that it was enabled with in VENTURI_JOURNAL; or end it with: venturi fastpath disable")
+		return 0, nil, verr.New(verr.Busy, what, "it was enabled with another journal", "set VENTURI_JOURNAL to the folder of that journal; or end it with: venturi fastpath disable")
 	}
 	if txns[0].Lease != nil {
-		return 0, nil, verr.New(verr.Busy, what, "it is on trial, and ends by itself", "wait until it has ended; or end it with: venturi fastpath disable")
+		return 0, nil, verr.New(verr.Busy, what, "it is a trial, which ends by itself", "wait until it has ended; or end it with: venturi fastpath disable")
 	}
 	taken := f.pins
 	if _, err := os.Stat(f.config); errors.Is(err, fs.ErrNotExist) { // it carries IPv6 alone
 		taken = f.ipv6().pins
 	}
 	if _, err := os.Stat(filepath.Join(taken, "table_flows")); err != nil {
-		return 0, nil, verr.New(verr.Busy, what, "its pinned programs are not visible here: it has a mount namespace of its own, as in a container",
+		return 0, nil, verr.New(verr.Busy, what, "its pinned programs are not visible here: it runs in another mount namespace, as in a container",
 			"run the command in that mount namespace; or end it with: venturi fastpath disable")
 	}
 	pins, err := kernel.AcquirePinLock(ctx, taken, true)

@@ -63,7 +63,7 @@ func refusal(found shadow.Result) error {
 		return nil
 	}
 	d := found.Differences[0]
-	why := fmt.Sprintf("of %d packets that were compared with those of the network, %d differ; %s", found.Compared(), found.Out.Different+found.In.Different, d)
+	why := fmt.Sprintf("%d of %d compared packets differ from the network's own; the first: %s", found.Out.Different+found.In.Different, found.Compared(), d)
 	return verr.New(verr.Findings, "cannot enable the fast path", why,
-		"see all differences with: venturi fastpath shadow; and report them; --shadow 0 enables it without this check")
+		"list all differences with: venturi fastpath shadow; and report them; --shadow 0 enables it without this check")
 }

@@ -34,7 +34,7 @@ const (
 )
 
 // notPassedOn is a difference: the network sends nothing.
-const notPassedOn = "the network has not passed it on"
+const notPassedOn = "the network did not forward it"
 
 func (p *packet) direction() string {
 	if p.Direction == 0 {

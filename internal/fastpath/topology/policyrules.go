@@ -58,10 +58,10 @@ func (r *reader) auditPolicyRules() error {
 			return fmt.Errorf("parse policy rule: %w", err)
 		}
 		if by != "" {
-			r.perPacket = fmt.Sprintf("policy rule %d goes by %s", number, by)
+			r.perPacket = fmt.Sprintf("policy rule %d depends on %s", number, by)
 		}
 		if goesBySourcePort(message) {
-			r.bySourcePort = fmt.Sprintf("policy rule %d goes by source ports, in which packets of the tunnel differ", number)
+			r.bySourcePort = fmt.Sprintf("policy rule %d depends on source ports, which differ between packets of the tunnel", number)
 		}
 	}
 	return nil

@@ -14,10 +14,10 @@ import (
 func TestFickleRoutes(t *testing.T) {
 	for _, c := range []struct{ name, more, fickle string }{
 		{"none", "", ""},
-		{"rule by TOS", "ip rule add tos 0x08 blackhole pref 100", "policy rule 100 goes by the TOS"},
-		{"rule by TOS and more", "ip rule add from 10.0.1.2 tos 0x10 lookup 100 pref 0", "policy rule 0 goes by the TOS"},
-		{"rule by what is not the TOS", "ip rule add not tos 0x10 lookup 100 pref 99", "policy rule 99 goes by the TOS"},
-		{"rule by the metadata of a tunnel", "ip rule add tun_id 7 lookup 100 pref 98", "policy rule 98 goes by attribute 12"},
+		{"rule by TOS", "ip rule add tos 0x08 blackhole pref 100", "policy rule 100 depends on the TOS"},
+		{"rule by TOS and more", "ip rule add from 10.0.1.2 tos 0x10 lookup 100 pref 0", "policy rule 0 depends on the TOS"},
+		{"rule by what is not the TOS", "ip rule add not tos 0x10 lookup 100 pref 99", "policy rule 99 depends on the TOS"},
+		{"rule by the metadata of a tunnel", "ip rule add tun_id 7 lookup 100 pref 98", "policy rule 98 depends on attribute 12"},
 		{"rules by what a flow shares", `
 			ip rule add from 10.0.1.0/24 to 10.0.2.0/24 iif br0 ipproto tcp sport 80 dport 1000-2000 lookup 100
 			ip rule add fwmark 0x80/0x80 lookup main
@@ -26,8 +26,8 @@ func TestFickleRoutes(t *testing.T) {
 			ip rule add lookup main suppress_prefixlength 0 suppress_ifgroup 3
 			ip rule add to 10.0.3.0/24 realms 3/4 protocol static prohibit`, ""},
 		{"rule of IPv6", "ip -6 rule add tos 0x10 lookup 100", ""},
-		{"route", "ip route add blackhole 10.0.2.0/24 tos 0x08", "the route to 10.0.2.0/24 in table 254 goes by the TOS"},
-		{"route of another table", "ip route add default dev w0 tos 0x10 table 70000", "the route to 0.0.0.0/0 in table 70000 goes by the TOS"},
+		{"route", "ip route add blackhole 10.0.2.0/24 tos 0x08", "the route to 10.0.2.0/24 in table 254 depends on the TOS"},
+		{"route of another table", "ip route add default dev w0 tos 0x10 table 70000", "the route to 0.0.0.0/0 in table 70000 depends on the TOS"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m, _ := machineAndPod(t, strings.ReplaceAll(overlay, "OPTIONS", "")+c.more)

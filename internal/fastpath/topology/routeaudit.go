@@ -72,9 +72,9 @@ func readRouteMessage(message []byte, family audit.Family) (m routeMessage, err 
 	case kind == 0 || kind > latestRoute:
 		m.reason = fmt.Sprintf("type %d", kind)
 	case message[rtSourceBits] != 0:
-		m.reason = "a source that it is for"
+		m.reason = "a source prefix (from)"
 	case !isLearned(message) && expires(data[unix.RTA_CACHEINFO]):
-		m.reason = "a lifetime (expires), whose end is announced late"
+		m.reason = "a lifetime (expires), whose end the kernel announces late"
 	default:
 		m.reason = cmp.Or(provenRoutes.FirstUnknownNamed(attrs, routeReasons), provenMetrics.FirstUnknown(metrics))
 	}

@@ -50,7 +50,7 @@ func TestUnprovenRoutes(t *testing.T) {
 		{"attribute 99 of the metrics of a route", message(route, device, nestedAttr(unix.RTA_METRICS, nativeAttr(99, 1))), []int{5}},
 		{"attribute 200 of a route", message(route, device, nativeAttr(unseen, 1)), []int{5}},
 		{"type 77", message(special, device), []int{5}},
-		{"a source that it is for", message(from, device), []int{5}},
+		{"a source prefix (from)", message(from, device), []int{5}},
 	} {
 		why, devices, err := topology.RouteOf(c.message)
 		if err != nil || why != c.why || !slices.Equal(devices, c.devices) {
@@ -178,7 +178,7 @@ func TestUnprovenWays(t *testing.T) {
 		{"VNI of an entry", "bridge fdb replace 02:00:00:00:03:02 dev v0 dst 192.0.2.2 vni 999", 1, 0, "its entry for 02:00:00:00:03:02 has attribute 7 of a tunnel's forwarding entry"},
 		{"device of an entry", "bridge fdb replace 02:00:00:00:03:02 dev v0 dst 192.0.2.2 via w0", 1, 0, "its entry for 02:00:00:00:03:02 has attribute 8 of a tunnel's forwarding entry"},
 		{"a backup port", "ip link add e0 type veth peer e1; ip link set e0 master br0; bridge link set dev p0 backup_port e0", 0, 1, "has attribute 34 of a bridge's port"},
-		{"a pod in a VRF", "ip link add vrf0 up type vrf table 9; ip link set p0 master vrf0", 0, 1, "is a port of vrf0, which is no bridge but of kind vrf"},
+		{"a pod in a VRF", "ip link add vrf0 up type vrf table 9; ip link set p0 master vrf0", 0, 1, "is a port of vrf0, which is not a bridge but of kind vrf"},
 		{"a bridge in a VRF", "ip link add vrf0 up type vrf table 9; ip link set br0 master vrf0", 0, 1, "br0 is a port of vrf0, of kind vrf"},
 		{"a tunnel in a VRF", "ip link add vrf0 up type vrf table 9; ip link set v0 master vrf0", 1, 0, "is a port of vrf0, of kind vrf"},
 		{"a tunnel in a bridge", "ip link add br1 up type bridge; ip link set v0 master br1", 1, 0, "is a port of br1, of kind bridge"},

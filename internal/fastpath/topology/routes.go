@@ -24,7 +24,7 @@ func (r *reader) readRoutes() error {
 	for _, route := range routes {
 		to := nlmsg.ToPrefix(route.Dst)
 		if route.Tos != 0 {
-			r.perPacket = fmt.Sprintf("the route to %v in table %d goes by the TOS", to, route.Table)
+			r.perPacket = fmt.Sprintf("the route to %v in table %d depends on the TOS", to, route.Table)
 		}
 		if gw := nlmsg.ToAddr(route.Gw); isOf(gw, r.family) {
 			r.gateways = append(r.gateways, Neighbour{route.LinkIndex, gw})

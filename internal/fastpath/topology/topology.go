@@ -271,7 +271,7 @@ func unsupportedBridgeReason(l netlink.Link) string {
 	b, ok := l.(*netlink.Bridge)
 	switch {
 	case !ok:
-		return fmt.Sprintf("is a port of %s, which is no bridge but of kind %s", l.Attrs().Name, l.Type())
+		return fmt.Sprintf("is a port of %s, which is not a bridge but of kind %s", l.Attrs().Name, l.Type())
 	case b.VlanFiltering != nil && *b.VlanFiltering:
 		return b.Name + " filters VLANs"
 	}

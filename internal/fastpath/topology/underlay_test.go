@@ -50,7 +50,7 @@ ip neigh add 192.0.2.2 lladdr 02:00:00:00:00:02 dev w2
 // A rule by source ports may lead each flow in a tunnel over UDP another way.
 func TestTunnelBySourcePort(t *testing.T) {
 	m, _ := machineAndPod(t, strings.ReplaceAll(overlay, "OPTIONS", "")+"ip rule add sport 50000-50009 lookup 100 pref 107")
-	const want = "v0 policy rule 107 goes by source ports, in which packets of the tunnel differ"
+	const want = "v0 policy rule 107 depends on source ports, which differ between packets of the tunnel"
 	if ways := topologyOf(t, m); len(ways.NextHops) > 0 || refusals(ways) != want {
 		t.Errorf("next hops are %+v, and refused is %q, want none and %q", ways.NextHops, refusals(ways), want)
 	}
@@ -126,7 +126,7 @@ func TestRouteToTunnelPeer6(t *testing.T) {
 		{"ip route add fd00:c8::2 dev w2", "v0 its peer fd00:c8::2 is reached by w2, and not by w0, which it is bound to", 0},
 		{"ip route add fd00:c8::2 dev w0 mtu 1400", "", 1330},
 		{"ip route add fd00:c8::2 dev w2 table 100; ip -6 rule add ipproto udp dport 8472 lookup 100", "v0 its peer fd00:c8::2 is reached by w2, and not by w0, which it is bound to", 0},
-		{"ip -6 rule add ipproto udp sport 50000-50009 lookup 100 pref 107", "v0 policy rule 107 goes by source ports, in which packets of the tunnel differ", 0},
+		{"ip -6 rule add ipproto udp sport 50000-50009 lookup 100 pref 107", "v0 policy rule 107 depends on source ports, which differ between packets of the tunnel", 0},
 		{"ip -6 rule add ipproto tcp sport 50000-50009 lookup 100 pref 107", "", 1430},
 		{"ip route add fd00:c8::2 nexthop via fe80::8 dev w0 nexthop via fe80::9 dev w0", "v0 the route to its peer fd00:c8::2 has several next hops", 0},
 		{"ip -6 route add default nexthop via fe80::8 dev w0 nexthop via fe80::9 dev w0", "", 1430},

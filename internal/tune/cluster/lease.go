@@ -57,7 +57,7 @@ func (q TuningRequest) leaseArgs() []string {
 var (
 	errClosed    = errors.New("it was undone")
 	errConfirmed = errors.New("it was confirmed")
-	errExpired   = errors.New("its time has ended, and it is undone")
+	errExpired   = errors.New("its time has ended, and it is being undone")
 )
 
 // isFinal tells of an error that another attempt does not get over.
@@ -92,7 +92,7 @@ func find(ctx context.Context, client *kube.Client, token string) (*ClusterTxn, 
 func (t *ClusterTxn) awaitHolder(ctx context.Context, client *kube.Client, on *kube.NodeAgents) error {
 	const what = "cannot begin a trial"
 	ctx, cancel := context.WithTimeoutCause(ctx, holderLimit, verr.New(verr.Failed, what,
-		fmt.Sprintf("the pod that undoes it when its time ends has not read the cluster's journal within %v", holderLimit), "see that pods with hostNetwork reach the API server"))
+		fmt.Sprintf("the pod that undoes it when its time ends has not read the cluster's journal within %v", holderLimit), "check that pods with hostNetwork reach the API server"))
 	defer cancel()
 	for {
 		now, err := find(ctx, client, t.Token)
@@ -102,9 +102,9 @@ func (t *ClusterTxn) awaitHolder(ctx context.Context, client *kube.Client, on *k
 		case err != nil:
 			return err
 		case now == nil || now.Lease == nil:
-			return verr.New(verr.Failed, what, "the entry in the cluster's journal was changed by somebody else", "try again")
+			return verr.New(verr.Failed, what, "somebody else has changed its entry in the cluster's journal", "run the command again")
 		case now.Lease.Problem != "":
-			return verr.New(verr.Permission, what, "the pod that undoes it when its time ends cannot do that: "+now.Lease.Problem, "an administrator applies what `kubectl venturi rbac tune --trial` prints")
+			return verr.New(verr.Permission, what, "the pod that undoes it when its time ends cannot do so: "+now.Lease.Problem, "ask an administrator to apply what `kubectl venturi rbac tune --trial` prints")
 		case now.Lease.HasHolder:
 			return nil
 		}
@@ -336,9 +336,9 @@ func (q UndoRequest) chooseTrial(ctx context.Context, client *kube.Client) (*Clu
 	const what = "cannot confirm a trial"
 	switch {
 	case len(onTrial) == 0 && len(q.Txns) > 0:
-		return nil, verr.New(verr.Usage, what, fmt.Sprintf("transaction %d is not on trial", q.Txns[0]), "without a number, confirm keeps the only one that is")
+		return nil, verr.New(verr.Usage, what, fmt.Sprintf("transaction %d is not on trial", q.Txns[0]), "leave the number out to confirm the only one on trial")
 	case len(onTrial) == 0:
-		return nil, verr.New(verr.Usage, what, "no transaction is on trial", "what a trial had changed is undone when its time has ended")
+		return nil, verr.New(verr.Usage, what, "no transaction is on trial", "make the changes again with `kubectl venturi tune --apply --trial`: a trial is undone when its time ends")
 	case len(onTrial) > 1:
 		return nil, verr.New(verr.Usage, what, fmt.Sprintf("transactions %d and %d are on trial", onTrial[0].ID, onTrial[1].ID), "give the number of one")
 	}
@@ -346,11 +346,11 @@ func (q UndoRequest) chooseTrial(ctx context.Context, client *kube.Client) (*Clu
 	case t.Lease.hasEnded(client.Now()):
 		why := fmt.Sprintf("the time of transaction %d ended at %s", t.ID, t.Lease.Until.Local().Format(time.TimeOnly))
 		if t.Lease.Problem != "" {
-			why += ", and not all of it could be undone: " + t.Lease.Problem
+			why += ", and some of it could not be undone: " + t.Lease.Problem
 		}
-		return nil, verr.New(verr.Failed, what, why, fmt.Sprintf("see what is left of it, and undo that, with: kubectl venturi undo %d", t.ID))
+		return nil, verr.New(verr.Failed, what, why, fmt.Sprintf("undo what is left of it with: kubectl venturi undo %d", t.ID))
 	case !t.Done:
-		return nil, verr.New(verr.Failed, what, fmt.Sprintf("transaction %d was never finished: only a part of its changes may be in effect", t.ID),
+		return nil, verr.New(verr.Failed, what, fmt.Sprintf("transaction %d was never finished: perhaps only some of its changes were made", t.ID),
 			fmt.Sprintf("undo it with: kubectl venturi undo %d; then make the changes again", t.ID))
 	default:
 		return t, nil

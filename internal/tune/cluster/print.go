@@ -71,7 +71,7 @@ func printRestarts(b *strings.Builder, commands []string) {
 	if len(commands) == 0 {
 		return
 	}
-	b.WriteString("\nin effect when their pods have restarted, which is left to you:\n")
+	b.WriteString("\nin effect once these pods have restarted, which is left to you:\n")
 	for _, c := range commands {
 		sanitize.Fprintf(b, "  %s\n", c)
 	}

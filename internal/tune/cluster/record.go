@@ -84,7 +84,7 @@ func parseTransaction(name, text string) (*ClusterTxn, error) {
 	if err == nil {
 		err = errors.New("its number is not that of its name")
 	}
-	writer, hint := "", "mend ConfigMap "+kube.LedgerName+" in "+kube.LedgerNamespace+" by hand: somebody has changed it"
+	writer, hint := "", "somebody has changed ConfigMap "+kube.LedgerName+" in namespace "+kube.LedgerNamespace+": repair it by hand"
 	if t.Version != "" {
 		writer, hint = ", written by venturi "+t.Version, "use that version of venturi, or a later one, for this transaction"
 	}

@@ -143,7 +143,7 @@ func openNodes(ctx context.Context, client *kube.Client, q kube.NodesRequest) (n
 	for _, m := range missing {
 		lines = append(lines, m.Name+": "+m.Reason)
 	}
-	err = verr.New(verr.Failed, "cannot tune every node", strings.Join(lines, "; "), "nothing was changed; name the nodes to tune with --nodes, without these")
+	err = verr.New(verr.Failed, "cannot tune every node", strings.Join(lines, "; "), "nothing was changed; fix these nodes, or name the others with --nodes")
 	if context.Cause(ctx) != nil {
 		err = context.Cause(ctx)
 	}
@@ -243,7 +243,7 @@ func (s *Tuning) Apply(ctx context.Context) (*Result, error) {
 	t.Nodes = changedNodes(replies)
 	err = t.finish(ctx, s.client)
 	if errors.Is(err, errClosed) || errors.Is(err, errExpired) {
-		why := verr.New(verr.Failed, "cannot keep the changes", "somebody, or the pod of the trial, has undone transaction "+strconv.Itoa(t.ID)+" while they were made", "try again")
+		why := verr.New(verr.Failed, "cannot keep the changes", "somebody, or the pod of the trial, has undone transaction "+strconv.Itoa(t.ID)+" while they were being made", "run the command again")
 		return nil, s.rollback(ctx, t, why)
 	}
 	r := &Result{Txn: t.ID, Changes: changes, Replies: replies, Restarts: restartsOf(changes)}
@@ -254,7 +254,7 @@ func (s *Tuning) Apply(ctx context.Context) (*Result, error) {
 	}
 	hint := fmt.Sprintf("the changes were made; undo them with: kubectl venturi undo %d", t.ID)
 	if t.Lease != nil {
-		hint += fmt.Sprintf("; the pod of the trial does so at %s, unless they are recorded as made", t.Lease.Until.Local().Format(time.TimeOnly))
+		hint += fmt.Sprintf("; otherwise the pod of the trial undoes them at %s", t.Lease.Until.Local().Format(time.TimeOnly))
 	}
 	return r, verr.Wrap(verr.Failed, "cannot record that all changes were made", err, hint)
 }
@@ -316,7 +316,7 @@ func (s *Tuning) rollback(ctx context.Context, t *ClusterTxn, why error) error {
 	switch {
 	case err != nil:
 	case t.doubt:
-		err = errors.New("the API server did not say whether it carried out a write, and may do so yet")
+		err = errors.New("the API server did not say whether it carried out a write, and may still do so")
 	default:
 		err = errors.New("some of it was changed by somebody else, or could not be reached")
 	}

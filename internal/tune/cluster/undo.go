@@ -87,7 +87,7 @@ func openError(results []UndoResult) error {
 				conflicts, where = conflicts+1, where+", "+n.Node
 			case n.Error != "":
 				return verr.New(verr.Failed, fmt.Sprintf("cannot undo all of transaction %d", r.Txn), n.Node+": "+n.Error,
-					"fix that, and run undo again: what was undone stays undone. --leave gives up what a node does not undo")
+					"fix that, and run undo again: what was undone stays undone; or give up what a node cannot undo (--leave)")
 			}
 		}
 		for _, o := range r.Objects {
@@ -130,7 +130,7 @@ func (q UndoRequest) choose(all []*ClusterTxn) (chosen []*ClusterTxn, err error)
 		if !slices.ContainsFunc(all, func(t *ClusterTxn) bool { return t.ID == id }) {
 			why := "no transaction is open"
 			if len(open) > 0 {
-				why = "open are " + strings.Join(open, ", ")
+				why = "the open ones are " + strings.Join(open, ", ")
 			}
 			return nil, verr.New(verr.Usage, "cannot undo transaction "+strconv.Itoa(id), why, "name one that is open")
 		}

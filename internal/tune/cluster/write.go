@@ -80,7 +80,7 @@ func (t *ClusterTxn) writeObject(ctx context.Context, client *kube.Client, c Obj
 	}
 	for _, f := range c.Fields {
 		if got := fieldOf(now, f.Path); !reflect.DeepEqual(got, f.New) {
-			return verr.New(verr.Failed, fmt.Sprintf("cannot set %s of %s", f.Path, c.Object), fmt.Sprintf("it was set to %s, and the API server made %s of it", asText(f.New), asText(got)),
+			return verr.New(verr.Failed, fmt.Sprintf("cannot set %s of %s", f.Path, c.Object), fmt.Sprintf("it was set to %s, but the API server stored %s", asText(f.New), asText(got)),
 				"something in the cluster changes what is written (an admission webhook, or the object's schema): set it there")
 		}
 	}
@@ -199,7 +199,7 @@ func conflictReason(f FieldChange, now any, by *fieldManager) string {
 		who = by.name + " (" + by.time.UTC().Format(time.DateTime) + " UTC)"
 	}
 	if reflect.DeepEqual(now, f.New) {
-		return fmt.Sprintf("%s wants it as it is: it was %s, and is %s", who, asText(f.Old), asText(now))
+		return fmt.Sprintf("%s has claimed it, too: it was %s, and is %s", who, asText(f.Old), asText(now))
 	}
 	return fmt.Sprintf("%s has changed it: it was %s, we wrote %s, it is %s", who, asText(f.Old), asText(f.New), asText(now))
 }
@@ -225,8 +225,8 @@ func (t *ClusterTxn) putBack(ctx context.Context, client *kube.Client, o Recorde
 	}
 	for _, f := range fields {
 		if got := fieldOf(object, f.Path); !reflect.DeepEqual(got, f.Old) {
-			return nil, verr.New(verr.Failed, fmt.Sprintf("cannot restore %s of %s", f.Path, o.Object), fmt.Sprintf("it was set to %s, and the API server made %s of it", asText(f.Old), asText(got)),
-				"see what in the cluster changes it, and undo again")
+			return nil, verr.New(verr.Failed, fmt.Sprintf("cannot restore %s of %s", f.Path, o.Object), fmt.Sprintf("it was set to %s, but the API server stored %s", asText(f.Old), asText(got)),
+				"find out what in the cluster changes it, and run undo again")
 		}
 	}
 	return object, nil
