@@ -60,7 +60,7 @@ func (r *chainWalker) noteAnswer(c chainName, rule ruleEffect, message []byte) e
 	if rule.answered == 0 {
 		return nil
 	}
-	if inert, err := r.isInert(c, rule, 0); inert || err != nil {
+	if inert, err := r.isInert(c, rule); inert || err != nil {
 		return err
 	}
 	harmless, err := false, error(nil)
@@ -69,7 +69,7 @@ func (r *chainWalker) noteAnswer(c chainName, rule ruleEffect, message []byte) e
 		harmless = rule.verdict == "accept" && !rule.acts
 	case onlyBefore:
 		if rule.verdict != "goto" && rule.verdict != "return" && !rule.verdictMap {
-			harmless, err = r.admitsNothing(c, rule, 0)
+			harmless, err = r.admitsNothing(c, rule)
 		}
 	}
 	if !harmless {
@@ -82,11 +82,11 @@ func (r *chainWalker) noteAnswer(c chainName, rule ruleEffect, message []byte) e
 
 // admitsNothing reports whether a rule, with those that it jumps to, accepts no packet, and takes none
 // from connection tracking.
-func (r *chainWalker) admitsNothing(c chainName, rule ruleEffect, jumps int) (bool, error) {
-	if jumps > maxJumps || rule.unproven != "" || rule.mayAccept || rule.verdict == "accept" || rule.verdict == "notrack" {
+func (r *chainWalker) admitsNothing(c chainName, rule ruleEffect) (bool, error) {
+	if rule.unproven != "" || rule.mayAccept || rule.verdict == "accept" || rule.verdict == "notrack" {
 		return false, nil
 	}
-	return r.everyTarget(c, rule, func(to chainName, behind ruleEffect) (bool, error) { return r.admitsNothing(to, behind, jumps+1) })
+	return r.everyTarget(c, rule, r.admitNone, r.admitsNothing)
 }
 
 // tracked reports whether every packet in the chain is sure to belong to a connection.

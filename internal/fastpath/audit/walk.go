@@ -47,6 +47,8 @@ type chainWalker struct {
 	differences []string
 	walked      map[walkedChain]chainResult
 	visits      map[chainName]int
+	inert       map[chainName]bool // chains that were asked about: whether all of their rules are, see [chainWalker.isInert]
+	admitNone   map[chainName]bool // likewise: whether they do, see [chainWalker.admitsNothing]
 	connUses    map[bool]*connUses // by whether the connection is that of a tunnel
 }
 
@@ -88,6 +90,7 @@ const maxMarkStates = 16
 func (r *chainWalker) walkAll(begins []baseChain) error {
 	for entry := knownMark(0); ; {
 		r.differences, r.walked, r.visits = nil, map[walkedChain]chainResult{}, map[chainName]int{}
+		r.inert, r.admitNone = map[chainName]bool{}, map[chainName]bool{}
 		r.connUses = map[bool]*connUses{false: {}, true: {}}
 		left, forwarded, err := r.walkFrom(entry, begins)
 		if err != nil {
@@ -243,7 +246,7 @@ func (r *chainWalker) note(c chainName, rule ruleEffect, message []byte) error {
 		if why = cmp.Or(rule.perPacket, rule.replyDependent); why == "" && rule.asks == nil {
 			return nil
 		}
-		if inert, err := r.isInert(c, rule, 0); inert || err != nil {
+		if inert, err := r.isInert(c, rule); inert || err != nil {
 			return err
 		}
 		for _, name := range rule.asks {
@@ -259,34 +262,49 @@ func (r *chainWalker) note(c chainName, rule ruleEffect, message []byte) error {
 	return nil
 }
 
-// maxJumps is how many jumps the kernel follows: NFT_JUMP_STACK_SIZE.
-const maxJumps = 16
-
 // isInert reports whether it makes no difference which packets a rule matches: it only counts, logs,
 // or jumps to such rules.
-func (r *chainWalker) isInert(c chainName, rule ruleEffect, jumps int) (bool, error) {
-	if jumps > maxJumps || rule.acts || rule.unproven != "" || rule.verdictMap || rule.verdict != "" && rule.verdict != "jump" {
+func (r *chainWalker) isInert(c chainName, rule ruleEffect) (bool, error) {
+	if rule.acts || rule.unproven != "" || rule.verdictMap || rule.verdict != "" && rule.verdict != "jump" {
 		return false, nil
 	}
-	return r.everyTarget(c, rule, func(to chainName, behind ruleEffect) (bool, error) { return r.isInert(to, behind, jumps+1) })
+	return r.everyTarget(c, rule, r.inert, r.isInert)
 }
 
-// everyTarget reports whether something holds for all rules of the chains that a rule may jump to.
-func (r *chainWalker) everyTarget(c chainName, rule ruleEffect, holds func(to chainName, behind ruleEffect) (bool, error)) (bool, error) {
+// everyTarget reports whether something holds for all rules of the chains that a rule may jump to. It
+// asks each chain once, and knows it from then on: otherwise it would ask as often as there are ways to
+// the chain.
+func (r *chainWalker) everyTarget(c chainName, rule ruleEffect, known map[chainName]bool, holds func(to chainName, behind ruleEffect) (bool, error)) (bool, error) {
 	for _, name := range rule.targets {
 		to := c.sibling(name)
-		messages, err := r.rules(to)
-		if err != nil {
-			return false, err
-		}
-		for _, m := range messages {
-			behind, err := r.read(to, markState{reached: true}, m)
+		if _, asked := known[to]; !asked {
+			known[to] = false // rules that change while they are read may seem to go in circles
+			yes, err := r.everyRule(to, holds)
 			if err != nil {
 				return false, err
 			}
-			if yes, err := holds(to, behind); !yes || err != nil {
-				return false, err
-			}
+			known[to] = yes
+		}
+		if !known[to] {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// everyRule reports whether something holds for all rules of a chain.
+func (r *chainWalker) everyRule(c chainName, holds func(c chainName, rule ruleEffect) (bool, error)) (bool, error) {
+	messages, err := r.rules(c)
+	if err != nil {
+		return false, err
+	}
+	for _, m := range messages {
+		rule, err := r.read(c, markState{reached: true}, m)
+		if err != nil {
+			return false, err
+		}
+		if yes, err := holds(c, rule); !yes || err != nil {
+			return false, err
 		}
 	}
 	return true, nil
