@@ -137,8 +137,8 @@ func (is *RulesetAudit) audit(r *chainWalker, begins []baseChain) error {
 	r.findings, r.unreplied = nil, true
 	err = r.walkAll(slices.DeleteFunc(begins, func(c baseChain) bool { return c.outer }))
 	is.PerPacket = cmp.Or(is.PerPacket, r.hidesEnds)
-	if r.admits != "" && (r.writesMarks || len(r.counting.names) > counting) {
-		r.findings = append(r.findings, r.admits+": ct state")
+	if what := r.besideAdmits(r.counting.names[counting:]); what != "" {
+		r.findings = append(r.findings, what)
 	}
 	if is.PerPacketUnreplied = r.summary(); is.PerPacketUnreplied != "" {
 		r = &established // others are not carried

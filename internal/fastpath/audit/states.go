@@ -1,6 +1,10 @@
 package audit
 
-import "github.com/venturi-net/venturi/internal/nft"
+import (
+	"fmt"
+
+	"github.com/venturi-net/venturi/internal/nft"
+)
 
 // states are the connection states that packets may have. Packets of a tunnel in UDP get no replies,
 // because packets in the other direction use other ports. So each may be the first of its
@@ -78,6 +82,20 @@ func (r *chainWalker) noteAnswer(c chainName, rule ruleEffect, message []byte) e
 		r.admits = ruleName(c, message)
 	}
 	return err
+}
+
+// besideAdmits names a rule that packets may miss if others accept more of a connection once that was
+// answered; "": there is none. It sets marks, or is the first of those that count what has no answer.
+func (r *chainWalker) besideAdmits(counting []string) string {
+	switch {
+	case r.admits == "":
+		return ""
+	case r.writesMark != "":
+		return fmt.Sprintf("%s: sets marks, beside ct state in %s", r.writesMark, r.admits)
+	case len(counting) > 0:
+		return fmt.Sprintf("%s: counts or logs, beside ct state in %s", counting[0], r.admits)
+	}
+	return ""
 }
 
 // admitsNothing reports whether a rule, with those that it jumps to, accepts no packet, and takes none

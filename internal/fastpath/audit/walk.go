@@ -35,7 +35,7 @@ type chainWalker struct {
 	markChain     string   // chain of a rule that sets marks
 	leavesMark    bool     // forwarded packets may have a mark in the end
 	readsConnMark bool     // rules depend on marks of connections
-	writesMarks   bool     // rules set marks of packets or connections, of any kind
+	writesMark    string   // the first rule that sets marks of packets or connections, of any kind
 	admits        string   // a rule that accepts more of a connection once that was answered, see [chainWalker.noteAnswer]
 	asked         []string // ipsets that rules depend on
 	hidesEnds     string   // a rule that sets which events of connections are announced
@@ -55,7 +55,7 @@ type chainWalker struct {
 func newWalker(of Overlay) *chainWalker {
 	return &chainWalker{
 		Overlay: of, sets: newSetReader(), chains: map[[3]string][][]byte{}, iptables: map[[2]string]bool{}, loaded: map[chainName]bool{},
-		counting: countingRules{names: map[string]bool{}}, countingByIPTables: countingRules{names: map[string]bool{}},
+		counting: countingRules{known: map[string]bool{}}, countingByIPTables: countingRules{known: map[string]bool{}},
 	}
 }
 
@@ -232,7 +232,9 @@ func (r *chainWalker) note(c chainName, rule ruleEffect, message []byte) error {
 	if rule.setsSecmark { // a tunnel keeps the security mark of what enters it, and no rule clears one
 		r.markChain, r.leavesMark = cmp.Or(r.markChain, fmt.Sprintf("%s %s %s", c.family, c.table, c.chain)), true
 	}
-	r.writesMarks = r.writesMarks || rule.setsMark || rule.setsSecmark || rule.connWrites != 0
+	if r.writesMark == "" && (rule.setsMark || rule.setsSecmark || rule.connWrites != 0) {
+		r.writesMark = ruleName(c, message)
+	}
 	uses := r.connUses[c.outer]
 	r.readsConnMark = r.readsConnMark || rule.connReads != 0
 	if rule.connReads != 0 {
