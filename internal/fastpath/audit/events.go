@@ -5,12 +5,6 @@ import (
 	"slices"
 )
 
-// maskEvents records that a rule sets which events of a connection the kernel announces. The end of a
-// connection may not be among them.
-func (r *exprEvaluator) maskEvents(by string) {
-	r.unproven, r.masksEvents = by+", which may hide the end of connections", true
-}
-
 // setsEvents reports whether the target CT of iptables sets events, of connections or of expectations: both
 // replace the events that are announced without it.
 func setsEvents(info []byte) bool {
@@ -18,19 +12,19 @@ func setsEvents(info []byte) bool {
 	return len(info) < end || slices.ContainsFunc(info[events:end], func(b byte) bool { return b != 0 })
 }
 
-// findEventMasks finds rules of a chain that set events, whichever packets they match: those that open a
-// connection decide what is announced of it.
+// findEventMasks finds rules of a chain that set which events of connections the kernel announces, whichever
+// packets they match: those that open a connection decide what is announced of it.
 func (r *chainWalker) findEventMasks(c chainName, messages [][]byte) error {
 	for _, m := range messages {
-		if r.hidesEnds != "" || !bytes.Contains(m, []byte("ct\x00")) && !bytes.Contains(m, []byte("CT\x00")) {
+		if r.hidesEvents != "" || !bytes.Contains(m, []byte("ct\x00")) && !bytes.Contains(m, []byte("CT\x00")) {
 			continue // it has neither the expression nor the target
 		}
 		rule, err := r.read(c, markState{reached: true}, m)
 		if err != nil {
 			return err
 		}
-		if rule.masksEvents {
-			r.hidesEnds = ruleName(c, m) + ": " + rule.unproven
+		if rule.masksEvents != "" {
+			r.hidesEvents = ruleName(c, m) + ": " + rule.masksEvents
 		}
 	}
 	return nil

@@ -20,9 +20,12 @@ type RulesetAudit struct {
 	// PerPacket names a rule that may treat the next packet of an established flow differently, or
 	// does more than accept it. Empty means none.
 	PerPacket string
+	// HidesEvents names a rule that sets which events of connections the kernel announces: whoever follows
+	// them may not hear that one has changed or ended. Empty means none.
+	HidesEvents string
 	// PerPacketUnreplied says why packets of a connection without a reply must not bypass the
 	// filter: a rule may treat them differently after a reply, or treats each of them separately.
-	// Empty means that they may, if PerPacket is empty as well.
+	// Empty means that they may, if PerPacket and HidesEvents are empty as well.
 	PerPacketUnreplied string
 	// Translates says that there are chains that translate addresses. Only the first packet of a connection
 	// meets them, or of one that began before them, every packet until a reply.
@@ -136,7 +139,7 @@ func (is *RulesetAudit) audit(r *chainWalker, begins []baseChain) error {
 	established, counting := *r, len(r.counting.names)
 	r.findings, r.unreplied = nil, true
 	err = r.walkAll(slices.DeleteFunc(begins, func(c baseChain) bool { return c.outer }))
-	is.PerPacket = cmp.Or(is.PerPacket, r.hidesEnds)
+	is.HidesEvents = r.hidesEvents
 	if what := r.besideAdmits(r.counting.names[counting:]); what != "" {
 		r.findings = append(r.findings, what)
 	}

@@ -38,7 +38,7 @@ type chainWalker struct {
 	writesMark    string   // the first rule that sets marks of packets or connections, of any kind
 	admits        string   // a rule that accepts more of a connection once that was answered, see [chainWalker.noteAnswer]
 	asked         []string // ipsets that rules depend on
-	hidesEnds     string   // a rule that sets which events of connections are announced
+	hidesEvents   string   // a rule that sets which events of connections are announced
 
 	// Rules that count or log, and those of iptables that do so because all have a counter.
 	counting, countingByIPTables countingRules

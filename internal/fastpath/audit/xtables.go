@@ -32,7 +32,7 @@ func (r *exprEvaluator) target(data nlmsg.Map) {
 	case target == "NOTRACK" || target == "CT" && len(info) > 0 && info[0]&1 != 0:
 		r.verdict = "notrack"
 	case target == "CT" && setsEvents(info):
-		r.maskEvents("target CT with events")
+		r.masksEvents = "target CT with events"
 	}
 }
 
