@@ -30,6 +30,7 @@ func ElementOf(message []byte) (fickle string, err error) {
 // Parsers are all that read a message of the kernel.
 var Parsers = map[string]func(message []byte){
 	"rule":    func(m []byte) { _, _ = RuleOf(m) },
+	"scan":    func(m []byte) { _ = newWalker(Overlay{}).scanRule(m) },
 	"set":     func(m []byte) { _, _ = SetOf(m) },
 	"element": func(m []byte) { _, _ = ElementOf(m) },
 	"chain":   func(m []byte) { _, _, _ = chainDevices(m) },

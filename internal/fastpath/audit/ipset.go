@@ -100,9 +100,6 @@ func (r *exprEvaluator) matchIPSet(info []byte) (err error) {
 			return err
 		}
 	}
-	if err := r.sets.readDynamicSets(); err != nil {
-		return err
-	}
 	s, known := r.ipsets[binary.NativeEndian.Uint16(info)]
 	switch {
 	case !known:

@@ -107,13 +107,21 @@ func Ruleset(of Overlay) (RulesetAudit, error) {
 		for _, d := range devices {
 			is.DeviceChains[d] |= side
 		}
+		met := baseChains(c, of.Protocol != 0)
+		if len(met) == 0 {
+			r.unmet[chainName{family: c.Family, table: c.Table, chain: c.Name}] = true
+		}
 		switch {
 		case c.Type == "nat":
 			is.Translates = true
 		case len(devices) == 0:
-			begins = append(begins, baseChains(c, of.Protocol != 0)...)
+			begins = append(begins, met...)
 		}
 	}
+	if err := r.scanRules(); err != nil {
+		return is, err
+	}
+	is.HidesEvents = r.hidesEvents
 	slices.SortStableFunc(begins, func(a, b baseChain) int {
 		return cmp.Or(cmp.Compare(a.hook, b.hook), cmp.Compare(a.priority, b.priority))
 	})
@@ -139,7 +147,6 @@ func (is *RulesetAudit) audit(r *chainWalker, begins []baseChain) error {
 	established, counting := *r, len(r.counting.names)
 	r.findings, r.unreplied = nil, true
 	err = r.walkAll(slices.DeleteFunc(begins, func(c baseChain) bool { return c.outer }))
-	is.HidesEvents = r.hidesEvents
 	if what := r.besideAdmits(r.counting.names[counting:]); what != "" {
 		r.findings = append(r.findings, what)
 	}

@@ -27,7 +27,7 @@ type chainWalker struct {
 	stateless bool                   // connections are not tracked
 	unreplied bool                   // audit packets before the first reply
 	iptables  map[[2]string]bool     // families and tables that iptables has made
-	loaded    map[chainName]bool     // by [chainWalker.loadTargets]
+	unmet     map[chainName]bool     // chains at hooks that neither packets of pods nor those of tunnels pass
 
 	// Of all walks:
 	untracked     bool     // a notrack rule was found
@@ -54,7 +54,7 @@ type chainWalker struct {
 
 func newWalker(of Overlay) *chainWalker {
 	return &chainWalker{
-		Overlay: of, sets: newSetReader(), chains: map[[3]string][][]byte{}, iptables: map[[2]string]bool{}, loaded: map[chainName]bool{},
+		Overlay: of, sets: newSetReader(), chains: map[[3]string][][]byte{}, iptables: map[[2]string]bool{}, unmet: map[chainName]bool{},
 		counting: countingRules{known: map[string]bool{}}, countingByIPTables: countingRules{known: map[string]bool{}},
 	}
 }
@@ -176,7 +176,7 @@ func (r *chainWalker) step(c chainName, in markState, message []byte, result *ch
 		return in, err
 	}
 	if r.noteCounter(c, rule, message); rule.neverMatches {
-		return in, r.loadTargets(c, rule)
+		return in, nil
 	}
 	if err := r.noteAnswer(c, rule, message); err != nil || rule.answered&onlyBehind != 0 {
 		return in, err
@@ -353,7 +353,7 @@ func (r *chainWalker) rules(c chainName) (found [][]byte, err error) {
 		return nil, err
 	}
 	r.chains[at] = found
-	return found, r.findEventMasks(c, found)
+	return found, nil
 }
 
 // ruleName names a rule as nft does.
