@@ -44,13 +44,15 @@ func (p *IPSetPoller) Rested() { p.next = time.Time{} }
 // FlowtableOf names the flowtable of a message for packets of a family.
 func FlowtableOf(message []byte, of Family) (string, error) { return flowtableOf(message, of) }
 
-// RulesVisited counts the visits of rules in one walk through what the rules of a chain may jump to. Rules
-// are given by their chain.
-func RulesVisited(rules map[string][][]byte, first string) (visits int, err error) {
+// RulesVisited counts the visits of rules in one walk through what the rules of a chain may jump to, and
+// ends the walk when there are more than some. Rules are given by their chain.
+func RulesVisited(rules map[string][][]byte, first string, most int) (visits int, err error) {
 	r, known := walkerOf(rules), map[chainName]bool{}
 	var visit func(c chainName, rule ruleEffect) (bool, error)
 	visit = func(c chainName, rule ruleEffect) (bool, error) {
-		visits++
+		if visits++; visits > most {
+			return false, nil
+		}
 		return r.everyTarget(c, rule, known, visit)
 	}
 	_, err = r.everyRule(chainOf(first), visit)

@@ -100,6 +100,9 @@ func (r *exprEvaluator) matchIPSet(info []byte) (err error) {
 			return err
 		}
 	}
+	if err := r.scanRules(true); err != nil { // any rule may fill one
+		return err
+	}
 	s, known := r.ipsets[binary.NativeEndian.Uint16(info)]
 	switch {
 	case !known:

@@ -94,8 +94,15 @@ func Ruleset(of Overlay) (RulesetAudit, error) {
 		if err != nil {
 			return is, fmt.Errorf("parse nftables chain: %w", err)
 		}
+		table := [2]string{c.Family, c.Table}
 		if isOfIPTables(c) {
-			r.iptables[[2]string{c.Family, c.Table}] = true
+			r.iptables[table] = true
+		}
+		if c.Hook != "" && c.Type != "nat" {
+			r.filters[table] = true
+		}
+		if !slices.Contains(r.unscanned, table) {
+			r.unscanned = append(r.unscanned, table)
 		}
 		if c.Hook == "" || slices.Contains(of.Family.otherTables(), c.Family) {
 			continue
@@ -118,10 +125,9 @@ func Ruleset(of Overlay) (RulesetAudit, error) {
 			begins = append(begins, met...)
 		}
 	}
-	if err := r.scanRules(); err != nil {
+	if err := r.scanRules(false); err != nil {
 		return is, err
 	}
-	is.HidesEvents = r.hidesEvents
 	slices.SortStableFunc(begins, func(a, b baseChain) int {
 		return cmp.Or(cmp.Compare(a.hook, b.hook), cmp.Compare(a.priority, b.priority))
 	})
@@ -147,6 +153,7 @@ func (is *RulesetAudit) audit(r *chainWalker, begins []baseChain) error {
 	established, counting := *r, len(r.counting.names)
 	r.findings, r.unreplied = nil, true
 	err = r.walkAll(slices.DeleteFunc(begins, func(c baseChain) bool { return c.outer }))
+	is.HidesEvents = r.hidesEvents
 	if what := r.besideAdmits(r.counting.names[counting:]); what != "" {
 		r.findings = append(r.findings, what)
 	}

@@ -14,21 +14,31 @@ import (
 // scannedNames are those of expressions and targets that [chainWalker.scanRule] looks for.
 var scannedNames = [][]byte{[]byte("dynset\x00"), []byte("SET\x00"), []byte("ct\x00"), []byte("CT\x00")}
 
-// scanRules goes through all rules of the namespace, in one dump, for what counts whichever packets meet a
-// rule: sets that it fills, and events of connections that it hides.
-func (r *chainWalker) scanRules() error {
-	found, err := nft.DumpFilter(unix.NFT_MSG_GETRULE)
-	if err != nil {
-		return fmt.Errorf("dump nftables rules: %w", err)
-	}
-	for _, m := range found {
-		if !slices.ContainsFunc(scannedNames, func(name []byte) bool { return bytes.Contains(m, name) }) {
+// scanRules goes through rules for what counts whichever packets meet them: sets that they fill, and events
+// of connections that they hide. Unless all are asked for, it leaves out tables of other families, and that
+// of iptables which only translates: with kube-proxy it is by far the largest, iptables puts neither there,
+// and no sets of it are read.
+func (r *chainWalker) scanRules(all bool) error {
+	var rest [][2]string
+	for _, table := range r.unscanned {
+		if !all && (slices.Contains(r.Family.otherTables(), table[0]) || table[1] == "nat" && r.iptables[table] && !r.filters[table]) {
+			rest = append(rest, table)
 			continue
 		}
-		if err := r.scanRule(m); err != nil {
-			return fmt.Errorf("parse nftables rule: %w", err)
+		found, err := askFilter(unix.NFT_MSG_GETRULE, table[0], nl.NewRtAttr(unix.NFTA_RULE_TABLE, nl.ZeroTerminated(table[1])))
+		if err != nil {
+			return fmt.Errorf("dump nftables table %s %s: %w", table[0], table[1], err)
+		}
+		for _, m := range found {
+			if !slices.ContainsFunc(scannedNames, func(name []byte) bool { return bytes.Contains(m, name) }) {
+				continue
+			}
+			if err := r.scanRule(m); err != nil {
+				return fmt.Errorf("nftables rule of %s %s: %w", table[0], table[1], err)
+			}
 		}
 	}
+	r.unscanned = rest
 	return nil
 }
 

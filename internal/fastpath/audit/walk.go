@@ -27,6 +27,8 @@ type chainWalker struct {
 	stateless bool                   // connections are not tracked
 	unreplied bool                   // audit packets before the first reply
 	iptables  map[[2]string]bool     // families and tables that iptables has made
+	filters   map[[2]string]bool     // those with chains at hooks that do more than translate
+	unscanned [][2]string            // families and tables, see [chainWalker.scanRules]
 	unmet     map[chainName]bool     // chains at hooks that neither packets of pods nor those of tunnels pass
 
 	// Of all walks:
@@ -54,7 +56,7 @@ type chainWalker struct {
 
 func newWalker(of Overlay) *chainWalker {
 	return &chainWalker{
-		Overlay: of, sets: newSetReader(), chains: map[[3]string][][]byte{}, iptables: map[[2]string]bool{}, unmet: map[chainName]bool{},
+		Overlay: of, sets: newSetReader(), chains: map[[3]string][][]byte{}, iptables: map[[2]string]bool{}, filters: map[[2]string]bool{}, unmet: map[chainName]bool{},
 		counting: countingRules{known: map[string]bool{}}, countingByIPTables: countingRules{known: map[string]bool{}},
 	}
 }

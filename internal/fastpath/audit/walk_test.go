@@ -32,8 +32,9 @@ func TestSharedChains(t *testing.T) {
 			rules[name(level)] = append(rules[name(level)], jumpTo(name(level+1)))
 		}
 	}
-	if got, err := audit.RulesVisited(rules, "first"); err != nil || got != 1+depth*jumps+1 {
-		t.Fatalf("rules were visited %d times, want %d (%v)", got, 1+depth*jumps+1, err)
+	const all = 1 + depth*jumps + 1
+	if got, err := audit.RulesVisited(rules, "first", all); err != nil || got != all {
+		t.Fatalf("rules were visited %d times or more, want %d (%v)", got, all, err)
 	}
 	if got, err := audit.FindingOf(rules, "first"); err != nil || got != "" {
 		t.Errorf("rules that only count: %q, %v", got, err)
