@@ -24,13 +24,13 @@ func (c RuleCounters) String() string { return summarize(c.First, c.Number) }
 
 // countingRules are rules that count or log.
 type countingRules struct {
-	known map[string]bool
+	set   map[string]bool
 	names []string // each once, in the order in which packets meet them
 }
 
 func (c *countingRules) add(name string) {
-	if !c.known[name] {
-		c.known[name], c.names = true, append(c.names, name)
+	if !c.set[name] {
+		c.set[name], c.names = true, append(c.names, name)
 	}
 }
 

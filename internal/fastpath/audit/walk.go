@@ -57,7 +57,7 @@ type chainWalker struct {
 func newWalker(of Overlay) *chainWalker {
 	return &chainWalker{
 		Overlay: of, sets: newSetReader(), chains: map[[3]string][][]byte{}, iptables: map[[2]string]bool{}, filters: map[[2]string]bool{}, unmet: map[chainName]bool{},
-		counting: countingRules{known: map[string]bool{}}, countingByIPTables: countingRules{known: map[string]bool{}},
+		counting: countingRules{set: map[string]bool{}}, countingByIPTables: countingRules{set: map[string]bool{}},
 	}
 }
 
