@@ -130,8 +130,8 @@ func (d *daemon) overlay() audit.Overlay {
 	return audit.Overlay{Family: d.Devices.Family, Protocol: outerProtocols[d.Kind], Port: d.Port, Wire: d.Devices.Wire}
 }
 
-// readRules reads the rules of the namespace, and says why their verdict on a packet may not
-// hold for the next packet of its flow; "": it holds. If unread, they could not be read, which
+// readRules reads the rules of the namespace, and says why flows may not bypass them, such as that their
+// verdict on a packet may not hold for the next one; "": flows may. If unread, they could not be read, which
 // is the reason: most likely they changed meanwhile.
 func (d *daemon) readRules() (rules audit.RulesetAudit, reason string, unread bool, err error) {
 	if rules, err = audit.Ruleset(d.overlay()); err != nil {
@@ -149,6 +149,8 @@ func (d *daemon) readRules() (rules audit.RulesetAudit, reason string, unread bo
 		reason = fmt.Sprintf("the flowtable %s translates and forwards packets past the rules, unseen by the fast path", rules.Flowtable)
 	case rules.LeavesMark && d.Kind == VXLAN6:
 		reason = fmt.Sprintf("rules may mark packets (%s) that then enter the tunnel: its own route and rules see the mark, which carried packets lack", rules.MarkChain)
+	case rules.HidesEvents != "":
+		reason = fmt.Sprintf("a rule decides which events of connections are announced (%s): it may hide that a carried one has changed or ended", rules.HidesEvents)
 	case rules.PerPacket != "":
 		reason = fmt.Sprintf("the verdict of a rule may differ between packets of a flow (%s)", rules.PerPacket)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/vishvananda/netlink/nl"
@@ -168,6 +169,17 @@ func TestRulingsOfSets(t *testing.T) {
 		if got := auditRuleset(t, n, 0).PerPacket; got != c.fickle {
 			t.Errorf("%s\n%s: fickle %q, want %q", c.more, c.rules, got, c.fickle)
 		}
+	}
+}
+
+// So it is in a table that is called as one of iptables for translation, and does more than that.
+func TestSetsInTableOfTranslation(t *testing.T) {
+	n := testenv.Netns(t)
+	testenv.Must(t, testenv.Load(t, n, "table ip nat { set bad { type ipv4_addr; }; chain PREROUTING { type nat hook prerouting priority -100; };"+
+		"chain first { type filter hook forward priority 5; ip saddr @bad drop; }; }", "nft", "-f", "-"))
+	testenv.Must(t, testenv.Load(t, n, "add rule ip nat PREROUTING add @bad { ip saddr }", "nft", "-f", "-"))
+	if got, want := auditRuleset(t, n, 0).PerPacket, strings.Replace(fed, "ip t", "ip nat", 1); got != want {
+		t.Errorf("fickle %q, want %q", got, want)
 	}
 }
 

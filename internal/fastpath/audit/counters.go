@@ -22,20 +22,24 @@ func (c RuleCounters) Chain() string {
 // String names the first, and says how many others there are.
 func (c RuleCounters) String() string { return summarize(c.First, c.Number) }
 
-// countingRules are the names of rules that count or log, each once.
+// countingRules are rules that count or log.
 type countingRules struct {
-	names map[string]bool
-	first string
+	set   map[string]bool
+	names []string // each once, in the order in which packets meet them
 }
 
 func (c *countingRules) add(name string) {
-	if len(c.names) == 0 {
-		c.first = name
+	if !c.set[name] {
+		c.set[name], c.names = true, append(c.names, name)
 	}
-	c.names[name] = true
 }
 
-func (c countingRules) counters() RuleCounters { return RuleCounters{len(c.names), c.first} }
+func (c countingRules) counters() (all RuleCounters) {
+	if len(c.names) > 0 {
+		all = RuleCounters{len(c.names), c.names[0]}
+	}
+	return all
+}
 
 // iptablesTables are the tables of iptables and ebtables, which give each rule a counter.
 var iptablesTables = map[string]bool{"filter": true, "mangle": true, "nat": true, "raw": true, "security": true, "broute": true}

@@ -32,7 +32,6 @@ type ruleEffect struct {
 	asks           []string  // ipsets that it asks, which only users change
 	connReads      uint32    // bits of the connection's mark that it depends on
 	connWrites     uint32    // and bits that it may change
-	masksEvents    bool      // sets which events of a connection the kernel announces
 	counts         bool      // has a counter that packets get to, whether the rest of it matches them or not
 	logs           bool      // likewise: logs them, or counts them in an object or a set
 }
@@ -328,8 +327,6 @@ func (r *exprEvaluator) ct(data nlmsg.Map) {
 	switch {
 	case written && key == unix.NFT_CT_MARK:
 		r.saveMark(r.values[data.BigEndian32(unix.NFTA_CT_SREG)])
-	case written && key == unix.NFT_CT_EVENTMASK:
-		r.maskEvents("ct event")
 	case written:
 	case key == unix.NFT_CT_MARK:
 		r.values[r.register], r.loaded = r.connMark(), otherField

@@ -9,7 +9,7 @@ import (
 
 // RuleOf returns why the rule in a message treats packets of a flow differently.
 func RuleOf(message []byte) (fickle string, err error) {
-	rule, err := newWalker(Overlay{}).read(chainName{family: "ip", table: "t", chain: "c"}, markState{reached: true}, message)
+	rule, err := newWalker(Overlay{}).read(chainOf("c"), markState{reached: true}, message)
 	return cmp.Or(rule.unproven, rule.perPacket), err
 }
 
@@ -30,6 +30,7 @@ func ElementOf(message []byte) (fickle string, err error) {
 // Parsers are all that read a message of the kernel.
 var Parsers = map[string]func(message []byte){
 	"rule":    func(m []byte) { _, _ = RuleOf(m) },
+	"scan":    func(m []byte) { _ = newWalker(Overlay{}).scanRule(m) },
 	"set":     func(m []byte) { _, _ = SetOf(m) },
 	"element": func(m []byte) { _, _ = ElementOf(m) },
 	"chain":   func(m []byte) { _, _, _ = chainDevices(m) },
@@ -42,3 +43,36 @@ func (p *IPSetPoller) Rested() { p.next = time.Time{} }
 
 // FlowtableOf names the flowtable of a message for packets of a family.
 func FlowtableOf(message []byte, of Family) (string, error) { return flowtableOf(message, of) }
+
+// RulesVisited counts the visits of rules in one walk through what the rules of a chain may jump to, and
+// ends the walk when there are more than some. Rules are given by their chain.
+func RulesVisited(rules map[string][][]byte, first string, most int) (visits int, err error) {
+	r, known := walkerOf(rules), map[chainName]bool{}
+	var visit func(c chainName, rule ruleEffect) (bool, error)
+	visit = func(c chainName, rule ruleEffect) (bool, error) {
+		if visits++; visits > most {
+			return false, nil
+		}
+		return r.everyTarget(c, rule, known, visit)
+	}
+	_, err = r.everyRule(chainOf(first), visit)
+	return visits, err
+}
+
+// FindingOf audits the rules that packets meet from a chain on.
+func FindingOf(rules map[string][][]byte, first string) (string, error) {
+	r := walkerOf(rules)
+	err := r.walkAll([]baseChain{{chainName: chainOf(first)}})
+	return r.summary(), err
+}
+
+func chainOf(name string) chainName { return chainName{family: "ip", table: "t", chain: name} }
+
+// walkerOf is a walker that has read some rules, and reads no others of these chains.
+func walkerOf(rules map[string][][]byte) *chainWalker {
+	r := newWalker(Overlay{})
+	for chain, messages := range rules {
+		r.chains[[3]string{"ip", "t", chain}] = messages
+	}
+	return r
+}

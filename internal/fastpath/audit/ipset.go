@@ -100,7 +100,7 @@ func (r *exprEvaluator) matchIPSet(info []byte) (err error) {
 			return err
 		}
 	}
-	if err := r.sets.readDynamicSets(); err != nil {
+	if err := r.scanRules(true); err != nil { // any rule may fill one
 		return err
 	}
 	s, known := r.ipsets[binary.NativeEndian.Uint16(info)]

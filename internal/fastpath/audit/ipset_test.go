@@ -35,6 +35,7 @@ func TestRulingsOfIPSets(t *testing.T) {
 		{"-A FORWARD -m set --match-set counts src -j DROP", "ip filter FORWARD: ipset counts counts", nil},
 		{"-A FORWARD -m set --match-set fleeting src -j DROP", "ip filter FORWARD: entries of ipset fleeting come and go by themselves", nil},
 		{"-A FORWARD -m set --match-set plain src -j DROP\n-A INPUT -m conntrack --ctstate NEW -j SET --add-set other src", "ip filter FORWARD: ipset plain, while rules fill ipsets", nil},
+		{"-A FORWARD -m set --match-set plain src -j DROP\nCOMMIT\n*nat\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -j SET --add-set other src", "ip filter FORWARD: ipset plain, while rules fill ipsets", nil},
 		{"-A FORWARD -m set --match-set plain src -j DROP\n-A FORWARD -j SET --add-set other src", "ip filter FORWARD: ipset plain, while rules fill ipsets; 1 more", nil},
 	} {
 		testenv.Must(t, testenv.Load(t, n, "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n"+c.rules+"\nCOMMIT\n", "iptables-nft-restore"))

@@ -20,9 +20,12 @@ type RulesetAudit struct {
 	// PerPacket names a rule that may treat the next packet of an established flow differently, or
 	// does more than accept it. Empty means none.
 	PerPacket string
+	// HidesEvents names a rule that sets which events of connections the kernel announces: whoever follows
+	// them may not hear that one has changed or ended. Empty means none.
+	HidesEvents string
 	// PerPacketUnreplied says why packets of a connection without a reply must not bypass the
 	// filter: a rule may treat them differently after a reply, or treats each of them separately.
-	// Empty means that they may, if PerPacket is empty as well.
+	// Empty means that they may, if PerPacket and HidesEvents are empty as well.
 	PerPacketUnreplied string
 	// Translates says that there are chains that translate addresses. Only the first packet of a connection
 	// meets them, or of one that began before them, every packet until a reply.
@@ -91,8 +94,15 @@ func Ruleset(of Overlay) (RulesetAudit, error) {
 		if err != nil {
 			return is, fmt.Errorf("parse nftables chain: %w", err)
 		}
+		table := [2]string{c.Family, c.Table}
 		if isOfIPTables(c) {
-			r.iptables[[2]string{c.Family, c.Table}] = true
+			r.iptables[table] = true
+		}
+		if c.Hook != "" && c.Type != "nat" {
+			r.filters[table] = true
+		}
+		if !slices.Contains(r.unscanned, table) {
+			r.unscanned = append(r.unscanned, table)
 		}
 		if c.Hook == "" || slices.Contains(of.Family.otherTables(), c.Family) {
 			continue
@@ -104,12 +114,19 @@ func Ruleset(of Overlay) (RulesetAudit, error) {
 		for _, d := range devices {
 			is.DeviceChains[d] |= side
 		}
+		met := baseChains(c, of.Protocol != 0)
+		if len(met) == 0 {
+			r.unmet[chainName{family: c.Family, table: c.Table, chain: c.Name}] = true
+		}
 		switch {
 		case c.Type == "nat":
 			is.Translates = true
 		case len(devices) == 0:
-			begins = append(begins, baseChains(c, of.Protocol != 0)...)
+			begins = append(begins, met...)
 		}
+	}
+	if err := r.scanRules(false); err != nil {
+		return is, err
 	}
 	slices.SortStableFunc(begins, func(a, b baseChain) int {
 		return cmp.Or(cmp.Compare(a.hook, b.hook), cmp.Compare(a.priority, b.priority))
@@ -136,9 +153,9 @@ func (is *RulesetAudit) audit(r *chainWalker, begins []baseChain) error {
 	established, counting := *r, len(r.counting.names)
 	r.findings, r.unreplied = nil, true
 	err = r.walkAll(slices.DeleteFunc(begins, func(c baseChain) bool { return c.outer }))
-	is.PerPacket = cmp.Or(is.PerPacket, r.hidesEnds)
-	if r.admits != "" && (r.writesMarks || len(r.counting.names) > counting) {
-		r.findings = append(r.findings, r.admits+": ct state")
+	is.HidesEvents = r.hidesEvents
+	if what := r.besideAdmits(r.counting.names[counting:]); what != "" {
+		r.findings = append(r.findings, what)
 	}
 	if is.PerPacketUnreplied = r.summary(); is.PerPacketUnreplied != "" {
 		r = &established // others are not carried

@@ -33,7 +33,9 @@ func auditOverlay(t *testing.T, n *netcfg.Namespace, of audit.Overlay) (r audit.
 		r, err = audit.Ruleset(of)
 		return err
 	})
-	r.PerPacket, r.PerPacketUnreplied = handles.ReplaceAllString(r.PerPacket, ""), handles.ReplaceAllString(r.PerPacketUnreplied, "")
+	for _, text := range []*string{&r.PerPacket, &r.PerPacketUnreplied, &r.HidesEvents} {
+		*text = handles.ReplaceAllString(*text, "")
+	}
 	return r
 }
 

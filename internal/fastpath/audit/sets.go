@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"bytes"
 	"fmt"
 
 	"github.com/venturi-net/venturi/internal/nft"
@@ -15,7 +14,7 @@ type setReader struct {
 	cache       map[setName]*filterSet
 	heads       map[setName][]byte // messages about sets, by name
 	asked       map[[2]string]bool // families and tables that were listed
-	dynamic     map[setName]bool   // sets that rules update without notification; nil: not read yet
+	dynamic     map[setName]bool   // sets that rules update: the kernel sends no notification of that
 	fillsIPSets bool               // some rule updates an ipset
 }
 
@@ -37,7 +36,7 @@ type element struct {
 }
 
 func newSetReader() *setReader {
-	return &setReader{cache: map[setName]*filterSet{}, heads: map[setName][]byte{}, asked: map[[2]string]bool{}}
+	return &setReader{cache: map[setName]*filterSet{}, heads: map[setName][]byte{}, asked: map[[2]string]bool{}, dynamic: map[setName]bool{}}
 }
 
 // setFlagsProven are the flags of sets whose elements only a user changes: anonymous, constant,
@@ -73,13 +72,8 @@ func (r *setReader) read(c chainName, name string) (*filterSet, error) {
 		return nil, err
 	}
 	s.auditHead(name, attrs)
-	if s.perPacket == "" && s.flags&(unix.NFT_SET_CONSTANT|unix.NFT_SET_INTERVAL) == 0 {
-		if err := r.readDynamicSets(); err != nil {
-			return nil, err
-		}
-		if r.dynamic[at] {
-			s.perPacket = "elements of set " + name + " come and go by themselves"
-		}
+	if s.perPacket == "" && r.dynamic[at] {
+		s.perPacket = "elements of set " + name + " come and go by themselves"
 	}
 	return s, s.readElements(c, name)
 }
@@ -202,42 +196,4 @@ func readElement(message []byte) (e element, fickle string, err error) {
 		}
 	}
 	return e, fickle, nil
-}
-
-// readDynamicSets finds the sets that any rule updates, and whether any updates ipsets. The kernel
-// sends no notification when a packet adds, deletes or refreshes an element.
-func (r *setReader) readDynamicSets() error {
-	if r.dynamic != nil {
-		return nil
-	}
-	r.dynamic = map[setName]bool{}
-	found, err := nft.DumpFilter(unix.NFT_MSG_GETRULE)
-	if err != nil {
-		return fmt.Errorf("dump nftables rules: %w", err)
-	}
-	for _, m := range found {
-		if !bytes.Contains(m, []byte("dynset\x00")) && !bytes.Contains(m, []byte("SET\x00")) {
-			continue
-		}
-		attrs, family, err := nft.FilterAttrs(m)
-		if err != nil {
-			return err
-		}
-		data := nlmsg.ByNumber(attrs)
-		elems, err := nl.ParseRouteAttr(data[unix.NFTA_RULE_EXPRESSIONS])
-		if err != nil {
-			return err
-		}
-		for _, e := range elems {
-			name, expression, err := nft.ExpressionData(e.Value)
-			if err != nil {
-				return err
-			}
-			r.fillsIPSets = r.fillsIPSets || name == "target" && expression.Text(1) == "SET" // NFTA_TARGET_NAME
-			if name == "dynset" {
-				r.dynamic[setName{family, data.Text(unix.NFTA_RULE_TABLE), expression.Text(unix.NFTA_DYNSET_SET_NAME)}] = true
-			}
-		}
-	}
-	return nil
 }

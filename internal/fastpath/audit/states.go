@@ -1,6 +1,10 @@
 package audit
 
-import "github.com/venturi-net/venturi/internal/nft"
+import (
+	"fmt"
+
+	"github.com/venturi-net/venturi/internal/nft"
+)
 
 // states are the connection states that packets may have. Packets of a tunnel in UDP get no replies,
 // because packets in the other direction use other ports. So each may be the first of its
@@ -60,7 +64,7 @@ func (r *chainWalker) noteAnswer(c chainName, rule ruleEffect, message []byte) e
 	if rule.answered == 0 {
 		return nil
 	}
-	if inert, err := r.isInert(c, rule, 0); inert || err != nil {
+	if inert, err := r.isInert(c, rule); inert || err != nil {
 		return err
 	}
 	harmless, err := false, error(nil)
@@ -69,7 +73,7 @@ func (r *chainWalker) noteAnswer(c chainName, rule ruleEffect, message []byte) e
 		harmless = rule.verdict == "accept" && !rule.acts
 	case onlyBefore:
 		if rule.verdict != "goto" && rule.verdict != "return" && !rule.verdictMap {
-			harmless, err = r.admitsNothing(c, rule, 0)
+			harmless, err = r.admitsNothing(c, rule)
 		}
 	}
 	if !harmless {
@@ -80,13 +84,27 @@ func (r *chainWalker) noteAnswer(c chainName, rule ruleEffect, message []byte) e
 	return err
 }
 
+// besideAdmits names a rule that packets may miss if others accept more of a connection once that was
+// answered; "": there is none. It sets marks, or is the first of those that count what has no answer.
+func (r *chainWalker) besideAdmits(counting []string) string {
+	switch {
+	case r.admits == "":
+		return ""
+	case r.writesMark != "":
+		return fmt.Sprintf("%s: sets marks, beside ct state in %s", r.writesMark, r.admits)
+	case len(counting) > 0:
+		return fmt.Sprintf("%s: counts or logs, beside ct state in %s", counting[0], r.admits)
+	}
+	return ""
+}
+
 // admitsNothing reports whether a rule, with those that it jumps to, accepts no packet, and takes none
 // from connection tracking.
-func (r *chainWalker) admitsNothing(c chainName, rule ruleEffect, jumps int) (bool, error) {
-	if jumps > maxJumps || rule.unproven != "" || rule.mayAccept || rule.verdict == "accept" || rule.verdict == "notrack" {
+func (r *chainWalker) admitsNothing(c chainName, rule ruleEffect) (bool, error) {
+	if rule.unproven != "" || rule.mayAccept || rule.verdict == "accept" || rule.verdict == "notrack" {
 		return false, nil
 	}
-	return r.everyTarget(c, rule, func(to chainName, behind ruleEffect) (bool, error) { return r.admitsNothing(to, behind, jumps+1) })
+	return r.everyTarget(c, rule, r.admitNone, r.admitsNothing)
 }
 
 // tracked reports whether every packet in the chain is sure to belong to a connection.

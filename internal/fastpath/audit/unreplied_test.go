@@ -11,6 +11,7 @@ import (
 // treat each packet before it separately.
 func TestRulingsOfUnreplied(t *testing.T) {
 	n := testenv.Netns(t)
+	const beside = "beside ct state in ip t first"
 	for _, c := range []struct{ hook, rules, why string }{
 		{"forward", "ip saddr 192.0.2.1 udp dport 80 accept; drop", ""},
 		{"forward", "ct state invalid drop", ""},
@@ -43,11 +44,16 @@ func TestRulingsOfUnreplied(t *testing.T) {
 		{"forward", "ct state established return; accept", "ip t first: ct state"},
 		{"forward", "ct state established jump admits", "ip t first: ct state"},
 		{"forward", "ct state established meta mark set 1 accept", "ip t first: ct state"},
-		{"forward", "ct state established accept; meta mark set 1", "ip t first: ct state"},
-		{"forward", "ct state established accept; ct mark set 1", "ip t first: ct state"},
-		{"forward", "ct state established accept; meta secmark set ct secmark", "ip t first: ct state"},
-		{"forward", "ct state established accept; ct secmark set meta secmark", "ip t first: ct state"},
-		{"forward", "ct state new counter drop", "ip t first: ct state"},
+		{"forward", "ct state established accept; meta mark set 1", "ip t first: sets marks, " + beside},
+		{"forward", "ct state established accept; ct mark set 1", "ip t first: sets marks, " + beside},
+		{"forward", "ct state established accept; meta secmark set ct secmark", "ip t first: sets marks, " + beside},
+		{"forward", "ct state established accept; ct secmark set meta secmark", "ip t first: sets marks, " + beside},
+		{"forward", "ct state established accept; jump marks", "ip t marks: sets marks, " + beside},
+		{"forward", "meta mark set 1; ct state new jump denies", "ip t first: sets marks, " + beside},
+		{"forward", "ct state new counter drop", "ip t first: counts or logs, " + beside},
+		{"forward", "ct state established accept; jump counts", "ip t counts: counts or logs, " + beside},
+		{"forward", "counter; ct state established accept; jump counts", "ip t counts: counts or logs, " + beside},
+		{"forward", "jump counts; ct state established accept", ""},
 		{"forward", "ct state established counter accept", ""},
 		{"forward", "ct state established counter; ct state new jump counts", ""},
 		{"forward", "ct state > 2 accept", "ip t first: ct state"},
@@ -67,7 +73,7 @@ func TestRulingsOfUnreplied(t *testing.T) {
 		{"output", "ct state new limit rate 10/second accept", ""},
 	} {
 		input := "flush ruleset\ntable ip t {\nchain other { limit rate 10/second accept; }\n" +
-			"chain denies { udp dport 80 drop; ip daddr vmap { 192.0.2.1 : drop }; }\nchain counts { tcp dport 80 counter; }\n" +
+			"chain denies { udp dport 80 drop; ip daddr vmap { 192.0.2.1 : drop }; }\nchain counts { tcp dport 80 counter; }\nchain marks { meta mark set 1; }\n" +
 			"chain admits { udp dport 80 accept; }\nchain admitsSome { udp dport vmap { 80 : accept, 81 : drop }; }\n" +
 			"chain first {\ntype filter hook " + c.hook + " priority 5\n" + c.rules + "\n}\n}\n"
 		if err := testenv.Load(t, n, input, "nft", "-f", "-"); err != nil {

@@ -27,7 +27,9 @@ type chainWalker struct {
 	stateless bool                   // connections are not tracked
 	unreplied bool                   // audit packets before the first reply
 	iptables  map[[2]string]bool     // families and tables that iptables has made
-	loaded    map[chainName]bool     // by [chainWalker.loadTargets]
+	filters   map[[2]string]bool     // those with chains at hooks that do more than translate
+	unscanned [][2]string            // families and tables, see [chainWalker.scanRules]
+	unmet     map[chainName]bool     // chains at hooks that neither packets of pods nor those of tunnels pass
 
 	// Of all walks:
 	untracked     bool     // a notrack rule was found
@@ -35,10 +37,10 @@ type chainWalker struct {
 	markChain     string   // chain of a rule that sets marks
 	leavesMark    bool     // forwarded packets may have a mark in the end
 	readsConnMark bool     // rules depend on marks of connections
-	writesMarks   bool     // rules set marks of packets or connections, of any kind
+	writesMark    string   // the first rule that sets marks of packets or connections, of any kind
 	admits        string   // a rule that accepts more of a connection once that was answered, see [chainWalker.noteAnswer]
 	asked         []string // ipsets that rules depend on
-	hidesEnds     string   // a rule that sets which events of connections are announced
+	hidesEvents   string   // a rule that sets which events of connections are announced
 
 	// Rules that count or log, and those of iptables that do so because all have a counter.
 	counting, countingByIPTables countingRules
@@ -47,13 +49,15 @@ type chainWalker struct {
 	differences []string
 	walked      map[walkedChain]chainResult
 	visits      map[chainName]int
+	inert       map[chainName]bool // chains that were asked about: whether all of their rules are, see [chainWalker.isInert]
+	admitNone   map[chainName]bool // likewise: whether they do, see [chainWalker.admitsNothing]
 	connUses    map[bool]*connUses // by whether the connection is that of a tunnel
 }
 
 func newWalker(of Overlay) *chainWalker {
 	return &chainWalker{
-		Overlay: of, sets: newSetReader(), chains: map[[3]string][][]byte{}, iptables: map[[2]string]bool{}, loaded: map[chainName]bool{},
-		counting: countingRules{names: map[string]bool{}}, countingByIPTables: countingRules{names: map[string]bool{}},
+		Overlay: of, sets: newSetReader(), chains: map[[3]string][][]byte{}, iptables: map[[2]string]bool{}, filters: map[[2]string]bool{}, unmet: map[chainName]bool{},
+		counting: countingRules{set: map[string]bool{}}, countingByIPTables: countingRules{set: map[string]bool{}},
 	}
 }
 
@@ -88,6 +92,7 @@ const maxMarkStates = 16
 func (r *chainWalker) walkAll(begins []baseChain) error {
 	for entry := knownMark(0); ; {
 		r.differences, r.walked, r.visits = nil, map[walkedChain]chainResult{}, map[chainName]int{}
+		r.inert, r.admitNone = map[chainName]bool{}, map[chainName]bool{}
 		r.connUses = map[bool]*connUses{false: {}, true: {}}
 		left, forwarded, err := r.walkFrom(entry, begins)
 		if err != nil {
@@ -173,7 +178,7 @@ func (r *chainWalker) step(c chainName, in markState, message []byte, result *ch
 		return in, err
 	}
 	if r.noteCounter(c, rule, message); rule.neverMatches {
-		return in, r.loadTargets(c, rule)
+		return in, nil
 	}
 	if err := r.noteAnswer(c, rule, message); err != nil || rule.answered&onlyBehind != 0 {
 		return in, err
@@ -229,7 +234,9 @@ func (r *chainWalker) note(c chainName, rule ruleEffect, message []byte) error {
 	if rule.setsSecmark { // a tunnel keeps the security mark of what enters it, and no rule clears one
 		r.markChain, r.leavesMark = cmp.Or(r.markChain, fmt.Sprintf("%s %s %s", c.family, c.table, c.chain)), true
 	}
-	r.writesMarks = r.writesMarks || rule.setsMark || rule.setsSecmark || rule.connWrites != 0
+	if r.writesMark == "" && (rule.setsMark || rule.setsSecmark || rule.connWrites != 0) {
+		r.writesMark = ruleName(c, message)
+	}
 	uses := r.connUses[c.outer]
 	r.readsConnMark = r.readsConnMark || rule.connReads != 0
 	if rule.connReads != 0 {
@@ -243,7 +250,7 @@ func (r *chainWalker) note(c chainName, rule ruleEffect, message []byte) error {
 		if why = cmp.Or(rule.perPacket, rule.replyDependent); why == "" && rule.asks == nil {
 			return nil
 		}
-		if inert, err := r.isInert(c, rule, 0); inert || err != nil {
+		if inert, err := r.isInert(c, rule); inert || err != nil {
 			return err
 		}
 		for _, name := range rule.asks {
@@ -259,34 +266,49 @@ func (r *chainWalker) note(c chainName, rule ruleEffect, message []byte) error {
 	return nil
 }
 
-// maxJumps is how many jumps the kernel follows: NFT_JUMP_STACK_SIZE.
-const maxJumps = 16
-
 // isInert reports whether it makes no difference which packets a rule matches: it only counts, logs,
 // or jumps to such rules.
-func (r *chainWalker) isInert(c chainName, rule ruleEffect, jumps int) (bool, error) {
-	if jumps > maxJumps || rule.acts || rule.unproven != "" || rule.verdictMap || rule.verdict != "" && rule.verdict != "jump" {
+func (r *chainWalker) isInert(c chainName, rule ruleEffect) (bool, error) {
+	if rule.acts || rule.unproven != "" || rule.verdictMap || rule.verdict != "" && rule.verdict != "jump" {
 		return false, nil
 	}
-	return r.everyTarget(c, rule, func(to chainName, behind ruleEffect) (bool, error) { return r.isInert(to, behind, jumps+1) })
+	return r.everyTarget(c, rule, r.inert, r.isInert)
 }
 
-// everyTarget reports whether something holds for all rules of the chains that a rule may jump to.
-func (r *chainWalker) everyTarget(c chainName, rule ruleEffect, holds func(to chainName, behind ruleEffect) (bool, error)) (bool, error) {
+// everyTarget reports whether something holds for all rules of the chains that a rule may jump to. It
+// asks each chain once, and knows it from then on: otherwise it would ask as often as there are ways to
+// the chain.
+func (r *chainWalker) everyTarget(c chainName, rule ruleEffect, known map[chainName]bool, holds func(to chainName, behind ruleEffect) (bool, error)) (bool, error) {
 	for _, name := range rule.targets {
 		to := c.sibling(name)
-		messages, err := r.rules(to)
-		if err != nil {
-			return false, err
-		}
-		for _, m := range messages {
-			behind, err := r.read(to, markState{reached: true}, m)
+		if _, asked := known[to]; !asked {
+			known[to] = false // rules that change while they are read may seem to go in circles
+			yes, err := r.everyRule(to, holds)
 			if err != nil {
 				return false, err
 			}
-			if yes, err := holds(to, behind); !yes || err != nil {
-				return false, err
-			}
+			known[to] = yes
+		}
+		if !known[to] {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// everyRule reports whether something holds for all rules of a chain.
+func (r *chainWalker) everyRule(c chainName, holds func(c chainName, rule ruleEffect) (bool, error)) (bool, error) {
+	messages, err := r.rules(c)
+	if err != nil {
+		return false, err
+	}
+	for _, m := range messages {
+		rule, err := r.read(c, markState{reached: true}, m)
+		if err != nil {
+			return false, err
+		}
+		if yes, err := holds(c, rule); !yes || err != nil {
+			return false, err
 		}
 	}
 	return true, nil
@@ -333,7 +355,7 @@ func (r *chainWalker) rules(c chainName) (found [][]byte, err error) {
 		return nil, err
 	}
 	r.chains[at] = found
-	return found, r.findEventMasks(c, found)
+	return found, nil
 }
 
 // ruleName names a rule as nft does.

@@ -31,8 +31,6 @@ func (r *exprEvaluator) target(data nlmsg.Map) {
 		r.targetConnmark(revision, info)
 	case target == "NOTRACK" || target == "CT" && len(info) > 0 && info[0]&1 != 0:
 		r.verdict = "notrack"
-	case target == "CT" && setsEvents(info):
-		r.maskEvents("target CT with events")
 	}
 }
 
