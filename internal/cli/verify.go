@@ -64,7 +64,7 @@ func newVerifyAgree(env *Env) *cobra.Command {
 		Short: "Compare Venturi's figures with those of qperf, iperf3, ping, netperf and sockperf",
 		Long: `Run the real tools on the host path of a lab, in turn with Venturi's own loads: same link,
 same cores, same socket buffers, one message per system call. It needs qperf, iperf3 and
-ping; netperf and sockperf are left out if they are not installed.
+ping; netperf and sockperf are left out if they are not installed and --with does not name them.
 
 For each load and tool it prints the ratio of Venturi's figure to the tool's, as the median
 over all pairs of runs with its 95 % interval. The limits:

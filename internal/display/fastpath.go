@@ -68,7 +68,7 @@ func PrintFastPaths(out io.Writer, all []FastPathStatus) error {
 		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	sanitize.Fprintf(w, "LAB\tPATH\tMACHINE\tSINCE IT WAS LAID\tPACKETS\tOUT OF PODS\tINTO PODS\n")
+	sanitize.Fprintf(w, "LAB\tPATH\tMACHINE\tSINCE SETUP\tPACKETS\tOUT OF PODS\tINTO PODS\n")
 	for _, f := range all {
 		where, blank := sanitize.Sprintf("%s\t%s\t%s", f.Lab, f.Path, f.Machine), sanitize.Safe("\t\t")
 		say := func(what string, n any) {

@@ -2,6 +2,7 @@ package kube_test
 
 import (
 	"context"
+	"flag"
 	"os"
 	"path/filepath"
 	"testing"
@@ -15,5 +16,6 @@ func TestMain(m *testing.M) {
 	if name == "venturi" || name == "kubectl-venturi" {
 		os.Exit(cli.RunAs(context.Background(), name, &cli.Env{Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv, Environ: os.Environ, Exit: os.Exit}))
 	}
+	_ = flag.Set("test.parallel", "8") // those that are parallel wait, each on a cluster of its own
 	os.Exit(m.Run())
 }

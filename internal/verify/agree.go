@@ -100,8 +100,28 @@ func (c Agree) runs() (runs []toolRun, err error) {
 }
 
 // optionalTools are those that few distributions have; they are left out where they are
-// missing.
+// missing, unless they are asked for.
 var optionalTools = []string{"netperf", "sockperf"}
+
+// absentTools are those that are left out. Error: one of them was asked for, or no other is there.
+func (c Agree) absentTools(runs []toolRun) (left map[string]bool, err error) {
+	left = map[string]bool{}
+	for _, run := range runs {
+		t, unknown := tool.Find(run.tool)
+		if unknown != nil || !slices.Contains(optionalTools, run.tool) {
+			continue
+		}
+		if why := t.Installed(); why != nil {
+			left[run.tool], err = true, why
+		}
+	}
+	isThere := func(run toolRun) bool { return !left[run.tool] }
+	wanted := func(name string) bool { return left[name] }
+	if !slices.ContainsFunc(runs, isThere) || slices.ContainsFunc(c.Tools, wanted) {
+		return nil, err
+	}
+	return left, nil
+}
 
 // Check runs the pairs and holds the ratios against the bars.
 func (c Agree) Check(ctx context.Context, w io.Writer, h compare.Host) (err error) {
@@ -110,6 +130,10 @@ func (c Agree) Check(ctx context.Context, w io.Writer, h compare.Host) (err erro
 			"there must be 1 to 1000 pairs of runs, each of whole seconds and at least 2s", "leave both out for the default: 30 pairs of 2s")
 	}
 	runs, err := c.runs()
+	if err != nil {
+		return err
+	}
+	absent, err := c.absentTools(runs)
 	if err != nil {
 		return err
 	}
@@ -127,7 +151,7 @@ func (c Agree) Check(ctx context.Context, w io.Writer, h compare.Host) (err erro
 	fmt.Fprintf(w, "%-14s %-7s %12s %12s  %-26s %s\n", "load", "tool", "ours", "tool's", "ratio", "CPU per unit")
 	var bars []Requirement
 	for i, run := range runs {
-		if t, err := tool.Find(run.tool); err == nil && slices.Contains(optionalTools, run.tool) && t.Installed() != nil {
+		if absent[run.tool] {
 			fmt.Fprintf(w, "%-14s %-7s is not installed and is left out\n", strings.Join(run.loads, ","), run.tool)
 			continue
 		}

@@ -3,12 +3,14 @@ package verify
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/compare"
 	"github.com/venturi-net/venturi/internal/stats"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/testenv/agenttest"
@@ -96,6 +98,23 @@ func bestOf(t *testing.T, once func(t *testing.T, seed uint64) (wrong []string))
 		if try == tries {
 			t.Fatalf("each of %d tries has what cannot be, the last one: %s", tries, strings.Join(wrong, "; "))
 		}
+	}
+}
+
+// A tool that is asked for and not there is an error, before a lab is raised.
+func TestAgreeWithoutTool(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	c := DefaultAgree()
+	c.Tools = []string{"sockperf", "qperf"}
+	if err := c.Check(t.Context(), io.Discard, compare.Host{}); verr.Code(err) != verr.Missing || !strings.Contains(err.Error(), "sockperf") {
+		t.Errorf("%v", err)
+	}
+	runs, err := DefaultAgree().runs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left, err := DefaultAgree().absentTools(runs); err != nil || !left["netperf"] || !left["sockperf"] || left["qperf"] {
+		t.Errorf("left out where nobody asks: %v, %v", left, err)
 	}
 }
 

@@ -58,6 +58,7 @@ func TestAborted(t *testing.T) {
 
 // TestUnanswered: where nothing answers, the error names the ports and the direction.
 func TestUnanswered(t *testing.T) {
+	t.Parallel() // it waits
 	p := loopback(t, "udp_lat", 1, 1, 1, 27900)
 	silent, err := net.ListenPacket("udp", "127.0.0.1:27900")
 	if err != nil {

@@ -71,6 +71,7 @@ func TestStrangers(t *testing.T) {
 				}
 				port += 16
 				p := loopback(t, l.Name, 1, flows, 64, port)
+				t.Parallel() // it waits
 				p.Slice = 40 * time.Millisecond
 				brief(&p)
 				p.Nonce = load.Nonce{1, 2, 3, 31: 4}

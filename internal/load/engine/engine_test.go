@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"net/netip"
 	"runtime"
@@ -25,6 +26,7 @@ func TestMain(m *testing.M) {
 	runtime.LockOSThread()
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(4 << 30)
+	_ = flag.Set("test.parallel", "8") // those that are parallel wait
 	goleak.VerifyTestMain(m)
 }
 
