@@ -39,7 +39,7 @@ func TestClusterBusyAPIServer(t *testing.T) {
 // keep, and tells how many there are. The scheduler looks at each; no node takes any.
 func (s *samePods) makePods(t *testing.T) (made func() int64) {
 	t.Helper()
-	const workers, most = 8, 4000
+	const workers, most = 8, 1500
 	pods := "/api/v1/namespaces/" + s.plugin.namespace(t, "privileged") + "/pods"
 	ctx, cancel := context.WithCancel(t.Context())
 	var number, count atomic.Int64
