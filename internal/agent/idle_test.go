@@ -19,12 +19,7 @@ func TestIdleAgents(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				client := &pulse{resume: make(chan struct{}, 1), last: time.Now()}
-				idle := &pulse{last: time.Now()}
-				live, err := Watch(t.Context(), pulsed(client, "a"), pulsed(idle, "b"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				client, idle, live := watchTwo(t, func(client, idle *Client) (*Liveness, error) { return Watch(t.Context(), client, idle) })
 				plan := load.Plan{Load: "tcp_lat", Slice: c.slice, Flows: 1, Arms: make([]load.Arm, 2)}
 				for range 10 {
 					end := live.begin(t.Context(), plan)
@@ -58,12 +53,7 @@ func TestIdleAgents(t *testing.T) {
 // others hear the controller then: the first of them too.
 func TestManyClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := &pulse{resume: make(chan struct{}, 1), last: time.Now()}
-		idle := &pulse{last: time.Now()}
-		live, err := WatchEach(t.Context(), pulsed(idle, "a"), pulsed(client, "b"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		client, idle, live := watchTwo(t, func(client, idle *Client) (*Liveness, error) { return WatchEach(t.Context(), idle, client) })
 		defer live.Close()
 		plan := load.Plan{Load: "tcp_lat", Slice: 20 * time.Millisecond, Flows: 1, Arms: make([]load.Arm, 1), Schedule: make([][]int, 75)}
 		for range 10 {
@@ -85,12 +75,7 @@ func TestManyClients(t *testing.T) {
 // them hears its controller before it takes it for dead, and so does that of the client.
 func TestManyFlowsOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := &pulse{resume: make(chan struct{}, 1), last: time.Now()}
-		idle := &pulse{last: time.Now()}
-		live, err := Watch(t.Context(), pulsed(client, "a"), pulsed(idle, "b"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		client, idle, live := watchTwo(t, func(client, idle *Client) (*Liveness, error) { return Watch(t.Context(), client, idle) })
 		defer live.Close()
 		time.Sleep(beatEvery * 19 / 10) // none is due yet
 		plan := load.Plan{Load: "tcp_lat", Slice: 20 * time.Millisecond, Flows: 1024, Arms: make([]load.Arm, 4)}
@@ -105,6 +90,17 @@ func TestManyFlowsOpen(t *testing.T) {
 			}
 		}
 	})
+}
+
+// watchTwo watches over two agents: that of a client, and one that has no part in series.
+func watchTwo(t *testing.T, watch func(client, idle *Client) (*Liveness, error)) (client, idle *pulse, live *Liveness) {
+	t.Helper()
+	client, idle = &pulse{resume: make(chan struct{}, 1), last: time.Now()}, &pulse{last: time.Now()}
+	live, err := watch(pulsed(client, "client"), pulsed(idle, "idle"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client, idle, live
 }
 
 // pulsed is an agent with this pulse, as its controller sees it.
