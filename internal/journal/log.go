@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/setting"
 )
 
 // The log is a file of lines: the checksum (CRC-32C, eight hexadecimal digits) of
@@ -44,9 +46,7 @@ func decode(line []byte) (record, error) {
 		return record{}, errors.New("its checksum is another one")
 	}
 	var r record
-	strict := json.NewDecoder(bytes.NewReader(text))
-	strict.DisallowUnknownFields()
-	if err := strict.Decode(&r); err != nil {
+	if err := setting.UnmarshalStrict(text, &r); err != nil {
 		return r, fmt.Errorf("%w: %w", errUnknown, err)
 	}
 	return r, nil

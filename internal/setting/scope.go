@@ -301,7 +301,7 @@ func (d *DeviceID) find() (string, error) {
 // somewhere else than meant.
 func (p *Scope) UnmarshalJSON(text []byte) error {
 	type plain Scope
-	if err := unmarshalStrict(text, (*plain)(p)); err != nil {
+	if err := UnmarshalStrict(text, (*plain)(p)); err != nil {
 		return err
 	}
 	if p.Device != nil && p.Netns == nil {

@@ -96,7 +96,7 @@ func (v *Value) UnmarshalJSON(text []byte) error {
 		return nil
 	}
 	var e encoded
-	if err := unmarshalStrict(text, &e); err != nil {
+	if err := UnmarshalStrict(text, &e); err != nil {
 		return fmt.Errorf("read value: %w", err)
 	}
 	data, err := base64.StdEncoding.DecodeString(e.Base64)
@@ -107,9 +107,9 @@ func (v *Value) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// unmarshalStrict refuses what a later version may have added: it could mean another value, or another
-// place.
-func unmarshalStrict(text []byte, to any) error {
+// UnmarshalStrict reads JSON, and refuses what a later version may have added: it could mean another value,
+// or another place. What could be read is there with the error, too.
+func UnmarshalStrict(text []byte, to any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	return d.Decode(to)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/kube"
 	"github.com/venturi-net/venturi/internal/kube/cni"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -75,9 +76,7 @@ func parseTransactions(entries map[string]string) (all []*ClusterTxn, failed err
 // write it anew would lose that.
 func parseTransaction(name, text string) (*ClusterTxn, error) {
 	t := &ClusterTxn{}
-	strict := json.NewDecoder(strings.NewReader(text))
-	strict.DisallowUnknownFields()
-	err := strict.Decode(t)
+	err := setting.UnmarshalStrict([]byte(text), t)
 	if err == nil && entryName(t.ID) == name {
 		return t, nil
 	}
