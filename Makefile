@@ -53,9 +53,9 @@ test-cluster: setup-test ## raise a Kubernetes cluster of two nodes, and run the
 	$(if $(SUDO),sudo --preserve-env=PATH) env GO=$(GO) scripts/test-cluster
 
 .PHONY: bench-cluster
-bench-cluster: setup-test ## raise the same cluster, and compare ways to measure two pods: from within, from outside and by qperf (15 minutes)
+bench-cluster: setup-test ## raise the same cluster, and compare ways to measure two pods: from within, from outside and by qperf (15 minutes; BENCH=FastPath: the fast path on it with that of a lab)
 	$(MAKE) image IMAGE=venturi.test/venturi:1
-	$(if $(SUDO),sudo --preserve-env=PATH) env GO=$(GO) scripts/test-cluster -bench '^BenchmarkClusterAgrees$$' 7
+	$(if $(SUDO),sudo --preserve-env=PATH) env GO=$(GO) scripts/test-cluster -bench '^BenchmarkCluster$(or $(BENCH),Agrees)$$' 7
 
 test-kernels: setup-test bin/venturi ## run the tests of paths and of devices' knobs under several kernels (less than 30 minutes; PART=all: the fast path too, up to an hour a kernel)
 	$(SUDO) bin/venturi kernel fetch $(sort $(KERNELS) $(TEST_KERNELS))

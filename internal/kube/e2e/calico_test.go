@@ -233,10 +233,13 @@ func (x *felix) changePolicy(t *testing.T) {
 		}
 	}
 	x.untilCarried(t, pod, exchange)
-	checkCut(t, exchange, func() time.Time { return load(fastpathtest.FelixPod{Policy: true, Disabled: true}) })
-	admit(true)
-	load(fastpathtest.FelixPod{Policy: true})
-	x.untilCarried(t, pod, exchange)
+	restore := func() {
+		admit(true)
+		load(fastpathtest.FelixPod{Policy: true})
+		x.untilCarried(t, pod, exchange)
+	}
+	checkCut(t, exchange, func() time.Time { return load(fastpathtest.FelixPod{Policy: true, Disabled: true}) }, restore)
+	restore()
 	if err := refused(testenv.Timeout); err != nil {
 		t.Error(errors.Join(errors.New("the policy admits the client again"), err))
 	}

@@ -227,11 +227,14 @@ func (f *fastPaths) cutOff(t *testing.T, service netip.Addr) {
 	const absent = "table ip kube-router\ndelete table ip kube-router\n"
 	t.Cleanup(func() { load(absent) })
 	exchange := f.pods["client"].datagrams(t, netip.AddrPortFrom(service, udpPort))
+	admit := func() {
+		load(absent)
+		load(engine.Rules(pod.addr, "") + "add element " + engine.ClientSet + " { " + f.pods["client"].addr.String() + " }\n")
+		f.untilCarried(t, pod, exchange)
+	}
 	f.untilCarried(t, pod, exchange)
-	load(engine.Rules(pod.addr, "") + "add element " + engine.ClientSet + " { " + f.pods["client"].addr.String() + " }\n")
-	f.untilCarried(t, pod, exchange)
-
-	checkCut(t, exchange, func() time.Time { return load(engine.Cut(pod.addr, "")) })
+	admit()
+	checkCut(t, exchange, func() time.Time { return load(engine.Cut(pod.addr, "")) }, admit)
 	load(absent)
 	f.untilCarried(t, pod, exchange)
 }

@@ -100,11 +100,11 @@ func (p *plugin) command(args ...string) (*exec.Cmd, *bytes.Buffer) {
 	return cmd, &said
 }
 
-// link gives the program another name.
+// link gives the program another name, also where it starts itself anew.
 func (p *plugin) link(t testing.TB, name string) (file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), name)
-	testenv.Must(t, os.Symlink(p.file, file))
+	testenv.Must(t, os.Link(p.file, file))
 	return file
 }
 
