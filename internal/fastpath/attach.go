@@ -57,7 +57,7 @@ func (d *daemon) attachments() []attachment {
 		all = append(all, d.attachmentFor("to_peer", device))
 	}
 	for device := range d.tables.tunnels() {
-		all = append(all, d.attachmentFor("to_tunnel", device))
+		all = append(all, d.attachmentFor("to_tunnel", device), d.attachmentFor("from_tunnel", device))
 	}
 	for wire := range d.tables.wires() {
 		all = append(all, d.attachmentFor("from_wire", wire))
@@ -75,6 +75,8 @@ func (d *daemon) attachmentFor(name string, device int) attachment {
 		return attachment{d.objs.ToPeer, name, device, d.egress()}
 	case "to_tunnel":
 		return attachment{d.objs.ToTunnel, name, device, d.egress()}
+	case "from_tunnel":
+		return attachment{d.objs.FromTunnel, name, device, d.ingress()}
 	case "to_pod":
 		return attachment{d.objs.ToPod, name, device, d.egress()}
 	case "from_pod":

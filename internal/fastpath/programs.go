@@ -45,7 +45,7 @@ func (t *programTracker) owns(program uint32) bool {
 
 // loadOwn reads the IDs of this daemon's programs.
 func (t *programTracker) loadOwn(objs *bpf.Objects) error {
-	for _, p := range []*ebpf.Program{objs.FromPod, objs.ToPod, objs.FromWire, objs.ToPeer, objs.ToTunnel} {
+	for _, p := range []*ebpf.Program{objs.FromPod, objs.ToPod, objs.FromWire, objs.ToPeer, objs.ToTunnel, objs.FromTunnel} {
 		info, err := p.Info()
 		if err != nil {
 			return err

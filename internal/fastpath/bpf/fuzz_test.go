@@ -29,10 +29,10 @@ var fuzzFlows = []struct {
 	wireLocal     string
 	wireRemote    string
 }{
-	{6, "8.0.0.2:4000", "10.244.1.2:5000", "8.0.0.2:4000", "10.244.1.2:5000"},
-	{17, "8.0.0.2:4001", "10.244.1.2:5001", "8.0.0.2:4001", "10.244.1.2:5001"},
-	{6, "8.0.0.2:4002", "10.96.0.10:53", "8.0.0.2:61002", "10.244.1.2:5002"},
-	{17, "8.0.0.2:4003", "10.96.0.10:53", "8.0.0.2:61003", "10.244.1.2:5003"},
+	{6, "8.0.0.2:4000", "8.0.1.2:5000", "8.0.0.2:4000", "8.0.1.2:5000"},
+	{17, "8.0.0.2:4001", "8.0.1.2:5001", "8.0.0.2:4001", "8.0.1.2:5001"},
+	{6, "8.0.0.2:4002", "10.96.0.10:53", "8.0.0.2:61002", "8.0.1.2:5002"},
+	{17, "8.0.0.2:4003", "10.96.0.10:53", "8.0.0.2:61003", "8.0.1.2:5003"},
 }
 
 // fuzzing is a rig with the reference for it, and packets from a grammar.
@@ -43,7 +43,8 @@ type fuzzing struct {
 	rng     *rand.Rand
 	entries []map[bpf.FlowKey]bpf.Flow // of each flow
 	version uint32
-	macs    []byte // that packets have if they are not encapsulated; nil: those of what pods or the peer send
+	device  *ebpf.Program // from_tunnel, for what from_wire has left to it; nil: there is no tunnel
+	macs    []byte        // that packets have if they are not encapsulated; nil: those of what pods or the peer send
 }
 
 func newFuzzing(t *testing.T, kind string, seed uint64) *fuzzing {
@@ -122,9 +123,16 @@ func TestFuzzCarry(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			f := newFuzzing(t, kind, seed)
+			if kind != bpf.Routed {
+				f.device = leftToDevice(t, f.objs.FromTunnel, crossed|f.epoch)
+			}
 			carried := f.carryAll(t, packets)
-			for way, n := range carried {
-				if n < packets/10 {
+			ways := []string{"out", "in"}
+			if kind != bpf.Routed {
+				ways = append(ways, "in, by the tunnel's device")
+			}
+			for _, way := range ways {
+				if n := carried[way]; n < packets/10 {
 					t.Errorf("of %d packets %s, only %d were carried: the grammar is no good", packets, way, n)
 				}
 			}
@@ -160,9 +168,17 @@ func (f *fuzzing) carryAll(t *testing.T, packets int) map[string]int {
 
 // carryOne runs a packet through a program and the reference.
 func (f *fuzzing) carryOne(t *testing.T, into bool, want map[bpf.Count]bpf.Counter, carried map[string]int) error {
-	packet := f.packet(into, into && f.kind != bpf.Routed)
+	byDevice := into && f.device != nil && f.chance(3)
+	if f.macs = nil; byDevice {
+		f.macs = append(bytes.Clone(tunnelMAC), farTunnelMAC...)
+	}
+	packet := f.packet(into, into && f.kind != bpf.Routed && !byDevice)
 	program, device, way, reference := f.objs.FromPod, f.pod, "out", f.ref.fromPod
-	if into {
+	switch {
+	case byDevice:
+		packet = runnable(inFrontOf(f.kind, packet))
+		program, device, way, reference = f.device, f.wire, "in, by the tunnel's device", f.ref.fromTunnel
+	case into:
 		program, device, way, reference = f.objs.FromWire, f.wire, "in", f.ref.fromWire
 	}
 	was := f.ref.confirmed

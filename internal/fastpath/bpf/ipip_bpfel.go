@@ -28,6 +28,7 @@ const (
 	ipipMapTranslations    = "translations"
 	ipipProgClock          = "clock"
 	ipipProgFromPod        = "from_pod"
+	ipipProgFromTunnel     = "from_tunnel"
 	ipipProgFromWire       = "from_wire"
 	ipipProgToPeer         = "to_peer"
 	ipipProgToPod          = "to_pod"
@@ -89,12 +90,13 @@ type ipipSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ipipProgramSpecs struct {
-	Clock    *ebpf.ProgramSpec `ebpf:"clock"`
-	FromPod  *ebpf.ProgramSpec `ebpf:"from_pod"`
-	FromWire *ebpf.ProgramSpec `ebpf:"from_wire"`
-	ToPeer   *ebpf.ProgramSpec `ebpf:"to_peer"`
-	ToPod    *ebpf.ProgramSpec `ebpf:"to_pod"`
-	ToTunnel *ebpf.ProgramSpec `ebpf:"to_tunnel"`
+	Clock      *ebpf.ProgramSpec `ebpf:"clock"`
+	FromPod    *ebpf.ProgramSpec `ebpf:"from_pod"`
+	FromTunnel *ebpf.ProgramSpec `ebpf:"from_tunnel"`
+	FromWire   *ebpf.ProgramSpec `ebpf:"from_wire"`
+	ToPeer     *ebpf.ProgramSpec `ebpf:"to_peer"`
+	ToPod      *ebpf.ProgramSpec `ebpf:"to_pod"`
+	ToTunnel   *ebpf.ProgramSpec `ebpf:"to_tunnel"`
 }
 
 // ipipMapSpecs contains maps before they are loaded into the kernel.
@@ -202,18 +204,20 @@ type ipipVariables struct {
 //
 // It can be passed to loadIpipObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ipipPrograms struct {
-	Clock    *ebpf.Program `ebpf:"clock"`
-	FromPod  *ebpf.Program `ebpf:"from_pod"`
-	FromWire *ebpf.Program `ebpf:"from_wire"`
-	ToPeer   *ebpf.Program `ebpf:"to_peer"`
-	ToPod    *ebpf.Program `ebpf:"to_pod"`
-	ToTunnel *ebpf.Program `ebpf:"to_tunnel"`
+	Clock      *ebpf.Program `ebpf:"clock"`
+	FromPod    *ebpf.Program `ebpf:"from_pod"`
+	FromTunnel *ebpf.Program `ebpf:"from_tunnel"`
+	FromWire   *ebpf.Program `ebpf:"from_wire"`
+	ToPeer     *ebpf.Program `ebpf:"to_peer"`
+	ToPod      *ebpf.Program `ebpf:"to_pod"`
+	ToTunnel   *ebpf.Program `ebpf:"to_tunnel"`
 }
 
 func (p *ipipPrograms) Close() error {
 	return _IpipClose(
 		p.Clock,
 		p.FromPod,
+		p.FromTunnel,
 		p.FromWire,
 		p.ToPeer,
 		p.ToPod,

@@ -19,19 +19,28 @@ func stamped(t *testing.T, then *ebpf.Program, epoch uint32) *ebpf.Program {
 		tcIndex = 44 // offset in struct __sk_buff
 		mark    = 0x8000
 	)
+	return prefixed(t, then,
+		asm.Mov.Imm(asm.R2, int32(mark|epoch)),
+		asm.StoreMem(asm.R1, tcIndex, asm.R2, asm.Word), // before 6.3 no other store into it
+	)
+}
+
+// prefixed gives a program that does something with a packet, and goes on as another one. R1 and R6 are the
+// packet's.
+func prefixed(t *testing.T, then *ebpf.Program, do ...asm.Instruction) *ebpf.Program {
+	t.Helper()
 	next, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.ProgramArray, KeySize: 4, ValueSize: 4, MaxEntries: 1})
 	check(t, err)
 	t.Cleanup(func() { next.Close() })
 	check(t, next.Put(uint32(0), then))
-	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{
-		asm.Mov.Imm(asm.R2, int32(mark|epoch)),
-		asm.StoreMem(asm.R1, tcIndex, asm.R2, asm.Word), // before 6.3 no other store into it
+	code := append(asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1)}, do...)
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: append(code,
 		asm.LoadMapPtr(asm.R2, next.FD()),
 		asm.Mov.Imm(asm.R3, 0),
 		asm.FnTailCall.Call(),
 		asm.Mov.Imm(asm.R0, 2 /* TC_ACT_SHOT: it did not go on */),
 		asm.Return(),
-	}})
+	)})
 	check(t, err)
 	t.Cleanup(func() { p.Close() })
 	return p

@@ -51,6 +51,8 @@ type Objects struct {
 	FromWire *ebpf.Program `ebpf:"from_wire"` // on the wire: what peers send
 	ToPeer   *ebpf.Program `ebpf:"to_peer"`   // where the network itself sends to peers
 	ToTunnel *ebpf.Program `ebpf:"to_tunnel"` // on the tunnels' devices: what the network sends into them
+	// FromTunnel is there, too: what has come through them, as far as FromWire leaves it to them.
+	FromTunnel *ebpf.Program `ebpf:"from_tunnel"`
 
 	Flows    *ebpf.Map `ebpf:"flows"`       // FlowKey: Flow
 	Pods     *ebpf.Map `ebpf:"pods"`        // ifindex: Pod
@@ -272,7 +274,7 @@ func (f *Objects) Now() (now uint64, err error) {
 
 // Close releases programs and tables. What is attached or pinned stays.
 func (f *Objects) Close() {
-	for _, c := range []interface{ Close() error }{f.FromPod, f.ToPod, f.FromWire, f.ToPeer, f.ToTunnel,
+	for _, c := range []interface{ Close() error }{f.FromPod, f.ToPod, f.FromWire, f.ToPeer, f.ToTunnel, f.FromTunnel,
 		f.Flows, f.Pods, f.PodAt, f.Peers, f.Hops, f.Counts, f.Requests, f.Data, f.Clock} {
 		_ = c.Close() // closing a descriptor cannot fail in a way that matters
 	}

@@ -69,7 +69,7 @@ func (p objectPool) close() {
 
 func newPooledObjects(objs *bpf.Objects) (*pooledObjects, error) {
 	o := &pooledObjects{Objects: objs, tables: map[ebpf.MapID]*ebpf.Map{}, globals: map[ebpf.MapID][]byte{}}
-	for _, p := range []*ebpf.Program{objs.FromPod, objs.ToPod, objs.FromWire, objs.ToPeer, objs.ToTunnel, objs.Clock} {
+	for _, p := range []*ebpf.Program{objs.FromPod, objs.ToPod, objs.FromWire, objs.ToPeer, objs.ToTunnel, objs.FromTunnel, objs.Clock} {
 		info, err := p.Info()
 		if err == nil {
 			ids, _ := info.MapIDs()

@@ -33,9 +33,9 @@ var kinds = []string{bpf.VXLAN, bpf.Geneve, bpf.IPIP, bpf.Routed}
 
 var (
 	// On a tunnel's device without MACs, the kernel's test takes its first two bytes for the type of
-	// an Ethernet frame, which is that of IPv4.
+	// an Ethernet frame, which is that of IPv4: of what the pod sends, and of what it gets.
 	podAddr    = netip.MustParseAddr("8.0.0.2")
-	remoteAddr = netip.MustParseAddr("10.244.1.2")
+	remoteAddr = netip.MustParseAddr("8.0.1.2")
 	localVTEP  = netip.MustParseAddr("192.168.0.1")
 	remoteVTEP = netip.MustParseAddr("192.168.0.2")
 

@@ -260,6 +260,41 @@ func (r *reference) fromWire(frame []byte) outcome {
 	return outcome{true, append(bytes.Clone(r.pod), forward(frame[at:], h, f.wire, f.pod, true)...), bpf.CarriedIn}
 }
 
+// fromTunnel is what becomes of a packet that the tunnel's device hands on, and that fromWire has left to it.
+func (r *reference) fromTunnel(frame []byte) outcome {
+	at := 14
+	if r.kind == bpf.IPIP { // whose device has no MACs
+		at = 0
+	}
+	if !isIPv4(frame) {
+		return slowInFor(bpf.SlowNotIPv4)
+	}
+	h, why := reads(frame[at:], true)
+	if why != bpf.CarriedOut {
+		return slowInFor(why)
+	}
+	f := r.find(h.protocol, h.ends, true)
+	switch {
+	case h.flags:
+		r.end(h)
+		return slowInFor(bpf.SlowFlags)
+	case f == nil:
+		return slowInFor(bpf.SlowUnknown)
+	}
+	if !f.translated() {
+		f.warm = true
+	}
+	switch {
+	case !r.confirmed:
+		return slowInFor(bpf.SlowUnproven)
+	case h.length > r.inSize, h.length+at > len(frame):
+		return slowInFor(bpf.SlowSize)
+	case at > 0 && !(bytes.Equal(frame[:6], r.peer[56:62]) && bytes.Equal(frame[6:12], r.peer[50:56])):
+		return slowInFor(bpf.SlowSource)
+	}
+	return outcome{true, append(bytes.Clone(r.pod), forward(frame[at:], h, f.wire, f.pod, true)...), bpf.CarriedIn}
+}
+
 // end ends the flows of a packet that comes by the wire.
 func (r *reference) end(h header) {
 	if f := r.find(h.protocol, h.ends, true); f != nil {

@@ -137,7 +137,8 @@ type routed6Slot struct {
 	Epoch      uint32
 	Version    uint32
 	Pod        uint16
-	Translated uint16
+	Translated uint8
+	Segmented  uint8
 	Wire       uint32
 	Size       [2]uint16
 	Port       uint16
@@ -164,6 +165,7 @@ const (
 	routed6MapSlots           = "slots"
 	routed6ProgClock          = "clock"
 	routed6ProgFromPod        = "from_pod"
+	routed6ProgFromTunnel     = "from_tunnel"
 	routed6ProgFromWire       = "from_wire"
 	routed6ProgToPeer         = "to_peer"
 	routed6ProgToPod          = "to_pod"
@@ -226,12 +228,13 @@ type routed6Specs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type routed6ProgramSpecs struct {
-	Clock    *ebpf.ProgramSpec `ebpf:"clock"`
-	FromPod  *ebpf.ProgramSpec `ebpf:"from_pod"`
-	FromWire *ebpf.ProgramSpec `ebpf:"from_wire"`
-	ToPeer   *ebpf.ProgramSpec `ebpf:"to_peer"`
-	ToPod    *ebpf.ProgramSpec `ebpf:"to_pod"`
-	ToTunnel *ebpf.ProgramSpec `ebpf:"to_tunnel"`
+	Clock      *ebpf.ProgramSpec `ebpf:"clock"`
+	FromPod    *ebpf.ProgramSpec `ebpf:"from_pod"`
+	FromTunnel *ebpf.ProgramSpec `ebpf:"from_tunnel"`
+	FromWire   *ebpf.ProgramSpec `ebpf:"from_wire"`
+	ToPeer     *ebpf.ProgramSpec `ebpf:"to_peer"`
+	ToPod      *ebpf.ProgramSpec `ebpf:"to_pod"`
+	ToTunnel   *ebpf.ProgramSpec `ebpf:"to_tunnel"`
 }
 
 // routed6MapSpecs contains maps before they are loaded into the kernel.
@@ -347,18 +350,20 @@ type routed6Variables struct {
 //
 // It can be passed to loadRouted6Objects or ebpf.CollectionSpec.LoadAndAssign.
 type routed6Programs struct {
-	Clock    *ebpf.Program `ebpf:"clock"`
-	FromPod  *ebpf.Program `ebpf:"from_pod"`
-	FromWire *ebpf.Program `ebpf:"from_wire"`
-	ToPeer   *ebpf.Program `ebpf:"to_peer"`
-	ToPod    *ebpf.Program `ebpf:"to_pod"`
-	ToTunnel *ebpf.Program `ebpf:"to_tunnel"`
+	Clock      *ebpf.Program `ebpf:"clock"`
+	FromPod    *ebpf.Program `ebpf:"from_pod"`
+	FromTunnel *ebpf.Program `ebpf:"from_tunnel"`
+	FromWire   *ebpf.Program `ebpf:"from_wire"`
+	ToPeer     *ebpf.Program `ebpf:"to_peer"`
+	ToPod      *ebpf.Program `ebpf:"to_pod"`
+	ToTunnel   *ebpf.Program `ebpf:"to_tunnel"`
 }
 
 func (p *routed6Programs) Close() error {
 	return _Routed6Close(
 		p.Clock,
 		p.FromPod,
+		p.FromTunnel,
 		p.FromWire,
 		p.ToPeer,
 		p.ToPod,

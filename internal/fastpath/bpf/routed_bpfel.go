@@ -125,7 +125,8 @@ type routedSlot struct {
 	Epoch      uint32
 	Version    uint32
 	Pod        uint16
-	Translated uint16
+	Translated uint8
+	Segmented  uint8
 	Wire       uint32
 	Size       [2]uint16
 	Port       uint16
@@ -163,6 +164,7 @@ const (
 	routedMapTranslations    = "translations"
 	routedProgClock          = "clock"
 	routedProgFromPod        = "from_pod"
+	routedProgFromTunnel     = "from_tunnel"
 	routedProgFromWire       = "from_wire"
 	routedProgToPeer         = "to_peer"
 	routedProgToPod          = "to_pod"
@@ -224,12 +226,13 @@ type routedSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type routedProgramSpecs struct {
-	Clock    *ebpf.ProgramSpec `ebpf:"clock"`
-	FromPod  *ebpf.ProgramSpec `ebpf:"from_pod"`
-	FromWire *ebpf.ProgramSpec `ebpf:"from_wire"`
-	ToPeer   *ebpf.ProgramSpec `ebpf:"to_peer"`
-	ToPod    *ebpf.ProgramSpec `ebpf:"to_pod"`
-	ToTunnel *ebpf.ProgramSpec `ebpf:"to_tunnel"`
+	Clock      *ebpf.ProgramSpec `ebpf:"clock"`
+	FromPod    *ebpf.ProgramSpec `ebpf:"from_pod"`
+	FromTunnel *ebpf.ProgramSpec `ebpf:"from_tunnel"`
+	FromWire   *ebpf.ProgramSpec `ebpf:"from_wire"`
+	ToPeer     *ebpf.ProgramSpec `ebpf:"to_peer"`
+	ToPod      *ebpf.ProgramSpec `ebpf:"to_pod"`
+	ToTunnel   *ebpf.ProgramSpec `ebpf:"to_tunnel"`
 }
 
 // routedMapSpecs contains maps before they are loaded into the kernel.
@@ -337,18 +340,20 @@ type routedVariables struct {
 //
 // It can be passed to loadRoutedObjects or ebpf.CollectionSpec.LoadAndAssign.
 type routedPrograms struct {
-	Clock    *ebpf.Program `ebpf:"clock"`
-	FromPod  *ebpf.Program `ebpf:"from_pod"`
-	FromWire *ebpf.Program `ebpf:"from_wire"`
-	ToPeer   *ebpf.Program `ebpf:"to_peer"`
-	ToPod    *ebpf.Program `ebpf:"to_pod"`
-	ToTunnel *ebpf.Program `ebpf:"to_tunnel"`
+	Clock      *ebpf.Program `ebpf:"clock"`
+	FromPod    *ebpf.Program `ebpf:"from_pod"`
+	FromTunnel *ebpf.Program `ebpf:"from_tunnel"`
+	FromWire   *ebpf.Program `ebpf:"from_wire"`
+	ToPeer     *ebpf.Program `ebpf:"to_peer"`
+	ToPod      *ebpf.Program `ebpf:"to_pod"`
+	ToTunnel   *ebpf.Program `ebpf:"to_tunnel"`
 }
 
 func (p *routedPrograms) Close() error {
 	return _RoutedClose(
 		p.Clock,
 		p.FromPod,
+		p.FromTunnel,
 		p.FromWire,
 		p.ToPeer,
 		p.ToPod,

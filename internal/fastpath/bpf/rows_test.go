@@ -170,6 +170,7 @@ func TestAnyBytes(t *testing.T) {
 			toPeer = stamped(t, r.objs.ToPeer, crossed|r.epoch)
 		}
 		toTunnel, left := stamped(t, r.objs.ToTunnel, r.epoch), inFrontOf(kind, hopped(r.podPacket(), gatewayMAC, farMAC).bytes(t))
+		fromTunnel, handed := leftToDevice(t, r.objs.FromTunnel, crossed|r.epoch), r.handedOn(t, kind)
 		out, in := r.podPacket().bytes(t), r.received(kind).bytes(t)
 		arrived := hopped(r.received("routed"), gatewayMAC, podMAC).bytes(t)
 		for i := range most {
@@ -177,13 +178,13 @@ func TestAnyBytes(t *testing.T) {
 				program *ebpf.Program
 				device  int
 				packet  []byte
-			}{{r.objs.FromPod, r.pod, out}, {r.objs.FromWire, r.wire, in}, {toPeer, r.wire, on.bytes(t)}, {toTunnel, r.wire, left}, {toPod, r.pod, arrived}} {
+			}{{r.objs.FromPod, r.pod, out}, {r.objs.FromWire, r.wire, in}, {toPeer, r.wire, on.bytes(t)}, {toTunnel, r.wire, left}, {fromTunnel, r.wire, handed}, {toPod, r.pod, arrived}} {
 				packet := bytes.Clone(c.packet)
 				switch i % 3 {
 				case 0: // cut short
 					packet = packet[:headers+rng.IntN(len(packet)-headers)] // the kernel runs nothing on less
 				case 1: // something else altogether
-					for b := 14 + rng.IntN(20); b < len(packet); b++ {
+					for b := 14 + rng.IntN(11); b < len(packet); b++ { // from the IP header on, at a tunnel too
 						packet[b] = byte(rng.Uint32())
 					}
 				case 2: // one byte changed

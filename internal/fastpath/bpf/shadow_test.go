@@ -46,7 +46,7 @@ func TestShadow(t *testing.T) {
 			t.Run(kind+", "+n.name, func(t *testing.T) {
 				protocols(t, func(t *testing.T, protocol layers.IPProtocol) {
 					plain := newRig(t, kind, protocol)
-					from, to := addrPort("8.0.0.2:4000"), addrPort("10.244.1.2:5000")
+					from, to := addrPort("8.0.0.2:4000"), addrPort("8.0.1.2:5000")
 					back, local := to, from
 					var wire bpf.FlowKey
 					var onWire bpf.Flow

@@ -30,6 +30,7 @@ const (
 	shadowIpipMapTranslations    = "translations"
 	shadowIpipProgClock          = "clock"
 	shadowIpipProgFromPod        = "from_pod"
+	shadowIpipProgFromTunnel     = "from_tunnel"
 	shadowIpipProgFromWire       = "from_wire"
 	shadowIpipProgToPeer         = "to_peer"
 	shadowIpipProgToPod          = "to_pod"
@@ -92,12 +93,13 @@ type shadowIpipSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type shadowIpipProgramSpecs struct {
-	Clock    *ebpf.ProgramSpec `ebpf:"clock"`
-	FromPod  *ebpf.ProgramSpec `ebpf:"from_pod"`
-	FromWire *ebpf.ProgramSpec `ebpf:"from_wire"`
-	ToPeer   *ebpf.ProgramSpec `ebpf:"to_peer"`
-	ToPod    *ebpf.ProgramSpec `ebpf:"to_pod"`
-	ToTunnel *ebpf.ProgramSpec `ebpf:"to_tunnel"`
+	Clock      *ebpf.ProgramSpec `ebpf:"clock"`
+	FromPod    *ebpf.ProgramSpec `ebpf:"from_pod"`
+	FromTunnel *ebpf.ProgramSpec `ebpf:"from_tunnel"`
+	FromWire   *ebpf.ProgramSpec `ebpf:"from_wire"`
+	ToPeer     *ebpf.ProgramSpec `ebpf:"to_peer"`
+	ToPod      *ebpf.ProgramSpec `ebpf:"to_pod"`
+	ToTunnel   *ebpf.ProgramSpec `ebpf:"to_tunnel"`
 }
 
 // shadowIpipMapSpecs contains maps before they are loaded into the kernel.
@@ -213,18 +215,20 @@ type shadowIpipVariables struct {
 //
 // It can be passed to loadShadowIpipObjects or ebpf.CollectionSpec.LoadAndAssign.
 type shadowIpipPrograms struct {
-	Clock    *ebpf.Program `ebpf:"clock"`
-	FromPod  *ebpf.Program `ebpf:"from_pod"`
-	FromWire *ebpf.Program `ebpf:"from_wire"`
-	ToPeer   *ebpf.Program `ebpf:"to_peer"`
-	ToPod    *ebpf.Program `ebpf:"to_pod"`
-	ToTunnel *ebpf.Program `ebpf:"to_tunnel"`
+	Clock      *ebpf.Program `ebpf:"clock"`
+	FromPod    *ebpf.Program `ebpf:"from_pod"`
+	FromTunnel *ebpf.Program `ebpf:"from_tunnel"`
+	FromWire   *ebpf.Program `ebpf:"from_wire"`
+	ToPeer     *ebpf.Program `ebpf:"to_peer"`
+	ToPod      *ebpf.Program `ebpf:"to_pod"`
+	ToTunnel   *ebpf.Program `ebpf:"to_tunnel"`
 }
 
 func (p *shadowIpipPrograms) Close() error {
 	return _ShadowIpipClose(
 		p.Clock,
 		p.FromPod,
+		p.FromTunnel,
 		p.FromWire,
 		p.ToPeer,
 		p.ToPod,

@@ -32,6 +32,7 @@ const (
 	shadowRouted6MapSlots           = "slots"
 	shadowRouted6ProgClock          = "clock"
 	shadowRouted6ProgFromPod        = "from_pod"
+	shadowRouted6ProgFromTunnel     = "from_tunnel"
 	shadowRouted6ProgFromWire       = "from_wire"
 	shadowRouted6ProgToPeer         = "to_peer"
 	shadowRouted6ProgToPod          = "to_pod"
@@ -95,12 +96,13 @@ type shadowRouted6Specs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type shadowRouted6ProgramSpecs struct {
-	Clock    *ebpf.ProgramSpec `ebpf:"clock"`
-	FromPod  *ebpf.ProgramSpec `ebpf:"from_pod"`
-	FromWire *ebpf.ProgramSpec `ebpf:"from_wire"`
-	ToPeer   *ebpf.ProgramSpec `ebpf:"to_peer"`
-	ToPod    *ebpf.ProgramSpec `ebpf:"to_pod"`
-	ToTunnel *ebpf.ProgramSpec `ebpf:"to_tunnel"`
+	Clock      *ebpf.ProgramSpec `ebpf:"clock"`
+	FromPod    *ebpf.ProgramSpec `ebpf:"from_pod"`
+	FromTunnel *ebpf.ProgramSpec `ebpf:"from_tunnel"`
+	FromWire   *ebpf.ProgramSpec `ebpf:"from_wire"`
+	ToPeer     *ebpf.ProgramSpec `ebpf:"to_peer"`
+	ToPod      *ebpf.ProgramSpec `ebpf:"to_pod"`
+	ToTunnel   *ebpf.ProgramSpec `ebpf:"to_tunnel"`
 }
 
 // shadowRouted6MapSpecs contains maps before they are loaded into the kernel.
@@ -224,18 +226,20 @@ type shadowRouted6Variables struct {
 //
 // It can be passed to loadShadowRouted6Objects or ebpf.CollectionSpec.LoadAndAssign.
 type shadowRouted6Programs struct {
-	Clock    *ebpf.Program `ebpf:"clock"`
-	FromPod  *ebpf.Program `ebpf:"from_pod"`
-	FromWire *ebpf.Program `ebpf:"from_wire"`
-	ToPeer   *ebpf.Program `ebpf:"to_peer"`
-	ToPod    *ebpf.Program `ebpf:"to_pod"`
-	ToTunnel *ebpf.Program `ebpf:"to_tunnel"`
+	Clock      *ebpf.Program `ebpf:"clock"`
+	FromPod    *ebpf.Program `ebpf:"from_pod"`
+	FromTunnel *ebpf.Program `ebpf:"from_tunnel"`
+	FromWire   *ebpf.Program `ebpf:"from_wire"`
+	ToPeer     *ebpf.Program `ebpf:"to_peer"`
+	ToPod      *ebpf.Program `ebpf:"to_pod"`
+	ToTunnel   *ebpf.Program `ebpf:"to_tunnel"`
 }
 
 func (p *shadowRouted6Programs) Close() error {
 	return _ShadowRouted6Close(
 		p.Clock,
 		p.FromPod,
+		p.FromTunnel,
 		p.FromWire,
 		p.ToPeer,
 		p.ToPod,

@@ -30,6 +30,7 @@ const (
 	shadowRoutedMapTranslations    = "translations"
 	shadowRoutedProgClock          = "clock"
 	shadowRoutedProgFromPod        = "from_pod"
+	shadowRoutedProgFromTunnel     = "from_tunnel"
 	shadowRoutedProgFromWire       = "from_wire"
 	shadowRoutedProgToPeer         = "to_peer"
 	shadowRoutedProgToPod          = "to_pod"
@@ -92,12 +93,13 @@ type shadowRoutedSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type shadowRoutedProgramSpecs struct {
-	Clock    *ebpf.ProgramSpec `ebpf:"clock"`
-	FromPod  *ebpf.ProgramSpec `ebpf:"from_pod"`
-	FromWire *ebpf.ProgramSpec `ebpf:"from_wire"`
-	ToPeer   *ebpf.ProgramSpec `ebpf:"to_peer"`
-	ToPod    *ebpf.ProgramSpec `ebpf:"to_pod"`
-	ToTunnel *ebpf.ProgramSpec `ebpf:"to_tunnel"`
+	Clock      *ebpf.ProgramSpec `ebpf:"clock"`
+	FromPod    *ebpf.ProgramSpec `ebpf:"from_pod"`
+	FromTunnel *ebpf.ProgramSpec `ebpf:"from_tunnel"`
+	FromWire   *ebpf.ProgramSpec `ebpf:"from_wire"`
+	ToPeer     *ebpf.ProgramSpec `ebpf:"to_peer"`
+	ToPod      *ebpf.ProgramSpec `ebpf:"to_pod"`
+	ToTunnel   *ebpf.ProgramSpec `ebpf:"to_tunnel"`
 }
 
 // shadowRoutedMapSpecs contains maps before they are loaded into the kernel.
@@ -213,18 +215,20 @@ type shadowRoutedVariables struct {
 //
 // It can be passed to loadShadowRoutedObjects or ebpf.CollectionSpec.LoadAndAssign.
 type shadowRoutedPrograms struct {
-	Clock    *ebpf.Program `ebpf:"clock"`
-	FromPod  *ebpf.Program `ebpf:"from_pod"`
-	FromWire *ebpf.Program `ebpf:"from_wire"`
-	ToPeer   *ebpf.Program `ebpf:"to_peer"`
-	ToPod    *ebpf.Program `ebpf:"to_pod"`
-	ToTunnel *ebpf.Program `ebpf:"to_tunnel"`
+	Clock      *ebpf.Program `ebpf:"clock"`
+	FromPod    *ebpf.Program `ebpf:"from_pod"`
+	FromTunnel *ebpf.Program `ebpf:"from_tunnel"`
+	FromWire   *ebpf.Program `ebpf:"from_wire"`
+	ToPeer     *ebpf.Program `ebpf:"to_peer"`
+	ToPod      *ebpf.Program `ebpf:"to_pod"`
+	ToTunnel   *ebpf.Program `ebpf:"to_tunnel"`
 }
 
 func (p *shadowRoutedPrograms) Close() error {
 	return _ShadowRoutedClose(
 		p.Clock,
 		p.FromPod,
+		p.FromTunnel,
 		p.FromWire,
 		p.ToPeer,
 		p.ToPod,

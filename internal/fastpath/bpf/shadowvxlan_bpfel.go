@@ -51,6 +51,7 @@ const (
 	shadowVxlanMapTranslations    = "translations"
 	shadowVxlanProgClock          = "clock"
 	shadowVxlanProgFromPod        = "from_pod"
+	shadowVxlanProgFromTunnel     = "from_tunnel"
 	shadowVxlanProgFromWire       = "from_wire"
 	shadowVxlanProgToPeer         = "to_peer"
 	shadowVxlanProgToPod          = "to_pod"
@@ -115,12 +116,13 @@ type shadowVxlanSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type shadowVxlanProgramSpecs struct {
-	Clock    *ebpf.ProgramSpec `ebpf:"clock"`
-	FromPod  *ebpf.ProgramSpec `ebpf:"from_pod"`
-	FromWire *ebpf.ProgramSpec `ebpf:"from_wire"`
-	ToPeer   *ebpf.ProgramSpec `ebpf:"to_peer"`
-	ToPod    *ebpf.ProgramSpec `ebpf:"to_pod"`
-	ToTunnel *ebpf.ProgramSpec `ebpf:"to_tunnel"`
+	Clock      *ebpf.ProgramSpec `ebpf:"clock"`
+	FromPod    *ebpf.ProgramSpec `ebpf:"from_pod"`
+	FromTunnel *ebpf.ProgramSpec `ebpf:"from_tunnel"`
+	FromWire   *ebpf.ProgramSpec `ebpf:"from_wire"`
+	ToPeer     *ebpf.ProgramSpec `ebpf:"to_peer"`
+	ToPod      *ebpf.ProgramSpec `ebpf:"to_pod"`
+	ToTunnel   *ebpf.ProgramSpec `ebpf:"to_tunnel"`
 }
 
 // shadowVxlanMapSpecs contains maps before they are loaded into the kernel.
@@ -240,18 +242,20 @@ type shadowVxlanVariables struct {
 //
 // It can be passed to loadShadowVxlanObjects or ebpf.CollectionSpec.LoadAndAssign.
 type shadowVxlanPrograms struct {
-	Clock    *ebpf.Program `ebpf:"clock"`
-	FromPod  *ebpf.Program `ebpf:"from_pod"`
-	FromWire *ebpf.Program `ebpf:"from_wire"`
-	ToPeer   *ebpf.Program `ebpf:"to_peer"`
-	ToPod    *ebpf.Program `ebpf:"to_pod"`
-	ToTunnel *ebpf.Program `ebpf:"to_tunnel"`
+	Clock      *ebpf.Program `ebpf:"clock"`
+	FromPod    *ebpf.Program `ebpf:"from_pod"`
+	FromTunnel *ebpf.Program `ebpf:"from_tunnel"`
+	FromWire   *ebpf.Program `ebpf:"from_wire"`
+	ToPeer     *ebpf.Program `ebpf:"to_peer"`
+	ToPod      *ebpf.Program `ebpf:"to_pod"`
+	ToTunnel   *ebpf.Program `ebpf:"to_tunnel"`
 }
 
 func (p *shadowVxlanPrograms) Close() error {
 	return _ShadowVxlanClose(
 		p.Clock,
 		p.FromPod,
+		p.FromTunnel,
 		p.FromWire,
 		p.ToPeer,
 		p.ToPod,

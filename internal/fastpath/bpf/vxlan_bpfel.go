@@ -125,7 +125,8 @@ type vxlanSlot struct {
 	Epoch      uint32
 	Version    uint32
 	Pod        uint16
-	Translated uint16
+	Translated uint8
+	Segmented  uint8
 	Wire       uint32
 	Size       [2]uint16
 	Port       uint16
@@ -163,6 +164,7 @@ const (
 	vxlanMapTranslations    = "translations"
 	vxlanProgClock          = "clock"
 	vxlanProgFromPod        = "from_pod"
+	vxlanProgFromTunnel     = "from_tunnel"
 	vxlanProgFromWire       = "from_wire"
 	vxlanProgToPeer         = "to_peer"
 	vxlanProgToPod          = "to_pod"
@@ -226,12 +228,13 @@ type vxlanSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type vxlanProgramSpecs struct {
-	Clock    *ebpf.ProgramSpec `ebpf:"clock"`
-	FromPod  *ebpf.ProgramSpec `ebpf:"from_pod"`
-	FromWire *ebpf.ProgramSpec `ebpf:"from_wire"`
-	ToPeer   *ebpf.ProgramSpec `ebpf:"to_peer"`
-	ToPod    *ebpf.ProgramSpec `ebpf:"to_pod"`
-	ToTunnel *ebpf.ProgramSpec `ebpf:"to_tunnel"`
+	Clock      *ebpf.ProgramSpec `ebpf:"clock"`
+	FromPod    *ebpf.ProgramSpec `ebpf:"from_pod"`
+	FromTunnel *ebpf.ProgramSpec `ebpf:"from_tunnel"`
+	FromWire   *ebpf.ProgramSpec `ebpf:"from_wire"`
+	ToPeer     *ebpf.ProgramSpec `ebpf:"to_peer"`
+	ToPod      *ebpf.ProgramSpec `ebpf:"to_pod"`
+	ToTunnel   *ebpf.ProgramSpec `ebpf:"to_tunnel"`
 }
 
 // vxlanMapSpecs contains maps before they are loaded into the kernel.
@@ -343,18 +346,20 @@ type vxlanVariables struct {
 //
 // It can be passed to loadVxlanObjects or ebpf.CollectionSpec.LoadAndAssign.
 type vxlanPrograms struct {
-	Clock    *ebpf.Program `ebpf:"clock"`
-	FromPod  *ebpf.Program `ebpf:"from_pod"`
-	FromWire *ebpf.Program `ebpf:"from_wire"`
-	ToPeer   *ebpf.Program `ebpf:"to_peer"`
-	ToPod    *ebpf.Program `ebpf:"to_pod"`
-	ToTunnel *ebpf.Program `ebpf:"to_tunnel"`
+	Clock      *ebpf.Program `ebpf:"clock"`
+	FromPod    *ebpf.Program `ebpf:"from_pod"`
+	FromTunnel *ebpf.Program `ebpf:"from_tunnel"`
+	FromWire   *ebpf.Program `ebpf:"from_wire"`
+	ToPeer     *ebpf.Program `ebpf:"to_peer"`
+	ToPod      *ebpf.Program `ebpf:"to_pod"`
+	ToTunnel   *ebpf.Program `ebpf:"to_tunnel"`
 }
 
 func (p *vxlanPrograms) Close() error {
 	return _VxlanClose(
 		p.Clock,
 		p.FromPod,
+		p.FromTunnel,
 		p.FromWire,
 		p.ToPeer,
 		p.ToPod,

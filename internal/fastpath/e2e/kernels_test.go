@@ -39,7 +39,7 @@ func guestArgs() []string {
 		run += "|TestNetkitWays|TestNetkitHooks|TestNetkitDrops|TestFastPathCarries|TestFastPathObeysNewRules|TestFastPathCounters|TestFastPathRefuses" +
 			"|TestFastPathBehindProgram|TestFastPathWithoutDaemon|TestFastPathReplays|TestFastPathReplaysServices" +
 			"|TestFastPathFollowsAddresses|TestFastPathHeedsNoIdleTalk|TestFastPathConnectionsLiveOnThroughChanges" +
-			"|TestFastPathOfAnotherVersion|TestFastPathWithoutPins|TestFastPathHeldUp|TestFastPathGenerated" +
+			"|TestFastPathCarriesSegments|TestFastPathSegmentsFollowRules|TestFastPathOfAnotherVersion|TestFastPathWithoutPins|TestFastPathHeldUp|TestFastPathGenerated" +
 			"|TestFastPathCarriesIPv6|TestFastPathFollowsChangesOfIPv6|TestFastPathCarriesIPv6InTunnel|TestFastPathFollowsChangesOfIPv6InTunnel"
 	}
 	return agenttest.RunArgs(run)

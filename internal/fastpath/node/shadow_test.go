@@ -3,8 +3,10 @@ package node_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -20,6 +22,7 @@ import (
 	"github.com/venturi-net/venturi/internal/fastpath/shadow"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/traffic"
 )
 
 // shadowing is a process that compares packets on a node.
@@ -135,6 +138,22 @@ func TestShadowOfServices(t *testing.T) {
 	if r.Flows != 1 || r.IsDifferent() || r.Out.Equal == 0 || r.In.Equal == 0 {
 		t.Errorf("found %+v", r)
 	}
+}
+
+// Datagrams that are to be cut are compared whole, both ways.
+func TestShadowOfSegments(t *testing.T) {
+	c := newCluster(t, strings.ReplaceAll(wirings[0].node, "nolearning", "nolearning noudpcsum"), wirings[0].pod)
+	f := traffic.OpenBursts(t, host.Endpoint{Namespace: c.pods[0].Path(), Addr: netip.MustParseAddr("10.244.1.2")},
+		host.Endpoint{Namespace: c.pods[1].Path(), Addr: netip.MustParseAddr("10.244.2.2")})
+	payload := bytes.Repeat([]byte("datagram"), 2000)
+	exchange := func() error { return errors.Join(f.Exchange(0, payload, 1200), f.Exchange(1, payload, 1200)) }
+	testenv.Must(t, exchange())
+	before := c.snapshot(t, 0)
+	r := c.shadow(t, 0, "1").result(t, exchange)
+	if r.Flows != 1 || r.IsDifferent() || r.Out.Equal == 0 || r.In.Equal == 0 {
+		t.Errorf("found %+v", r)
+	}
+	c.check(t, 0, before)
 }
 
 // plant makes the fast path of a node wrong: the headers for its peers get another byte.

@@ -186,8 +186,8 @@ static __always_inline int lookup_out(struct __sk_buff *skb, struct carried *c)
 }
 
 /* A packet from the wire may end or reset its flow. One that has come through a tunnel must be from
- * a peer: rules may drop what others send. */
-static __always_inline int known_sender(struct __sk_buff *skb, void *data, __u32 tenant);
+ * a peer: rules may drop what others send. at is the offset of the pod's IP header. */
+static __always_inline int known_sender(struct __sk_buff *skb, void *data, __u32 at, __u32 tenant);
 
 /* A packet for a pod, whose IP header is at an offset. 0: it can be carried. */
 static __always_inline int lookup_in(struct __sk_buff *skb, void *data, void *end, __u32 at, __u32 tenant, struct carried *c)
@@ -204,7 +204,7 @@ static __always_inline int lookup_in(struct __sk_buff *skb, void *data, void *en
 		return SLOW_UNKNOWN; /* impossible */
 	c->p.a |= tenant << 8;
 	if (c->p.flags)
-		return known_sender(skb, data, tenant) ? drop_flow(&c->p, IN) : SLOW_SOURCE;
+		return known_sender(skb, data, at, tenant) ? drop_flow(&c->p, IN) : SLOW_SOURCE;
 	c->nat = 0;
 	if (carry_translated && c->to->translated)
 		c->nat = translation_of(hash);
@@ -220,7 +220,7 @@ static __always_inline int lookup_in(struct __sk_buff *skb, void *data, void *en
 	segment = skb->gso_size;
 	size = segment ? c->p.headers + segment : c->p.ip_len;
 	if (!c->to->size[IN])
-		return known_sender(skb, data, tenant) ? not_forwarded(&c->p.key) : SLOW_SOURCE;
+		return known_sender(skb, data, at, tenant) ? not_forwarded(&c->p.key) : SLOW_SOURCE;
 	/* Short frames are padded; the pod removes the padding, as the host would. */
 	if (size > c->to->size[IN] || (segment ? len != skb->len : len > skb->len))
 		return SLOW_SIZE;

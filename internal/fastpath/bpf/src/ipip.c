@@ -98,6 +98,12 @@ static __always_inline int source_matches(void *data, const void *ours)
 	return ip->saddr == back->daddr && ip->daddr == back->saddr;
 }
 
+/* Of a packet without its outer header nothing says where it is from. */
+static __always_inline int inner_source_matches(void *ip, const void *ours)
+{
+	return 1;
+}
+
 /* The outer headers are those that the peer's host sends, and the network accepts. */
 static __always_inline int from_peer(void *data, const void *ours, const struct parsed *p, int learning)
 {

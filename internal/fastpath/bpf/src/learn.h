@@ -16,7 +16,7 @@
 
 #define STAMPED 0x8000
 #define OURS 0xf800       /* the bits that say which fast path has stamped it */
-#define CROSSED 0x0400    /* to_tunnel has checked it */
+#define CROSSED 0x0400    /* to_tunnel has checked it; on the way in: from_wire has, for from_tunnel */
 #ifndef SHADOW
 #define EPOCH_BITS 0x03ff /* the epoch does not wrap while a packet is under way */
 #else

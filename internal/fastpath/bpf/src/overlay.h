@@ -89,14 +89,47 @@ int to_peer(struct __sk_buff *skb)
 	return learn_out(skb, INNER_IP, &via, tenant_of(data), outer_port(data), now, 1);
 }
 
-/* The addresses around a packet are those of a peer and of this host. */
-static __always_inline int known_sender(struct __sk_buff *skb, void *data, __u32 tenant)
+/* The addresses around a packet are those of a peer and of this host. Where there are none any more,
+ * from_wire has seen them. */
+static __always_inline int known_sender(struct __sk_buff *skb, void *data, __u32 at, __u32 tenant)
 {
-	struct hop_key via = sender(skb, data);
+	struct hop_key via;
+	struct peer *peer;
 	__u32 number;
-	struct peer *peer = peer_behind(&via, tenant, &number);
 
+	if (at == TUNNEL_IP)
+		return 1;
+	via = sender(skb, data);
+	peer = peer_behind(&via, tenant, &number);
 	return peer && source_matches(data, peer->header);
+}
+
+/* A packet of UDP is left to the tunnel's device, because it is to be cut into segments: who cuts it
+ * asks whether they are in a tunnel, and a program cannot clear that (in kernels to come it can, with
+ * BPF_F_ADJ_ROOM_DECAP_L4_UDP). The device has a queue, so for a while all other packets of the flow go the
+ * same way: they would overtake this one. */
+static __always_inline int for_device(const struct __sk_buff *skb, struct slot *s)
+{
+	if (skb->gso_size)
+		s->segmented = SEGMENTED | s->tick;
+	else if (s->segmented && ((s->tick - s->segmented) & (SEGMENTED - 1)) > 1)
+		s->segmented = 0;
+	return s->segmented;
+}
+
+/* Hands a packet without its outer headers to a pod. */
+static __always_inline int carry_in(struct __sk_buff *skb, struct carried *c)
+{
+	void *data;
+
+	if (c->nat && translate_checksum(skb, ETH_HLEN, c))
+		return TC_SHOT; /* impossible, as above */
+	data = (void *)(long)skb->data;
+	if (data + ETH_HLEN + IP_LEN + UDP_LEN > (void *)(long)skb->data_end)
+		return TC_SHOT; /* impossible, as above */
+	write_in(data, c);
+	skb->priority = priority_of(c->p.tos);
+	return carry(skb, IN, bpf_redirect_peer(c->to->pod, 0));
 }
 
 SEC("tc/from_wire")
@@ -126,21 +159,49 @@ int from_wire(struct __sk_buff *skb)
 		via = sender(skb, data);
 		return slow_in(skb, data, &via, ((struct iphdr *)(data + INNER_IP))->daddr, tenant_of(data), &c, why);
 	}
-	/* Segmentation asks whether they are in a tunnel, and a program cannot clear that. */
-	if (skb->gso_size && (c.p.key.tenant_proto & 0xff) == IPPROTO_UDP)
-		return slow(skb, IN, SLOW_ENCAPSULATED);
 #ifdef SHADOW
 	return shadow(skb, IN, &c, INNER_IP, ETH_HLEN);
 #endif
+	if ((c.p.key.tenant_proto & 0xff) == IPPROTO_UDP && for_device(skb, c.to)) {
+		stamp_tunnel(skb, c.to->epoch);
+		return NEXT; /* from_tunnel counts it */
+	}
 	if (bpf_skb_adjust_room(skb, -OVERHEAD, BPF_ADJ_ROOM_MAC, SHRINK))
 		return slow(skb, IN, SLOW_ENCAPSULATED);
 	after_shrinking(skb);
-	if (c.nat && translate_checksum(skb, ETH_HLEN, &c))
-		return TC_SHOT; /* impossible, as above */
-	data = (void *)(long)skb->data;
-	if (data + ETH_HLEN + IP_LEN + UDP_LEN > (void *)(long)skb->data_end)
-		return TC_SHOT; /* impossible, as above */
-	write_in(data, &c);
-	skb->priority = priority_of(c.p.tos);
-	return carry(skb, IN, bpf_redirect_peer(c.to->pod, 0));
+	return carry_in(skb, &c);
+}
+
+/* At the tunnel's device, behind the rules for the outer packet: carries what from_wire has left to the
+ * device, as long as all is as from_wire has seen it. */
+SEC("tc/from_tunnel")
+int from_tunnel(struct __sk_buff *skb)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	__u32 is = skb->tc_index;
+	struct carried c;
+	int why;
+
+#ifdef SHADOW
+	return NEXT; /* the stamp has the number of a packet */
+#endif
+	if ((is & (OURS | CROSSED)) != (own_stamp() | CROSSED))
+		return NEXT;
+	skb->tc_index = 0;
+	if (!lease_valid())
+		return slow(skb, IN, SLOW_NO_DAEMON);
+	if ((is ^ epoch) & EPOCH_BITS)
+		return slow(skb, IN, SLOW_STALE);
+	if (skb->protocol != bpf_htons(ETH_P_IP) || skb->pkt_type != PACKET_FOR_US || skb->vlan_present)
+		return slow(skb, IN, SLOW_NOT_IPV4);
+	if (skb->mark) /* that rules have given it when it was in the tunnel, and others may go by */
+		return slow(skb, IN, SLOW_ENCAPSULATED);
+	why = lookup_in(skb, data, end, TUNNEL_IP, tenant, &c);
+	if (!why && !inner_source_matches(data, c.to->header))
+		why = SLOW_SOURCE;
+	if (why)
+		return slow(skb, IN, why);
+	if (!TUNNEL_IP && bpf_skb_change_head(skb, ETH_HLEN, 0))
+		return slow(skb, IN, SLOW_ENCAPSULATED); /* nothing was changed */
+	return carry_in(skb, &c);
 }

@@ -72,9 +72,15 @@ int to_peer(struct __sk_buff *skb)
 	return learn_out(skb, ETH_HLEN, &via, 0, 0, now, 0);
 }
 
-/* There is no tunnel: it is attached nowhere. */
+/* There is no tunnel: this and the next are attached nowhere. */
 SEC("tc/to_tunnel")
 int to_tunnel(struct __sk_buff *skb)
+{
+	return NEXT;
+}
+
+SEC("tc/from_tunnel")
+int from_tunnel(struct __sk_buff *skb)
 {
 	return NEXT;
 }
@@ -88,7 +94,7 @@ static __always_inline int from_peer(void *data, const void *header, const struc
 }
 
 /* Not every router sends from the MAC that it is sent to: with VRRP, for example, it does not. */
-static __always_inline int known_sender(struct __sk_buff *skb, void *data, __u32 tenant)
+static __always_inline int known_sender(struct __sk_buff *skb, void *data, __u32 at, __u32 tenant)
 {
 	return 1;
 }

@@ -6,7 +6,8 @@
  *   pod -> from_pod  ............ carried: headers around it, out of the wire
  *              \-> bridge, rules, routes, tunnel device, rules -> to_peer (learns) -> wire
  *   wire -> from_wire ........... carried: headers off, into the pod
- *              \-> tunnel device, rules, routes, bridge -> to_pod (learns) -> pod
+ *              \-> rules, tunnel device -> from_tunnel .... carried: UDP that is to be cut, into the pod
+ *                                              \-> rules, routes, bridge -> to_pod (learns) -> pod
  */
 #include "carry.h"
 
@@ -108,6 +109,12 @@ static __always_inline int source_matches(void *data, const void *ours)
 
 	return ip->saddr == back->daddr && ip->daddr == back->saddr && vni_in(data) == vni_in(ours) && same_mac(to, us) &&
 	       !same_mac(to + MAC_LEN, us);
+}
+
+/* The same of a packet without its outer headers, as the tunnel's device hands it on. */
+static __always_inline int inner_source_matches(void *eth, const void *ours)
+{
+	return same_mac(eth, ours + INNER_ETH + MAC_LEN) && same_mac(eth + MAC_LEN, ours + INNER_ETH);
 }
 
 /* The outer headers are those that the peer's host sends, and the network accepts. */
