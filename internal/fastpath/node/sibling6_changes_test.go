@@ -25,7 +25,6 @@ var siblingChanges6 = []siblingChange{
 	{name: "port that learns from nobody", do: "bridge fdb replace 02:00:00:00:ee:03 dev veth9 master static; bridge link set dev veth9 learning off locked on; bridge fdb del 02:00:00:00:ee:03 dev veth9 master",
 		undo: "bridge link set dev veth9 learning on locked off"},
 	{name: "forwarding entry", do: "bridge fdb replace 02:00:00:00:ee:03 dev veth0 master static sticky", undo: "bridge fdb del 02:00:00:00:ee:03 dev veth0 master; bridge fdb replace 02:00:00:00:ee:03 dev veth9 master dynamic"},
-	{name: "a bridge that filters VLANs", do: "bridge vlan del dev veth9 vid 1; ip link set cni0 type bridge vlan_filtering 1", undo: "ip link set cni0 type bridge vlan_filtering 0; bridge vlan add dev veth9 vid 1 pvid untagged"},
 	{name: "port that is taken off", do: "ip link set veth9 nomaster", undo: "ip link set veth9 master cni0"},
 	{name: "device down", do: "ip link set veth9 down", undo: "ip link set veth9 up"},
 	{name: "chain where a port sends", do: `nft 'table netdev deny { chain c { type filter hook egress device "veth9" priority 0; meta l4proto udp drop; }; }'`, undo: "nft delete table netdev deny"},

@@ -40,7 +40,6 @@ var siblingReplays6 = []replayedSibling{
 	{name: "from the sibling's address", change: func(_ *siblingScene, p *replayPacket) { p.ip6.SrcIP = net.ParseIP("fd00:f4:1::3") }},
 	{name: "from an address of the link", change: func(_ *siblingScene, p *replayPacket) { p.ip6.SrcIP = net.ParseIP("fe80::2:1") }},
 	{name: "from another MAC", change: func(_ *siblingScene, p *replayPacket) { p.eth.SrcMAC = net.HardwareAddr{2, 0, 0, 0, 0xee, 9} }},
-	{name: "from the sibling's MAC", change: func(_ *siblingScene, p *replayPacket) { p.eth.SrcMAC = siblingMAC }},
 	{name: "to another MAC", change: func(_ *siblingScene, p *replayPacket) { p.eth.DstMAC = net.HardwareAddr{2, 0, 0, 0, 0xee, 9} }},
 	{name: "to the gateway's MAC", change: func(s *siblingScene, p *replayPacket) { p.eth.DstMAC = s.gateway }},
 	{name: "to the pod's MAC", change: func(_ *siblingScene, p *replayPacket) { p.eth.DstMAC = siblingMAC }},

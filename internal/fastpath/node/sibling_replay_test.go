@@ -243,7 +243,8 @@ func (s *siblingScene) arrivals() (lines []string) {
 					if name == "pod" && bytes.Contains(frame, []byte(mark)) {
 						seen++
 					}
-				case isNeighbours(frame[10:]), isOf(frame[10:], 2), name == "client" && isOf(frame[10:], 17), name == "pod" && (isOf(frame[10:], 1) || isOf(frame[10:], 58)):
+				case isNeighbours(frame[10:]), isOf(frame[10:], 2), name == "client" && (isOf(frame[10:], 17) || isOf(frame[10:], fragmentHeader)),
+					name == "pod" && (isOf(frame[10:], 1) || isOf(frame[10:], 58)):
 				default:
 					lines = append(lines, name+": "+hex.EncodeToString(withoutID(frame)))
 				}
