@@ -105,7 +105,7 @@ planes such as Cilium's, Open vSwitch, other encapsulations, bridges and teams a
 iptables-legacy, limits on pods' devices, Ethernet overlays.
 
 With --ipv6 it shows what would be carried of IPv6, which is less: packets to other nodes, by
-one wire without encapsulation or in VXLAN over IPv6.
+one wire without encapsulation or in VXLAN over IPv6, and to other pods of the node.
 
 It also lists what misses carried packets: statistics of devices, counters of rules, captures.
 With --keep-counters it shows what "enable --keep-counters" would carry.`,
@@ -185,9 +185,10 @@ masqueraded behind the wire's own address, or comes to it by a NodePort, is carr
 UDP, and only where pods are routed without a tunnel.
 
 With --ipv6 it also carries what "venturi fastpath plan --ipv6" lists: packets to other nodes,
-by one wire without encapsulation or in VXLAN over IPv6, and not translated. One version of IP
-that can be carried is enough; the other is carried as soon as it can be. A rule or a route
-that keeps one of them slow does not affect the other. Their packets are compared in turn.
+by one wire without encapsulation or in VXLAN over IPv6, and to other pods of the node, if they
+are not translated. One version of IP that can be carried is enough; the other is carried as
+soon as it can be. A rule or a route that keeps one of them slow does not affect the other.
+Their packets are compared in turn.
 
 With --replace it takes over from the process that carries here, of this version or another,
 as for an upgrade: that process ends and leaves everything in place, no packet is lost, and

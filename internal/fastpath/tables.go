@@ -107,7 +107,7 @@ func (t *tables) syncPods(pods []topology.LocalPod, tenant uint32, tc map[int]to
 		was, known := t.pods[w.Device]
 		is := bpf.NewPod(was.entry.Epoch, tenant, uint16(size(w.MTU)), w.Addr, w.MAC, w.Gateway)
 		is.IngressIfindex, is.MacEpoch = uint32(w.NeighDevice), was.entry.MacEpoch
-		if w.Addr.Is4() && !tc[w.Device].Netkit { // whose programs cannot redirect into a pod
+		if !tc[w.Device].Netkit { // whose programs cannot redirect into a pod
 			is.Sibling = 1
 		}
 		var err error

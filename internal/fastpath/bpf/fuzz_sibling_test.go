@@ -21,7 +21,7 @@ type siblingReference struct {
 func (r *siblingReference) fromPod(frame []byte) outcome {
 	own := bytes.Equal(frame[6:12], podMAC)
 	to := func(mac []byte) bool { return own && bytes.Equal(frame[:6], mac) }
-	sent := r.podFrame().eth.DstMAC
+	sent := r.podFrame().parts().eth.DstMAC
 	if !isIPv4(frame) {
 		return slowFor(bpf.SlowNotIPv4)
 	}
@@ -87,7 +87,7 @@ func (r *siblingReference) carryAll(t *testing.T, f *fuzzing, packets int) (carr
 	testenv.InNetns(t, f.netns, func() error {
 		onCore(t, 0)
 		for i := range packets {
-			f.macs = append(bytes.Clone(r.podFrame().eth.DstMAC), podMAC...)
+			f.macs = append(bytes.Clone(r.podFrame().parts().eth.DstMAC), podMAC...)
 			if f.chance(20) {
 				copy(f.macs, choose(f, gatewayMAC, siblingMAC))
 			}

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/rand/v2"
+	"net"
 	"os"
 	"strconv"
 	"testing"
 
 	"github.com/gopacket/gopacket/layers"
 
+	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -109,5 +111,66 @@ func TestFuzzIPv6(t *testing.T) {
 		if carried < most/20 {
 			t.Errorf("%s: of %d packets, only %d are carried", protocol, most/2, carried)
 		}
+	}
+}
+
+// Packets of IPv6 that a pod sends to its sibling, with bytes changed at random, are carried if and only if the
+// reference says so, with the headers that the network gives them; anything else is left as it is.
+func TestFuzzSiblingIPv6(t *testing.T) {
+	testenv.Root(t)
+	onCore(t, 0)
+	seed, packets := testenv.Generated(t, fuzzEnv, fewFuzzed)
+	t.Logf("%s=%d:%d", fuzzEnv, seed, packets)
+	for i, l := range deliveries6 {
+		for _, protocol := range []layers.IPProtocol{layers.IPProtocolTCP, layers.IPProtocolUDP} {
+			t.Run(l.name+", "+protocol.String(), func(t *testing.T) {
+				fuzzSibling6(t, newSiblingRig(t, bpf.Routed6, protocol, l), rand.New(rand.NewPCG(seed, uint64(i))), max(packets/4, 1))
+			})
+		}
+	}
+}
+
+func fuzzSibling6(t *testing.T, b *siblingRig, rng *rand.Rand, packets int) {
+	t.Helper()
+	ends := [2]fuzzEnd{{podAddr6.AsSlice(), 4000}, {siblingAddr6.AsSlice(), 5000}}
+	sentTo, carried := b.podFrame().parts().eth.DstMAC, 0
+	forget := func() { // packets may end what is known of the flow, or of its pod's MAC
+		b.put(t)
+		check(t, b.objs.InvalidateSlots(b.key))
+	}
+	forget()
+	for i := range packets {
+		p := b.podFrame().(*packet6)
+		p.ip.TrafficClass, p.ip.FlowLabel, p.ip.HopLimit = uint8(rng.Uint32()), rng.Uint32()&0xfffff, uint8(rng.Uint32())
+		p.payload = make([]byte, rng.IntN(1500))
+		if rng.IntN(20) == 0 {
+			p.eth.DstMAC = []net.HardwareAddr{gatewayMAC, siblingMAC, farMAC}[rng.IntN(3)]
+		}
+		frame := p.bytes(t)
+		for range rng.IntN(3) {
+			frame[rng.IntN(min(len(frame), 14+40+20))] ^= 1 << rng.IntN(8)
+		}
+		length := 40 + int(binary.BigEndian.Uint16(frame[14+4:]))
+		want := carries6(frame, byte(b.protocol), ends, podMAC, sentTo) && length+14 == len(frame) && length <= int(b.sibling.Size)
+		verdict, out := b.run(t, b.objs.FromPod, b.pod, frame)
+		if !want {
+			if verdict != next || !bytes.Equal(out, frame) {
+				t.Fatalf("packet %d: verdict %d for\n% x, left as\n% x", i, int32(verdict), frame, out)
+			}
+			forget()
+			continue
+		}
+		carried++
+		expected := append(bytes.Clone(siblingMAC), frame[6:]...)
+		if !b.bridged {
+			copy(expected[6:], siblingGateway)
+			expected[14+7]--
+		}
+		if verdict != redirect || !bytes.Equal(out, expected) {
+			t.Fatalf("packet %d: verdict %d for\n% x, comes\n% x, want\n% x, counted %v", i, int32(verdict), frame, out, expected, b.counted(t))
+		}
+	}
+	if carried < packets/10 {
+		t.Errorf("of %d packets, only %d are carried", packets, carried)
 	}
 }

@@ -14,32 +14,32 @@ import (
 // entry of conntrack: its flow is not tracked, and bridges are tried in namespaces alone.
 var siblingLearnRows = []struct {
 	name    string
-	change  func(b *siblingRig, p *packet)
+	change  func(b *siblingRig, p frameParts)
 	learned func(there, back *bpf.Flow) // what is new in the entries; nil: there is none
 }{
-	{"of no entry yet", func(b *siblingRig, _ *packet) { b.noEntries() }, func(f, _ *bpf.Flow) { f.SeenOut, f.SeenIn, f.Epoch = 5, 0, 0 }},
-	{"the other way was not seen", func(b *siblingRig, _ *packet) { b.forgets() }, func(f, _ *bpf.Flow) { f.SeenOut = 5 }},
-	{"the other way was seen", func(b *siblingRig, _ *packet) { b.forgets(); b.reverseFlow.SeenOut = 5 }, func(f, back *bpf.Flow) {
+	{"of no entry yet", func(b *siblingRig, _ frameParts) { b.noEntries() }, func(f, _ *bpf.Flow) { f.SeenOut, f.SeenIn, f.Epoch = 5, 0, 0 }},
+	{"the other way was not seen", func(b *siblingRig, _ frameParts) { b.forgets() }, func(f, _ *bpf.Flow) { f.SeenOut = 5 }},
+	{"the other way was seen", func(b *siblingRig, _ frameParts) { b.forgets(); b.reverseFlow.SeenOut = 5 }, func(f, back *bpf.Flow) {
 		f.SeenOut, f.SeenIn, f.Epoch = 5, 5, 5
 		back.SeenIn, back.Epoch = 5, 5
 	}},
-	{"the other way was seen under other rules", func(b *siblingRig, _ *packet) { b.forgets(); b.reverseFlow.SeenOut = 4 }, func(f, _ *bpf.Flow) { f.SeenOut = 5 }},
-	{"the other way was to another pod", func(b *siblingRig, _ *packet) { b.forgets(); b.reverseFlow.SeenOut = 5; b.reverseFlow.Peer++ }, func(f, _ *bpf.Flow) { f.SeenOut = 5 }},
-	{"the other way was of another state of the pod", func(b *siblingRig, _ *packet) { b.forgets(); b.reverseFlow.SeenOut = 5; b.reverseFlow.PodEpoch++ }, func(f, _ *bpf.Flow) { f.SeenOut = 5 }},
-	{"it went to a peer before", func(b *siblingRig, _ *packet) {
+	{"the other way was seen under other rules", func(b *siblingRig, _ frameParts) { b.forgets(); b.reverseFlow.SeenOut = 4 }, func(f, _ *bpf.Flow) { f.SeenOut = 5 }},
+	{"the other way was to another pod", func(b *siblingRig, _ frameParts) { b.forgets(); b.reverseFlow.SeenOut = 5; b.reverseFlow.Peer++ }, func(f, _ *bpf.Flow) { f.SeenOut = 5 }},
+	{"the other way was of another state of the pod", func(b *siblingRig, _ frameParts) { b.forgets(); b.reverseFlow.SeenOut = 5; b.reverseFlow.PodEpoch++ }, func(f, _ *bpf.Flow) { f.SeenOut = 5 }},
+	{"it went to a peer before", func(b *siblingRig, _ frameParts) {
 		b.forgets()
 		b.flow.Peer, b.flow.PeerEpoch, b.flow.SeenIn = peerNumber, 5, 5
 	}, func(f, _ *bpf.Flow) {
 		f.SeenOut, f.SeenIn, f.Peer, f.PeerEpoch = 5, 0, bpf.Sibling, 16
 	}},
-	{"not stamped", func(b *siblingRig, _ *packet) { b.forgets(); b.epoch = 6 }, nil},
-	{"from another device", func(b *siblingRig, _ *packet) { b.forgets(); b.podEntry.IngressIfindex = 99 }, nil},
-	{"from a MAC that is not the gateway's", func(b *siblingRig, p *packet) { b.forgets(); p.eth.SrcMAC = farMAC }, nil},
-	{"to another MAC", func(b *siblingRig, p *packet) { b.forgets(); p.eth.DstMAC = farMAC }, nil},
-	{"its pod may not", func(b *siblingRig, _ *packet) { b.forgets(); b.podEntry.Sibling = 0 }, nil},
-	{"the other pod may not", func(b *siblingRig, _ *packet) { b.forgets(); b.sibling.Sibling = 0 }, nil},
-	{"ends a connection", func(b *siblingRig, p *packet) { b.forgets(); p.tcp.FIN = true }, nil},
-	{"for another address", func(b *siblingRig, p *packet) { b.forgets(); p.ip.DstIP = []byte{8, 0, 0, 9} }, nil},
+	{"not stamped", func(b *siblingRig, _ frameParts) { b.forgets(); b.epoch = 6 }, nil},
+	{"from another device", func(b *siblingRig, _ frameParts) { b.forgets(); b.podEntry.IngressIfindex = 99 }, nil},
+	{"from a MAC that is not the gateway's", func(b *siblingRig, p frameParts) { b.forgets(); p.eth.SrcMAC = farMAC }, nil},
+	{"to another MAC", func(b *siblingRig, p frameParts) { b.forgets(); p.eth.DstMAC = farMAC }, nil},
+	{"its pod may not", func(b *siblingRig, _ frameParts) { b.forgets(); b.podEntry.Sibling = 0 }, nil},
+	{"the other pod may not", func(b *siblingRig, _ frameParts) { b.forgets(); b.sibling.Sibling = 0 }, nil},
+	{"ends a connection", func(b *siblingRig, p frameParts) { b.forgets(); p.tcp.FIN = true }, nil},
+	{"for another address", func(b *siblingRig, p frameParts) { b.forgets(); p.dst[len(p.dst)-1] = 9 }, nil},
 }
 
 // forgets leaves entries of which nothing was seen.
@@ -58,31 +58,32 @@ func (b *siblingRig) noEntries() {
 func TestLearnsSibling(t *testing.T) {
 	testenv.Root(t)
 	onCore(t, 0)
-	for _, c := range siblingLearnRows {
-		t.Run(c.name, func(t *testing.T) {
-			b := newSiblingRig(t, bpf.Routed, layers.IPProtocolTCP, deliveries[0])
-			b.podEntry.IngressIfindex = 0 // as the packets of a test
-			b.flow.Peer = bpf.Sibling | uint32(b.wire)
-			p := b.handedOn()
-			c.change(b, p)
-			b.put(t)
-			key := bpf.NewFlowKey(b.key.TenantProto>>8, uint8(b.protocol), b.nat.local, b.nat.remote)
-			for range 8 { // by which it is known to send such packets
-				b.run(t, b.objs.FromPod, b.pod, b.podFrame().bytes(t))
-			}
-			b.run(t, stamped(t, b.objs.ToPod, 5), b.wire, p.bytes(t))
-			there, back := b.flow, b.reverseFlow
-			if c.learned != nil {
-				if c.learned(&there, &back); there.Peer == bpf.Sibling {
-					there.Peer |= uint32(b.wire)
+	for _, l := range []delivery{deliveries[0], deliveries6[0]} {
+		for _, c := range siblingLearnRows {
+			t.Run(l.name+", "+c.name, func(t *testing.T) {
+				b := newSiblingRig(t, bpf.Routed, layers.IPProtocolTCP, l)
+				b.podEntry.IngressIfindex = 0 // as the packets of a test
+				b.flow.Peer = bpf.Sibling | uint32(b.wire)
+				p, key := b.handedOn(), b.key
+				c.change(b, p.parts())
+				b.put(t)
+				for range 8 { // by which it is known to send such packets
+					b.run(t, b.objs.FromPod, b.pod, b.podFrame().bytes(t))
 				}
-			}
-			for k, want := range map[bpf.FlowKey]bpf.Flow{key: there, b.reverse: back} {
-				var is bpf.Flow
-				if err := b.objs.Flows.Lookup(k, &is); err != nil || is != want {
-					t.Errorf("the entry is %+v (%v), want %+v", is, err, want)
+				b.run(t, stamped(t, b.objs.ToPod, 5), b.wire, p.bytes(t))
+				there, back := b.flow, b.reverseFlow
+				if c.learned != nil {
+					if c.learned(&there, &back); there.Peer == bpf.Sibling {
+						there.Peer |= uint32(b.wire)
+					}
 				}
-			}
-		})
+				for k, want := range map[bpf.FlowKey]bpf.Flow{key: there, b.reverse: back} {
+					var is bpf.Flow
+					if err := b.objs.Flows.Lookup(k, &is); err != nil || is != want {
+						t.Errorf("the entry is %+v (%v), want %+v", is, err, want)
+					}
+				}
+			})
+		}
 	}
 }

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"net"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -48,87 +48,25 @@ var deliveries = []delivery{
 	{"bridged, of a Service", true, nat{"", siblingEnds[0], siblingEnds[1], addrPort("10.96.0.10:53"), siblingEnds[1]}},
 }
 
-// siblingRig is a rig with a second pod, to which its flow goes.
-type siblingRig struct {
-	*rig
-	delivery
-	reverse     bpf.FlowKey // of what the other pod sends back
-	reverseFlow bpf.Flow
-	sibling     bpf.Pod
-}
-
-func newSiblingRig(t testing.TB, kind string, protocol layers.IPProtocol, l delivery) *siblingRig {
-	b := &siblingRig{rig: newRig(t, kind, protocol), delivery: l}
-	tenant := b.key.TenantProto >> 8
-	b.sibling = bpf.NewPod(16, tenant, 1400, siblingAddr, siblingMAC, siblingGateway)
-	b.sibling.MacEpoch = b.sibling.Epoch
-	b.podEntry.Sibling, b.sibling.Sibling = 1, 1
-	b.podEntry.IngressIfindex, b.sibling.IngressIfindex = uint32(b.pod), uint32(b.wire)
-	way := uint32(bpf.Sibling)
-	if l.bridged {
-		b.podEntry.IngressIfindex, b.sibling.IngressIfindex = siblingBridge, siblingBridge
-		way |= bridged
+// deliveriesOf are those that there are of a kind of fast path.
+func deliveriesOf(kind string) []delivery {
+	if kind == bpf.Routed6 {
+		return deliveries6
 	}
-	b.key = bpf.NewFlowKey(tenant, uint8(protocol), l.nat.local, l.nat.remote)
-	b.reverse = bpf.NewFlowKey(tenant, uint8(protocol), l.nat.wireOther, l.nat.wireLocal)
-	b.flow = bpf.Flow{Epoch: 1, SeenOut: 1, SeenIn: 1, Pod: uint32(b.pod), PodEpoch: b.podEntry.Epoch, Peer: way | uint32(b.wire), PeerEpoch: b.sibling.Epoch}
-	b.reverseFlow = bpf.Flow{Epoch: 1, SeenOut: 1, SeenIn: 1, Pod: uint32(b.wire), PodEpoch: b.sibling.Epoch, Peer: way | uint32(b.pod), PeerEpoch: b.podEntry.Epoch}
-	if l.nat.local != l.nat.wireLocal || l.nat.remote != l.nat.wireOther {
-		setOther(&b.flow, bpf.NewFlowKey(tenant, uint8(protocol), l.nat.wireLocal, l.nat.wireOther))
-		setOther(&b.reverseFlow, bpf.NewFlowKey(tenant, uint8(protocol), l.nat.remote, l.nat.local))
-	}
-	return b
-}
-
-// setOther makes a flow one that is translated.
-func setOther(f *bpf.Flow, other bpf.FlowKey) {
-	f.Translated = 1
-	f.Other.Local, f.Other.Remote, f.Other.LocalPort, f.Other.RemotePort = other.Local, other.Remote, other.LocalPort, other.RemotePort
-}
-
-func (b *siblingRig) put(t testing.TB) {
-	t.Helper()
-	local := b.key.Local
-	b.key.Local = bpf.NewFlowKey(0, 0, addrPort("8.0.0.2:1"), siblingEnds[1]).Local // of the pod
-	b.rig.put(t)
-	b.key.Local = local
-	tenant := b.key.TenantProto >> 8
-	check(t, b.objs.PutPodAt(bpf.PodKey{Tenant: tenant, Addr: b.sibling.Addr}, uint32(b.wire)))
-	check(t, b.objs.PutPod(uint32(b.wire), b.sibling))
-	check(t, b.objs.Flows.Put(b.key, b.flow))
-	check(t, b.objs.Flows.Put(b.reverse, b.reverseFlow))
-}
-
-// podFrame is a packet of the flow as its pod sends it: to its gateway, or by a bridge to the other pod's MAC.
-func (b *siblingRig) podFrame() *packet {
-	p := b.podPacket().withEnds(b.nat.local, b.nat.remote)
-	if b.bridged && b.nat.remote.Addr() == siblingAddr {
-		p.eth.DstMAC = siblingMAC
-	}
-	return p
-}
-
-// handedOn is the same packet as the other pod gets it.
-func (b *siblingRig) handedOn() *packet {
-	p := b.podPacket().withEnds(b.nat.wireLocal, b.nat.wireOther)
-	p.eth.SrcMAC, p.eth.DstMAC = podMAC, siblingMAC
-	if !b.bridged {
-		hopped(p, siblingGateway, siblingMAC)
-	}
-	return p
+	return deliveries
 }
 
 // From pod to pod, packets get the headers that the network gives them.
 func TestCarriesSibling(t *testing.T) {
 	protocols(t, func(t *testing.T, protocol layers.IPProtocol) {
-		for _, kind := range kinds {
-			for _, l := range deliveries {
+		for _, kind := range append(slices.Clone(kinds), bpf.Routed6) {
+			for _, l := range deliveriesOf(kind) {
 				b := newSiblingRig(t, kind, protocol, l)
 				b.put(t)
 				for i := range 50 { // sums of many values
 					payload := binary.BigEndian.AppendUint16([]byte("payload of many values: "), uint16(i*1311))
 					p, want := b.podFrame(), b.handedOn()
-					p.payload, want.payload = payload, payload
+					*p.parts().payload, *want.parts().payload = payload, payload
 					verdict, out := b.run(t, b.objs.FromPod, b.pod, p.bytes(t))
 					if verdict != redirect || !bytes.Equal(out, want.bytes(t)) {
 						t.Fatalf("%s, %s: verdict %d, counted %v, out comes\n% x, want\n% x", kind, l.name, int32(verdict), b.counted(t), out, want.bytes(t))
@@ -148,28 +86,28 @@ func TestSlowSibling(t *testing.T) {
 	onCore(t, 0)
 	for _, c := range []struct {
 		name   string
-		change func(b *siblingRig, p *packet)
+		change func(b *siblingRig, p frameParts)
 		slow   bpf.Count
 	}{
-		{"rules changed", func(b *siblingRig, _ *packet) { b.epoch = 2 }, bpf.SlowStale},
-		{"the other pod changed", func(b *siblingRig, _ *packet) { b.sibling.Epoch++ }, bpf.SlowStale},
-		{"the other pod is gone", func(b *siblingRig, _ *packet) { b.flow.Peer |= 0xf000 }, bpf.SlowStale},
-		{"its pod changed", func(b *siblingRig, _ *packet) { b.podEntry.Epoch++; b.podEntry.MacEpoch++ }, bpf.SlowStale},
-		{"not carried yet", func(b *siblingRig, _ *packet) { b.flow.Epoch, b.flow.SeenIn = 0, 0 }, bpf.SlowUnproven},
-		{"seen the other way only", func(b *siblingRig, _ *packet) { b.flow.SeenOut = 0 }, bpf.SlowUnproven},
-		{"the other pod uses another MAC", func(b *siblingRig, _ *packet) { b.sibling.MacEpoch = 0 }, bpf.SlowUnproven},
-		{"too large for the other pod", func(_ *siblingRig, p *packet) { p.payload = make([]byte, 1400) }, bpf.SlowSize},
-		{"to another MAC", func(_ *siblingRig, p *packet) { p.eth.DstMAC = farMAC }, bpf.SlowSource},
-		{"from another MAC", func(_ *siblingRig, p *packet) { p.eth.SrcMAC = farMAC }, bpf.SlowSource},
-		{"from another address", func(_ *siblingRig, p *packet) { p.ip.SrcIP = net.IP{8, 0, 0, 9} }, bpf.SlowSource},
-		{"another port", func(_ *siblingRig, p *packet) { p.tcp.SrcPort++ }, bpf.SlowUnknown},
-		{"its TTL ends here", func(_ *siblingRig, p *packet) { p.ip.TTL = 1 }, bpf.SlowTTL},
+		{"rules changed", func(b *siblingRig, _ frameParts) { b.epoch = 2 }, bpf.SlowStale},
+		{"the other pod changed", func(b *siblingRig, _ frameParts) { b.sibling.Epoch++ }, bpf.SlowStale},
+		{"the other pod is gone", func(b *siblingRig, _ frameParts) { b.flow.Peer |= 0xf000 }, bpf.SlowStale},
+		{"its pod changed", func(b *siblingRig, _ frameParts) { b.podEntry.Epoch++; b.podEntry.MacEpoch++ }, bpf.SlowStale},
+		{"not carried yet", func(b *siblingRig, _ frameParts) { b.flow.Epoch, b.flow.SeenIn = 0, 0 }, bpf.SlowUnproven},
+		{"seen the other way only", func(b *siblingRig, _ frameParts) { b.flow.SeenOut = 0 }, bpf.SlowUnproven},
+		{"the other pod uses another MAC", func(b *siblingRig, _ frameParts) { b.sibling.MacEpoch = 0 }, bpf.SlowUnproven},
+		{"too large for the other pod", func(_ *siblingRig, p frameParts) { *p.payload = make([]byte, 1400) }, bpf.SlowSize},
+		{"to another MAC", func(_ *siblingRig, p frameParts) { p.eth.DstMAC = farMAC }, bpf.SlowSource},
+		{"from another MAC", func(_ *siblingRig, p frameParts) { p.eth.SrcMAC = farMAC }, bpf.SlowSource},
+		{"from another address", func(_ *siblingRig, p frameParts) { p.src[len(p.src)-1] = 9 }, bpf.SlowSource},
+		{"another port", func(_ *siblingRig, p frameParts) { p.tcp.SrcPort++ }, bpf.SlowUnknown},
+		{"its TTL ends here", func(_ *siblingRig, p frameParts) { *p.hops = 1 }, bpf.SlowTTL},
 	} {
-		for _, l := range deliveries {
+		for _, l := range slices.Concat(deliveries, deliveries6) {
 			t.Run(c.name+", "+l.name, func(t *testing.T) {
 				b := newSiblingRig(t, bpf.Routed, layers.IPProtocolTCP, l)
 				p := b.podFrame()
-				c.change(b, p)
+				c.change(b, p.parts())
 				b.put(t)
 				b.expect(t, b.objs.FromPod, b.pod, p, c.slow)
 			})
@@ -182,14 +120,14 @@ func TestSlowSibling(t *testing.T) {
 func TestSiblingToAnotherMAC(t *testing.T) {
 	testenv.Root(t)
 	onCore(t, 0)
-	for _, l := range []delivery{deliveries[0], deliveries[3]} {
+	for _, l := range []delivery{deliveries[0], deliveries[3], deliveries6[0], deliveries6[1]} {
 		b := newSiblingRig(t, bpf.Routed, layers.IPProtocolUDP, l)
 		b.podEntry.IngressIfindex, b.sibling.IngressIfindex = siblingBridge, siblingBridge
 		b.put(t)
 		b.expect(t, b.objs.FromPod, b.pod, b.podFrame(), bpf.Counts)
 		p := b.podFrame()
-		if p.eth.DstMAC = siblingMAC; l.bridged {
-			p.eth.DstMAC = gatewayMAC
+		if p.parts().eth.DstMAC = siblingMAC; l.bridged {
+			p.parts().eth.DstMAC = gatewayMAC
 		}
 		b.expect(t, b.objs.FromPod, b.pod, p, bpf.SlowSource)
 		for _, k := range []bpf.FlowKey{b.key, b.reverse} {
@@ -202,7 +140,7 @@ func TestSiblingToAnotherMAC(t *testing.T) {
 		b.expect(t, b.objs.FromPod, b.pod, p, bpf.SlowUnknown)
 		b.sibling.IngressIfindex++
 		check(t, b.objs.PutPod(uint32(b.wire), b.sibling))
-		p.eth.DstMAC = siblingMAC
+		p.parts().eth.DstMAC = siblingMAC
 		b.expect(t, b.objs.FromPod, b.pod, p, bpf.SlowSource)
 	}
 }
@@ -221,10 +159,11 @@ func hasFlow(t *testing.T, objs *bpf.Objects, k bpf.FlowKey) bool {
 func TestSiblingEnds(t *testing.T) {
 	testenv.Root(t)
 	onCore(t, 0)
-	for _, l := range deliveries {
+	for _, l := range slices.Concat(deliveries, deliveries6) {
 		b := newSiblingRig(t, bpf.Routed, layers.IPProtocolTCP, l)
 		b.put(t)
-		fromWire := b.received(bpf.Routed).withEnds(l.nat.wireLocal, l.nat.wireOther)
+		fromWire := b.packetOf(l.nat.wireLocal, l.nat.wireOther)
+		fromWire.parts().eth.SrcMAC, fromWire.parts().eth.DstMAC = farMAC, b.wireMAC
 		why := bpf.SlowUnproven
 		if b.flow.Translated == 1 {
 			why = bpf.SlowUnknown
@@ -232,7 +171,7 @@ func TestSiblingEnds(t *testing.T) {
 		b.expect(t, b.objs.FromWire, b.wire, fromWire, bpf.PerDirection+why)
 		b.expect(t, b.objs.FromPod, b.pod, b.podFrame(), bpf.Counts)
 		p := b.podFrame()
-		p.tcp.FIN = true
+		p.parts().tcp.FIN = true
 		b.expect(t, b.objs.FromPod, b.pod, p, bpf.SlowFlags)
 		for _, k := range []bpf.FlowKey{b.key, b.reverse} {
 			if hasFlow(t, b.objs, k) {

@@ -204,7 +204,7 @@ func TestTranslatedApart(t *testing.T) {
 
 // expect runs a program over a packet, which is to be carried (Counts), or slow for a reason and
 // unchanged.
-func (r *rig) expect(t *testing.T, p *ebpf.Program, device int, packet *packet, slow bpf.Count) {
+func (r *rig) expect(t *testing.T, p *ebpf.Program, device int, packet interface{ bytes(testing.TB) []byte }, slow bpf.Count) {
 	t.Helper()
 	frame, before := packet.bytes(t), r.counted(t)
 	verdict, out := r.run(t, p, device, frame)

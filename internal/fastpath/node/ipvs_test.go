@@ -23,27 +23,26 @@ import (
 func TestIPVSStaysSlow(t *testing.T) {
 	needsModules(t)
 	const service = "10.96.0.10:53"
-	b := newSibling(t, siblingWirings[2].node, siblingWirings[2].pod, siblingWirings[2].add)
+	b := newSibling(t, siblingWirings[2])
 	b.learnNeighbours(t)
 	testenv.Shell(t, b.nodes[0].Path(), `modprobe ip_vs_rr; ip addr add 10.96.0.10/32 dev lo
 		nft 'table ip deny { chain c { type filter hook forward priority 0; ip daddr 10.244.1.3 udp dport 7777 drop; }; }'
 		echo 0 > /proc/sys/net/ipv4/vs/conntrack`)
 	testenv.Must(t, host.Do(b.nodes[0].Path(), func() error {
-		return addIPVS(netip.MustParseAddrPort(service), netip.MustParseAddrPort(portSibling))
+		return addIPVS(netip.MustParseAddrPort(service), netip.MustParseAddrPort(b.server()))
 	}))
-	b.enable(t, 0, "0")
-	b.untilRunning(t, 0, true)
+	b.carry(t)
 	flushConntrack(t, b.nodes[0])
 
-	client := b.openUDP(t, b.pods[0], clientSibling+":0", "")
+	client := b.openUDP(t, b.pods[0], b.from(0), "")
 	var services, directs atomic.Int64
 	go func() {
-		for buffer := make([]byte, len(portSibling)); ; {
+		for buffer := make([]byte, len(b.server())); ; {
 			n, err := client.Read(buffer)
 			switch { // IPVS translates all answers of its server
 			case isClosed(err):
 				return
-			case string(buffer[:n]) == portSibling:
+			case string(buffer[:n]) == b.server():
 				directs.Add(1)
 			case err == nil:
 				services.Add(1)
@@ -57,7 +56,7 @@ func TestIPVSStaysSlow(t *testing.T) {
 	}
 	for range 200 { // the same ports: what it would learn of the first kind carries the second
 		send(service)
-		send(portSibling)
+		send(b.server())
 	}
 	if services.Load() < 100 {
 		t.Fatalf("the Service has answered %d of 200 datagrams", services.Load())

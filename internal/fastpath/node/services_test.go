@@ -282,7 +282,7 @@ func serveTCP(t *testing.T, pod *netcfg.Namespace, address string) {
 	t.Helper()
 	var listener net.Listener
 	testenv.InNetns(t, pod.Path(), func() (err error) {
-		listener, err = net.Listen("tcp4", address)
+		listener, err = net.Listen("tcp", address)
 		return err
 	})
 	done := make(chan struct{})

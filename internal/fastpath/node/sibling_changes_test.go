@@ -13,16 +13,19 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-// siblingChanges end what one pod of a node sends to another, or what comes back.
-var siblingChanges = []struct {
+// siblingChange ends what one pod of a node sends to another, or what comes back.
+type siblingChange struct {
 	name      string
-	wiring    int // of siblingWirings
+	wiring    int // of the wirings of a version of IP
 	service   bool
 	setup     string
 	do, undo  string
 	forgets   bool // connections are forgotten after it
 	unchanged bool // packets are still delivered
-}{
+}
+
+// siblingChanges are those over IPv4.
+var siblingChanges = []siblingChange{
 	{name: "rule", do: `nft 'table ip deny { chain c { type filter hook forward priority 0; meta l4proto udp drop; }; }'`, undo: "nft delete table ip deny"},
 	{name: "rule for what comes back", do: `nft 'table ip deny { chain c { type filter hook forward priority 0; ip saddr 10.244.1.3 drop; }; }'`, undo: "nft delete table ip deny"},
 	{name: "rule that does not meet it", do: `nft 'table ip deny { chain c { type filter hook forward priority 0; ip saddr 10.244.1.9 drop; }; }'`, undo: "nft delete table ip deny", unchanged: true},
@@ -63,7 +66,7 @@ type answers struct {
 func (b *siblingNode) ask(t *testing.T, to string) *answers {
 	t.Helper()
 	a := &answers{}
-	conn := b.openUDP(t, b.pods[0], clientSibling+":0", to)
+	conn := b.openUDP(t, b.pods[0], b.from(0), to)
 	done := make(chan struct{}, 2)
 	go func() {
 		defer func() { done <- struct{}{} }()
@@ -99,40 +102,43 @@ const siblingTries = 4
 // Whatever changes on a node while packets are carried between its pods, they end where the network
 // would have ended them, soon after the change.
 func TestSiblingFollowsChanges(t *testing.T) {
-	for i, w := range siblingWirings {
+	followSiblingChanges(t, siblingWirings[:3], siblingChanges) // the fourth is as the third
+}
+
+func followSiblingChanges(t *testing.T, of []siblingWiring, changes []siblingChange) {
+	t.Helper()
+	for i, w := range of {
 		var nodes [2]*siblingNode // the second carries
 		var flows [2][2]*answers
 		for n := range nodes {
-			if i == 3 {
-				continue // as the wiring before
-			}
-			b := newSibling(t, w.node, w.pod, w.add)
+			b := newSibling(t, w)
 			nodes[n] = b
-			testenv.Shell(t, b.nodes[0].Path(), `nft 'table ip service { chain c { type nat hook prerouting priority -100; ip daddr 10.96.0.10 udp dport 53 dnat to 10.244.1.3:7777; }; }'`)
+			if w.services {
+				testenv.Shell(t, b.nodes[0].Path(), `nft 'table ip service { chain c { type nat hook prerouting priority -100; ip daddr 10.96.0.10 udp dport 53 dnat to 10.244.1.3:7777; }; }'`)
+			}
 			b.learnNeighbours(t)
 			if n == 1 {
-				b.enable(t, 0, "0")
-				b.untilRunning(t, 0, true)
+				b.carry(t)
 			}
 			flushConntrack(t, b.nodes[0])
-			flows[n][0] = b.ask(t, portSibling)
+			flows[n][0] = b.ask(t, b.server())
 			if w.services {
 				flows[n][1] = b.ask(t, serviceAddress)
 			}
 		}
-		for _, c := range siblingChanges {
-			if c.wiring != i || nodes[0] == nil {
+		for _, c := range changes {
+			if c.wiring != i {
 				continue
 			}
-			of := 0
+			flow := 0
 			if c.service {
-				of = 1
+				flow = 1
 			}
 			t.Run(w.name+", "+c.name, func(t *testing.T) {
 				var took []time.Duration
 				for len(took) == 0 || slices.Min(took) > siblingLimit && len(took) < siblingTries {
 					for n, b := range nodes {
-						after := b.playChange(t, flows[n][of], n == 1, c.setup, c.do, c.undo, c.forgets, c.unchanged)
+						after := b.playChange(t, flows[n][flow], n == 1, c)
 						if n == 1 {
 							took = append(took, after)
 						}
@@ -149,28 +155,28 @@ func TestSiblingFollowsChanges(t *testing.T) {
 
 // playChange makes a change, waits until nothing is answered any more, tells how long after it the last
 // answer came, and takes it back.
-func (b *siblingNode) playChange(t *testing.T, a *answers, carries bool, setup, do, undo string, forgets, unchanged bool) time.Duration {
+func (b *siblingNode) playChange(t *testing.T, a *answers, carries bool, c siblingChange) time.Duration {
 	t.Helper()
 	node := b.nodes[0].Path()
-	if setup != "" {
-		testenv.Shell(t, node, setup)
+	if c.setup != "" {
+		testenv.Shell(t, node, c.setup)
 	}
 	b.untilAnswered(t, a, carries)
-	if do != "" {
-		testenv.Shell(t, node, do)
+	if c.do != "" {
+		testenv.Shell(t, node, c.do)
 	}
-	if forgets {
+	if c.forgets {
 		flushConntrack(t, b.nodes[0])
 	}
 	changed := time.Now()
 	defer func() {
-		testenv.Shell(t, node, undo)
-		if forgets { // what was forwarded between the kernel tracking connections again and the rule is never translated
+		testenv.Shell(t, node, c.undo)
+		if c.forgets { // what was forwarded between the kernel tracking connections again and the rule is never translated
 			flushConntrack(t, b.nodes[0])
 		}
 		b.untilAnswered(t, a, false)
 	}()
-	if unchanged {
+	if c.unchanged {
 		b.untilAnswered(t, a, carries)
 		return 0
 	}
@@ -192,13 +198,12 @@ func (b *siblingNode) untilAnswered(t *testing.T, a *answers, carries bool) {
 	const enough = 100
 	before, was := a.number.Load(), uint64(0)
 	if carries {
-		was, _ = b.carried(t, 0)
+		was = b.carriedNow(t)
 	}
 	for end := time.Now().Add(testenv.Timeout); ; time.Sleep(20 * time.Millisecond) {
 		n, packets := a.number.Load()-before, uint64(enough)
 		if carries {
-			packets, _ = b.carried(t, 0)
-			packets -= was
+			packets = b.carriedNow(t) - was
 		}
 		if n >= enough && packets >= enough {
 			return

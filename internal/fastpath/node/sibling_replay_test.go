@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -58,6 +59,7 @@ type offload struct {
 type replayPacket struct {
 	eth     layers.Ethernet
 	ip      layers.IPv4
+	ip6     *layers.IPv6 // in its place
 	udp     layers.UDP
 	tcp     layers.TCP
 	payload gopacket.Payload
@@ -65,7 +67,7 @@ type replayPacket struct {
 
 const (
 	needsSum, gsoTCP, gsoUDP = 1, 1, 5
-	ethLen, ipLen            = 14, 20
+	ethLen, ipLen, ip6Len    = 14, 20, 40
 )
 
 var siblingReplays = []replayedSibling{
@@ -123,26 +125,27 @@ func partialSum(f []byte) []byte {
 	return f
 }
 
-func newSiblingScene(t *testing.T, w int, to string, fast bool) *siblingScene {
-	wired := siblingWirings[w]
-	b := newSibling(t, wired.node, wired.pod, wired.add)
+func newSiblingScene(t *testing.T, w siblingWiring, to string, fast bool) *siblingScene {
+	b := newSibling(t, w)
 	s := &siblingScene{siblingNode: b, t: t, isFast: fast, to: to, gateway: gatewayMAC}
 	// Both nodes have the same addresses, and nobody else asks for any.
 	testenv.Shell(t, b.pods[0].Path(), "ip link set eth0 address "+clientMAC.String()+"; ip route flush cache")
-	if w >= 2 {
+	if w.routed {
 		s.gateway = net.HardwareAddr{0xee, 0xee, 0xee, 0xee, 0xee, 0xee}
 		testenv.Shell(t, b.nodes[0].Path(), "ip link set veth0 address ee:ee:ee:ee:ee:ee; ip link set veth9 address ee:ee:ee:ee:ee:ee")
 	}
-	testenv.Shell(t, b.nodes[0].Path(), `ip neigh flush all; ip link set dev veth0 up
-		nft 'table ip service { chain c { type nat hook prerouting priority -100; ip daddr 10.96.0.10 udp dport 53 dnat to 10.244.1.3:7777; }; }'`)
-	for _, pod := range []string{b.pods[0].Path(), b.pod.Path()} {
-		testenv.Shell(t, pod, "ip neigh flush all; ping -c 1 -W 5 192.0.10.1 >/dev/null")
-		testenv.ForbidTCP(t, pod)
+	testenv.Shell(t, b.nodes[0].Path(), "ip neigh flush all; ip link set dev veth0 up")
+	if w.services {
+		testenv.Shell(t, b.nodes[0].Path(), "nft 'table ip service { chain c { type nat hook prerouting priority -100; ip daddr 10.96.0.10 udp dport 53 dnat to 10.244.1.3:7777; }; }'")
 	}
-	b.openUDP(t, b.pods[0], fmt.Sprintf("%s:%d", clientSibling, replayPort), "") // answers have somewhere to go
-	b.openUDP(t, b.pods[0], fmt.Sprintf("%s:%d", clientSibling, replayPort+9), "")
+	for _, pod := range []string{b.pods[0].Path(), b.pod.Path()} {
+		testenv.Shell(t, pod, "ip neigh flush all; ping -c 1 -W 5 "+b.nodeAddr+" >/dev/null; nft 'table inet quiet { chain c { type filter hook input priority 0; meta l4proto tcp drop; }; }'")
+	}
+	b.openUDP(t, b.pods[0], b.from(replayPort), "") // answers have somewhere to go
+	b.openUDP(t, b.pods[0], b.from(replayPort+9), "")
 	for _, namespace := range []string{b.nodes[0].Path(), b.pods[0].Path(), b.pod.Path()} { // which of many errors are told would be chance
-		testenv.Shell(t, namespace, "cd /proc/sys/net/ipv4; echo 0 > icmp_ratelimit; echo 1000000 > icmp_msgs_per_sec; echo 1000000 > icmp_msgs_burst; echo 0 > conf/all/send_redirects; for d in conf/*; do echo 0 > $d/send_redirects; done")
+		testenv.Shell(t, namespace, `cd /proc/sys/net/ipv4; echo 0 > icmp_ratelimit; echo 1000000 > icmp_msgs_per_sec; echo 1000000 > icmp_msgs_burst; echo 0 > conf/all/send_redirects; for d in conf/*; do echo 0 > $d/send_redirects; done
+			cd /proc/sys/net/ipv6; echo 0 > icmp/ratelimit; echo 0 > auto_flowlabels`)
 	}
 	// So would be how many packets to a Service that are not translated are told that there is no route.
 	testenv.Shell(t, b.nodes[0].Path(), "ip route add blackhole 10.96.0.0/12")
@@ -150,8 +153,7 @@ func newSiblingScene(t *testing.T, w int, to string, fast bool) *siblingScene {
 	testenv.Shell(t, b.pod.Path(), "ip link set eth0 mtu 1400")
 	testenv.Shell(t, b.nodes[0].Path(), "ip link set veth9 mtu 1400")
 	if fast {
-		b.enable(t, 0, "0")
-		b.untilRunning(t, 0, true)
+		b.carry(t)
 	}
 	flushConntrack(t, b.nodes[0])
 	return s
@@ -167,14 +169,21 @@ func (s *siblingScene) open(namespace string) int {
 }
 
 // packet is one of the flow, as its pod sends it.
-func (s *siblingScene) packet(from, to string, port layers.UDPPort, payload string) *replayPacket {
+func (s *siblingScene) packet(payload string) *replayPacket {
+	to, err := netip.ParseAddrPort(s.to)
+	testenv.Must(s.t, err)
+	port := to.Port()
 	p := &replayPacket{
 		eth: layers.Ethernet{SrcMAC: clientMAC, DstMAC: s.gateway, EthernetType: layers.EthernetTypeIPv4},
-		ip:  layers.IPv4{Version: 4, TTL: 64, Id: 4711, Protocol: layers.IPProtocolUDP, Flags: layers.IPv4DontFragment, SrcIP: net.ParseIP(from), DstIP: net.ParseIP(to)},
-		udp: layers.UDP{SrcPort: replayPort, DstPort: port}, tcp: layers.TCP{SrcPort: replayPort, DstPort: layers.TCPPort(port), Seq: 1, Window: 100},
+		ip:  layers.IPv4{Version: 4, TTL: 64, Id: 4711, Protocol: layers.IPProtocolUDP, Flags: layers.IPv4DontFragment, SrcIP: s.clientAddr.AsSlice(), DstIP: to.Addr().AsSlice()},
+		udp: layers.UDP{SrcPort: replayPort, DstPort: layers.UDPPort(port)}, tcp: layers.TCP{SrcPort: replayPort, DstPort: layers.TCPPort(port), Seq: 1, Window: 100},
 		payload: []byte(payload),
 	}
-	if to == podSibling && s.gateway[0] != 0xee {
+	if s.isIPv6() {
+		p.eth.EthernetType = layers.EthernetTypeIPv6
+		p.ip6 = &layers.IPv6{Version: 6, HopLimit: 64, FlowLabel: 0x54321, SrcIP: p.ip.SrcIP, DstIP: p.ip.DstIP}
+	}
+	if to.Addr() == s.podAddr && s.gateway[0] != 0xee {
 		p.eth.DstMAC = siblingMAC
 	}
 	return p
@@ -182,12 +191,20 @@ func (s *siblingScene) packet(from, to string, port layers.UDPPort, payload stri
 
 func (p *replayPacket) bytes(t *testing.T) []byte {
 	t.Helper()
-	all := []gopacket.SerializableLayer{&p.eth, &p.ip, &p.udp, p.payload}
+	var ip interface {
+		gopacket.NetworkLayer
+		gopacket.SerializableLayer
+	} = &p.ip
+	if p.ip6 != nil {
+		p.ip6.NextHeader = p.ip.Protocol
+		ip = p.ip6
+	}
+	all := []gopacket.SerializableLayer{&p.eth, ip, &p.udp, p.payload}
 	if p.ip.Protocol == layers.IPProtocolTCP {
 		all[2] = &p.tcp
 	}
-	testenv.Must(t, p.udp.SetNetworkLayerForChecksum(&p.ip))
-	testenv.Must(t, p.tcp.SetNetworkLayerForChecksum(&p.ip))
+	testenv.Must(t, p.udp.SetNetworkLayerForChecksum(ip))
+	testenv.Must(t, p.tcp.SetNetworkLayerForChecksum(ip))
 	b := gopacket.NewSerializeBuffer()
 	testenv.Must(t, gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, all...))
 	return bytes.Clone(b.Bytes())
@@ -208,9 +225,8 @@ func (s *siblingScene) arrivals() (lines []string) {
 	s.t.Helper()
 	s.marks++
 	mark := fmt.Sprintf("mark %d", s.marks)
-	host, port := s.ends()
 	for _, from := range []layers.UDPPort{replayPort, replayPort + 9} {
-		p := s.packet(clientSibling, host, port, mark)
+		p := s.packet(mark)
 		p.udp.SrcPort = from
 		s.send(p.bytes(s.t), offload{})
 	}
@@ -227,7 +243,8 @@ func (s *siblingScene) arrivals() (lines []string) {
 					if name == "pod" && bytes.Contains(frame, []byte(mark)) {
 						seen++
 					}
-				case isNeighbours(frame[10:]), isOf(frame[10:], 2), name == "client" && isOf(frame[10:], 17), name == "pod" && isOf(frame[10:], 1):
+				case isNeighbours(frame[10:]), isOf(frame[10:], 2), name == "client" && (isOf(frame[10:], 17) || isOf(frame[10:], fragmentHeader)),
+					name == "pod" && (isOf(frame[10:], 1) || isOf(frame[10:], 58)):
 				default:
 					lines = append(lines, name+": "+hex.EncodeToString(withoutID(frame)))
 				}
@@ -242,28 +259,39 @@ func (s *siblingScene) arrivals() (lines []string) {
 	return lines
 }
 
-// ends are the address and the port at which the second pod is asked.
-func (s *siblingScene) ends() (string, layers.UDPPort) {
-	host, port, _ := strings.Cut(s.to, ":")
-	if port == "53" {
-		return host, 53
+// isNeighbours: pods and node ask for each other's MACs when they like, and tell of groups. Over IPv6 a node
+// also tells pods of shorter ways, once a second.
+func isNeighbours(frame []byte) bool {
+	if len(frame) <= ethLen+ip6Len {
+		return len(frame) > ethLen && frame[12] == 8 && frame[13] == 6
 	}
-	return host, 7777
+	const icmp6, solicitation, redirect = 58, 133, 137
+	if frame[12] != 0x86 || frame[13] != 0xdd {
+		return frame[12] == 8 && frame[13] == 6
+	}
+	kind := frame[ethLen+ip6Len:]
+	switch frame[ethLen+6] {
+	case 0: // in front of a report of groups are options
+		return kind[0] == icmp6
+	case icmp6:
+		return kind[0] >= solicitation && kind[0] <= redirect
+	}
+	return false
 }
-
-// isNeighbours: pods and node ask for each other's MACs when they like, and for groups by IGMP.
-func isNeighbours(frame []byte) bool { return len(frame) > ethLen && frame[12] == 8 && frame[13] == 6 }
 
 // isOf tells a protocol of IP. The second pod answers what reaches its socket, over UDP, and gets ICMP if
 // nobody takes the answer.
 func isOf(frame []byte, protocol byte) bool {
+	if len(frame) > ethLen+ip6Len && frame[12] == 0x86 && frame[13] == 0xdd {
+		return frame[ethLen+6] == protocol
+	}
 	return len(frame) > ethLen+ipLen && frame[ethLen+9] == protocol
 }
 
 // withoutID clears what the node counts in an ICMP message of its own: the ID of the packet around.
 func withoutID(frame []byte) []byte {
 	frame = bytes.Clone(frame)
-	if ip := frame[10+ethLen:]; len(ip) >= ipLen && ip[9] == 1 {
+	if ip := frame[10+ethLen:]; len(ip) >= ipLen && ip[0]>>4 == 4 && ip[9] == 1 {
 		clear(ip[4:6])
 		clear(ip[10:12])
 	}
@@ -273,32 +301,34 @@ func withoutID(frame []byte) []byte {
 // Between pods of one node, the fast path delivers what the network does, byte for byte, and drops
 // what it drops: whatever a pod sends while its flow is carried.
 func TestSiblingReplays(t *testing.T) {
-	for i, w := range siblingWirings[:3] {
-		for _, to := range []string{portSibling, serviceAddress} {
+	for _, w := range siblingWirings[:3] {
+		for _, to := range []string{w.server(), serviceAddress} {
 			if to == serviceAddress && !w.services {
 				continue
 			}
-			t.Run(w.name+", "+to, func(t *testing.T) {
-				slow, fast := newSiblingScene(t, i, to, false), newSiblingScene(t, i, to, true)
-				for _, c := range siblingReplays {
-					t.Run(c.name, func(t *testing.T) {
-						fast.warm()
-						slow.warm()
-						want, got := slow.play(c), fast.play(c)
-						if !slices.Equal(got, want) {
-							t.Errorf("there arrive\n%s\nwithout the fast path\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-						}
-					})
-				}
-			})
+			t.Run(w.name+", "+to, func(t *testing.T) { w.replay(t, to, siblingReplays) })
 		}
+	}
+}
+
+// replay compares what arrives of some cases with the fast path and without.
+func (w siblingWiring) replay(t *testing.T, to string, cases []replayedSibling) {
+	slow, fast := newSiblingScene(t, w, to, false), newSiblingScene(t, w, to, true)
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			fast.warm()
+			slow.warm()
+			want, got := slow.play(c), fast.play(c)
+			if !slices.Equal(got, want) {
+				t.Errorf("there arrive\n%s\nwithout the fast path\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
+		})
 	}
 }
 
 // play sends a case's frame.
 func (s *siblingScene) play(c replayedSibling) []string {
-	host, port := s.ends()
-	p := s.packet(clientSibling, host, port, "payload of a case")
+	p := s.packet("payload of a case")
 	if c.change != nil {
 		c.change(s, p)
 	}
@@ -313,20 +343,26 @@ func (s *siblingScene) play(c replayedSibling) []string {
 // warm sends packets of the flow until they are carried.
 func (s *siblingScene) warm() {
 	s.t.Helper()
-	host, port := s.ends()
-	p := s.packet(clientSibling, host, port, "mark of none")
+	p := s.packet("mark of none")
 	for end := time.Now().Add(testenv.Timeout); ; {
-		was, _ := s.carried(s.t, 0)
+		was := s.carriedBefore()
 		for range 10 {
 			s.send(p.bytes(s.t), offload{})
 		}
 		s.arrivals()
-		now, _ := s.carried(s.t, 0)
-		if s.lastCarried = now - was; !s.isFast || now-was >= 11 { // and some answers
+		if s.lastCarried = s.carriedBefore() - was; !s.isFast || s.lastCarried >= 11 { // and some answers
 			return
 		}
 		if time.Now().After(end) {
-			s.t.Fatalf("it is not carried: %d packets of 11: %+v", s.lastCarried, s.status(s.t, 0).Stats)
+			s.t.Fatalf("it is not carried: %d packets of 11: %+v", s.lastCarried, s.statusOfFamily(s.t).Stats)
 		}
 	}
+}
+
+// carriedBefore is how many packets were carried until now.
+func (s *siblingScene) carriedBefore() uint64 {
+	if !s.isFast {
+		return 0
+	}
+	return s.carriedNow(s.t)
 }

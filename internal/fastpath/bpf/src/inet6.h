@@ -163,6 +163,11 @@ static __always_inline void decrement_ttl(struct ipv6hdr *ip, const struct parse
 	ip->hop_limit = p->ttl - 1;
 }
 
+/* There is none that a translated header would need. */
+static __always_inline void write_check(struct ipv6hdr *ip, const struct parsed *p)
+{
+}
+
 /* If the card has given the sum of the whole packet, the network forgets it then, because the header
  * has no checksum that makes up for the change. Here it is kept right. */
 static __always_inline void keep_sum(struct __sk_buff *skb)
@@ -199,6 +204,12 @@ static __always_inline __u32 receiver_addr(const void *ip)
 	return number_of(&to);
 }
 
+/* The address with a number may be that of a pod: only a look-up tells. */
+static __always_inline int maybe_pod(__u32 number)
+{
+	return number != 0;
+}
+
 /* Candidates are known by two digests of their addresses and ports: flows of few packets get no
  * numbers. With a secret, NH makes any two flows the same in both once in 2^64 times. */
 #define DIGESTED 5 /* words */
@@ -209,16 +220,25 @@ static __always_inline __u64 nh(__u64 word, __u64 key)
 	return (__u64)((__u32)word + (__u32)key) * (__u32)((word >> 32) + (key >> 32));
 }
 
-static __always_inline __u64 digest_flow(const struct parsed *p, const volatile __u64 *key)
+/* The digest of a flow between two addresses; the words are those of its key. */
+static __always_inline __u64 digest_flow(const struct addr6 *local, const struct addr6 *remote, __u64 a, __u64 b, const volatile __u64 *key)
 {
-	__u64 ports_protocol = p->b >> 32 | (__u64)(__u8)p->a << 32;
+	__u64 ports_protocol = b >> 32 | (__u64)(__u8)a << 32;
 
-	return nh(p->local.a, key[0]) + nh(p->local.b, key[1]) + nh(p->remote.a, key[2]) + nh(p->remote.b, key[3]) + nh(ports_protocol, key[4]);
+	return nh(local->a, key[0]) + nh(local->b, key[1]) + nh(remote->a, key[2]) + nh(remote->b, key[3]) + nh(ports_protocol, key[4]);
 }
 
 /* The key of a candidate; on is that of its flow on the wire. */
 static __always_inline void candidate_key(const struct parsed *p, const union flow_words *on, __u64 *a, __u64 *b)
 {
-	*a = digest_flow(p, secret);
-	*b = digest_flow(p, secret + DIGESTED);
+	*a = digest_flow(&p->local, &p->remote, p->a, p->b, secret);
+	*b = digest_flow(&p->local, &p->remote, p->a, p->b, secret + DIGESTED);
+}
+
+/* The same of what a sibling sends, of a packet as the network hands it to the other one, which is not
+ * translated; own is the key of the sender's flow. */
+static __always_inline void sender_candidate_key(const struct parsed *p, const union flow_words *own, __u64 *a, __u64 *b)
+{
+	*a = digest_flow(&p->remote, &p->local, own->a, own->b, secret);
+	*b = digest_flow(&p->remote, &p->local, own->a, own->b, secret + DIGESTED);
 }

@@ -125,6 +125,12 @@ static __always_inline void decrement_ttl(struct iphdr *ip, const struct parsed 
 	ip->ttl = p->ttl - 1;
 }
 
+/* Writes the checksum of a translated header that keeps its TTL. */
+static __always_inline void write_check(struct iphdr *ip, const struct parsed *p)
+{
+	ip->check = p->check;
+}
+
 /* Writes the addresses of a flow into its key, where they are already. */
 static __always_inline int name_flow(struct parsed *p)
 {
@@ -159,11 +165,24 @@ static __always_inline __be32 receiver_addr(const void *ip)
 	return ((const struct iphdr *)ip)->daddr;
 }
 
+/* An address in a key may be that of a pod of this host. */
+static __always_inline int maybe_pod(__be32 addr)
+{
+	return maybe_local_pod(addr);
+}
+
 /* The key of a candidate: that of its flow on the wire. */
 static __always_inline void candidate_key(const struct parsed *p, const union flow_words *on, __u64 *a, __u64 *b)
 {
 	*a = on->a;
 	*b = on->b;
+}
+
+/* The same of what a sibling sends, of a packet as the network hands it to the other one; own is the key
+ * of the sender's flow. */
+static __always_inline void sender_candidate_key(const struct parsed *p, const union flow_words *own, __u64 *a, __u64 *b)
+{
+	candidate_key(p, own, a, b);
 }
 #endif
 

@@ -26,7 +26,7 @@ static __always_inline int is_for_sibling(const void *eth, const struct pod *fro
 	struct pod *to;
 	__u32 device;
 
-	if (!SIBLING || !from->sibling || !maybe_local_pod(p->key.remote) || !same_mac(eth + MAC_LEN, from->header))
+	if (!from->sibling || !maybe_pod(p->key.remote) || !same_mac(eth + MAC_LEN, from->header))
 		return 0;
 	to = pod_of(p->key.remote, from->tenant, &device);
 	return to && to->sibling && to->ingress_ifindex == from->ingress_ifindex && same_mac(eth, to->header);
@@ -92,14 +92,14 @@ static __always_inline int learn_sibling(struct __sk_buff *skb, const void *eth,
 	union flow_words own, there, reverse;
 	__u32 sender, peer, was;
 	struct flow *f, *back;
+	struct candidate *c;
 	struct pod *from;
+	__u64 a, b;
 	int by;
 
-	if (!SIBLING)
-		return 0;
 	turn_ends(&there, in);
 	turn_ends(&own, t->translated ? &t->before : in);
-	if (!maybe_local_pod(own.key.local))
+	if (!maybe_pod(own.key.local))
 		return 0;
 	from = pod_of(own.key.local, pod->tenant, &sender);
 	if (!from || (skb->ingress_ifindex != sender && skb->ingress_ifindex != from->ingress_ifindex))
@@ -111,11 +111,14 @@ static __always_inline int learn_sibling(struct __sk_buff *skb, const void *eth,
 	if (by == BRIDGED && own.key.remote != pod->addr && is_pod(own.key.remote, pod->tenant))
 		return 1;
 	/* Something that connection tracking does not know may have translated it: its pod has sent no such packet. */
-	if (!bpf_map_lookup_elem(&flows, &own.key) && !find_candidate(own.a, own.b))
+	sender_candidate_key(p, &own, &a, &b);
+	c = find_candidate(a, b);
+	if (!c && !bpf_map_lookup_elem(&flows, &own.key))
 		return 1;
 	f = get_entry(&own.key, t->translated ? &there.key : 0);
 	if (!f) {
-		note_full(p, &own);
+		if (c)
+			c->full = tick | FULL;
 		return 1;
 	}
 	if (f->unreplied) {
@@ -166,7 +169,7 @@ static __always_inline void write_sibling(void *eth, struct carried *c)
 	if (!(c->to->wire & BRIDGED))
 		decrement_ttl(ip, &c->p);
 	else if (c->nat)
-		((struct iphdr *)ip)->check = c->p.check;
+		write_check(ip, &c->p);
 }
 
 #ifdef SHADOW
@@ -187,6 +190,8 @@ static __always_inline int carry_sibling(struct __sk_buff *skb, struct carried *
 	if (eth + ETH_HLEN + IP_LEN + UDP_LEN > (void *)(long)skb->data_end)
 		return TC_SHOT; /* impossible, as above */
 	write_sibling(eth, c);
+	if (!(c->to->wire & BRIDGED))
+		keep_sum(skb);
 	skb->priority = 0; /* as a veth device leaves it in a pod, and marks */
 	skb->mark = 0;
 	bpf_skb_change_type(skb, PACKET_FOR_US); /* older kernels leave it the type that it has at a bridge */

@@ -53,11 +53,7 @@ struct flow {
 
 /* In a flow's peer, with the index of a device: what its pod sends goes to another pod of this host.
  * That pod has an entry of its own for what it sends back. */
-#ifdef INET6
-#define SIBLING 0 /* such packets stay slow, and nothing for them is compiled */
-#else
 #define SIBLING 0x80000000
-#endif
 #define BRIDGED 0x40000000 /* with SIBLING: by their bridge, which is no router */
 #define DEVICE_OF_SIBLING 0xffff
 
