@@ -10,7 +10,6 @@ import (
 
 	"github.com/venturi-net/venturi/internal/bench/pods"
 	"github.com/venturi-net/venturi/internal/compare"
-	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/verify"
@@ -69,10 +68,6 @@ func clusterIP(_ context.Context, l *lab.Lab, _ []string) ([]pods.Arm, error) {
 // podSection makes a section of all of its name.
 func podSection(section string) func(context.Context, io.Writer, compare.Host, time.Duration, uint64) ([]verify.Requirement, error) {
 	return func(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) (bars []verify.Requirement, err error) {
-		if answer, err := feature.TCX.Ask(); answer != feature.Yes && section == "ipv6" {
-			fmt.Fprintf(w, "left out: this kernel has no fast path for IPv6: %v\n", err)
-			return nil, nil
-		}
 		for _, b := range podCompares {
 			if name, _, _ := strings.Cut(b.name, ","); name != section {
 				continue

@@ -26,9 +26,6 @@ func TestPodComparesShort(t *testing.T) {
 			continue // as without, and many rules take a while to write
 		}
 		t.Run(b.name, func(t *testing.T) {
-			if answer, err := feature.TCX.Ask(); answer != feature.Yes && b.name == "ipv6" {
-				t.Skipf("this kernel has no fast path for IPv6: %v", err)
-			}
 			rows, err := b.measure(t.Context(), comparetest.Host(t), pods.Plan{Seed: 1, Series: 1, Rounds: 3, Slice: 20 * time.Millisecond})
 			if err != nil {
 				t.Fatal(err)

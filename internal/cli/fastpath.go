@@ -47,9 +47,8 @@ Start with "plan", which changes nothing: it shows what would be carried here, w
 why. "shadow" compares the packets that would be carried with those that the network sends.
 "enable" carries them and follows every change, and "disable" removes all of it.
 
-These commands need root, and Linux 5.13 or later with BTF; for IPv6, Linux 6.6 or later. Run
-them on the node itself, or in a pod with hostNetwork: they work in the network namespace that
-they run in, or in that of --netns.`
+These commands need root, and Linux 5.13 or later with BTF. Run them on the node itself, or in a
+pod with hostNetwork: they work in the network namespace that they run in, or in that of --netns.`
 	cmd.Example = `  venturi fastpath plan
   venturi fastpath shadow --time 30s
   venturi fastpath enable --trial 120s

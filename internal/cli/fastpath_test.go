@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/fastpath/discover"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/host"
@@ -179,58 +178,38 @@ func TestFastpathIPv6Alone(t *testing.T) {
 	}
 }
 
-// A node that cannot carry IPv6 carries IPv4 alone, and says why; and it never takes itself to be wired for
-// IPv6: neither on a kernel that lacks what that needs, nor where IPv6 is switched off.
+// A node that cannot carry IPv6 carries IPv4 alone, and says why.
 func TestFastpathWithoutIPv6(t *testing.T) {
-	w, n := emptyNode(t)
-	wirePods(t, w, n)
-	tcx := feature.TCX
-	defer func() { feature.TCX = tcx }()
-	feature.TCX = &feature.Probe{Name: "such attachment", Get: "ask somebody", Try: func(*netcfg.Namespace) error { return syscall.EOPNOTSUPP }}
-	var said bytes.Buffer
-	env, wish := &Env{Stdout: io.Discard, Stderr: &said}, fastPathWish{NAT: true, IPv6: true}
-	testenv.InNetns(t, n.Path(), func() error {
-		c, err := wish.plan(env, "cannot enable the fast path")
-		if err != nil || c.IPv4 == nil || c.IPv6 != nil || !strings.Contains(said.String(), "this kernel has no such attachment") {
-			t.Errorf("on an older kernel: %+v, %v\n%s", c, err, &said)
-		}
-		if c, err := wish.choosePlanned(audit.IPv6); err == nil || c.Kind != "" {
-			t.Errorf("on an older kernel, it would follow %+v: %v", c, err)
-		}
-		testenv.Shell(t, n.Path(), "ip -4 addr flush scope global; ip -4 route flush table main")
-		if c, err := wish.plan(env, "cannot enable the fast path"); err == nil {
-			t.Errorf("it can carry nothing, and plans %+v", c)
-		}
-		return nil
-	})
-}
-
-// The same where IPv6 is switched off by the kernel's command line: its sysctls are missing.
-func TestFastpathIPv6Missing(t *testing.T) {
-	w, n := emptyNode(t)
-	wirePods(t, w, n)
-	testenv.Shell(t, n.Path(), "ip -6 addr flush scope global; ip -6 route flush table main")
-	var said bytes.Buffer
-	carries := make(awaited, 1)
-	cmd := exec.Command("unshare", "--mount", "--propagation", "slave", "sh", "-c",
-		"mount -t tmpfs none /proc/sys/net/ipv6 && exec venturi fastpath enable --ipv6 --shadow 0")
-	cmd.Stderr = io.MultiWriter(&said, carries)
-	testenv.Must(t, host.Do(n.Path(), cmd.Start))
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	select {
-	case <-carries:
-		testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
-		testenv.Must(t, <-ended)
-	case err := <-ended:
-		t.Fatalf("it has ended: %v\n%s", err, &said)
-	case <-time.After(testenv.Timeout):
-		_ = cmd.Process.Kill()
-		<-ended
-		t.Fatalf("after %v, it does not carry\n%s", testenv.Timeout, &said)
-	}
-	if !strings.Contains(said.String(), "no IPv6 can be carried") {
-		t.Errorf("it said\n%s", &said)
+	for _, c := range []struct{ name, script, mount, want string }{
+		{"switched off by the kernel's command line", "ip -6 addr flush scope global; ip -6 route flush table main", "mount -t tmpfs none /proc/sys/net/ipv6", "no IPv6 can be carried now"},
+		{"its setting cannot be read", "", "mount --bind /proc/$$/mem /proc/sys/net/ipv6/conf/all/forwarding", "IPv4 is carried alone, because no IPv6 can be carried: "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w, n := emptyNode(t)
+			wirePods(t, w, n)
+			testenv.Shell(t, n.Path(), c.script)
+			var said bytes.Buffer
+			carries := make(awaited, 1)
+			cmd := exec.Command("unshare", "--mount", "--propagation", "slave", "sh", "-c", c.mount+" && exec venturi fastpath enable --ipv6 --shadow 0")
+			cmd.Stderr = io.MultiWriter(&said, carries)
+			testenv.Must(t, host.Do(n.Path(), cmd.Start))
+			ended := make(chan error, 1)
+			go func() { ended <- cmd.Wait() }()
+			select {
+			case <-carries:
+				testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
+				testenv.Must(t, <-ended)
+			case err := <-ended:
+				t.Fatalf("it has ended: %v\n%s", err, &said)
+			case <-time.After(testenv.Timeout):
+				_ = cmd.Process.Kill()
+				<-ended
+				t.Fatalf("after %v, it does not carry\n%s", testenv.Timeout, &said)
+			}
+			if !strings.Contains(said.String(), c.want) {
+				t.Errorf("it said\n%s", &said)
+			}
+		})
 	}
 }
 

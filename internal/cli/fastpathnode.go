@@ -57,11 +57,7 @@ func readPlan(netns string, family audit.Family, keep []string) (plan *discover.
 	if err != nil {
 		return nil, err
 	}
-	needs := []feature.Need{feature.Programs}
-	if family == audit.IPv6 {
-		needs = append(needs, feature.TCX) // two fast paths cannot share the queueing discipline of filters
-	}
-	if err := feature.Require(what, needs...); err != nil {
+	if err := feature.Require(what, feature.Programs); err != nil {
 		return nil, err
 	}
 	err = host.Do(file, func() error {

@@ -223,7 +223,7 @@ func track6(t testing.TB, l *lab.Lab) {
 // Whatever changes of IPv6 on a machine while flows are carried, their packets end where the slow path
 // would take them, soon after the change; and when it is taken back they are carried again.
 func TestFastPathFollowsChangesOfIPv6(t *testing.T) {
-	requireIPv6(t)
+	requireFastPath(t)
 	requireTools(t)
 	for _, tracked := range []bool{false, true} {
 		l, flows := steadyLab6(t, tracked, false)
@@ -233,7 +233,7 @@ func TestFastPathFollowsChangesOfIPv6(t *testing.T) {
 
 // So it is where IPv6 is in VXLAN over IPv6, also for changes of the tunnel and of what its own packets pass.
 func TestFastPathFollowsChangesOfIPv6InTunnel(t *testing.T) {
-	requireIPv6(t)
+	requireFastPath(t)
 	requireTools(t)
 	for _, tracked := range []bool{false, true} {
 		l, flows := steadyLab6(t, tracked, true)

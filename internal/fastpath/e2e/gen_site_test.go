@@ -14,7 +14,6 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/testenv"
@@ -43,7 +42,7 @@ type genPath struct {
 // genSite is the lab that generated cases are played in.
 type genSite struct {
 	lab       *lab.Lab
-	four, six []*genPath // the paths over each version of IP; six: none where IPv6 cannot be carried
+	four, six []*genPath // the paths over each version of IP
 	paths     []*genPath // of the case: one of these
 	firewalls []string
 	clean     [2]string // what the machines have when no case is played
@@ -61,10 +60,8 @@ func newGenSite(t *testing.T) *genSite {
 	}
 	l := testenv.Lab(t, lab.Options{Paths: twins(fast)})
 	s := &genSite{lab: l, four: genPaths(t, l), programs: genPrograms(t)}
-	if kernel.HasTCX() {
-		s.six = genPaths(t, withIPv6(t, l, false))
-		addSecondHops(t, l)
-	}
+	s.six = genPaths(t, withIPv6(t, l, false))
+	addSecondHops(t, l)
 	s.firewalls = firewalls(t, l, slices.Concat(s.four, s.six))
 	for i := range s.clean {
 		s.clean[i] = s.snapshot(t, i)

@@ -78,17 +78,6 @@ func shellIn(t testing.TB, namespace, script string) {
 	}
 }
 
-// requireIPv6 skips a test where the fast path does not carry IPv6.
-func requireIPv6(t *testing.T) {
-	t.Helper()
-	requireFastPath(t)
-	if !kernel.HasTCX() {
-		t.Skip(withoutTCX)
-	}
-}
-
-const withoutTCX = "IPv6 needs tcx, which this kernel lacks"
-
 // addIPv6 gives IPv6 to the machines and to the pods of a routed arm, as a second network beside that
 // of IPv4: addresses, routes, and the gateway that all pods have.
 func addIPv6(t testing.TB, l *lab.Lab, index int) lab.Arm {
@@ -189,7 +178,7 @@ func startIPv6(t testing.TB, l *lab.Lab, index int, arm lab.Arm, tunnelled bool)
 // Established flows over IPv6 are carried, both ways on both machines, beside those over IPv4, whether
 // conntrack follows them or not.
 func TestFastPathCarriesIPv6(t *testing.T) {
-	requireIPv6(t)
+	requireFastPath(t)
 	for _, services := range []int{0, 30} {
 		l := testenv.Lab(t, lab.Options{Paths: []string{"routed+fast"}, Services: services})
 		if services > 0 {
@@ -223,7 +212,7 @@ func TestFastPathCarriesIPv6(t *testing.T) {
 // So are those in VXLAN over IPv6, behind veth and netkit pairs: also streams, whose packets the tunnel's device
 // has cut into segments.
 func TestFastPathCarriesIPv6InTunnel(t *testing.T) {
-	requireIPv6(t)
+	requireFastPath(t)
 	paths := []string{"routed+fast"}
 	if answer, _ := feature.Netkit.Ask(); answer == feature.Yes {
 		paths = append(paths, "netkit+fast:mode=l2")

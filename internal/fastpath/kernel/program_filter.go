@@ -12,22 +12,16 @@ import (
 	"github.com/cilium/ebpf/link"
 	pinned "github.com/cilium/ebpf/pin"
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/netcfg"
-	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
-// Kernels before 6.6 have no tcx. There a program is a tc filter of the device's clsact. A
-// filter has no owner, so its name is that of the pin, and the program itself is pinned.
-// Before clsact is added to a device, a dangling symbolic link beside the folder of pins
-// records that: pins may be on a file system that ends with the process that mounted it. The
-// kernel stops a device for a moment when clsact is added or removed, and drops what is sent
-// meanwhile. So clsact is added with the first program, and removed when the last is detached
-// for good.
+// Kernels before 6.6 have no tcx. There a program is a tc filter of the device's clsact, see
+// [ensureClsact]. A filter has no owner, so its name is that of the pin, and the program itself is
+// pinned.
 
 // Attach points of tc filters. The kernel does not number these.
 const (
@@ -44,13 +38,27 @@ var HasTCX = sync.OnceValue(func() bool {
 	return !errors.Is(err, unix.EINVAL)
 })
 
-// putFilter adds a program as a filter, or replaces the filter with the same pin. A link that
-// was pinned there is detached.
-func putFilter(n *netcfg.Namespace, p *ebpf.Program, device int, at AttachPoint, pin string) error {
+// putFilter adds a program as a filter, or replaces the filter with the same pin.
+func putFilter(n *netcfg.Namespace, p *ebpf.Program, device int, at AttachPoint, pin, clsacts string) error {
 	f, err := filterOf(n, pin, device, at)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case f != nil:
+		return replaceFilter(n, p, device, at, pin, f)
 	}
+	return pinFilter(p, device, pin, func() error {
+		return addToClsact(n, device, clsacts, func() error { return addFilter(n, p, device, at, topology.OwnFilterPrefix+pin) })
+	})
+}
+
+func replaceFilter(n *netcfg.Namespace, p *ebpf.Program, device int, at AttachPoint, pin string, f *topology.BPFFilter) error {
+	return pinFilter(p, device, pin, func() error { return n.Handle().FilterReplace(newFilter(p, device, at, f)) })
+}
+
+// pinFilter pins a program, and makes it a filter by calling put. A link that was pinned there is
+// detached. The error wraps [host.ErrGone] if there is no place for a filter any more.
+func pinFilter(p *ebpf.Program, device int, pin string, put func() error) error {
 	before, err := pinned.Load(pin, nil)
 	if err == nil {
 		defer before.Close()
@@ -66,12 +74,7 @@ func putFilter(n *netcfg.Namespace, p *ebpf.Program, device int, at AttachPoint,
 			return err
 		}
 	}
-	if f != nil {
-		err = n.Handle().FilterReplace(newFilter(p, device, at, f))
-	} else if err = ensureClsact(n, device, filepath.Dir(pin)); err == nil {
-		err = addFilter(n, p, device, at, topology.OwnFilterPrefix+pin)
-	}
-	if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EEXIST) { // another qdisc is in clsact's place
+	if err = put(); lostClsact(device, err) {
 		return errors.Join(host.ErrGone, os.Remove(pin))
 	}
 	return err
@@ -147,53 +150,6 @@ func isGone(err error) bool {
 	return errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL)
 }
 
-func clsact(device int) netlink.Qdisc {
-	return &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
-		LinkIndex: device, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
-	}}
-}
-
-// clsactPrefix begins the names of the files that record which devices had no clsact.
-const clsactPrefix = "clsact_"
-
-// clsactRecord is the file that records that a device had none.
-func clsactRecord(pins string, device int) string {
-	return filepath.Join(filepath.Dir(filepath.Clean(pins)), clsactPrefix+strconv.Itoa(device))
-}
-
-// ensureClsact adds clsact to a device, unless it has one.
-func ensureClsact(n *netcfg.Namespace, device int, pins string) error {
-	has, err := hasClsact(device)
-	if has || err != nil {
-		return err
-	}
-	file := clsactRecord(pins, device)
-	if err := os.Symlink("made", file); err != nil && !errors.Is(err, os.ErrExist) {
-		return err
-	}
-	if err := n.Handle().QdiscAdd(clsact(device)); err != nil {
-		return errors.Join(err, os.Remove(file))
-	}
-	return nil
-}
-
-// hasClsact tells whether a device of the calling thread's namespace has clsact. It asks for that
-// alone: the library would list the qdiscs of all devices. The kernel answers if it is to echo,
-// and only acknowledges where a clsact was removed before.
-func hasClsact(device int) (bool, error) {
-	req := nl.NewNetlinkRequest(unix.RTM_GETQDISC, unix.NLM_F_ECHO|unix.NLM_F_ACK)
-	req.AddData(&nl.TcMsg{Family: nl.FAMILY_ALL, Ifindex: int32(device), Parent: netlink.HANDLE_CLSACT})
-	found, err := req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWQDISC)
-	if errors.Is(err, unix.ENOENT) {
-		return false, nil
-	}
-	if err != nil || len(found) != 1 || len(found[0]) < nl.SizeofTcMsg {
-		return false, err
-	}
-	attrs, err := nl.ParseRouteAttrAsMap(found[0][nl.SizeofTcMsg:])
-	return unix.ByteSliceToString(attrs[nl.TCA_KIND].Value) == "clsact", err
-}
-
 // Filters lists the pins in a folder whose programs are filters, even if the pin itself is
 // gone.
 func Filters(n *netcfg.Namespace, folder string) (pins []string, err error) {
@@ -248,42 +204,4 @@ func removeFilter(n *netcfg.Namespace, pin string) error {
 		}
 	}
 	return err
-}
-
-// RemoveClsacts removes the clsact qdiscs that were added for programs pinned in a folder,
-// unless there are filters of others now.
-func RemoveClsacts(n *netcfg.Namespace, pins string) error {
-	files, _ := sanitize.Files(filepath.Dir(filepath.Clean(pins)), clsactPrefix+"*") // the pattern is sound
-	step, restore := netcfg.ExpediteRCUSteps()
-	defer restore()
-	var failed []error
-	for _, file := range files {
-		step()
-		device, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(file), clsactPrefix))
-		if err == nil {
-			err = removeClsact(n, device)
-		}
-		if err == nil {
-			err = os.Remove(file)
-		}
-		failed = append(failed, err)
-	}
-	return n.Wrap("remove clsact", errors.Join(failed...))
-}
-
-func removeClsact(n *netcfg.Namespace, device int) error {
-	for _, parent := range filterParents {
-		left := false
-		err := n.Do(func() (err error) {
-			left, err = topology.HasFilters(device, parent)
-			return err
-		})
-		if left || err != nil {
-			return err
-		}
-	}
-	if err := n.Handle().QdiscDel(clsact(device)); !isGone(err) {
-		return err
-	}
-	return nil
 }

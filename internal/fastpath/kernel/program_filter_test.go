@@ -57,6 +57,11 @@ func pinFolder(t *testing.T) string {
 	return pins
 }
 
+// attach attaches a program to the loopback device. What it records is beside the folder of its pin.
+func attach(n *netcfg.Namespace, p *ebpf.Program, at kernel.AttachPoint, pin string) error {
+	return kernel.AttachProgram(n, p, device1, at, pin, filepath.Dir(filepath.Dir(pin)))
+}
+
 // tc is what traffic control has at the loopback device of a namespace: its qdiscs, and
 // the filters of both sides, by the names of their programs.
 func tc(t *testing.T, n *netcfg.Namespace) (qdiscs, filters []string) {
@@ -112,10 +117,10 @@ func TestFilter(t *testing.T) {
 	bare := strings.Join(before, " ")
 	clsact := strings.TrimSpace(bare + " clsact")
 
-	testenv.Must(t, kernel.AttachProgram(n, first, device1, kernel.FilterIngress, in))
-	testenv.Must(t, kernel.AttachProgram(n, first, device1, kernel.FilterEgress, out))
+	testenv.Must(t, attach(n, first, kernel.FilterIngress, in))
+	testenv.Must(t, attach(n, first, kernel.FilterEgress, out))
 	want("attached", clsact, "first first")
-	testenv.Must(t, kernel.AttachProgram(n, second, device1, kernel.FilterIngress, in))
+	testenv.Must(t, attach(n, second, kernel.FilterIngress, in))
 	want("exchanged", clsact, "second first")
 	for at, want := range map[kernel.AttachPoint]bool{kernel.FilterIngress: true, kernel.FilterEgress: false} {
 		if there, err := kernel.Attached(n, in, device1, at); err != nil || there != want {
@@ -126,36 +131,36 @@ func TestFilter(t *testing.T) {
 	want("one is detached", clsact, "first")
 	testenv.Must(t, kernel.DetachProgram(n, out))
 	want("both are detached", clsact, "")
-	testenv.Must(t, kernel.RemoveClsacts(n, pins))
+	testenv.Must(t, kernel.RemoveClsacts(n, filepath.Dir(pins)))
 	want("for good", bare, "")
 
 	// Somebody has taken the pins away: what they stood for is found, and exchanged.
-	testenv.Must(t, kernel.AttachProgram(n, first, device1, kernel.FilterIngress, in))
+	testenv.Must(t, attach(n, first, kernel.FilterIngress, in))
 	testenv.Must(t, os.Remove(in))
 	left, err := kernel.Filters(n, pins)
 	if err != nil || len(left) != 1 || left[0] != in {
 		t.Errorf("found without its pin: %v, %v", left, err)
 	}
-	testenv.Must(t, kernel.AttachProgram(n, second, device1, kernel.FilterIngress, in))
+	testenv.Must(t, attach(n, second, kernel.FilterIngress, in))
 	want("attached anew", clsact, "second")
 	testenv.Must(t, os.Remove(in))
 	testenv.Must(t, kernel.DetachProgram(n, in))
-	testenv.Must(t, kernel.RemoveClsacts(n, pins))
+	testenv.Must(t, kernel.RemoveClsacts(n, filepath.Dir(pins)))
 	want("detached without its pin", bare, "")
 
 	// A clsact of somebody else stays, and so does one in which he has put a filter.
-	testenv.Must(t, kernel.AttachProgram(n, first, device1, kernel.FilterIngress, in))
+	testenv.Must(t, attach(n, first, kernel.FilterIngress, in))
 	testenv.Must(t, host.Do(n.Path(), func() error { return withForeignFilter(second, netlink.FilterAdd) }))
 	testenv.Must(t, kernel.DetachProgram(n, in))
-	testenv.Must(t, kernel.RemoveClsacts(n, pins))
+	testenv.Must(t, kernel.RemoveClsacts(n, filepath.Dir(pins)))
 	want("beside another filter", clsact, "second")
 	testenv.Must(t, host.Do(n.Path(), func() error { return withForeignFilter(second, netlink.FilterDel) }))
-	testenv.Must(t, kernel.AttachProgram(n, first, device1, kernel.FilterIngress, in))
+	testenv.Must(t, attach(n, first, kernel.FilterIngress, in))
 	testenv.Must(t, kernel.DetachProgram(n, in))
-	testenv.Must(t, kernel.RemoveClsacts(n, pins))
+	testenv.Must(t, kernel.RemoveClsacts(n, filepath.Dir(pins)))
 	want("in a clsact that was there", clsact, "")
 
-	if err := kernel.AttachProgram(n, first, 4711, kernel.FilterIngress, in); !errors.Is(err, host.ErrGone) {
+	if err := kernel.AttachProgram(n, first, 4711, kernel.FilterIngress, in, filepath.Dir(pins)); !errors.Is(err, host.ErrGone) {
 		t.Errorf("at no device: %v", err)
 	}
 	if left, err := filepath.Glob(filepath.Join(pins, "*_*")); err != nil || len(left) > 0 {
@@ -172,7 +177,7 @@ func TestFilterOfOurName(t *testing.T) {
 	pins := pinFolder(t)
 	pin := filepath.Join(pins, "from_pod_1")
 	theirs, ours := newProgram(t, "from_pod"), programNamed(t, "from_pod")
-	testenv.Must(t, kernel.AttachProgram(n, ours, device1, kernel.FilterEgress, filepath.Join(pins, "to_pod_1"))) // for its clsact
+	testenv.Must(t, attach(n, ours, kernel.FilterEgress, filepath.Join(pins, "to_pod_1"))) // for its clsact
 	testenv.Must(t, host.Do(n.Path(), func() error {
 		return netlink.FilterAdd(&netlink.BpfFilter{
 			FilterAttrs: netlink.FilterAttrs{LinkIndex: device1, Parent: netlink.HANDLE_MIN_INGRESS, Protocol: 3, Priority: 7, Handle: 1},
@@ -191,12 +196,12 @@ func TestFilterOfOurName(t *testing.T) {
 	if found, err := kernel.Filters(n, pins); err != nil || len(found) != 1 {
 		t.Errorf("ours are %v, %v", found, err)
 	}
-	testenv.Must(t, kernel.AttachProgram(n, ours, device1, kernel.FilterIngress, pin))
+	testenv.Must(t, attach(n, ours, kernel.FilterIngress, pin))
 	count("with ours beside theirs,", 3)
 	testenv.Must(t, kernel.DetachProgram(n, pin))
 	count("without it", 2)
 	testenv.Must(t, kernel.DetachProgram(n, filepath.Join(pins, "to_pod_1")))
-	testenv.Must(t, kernel.RemoveClsacts(n, pins))
+	testenv.Must(t, kernel.RemoveClsacts(n, filepath.Dir(pins)))
 	count("after all", 1)
 	if is, err := kernel.IsFastPath(programID(t, theirs)); is || err != nil {
 		t.Errorf("theirs is a fast path's: %v, %v", is, err)
@@ -225,14 +230,14 @@ func TestProgramDetachedAtOnce(t *testing.T) {
 	defer n.Close()
 	pin, p, filter := filepath.Join(pinFolder(t), "in_1"), programNamed(t, "first"), programNamed(t, "second")
 	for i := range 40 {
-		testenv.Must(t, kernel.AttachProgram(n, p, device1, kernel.Ingress, pin))
+		testenv.Must(t, attach(n, p, kernel.Ingress, pin))
 		if i%2 == 0 {
 			testenv.Must(t, kernel.DetachProgram(n, pin))
 		} else { // both programs would run, as long as somebody else looks at the link
 			held, err := tcx.LoadPinnedLink(pin, nil)
 			testenv.Must(t, err)
 			defer held.Close()
-			testenv.Must(t, kernel.AttachProgram(n, filter, device1, kernel.FilterIngress, pin))
+			testenv.Must(t, attach(n, filter, kernel.FilterIngress, pin))
 		}
 		var left *tcx.QueryResult
 		err := host.Do(n.Path(), func() (err error) {
@@ -256,7 +261,7 @@ func TestProgramOfTCX(t *testing.T) {
 	defer n.Close()
 	pin := filepath.Join(pinFolder(t), "in_1")
 	for _, p := range []*ebpf.Program{programNamed(t, "first"), programNamed(t, "second")} {
-		testenv.Must(t, kernel.AttachProgram(n, p, device1, kernel.Ingress, pin))
+		testenv.Must(t, attach(n, p, kernel.Ingress, pin))
 		if there, err := kernel.Attached(n, pin, device1, kernel.Ingress); err != nil || !there {
 			t.Errorf("attached: %v, %v", there, err)
 		}
@@ -265,11 +270,11 @@ func TestProgramOfTCX(t *testing.T) {
 		t.Errorf("attached as a filter: %v, %v", there, err)
 	}
 	// Another kind takes its place, and it goes.
-	testenv.Must(t, kernel.AttachProgram(n, programNamed(t, "third"), device1, kernel.FilterIngress, pin))
+	testenv.Must(t, attach(n, programNamed(t, "third"), kernel.FilterIngress, pin))
 	if _, filters := tc(t, n); len(filters) != 1 || filters[0] != "third" {
 		t.Errorf("filters are %v", filters)
 	}
-	testenv.Must(t, kernel.AttachProgram(n, programNamed(t, "fourth"), device1, kernel.Ingress, pin))
+	testenv.Must(t, attach(n, programNamed(t, "fourth"), kernel.Ingress, pin))
 	if _, filters := tc(t, n); len(filters) != 0 {
 		t.Errorf("filters are %v", filters)
 	}
@@ -309,7 +314,7 @@ func TestFilterBesideIngress(t *testing.T) {
 		return netlink.QdiscAdd(&netlink.Ingress{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: device1, Parent: netlink.HANDLE_INGRESS}})
 	}))
 	pin := filepath.Join(pins, "in_1")
-	if err := kernel.AttachProgram(n, programNamed(t, "first"), device1, kernel.FilterIngress, pin); !errors.Is(err, host.ErrGone) {
+	if err := attach(n, programNamed(t, "first"), kernel.FilterIngress, pin); !errors.Is(err, host.ErrGone) {
 		t.Errorf("attached beside ingress: %v", err)
 	}
 	if left, err := filepath.Glob(filepath.Join(pins, "*_*")); err != nil || len(left) > 0 {

@@ -14,11 +14,14 @@ import (
 // ProbeTCX probes whether the kernel has tcx.
 func ProbeTCX(n *netcfg.Namespace) error { return probeAttach(n, Ingress) }
 
-// ProbePrograms probes whether a program can encapsulate packets, and can be attached to a
-// device, as a tc filter where there is no tcx.
+// ProbePrograms probes whether a program can do what those of a fast path do, for IPv4 or IPv6, and
+// can be attached to a device, as a tc filter where there is no tcx.
 func ProbePrograms(n *netcfg.Namespace) error {
+	if err := probeAtomics(); err != nil {
+		return fmt.Errorf("count with atomic instructions, as from Linux 5.12 on: %w", err)
+	}
 	if err := probeEncap(); err != nil {
-		return fmt.Errorf("put headers around a packet: %w", err)
+		return fmt.Errorf("put headers around a packet, as from Linux 5.13 on: %w", err)
 	}
 	if HasTCX() {
 		return probeAttach(n, Ingress)
@@ -61,22 +64,32 @@ const (
 	ethLen     = 14
 )
 
-// probeEncap runs a program on a packet that uses atomic fetch-and-add, which needs Linux
-// 5.12, and makes room for headers around an Ethernet frame, which needs 5.13.
+// probeAtomics loads a program with an atomic fetch-and-add.
+func probeAtomics() error {
+	p, err := filter(
+		asm.Mov.Imm(asm.R0, 1),
+		asm.StoreMem(asm.RFP, -8, asm.R0, asm.DWord),
+		asm.FetchAdd.Mem(asm.RFP, asm.R0, asm.DWord, -8),
+		asm.Return(),
+	)
+	if errors.Is(err, unix.EINVAL) { // the verifier does not know the instruction
+		return fmt.Errorf("%w: %w", err, unix.EOPNOTSUPP)
+	}
+	if err != nil {
+		return err
+	}
+	return p.Close()
+}
+
+// probeEncap runs a program on a packet that makes room for headers around an Ethernet frame.
 func probeEncap() error {
 	p, err := filter(
-		asm.Mov.Imm(asm.R2, 1),
-		asm.StoreMem(asm.RFP, -8, asm.R2, asm.DWord),
-		asm.FetchAdd.Mem(asm.RFP, asm.R2, asm.DWord, -8),
 		asm.Mov.Imm(asm.R2, roomLength),
 		asm.Mov.Imm(asm.R3, roomMAC),
 		asm.LoadImm(asm.R4, roomVXLAN, asm.DWord),
 		asm.FnSkbAdjustRoom.Call(),
 		asm.Return(),
 	)
-	if errors.Is(err, unix.EINVAL) { // the verifier does not know the instruction
-		return fmt.Errorf("%w: %w", err, unix.EOPNOTSUPP)
-	}
 	if err != nil {
 		return err
 	}

@@ -23,14 +23,9 @@ import (
 
 // On nodes with both versions of IP, flows of both are carried, each by what its own rules say, and
 // afterwards the nodes are as before.
-func TestEnableDualStack(t *testing.T) {
-	needsTCX(t)
-	for _, w := range dualStack {
-		t.Run(w.name, w.checkDualStack)
-	}
-}
+func TestEnableDualStack(t *testing.T) { eachDualStack(t, checkDualStack) }
 
-func (w wiring) checkDualStack(t *testing.T) {
+func checkDualStack(t *testing.T, w wiring, attach string) {
 	c := newCluster(t, w.node+wire6, w.pod)
 	four := c.flow(t)
 	six := c.flow6(t)
@@ -43,10 +38,19 @@ func (w wiring) checkDualStack(t *testing.T) {
 		}
 		return err
 	})
+	how := new(syscall.SysProcAttr)
+	if attach == byFilters {
+		testenv.Shell(t, c.nodes[1].Path(), "tc qdisc add dev eth0 clsact") // somebody else's: it stays
+		how.Unshareflags = syscall.CLONE_NEWNS                              // its pins end with it, and its filters do not
+	}
 	before := [2]string{c.snapshot(t, 0), c.snapshot(t, 1)}
-	first, second := c.start(t, 0, new(syscall.SysProcAttr), "0", "ipv6"), c.start(t, 1, new(syscall.SysProcAttr), "0", "ipv6")
+	first, second := c.start(t, 0, new(syscall.SysProcAttr), "0", "ipv6", attach), c.start(t, 1, how, "0", "ipv6", attach)
+	c.untilAttached(t, true)
 	c.untilCarried(t, four)
 	c.untilCounted(t, c.carried6, six)
+	if found := strings.Count(c.filters(t, 0, "eth0"), "venturi "); attach == byFilters && found < 2 {
+		t.Errorf("the wire has %d filters of ours", found)
+	}
 	for _, family := range []string{"IPv4", "IPv6"} {
 		// A test of another package may have a BPF program at a hook of netfilter, which keeps all slow.
 		for end := time.Now().Add(testenv.Timeout); ; time.Sleep(5 * time.Millisecond) {
@@ -88,24 +92,41 @@ func (w wiring) checkDualStack(t *testing.T) {
 	testenv.Must(t, six())
 }
 
+// filters are those of the device of a node, at both sides.
+func (c *cluster) filters(t *testing.T, node int, device string) string {
+	t.Helper()
+	var text strings.Builder
+	for _, side := range []string{"ingress", "egress"} {
+		out, err := exec.Command("tc", "-n", c.nodes[node].Name(), "filter", "show", "dev", device, side).CombinedOutput()
+		testenv.Must(t, err)
+		text.Write(out)
+	}
+	return text.String()
+}
+
 // A second process takes over both versions: each datagram of IPv6 is answered meanwhile, and what was
 // counted stays. One that carries IPv4 alone leaves nothing of IPv6.
 func TestEnableReplacedDualStack(t *testing.T) {
-	needsTCX(t)
-	w := dualStack[0]
+	for _, attach := range attachments() {
+		t.Run(attach, func(t *testing.T) { checkReplacedDualStack(t, attach) })
+	}
+}
+
+func checkReplacedDualStack(t *testing.T, attach string) {
+	w := dualStack[2]
 	c := newCluster(t, w.node+wire6, w.pod)
 	four := c.flow(t)
 	six := c.flow6(t)
 	testenv.Must(t, four())
 	testenv.Must(t, six())
 	before := c.snapshot(t, 0)
-	running, other := c.start(t, 0, new(syscall.SysProcAttr), "0", "ipv6"), c.start(t, 1, new(syscall.SysProcAttr), "0", "ipv6")
+	running, other := c.startBoth(t, "0", "ipv6", attach)
 	c.untilCounted(t, c.carried6, six)
-	replace := func(args ...string) {
+	replace := func(exchange func() error, args ...string) {
 		t.Helper()
-		next := c.start(t, 0, new(syscall.SysProcAttr), append([]string{"0", "replace"}, args...)...)
+		next := c.start(t, 0, new(syscall.SysProcAttr), append([]string{"0", "replace", attach}, args...)...)
 		for done := waiting(running); done != nil; time.Sleep(time.Millisecond) {
-			testenv.Must(t, six()) // each datagram is answered
+			testenv.Must(t, exchange()) // each datagram is answered
 			select {
 			case err := <-done:
 				testenv.Must(t, err)
@@ -119,16 +140,19 @@ func TestEnableReplacedDualStack(t *testing.T) {
 	}
 	for range 2 {
 		out, in := c.carried6(t, 0)
-		replace("ipv6")
+		replace(six, "ipv6")
 		c.untilCounted(t, c.carried6, six)
 		if nowOut, nowIn := c.carried6(t, 0); nowOut < out+100 || nowIn < in+100 {
 			t.Errorf("carried were %d packets out and %d in, and now %d and %d", out, in, nowOut, nowIn)
 		}
 	}
-	replace()
+	replace(four)
 	c.untilCarried(t, four)
 	if s := c.status(t, 0); s.IPv6 != nil {
 		t.Errorf("IPv6 is carried no longer, and its status is %+v", s.IPv6)
+	}
+	if out, err := exec.Command("tc", "-n", c.nodes[0].Name(), "qdisc", "show", "dev", "flannel-v6.1").CombinedOutput(); err != nil || strings.Contains(string(out), "clsact") {
+		t.Errorf("IPv6 is carried no longer, and its tunnel has %s (%v)", out, err)
 	}
 	testenv.Must(t, six())
 	for _, cmd := range []*exec.Cmd{running, other} {
@@ -141,7 +165,12 @@ func TestEnableReplacedDualStack(t *testing.T) {
 // While the daemon for IPv6 has failed, its state and the metrics say so, and IPv4 is carried on; then it is
 // started again.
 func TestEnableIPv6Again(t *testing.T) {
-	needsTCX(t)
+	for _, attach := range attachments() {
+		t.Run(attach, func(t *testing.T) { checkIPv6Again(t, attach) })
+	}
+}
+
+func checkIPv6Again(t *testing.T, attach string) {
 	w := dualStack[0]
 	c := newCluster(t, w.node+wire6, w.pod)
 	four := c.flow(t)
@@ -149,7 +178,8 @@ func TestEnableIPv6Again(t *testing.T) {
 	testenv.Must(t, four())
 	testenv.Must(t, six())
 	before := c.snapshot(t, 0)
-	running, other := c.start(t, 0, new(syscall.SysProcAttr), "0", "ipv6", "retry"), c.start(t, 1, new(syscall.SysProcAttr), "0", "ipv6")
+	running, other := c.start(t, 0, new(syscall.SysProcAttr), "0", "ipv6", "retry", attach), c.start(t, 1, new(syscall.SysProcAttr), "0", "ipv6", attach)
+	c.untilAttached(t, true)
 	c.untilCounted(t, c.carried6, six)
 	testenv.Must(t, os.Mkdir(c.status(t, 0).IPv6.Config.State+".new", 0o700)) // it cannot write its next state
 	testenv.Shell(t, c.nodes[0].Path(), "nft 'table ip6 slow { chain c { type filter hook forward priority 0; ip6 hoplimit 1 drop; }; }'")
@@ -177,62 +207,57 @@ func TestEnableIPv6Again(t *testing.T) {
 }
 
 // Where there is no IPv4, IPv6 is carried alone, also by a process that takes over, and leaves nothing.
-func TestEnableIPv6Alone(t *testing.T) {
-	needsTCX(t)
-	for _, w := range dualStack {
-		t.Run(w.name, func(t *testing.T) {
-			const noIPv4 = `
-				ip -4 addr flush scope global
-				ip -4 route flush table main
-				`
-			c := newCluster(t, w.node+wire6+noIPv4+"echo 0 > /proc/sys/net/ipv4/ip_forward", w.pod+noIPv4)
-			c.answerAt(t, "[fd00:f4:2::2]:7777")
-			send := c.exchangesFrom(t, "[fd00:f4:1::2]:0", "[fd00:f4:2::2]:7777")
-			exchange := func() error { return send(testenv.Timeout) }
-			testenv.Must(t, exchange())
-			testenv.InNetns(t, c.nodes[0].Path(), func() error {
-				p, err := discover.Find(audit.IPv4)
-				if err == nil && (p.CarriesAny() || !strings.Contains(p.Off, "plan --ipv6")) {
-					t.Errorf("the plan for IPv4 is %+v", p)
-				}
-				if p, err = discover.Find(audit.IPv6); err == nil && !p.CarriesAll() {
-					t.Errorf("the plan for IPv6 is %+v", p)
-				}
-				return err
-			})
-			before := [2]string{c.snapshot(t, 0), c.snapshot(t, 1)}
-			first, second := c.start(t, 0, new(syscall.SysProcAttr), "0", "only6", "shadow"), c.start(t, 1, new(syscall.SysProcAttr), "0", "only6")
-			c.untilCounted(t, c.carried6, exchange)
-			if s := c.status(t, 0); s.Config != nil || !s.Running || !s.IPv6.Running {
-				t.Errorf("the status is %+v", s)
-			}
-			if m := c.metrics(t, 0); m["venturi_fastpath_carrying IPv6"] != 1 || m["venturi_fastpath_packets_total IPv6 carried_out"] == 0 || strings.Contains(fmt.Sprint(m), "IPv4") {
-				t.Errorf("the metrics are %v", m)
-			}
-			out, _ := c.carried6(t, 0)
-			next := c.start(t, 0, new(syscall.SysProcAttr), "0", "only6", "replace")
-			wait(t, first)
-			c.untilCounted(t, c.carried6, exchange)
-			if now, _ := c.carried6(t, 0); now < out+100 {
-				t.Errorf("carried were %d packets out, and now %d", out, now)
-			}
-			testenv.Must(t, next.Process.Signal(syscall.SIGTERM))
-			testenv.Must(t, next.Wait())
-			c.check(t, 0, before[0])
-			testenv.Must(t, second.Process.Kill())
-			_ = second.Wait()
-			testenv.Must(t, c.disable(t, 1))
-			c.check(t, 1, before[1])
-			testenv.Must(t, exchange())
-		})
+func TestEnableIPv6Alone(t *testing.T) { eachDualStack(t, checkIPv6Alone) }
+
+func checkIPv6Alone(t *testing.T, w wiring, attach string) {
+	const noIPv4 = `
+		ip -4 addr flush scope global
+		ip -4 route flush table main
+		`
+	c := newCluster(t, w.node+wire6+noIPv4+"echo 0 > /proc/sys/net/ipv4/ip_forward", w.pod+noIPv4)
+	c.answerAt(t, "[fd00:f4:2::2]:7777")
+	exchange := patient(c.exchangesFrom(t, "[fd00:f4:1::2]:0", "[fd00:f4:2::2]:7777"))
+	testenv.Must(t, exchange())
+	testenv.InNetns(t, c.nodes[0].Path(), func() error {
+		p, err := discover.Find(audit.IPv4)
+		if err == nil && (p.CarriesAny() || !strings.Contains(p.Off, "plan --ipv6")) {
+			t.Errorf("the plan for IPv4 is %+v", p)
+		}
+		if p, err = discover.Find(audit.IPv6); err == nil && !p.CarriesAll() {
+			t.Errorf("the plan for IPv6 is %+v", p)
+		}
+		return err
+	})
+	before := [2]string{c.snapshot(t, 0), c.snapshot(t, 1)}
+	first, second := c.start(t, 0, new(syscall.SysProcAttr), "0", "only6", "shadow", attach), c.start(t, 1, new(syscall.SysProcAttr), "0", "only6", attach)
+	c.untilCounted(t, c.carried6, exchange)
+	if s := c.status(t, 0); s.Config != nil || !s.Running || !s.IPv6.Running {
+		t.Errorf("the status is %+v", s)
 	}
+	if m := c.metrics(t, 0); m["venturi_fastpath_carrying IPv6"] != 1 || m["venturi_fastpath_packets_total IPv6 carried_out"] == 0 || strings.Contains(fmt.Sprint(m), "IPv4") {
+		t.Errorf("the metrics are %v", m)
+	}
+	out, _ := c.carried6(t, 0)
+	next := c.start(t, 0, new(syscall.SysProcAttr), "0", "only6", "replace", attach)
+	wait(t, first)
+	c.untilCounted(t, c.carried6, exchange)
+	if now, _ := c.carried6(t, 0); now < out+100 {
+		t.Errorf("carried were %d packets out, and now %d", out, now)
+	}
+	testenv.Must(t, next.Process.Signal(syscall.SIGTERM))
+	testenv.Must(t, next.Wait())
+	c.check(t, 0, before[0])
+	testenv.Must(t, second.Process.Kill())
+	_ = second.Wait()
+	testenv.Must(t, c.disable(t, 1))
+	c.check(t, 1, before[1])
+	testenv.Must(t, exchange())
 }
 
 // A router advertisement that gives a lifetime to the route of an earlier one sends no notification: the
 // wire is left slow all the same, as its routes end unnoticed; and carried again when the next one takes
 // the lifetime back.
 func TestEnableIPv6Advertised(t *testing.T) {
-	needsTCX(t)
 	w := dualStack[0]
 	c := newCluster(t, w.node+wire6+`
 		echo 2 > /proc/sys/net/ipv6/conf/eth0/accept_ra
@@ -248,7 +273,7 @@ func TestEnableIPv6Advertised(t *testing.T) {
 			t.Fatalf("an advertisement makes no route: %s", c.routes6(t))
 		}
 	}
-	processes := []*exec.Cmd{c.start(t, 0, new(syscall.SysProcAttr), "0", "ipv6"), c.start(t, 1, new(syscall.SysProcAttr), "0", "ipv6")}
+	first, second := c.startBoth(t, "0", "ipv6")
 	c.untilCounted(t, c.carried6, exchange)
 	c.advertise(t, 600)
 	for end := time.Now().Add(testenv.Timeout); ; time.Sleep(10 * time.Millisecond) {
@@ -263,7 +288,7 @@ func TestEnableIPv6Advertised(t *testing.T) {
 	}
 	c.advertise(t, forever)
 	c.untilCounted(t, c.carried6, exchange)
-	for _, cmd := range processes {
+	for _, cmd := range []*exec.Cmd{first, second} {
 		testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
 		testenv.Must(t, cmd.Wait())
 	}
@@ -334,14 +359,13 @@ func (c *cluster) untilOff6(t *testing.T, exchange func() error) {
 
 // What the fast path would send of IPv6 is what the network sends, out of a pod and into one.
 func TestShadowOfIPv6(t *testing.T) {
-	needsTCX(t)
 	for _, w := range dualStack {
 		t.Run(w.name, func(t *testing.T) {
 			c := newCluster(t, w.node+wire6, w.pod)
 			c.answerAt(t, "[fd00:f4:2::2]:7777")
-			udp, tcp := c.exchangesFrom(t, "[fd00:f4:1::2]:0", "[fd00:f4:2::2]:7777"), c.stream(t, "[fd00:f4:2::2]:7778")
+			udp, tcp := patient(c.exchangesFrom(t, "[fd00:f4:1::2]:0", "[fd00:f4:2::2]:7777")), c.stream(t, "[fd00:f4:2::2]:7778")
 			exchange := func() error {
-				if err := udp(testenv.Timeout); err != nil {
+				if err := udp(); err != nil {
 					return err
 				}
 				return tcp()

@@ -26,7 +26,6 @@ var tunnelled6 = dualStack[2]
 // What a pod sends over IPv6 in VXLAN is on the wire what it was before it was carried, byte for byte: inner
 // and outer headers, UDP checksums and source ports, whatever class and hop limit the pod gives it.
 func TestIPv6InTunnelIsSame(t *testing.T) {
-	needsTCX(t)
 	w := tunnelled6
 	c := newCluster(t, w.node+wire6, w.pod)
 	c.answerAt(t, "[fd00:f4:2::2]:7777")
@@ -68,7 +67,7 @@ func TestIPv6InTunnelIsSame(t *testing.T) {
 		return all
 	}
 	before := frames()
-	processes := []*exec.Cmd{c.start(t, 0, new(syscall.SysProcAttr), "0", "ipv6"), c.start(t, 1, new(syscall.SysProcAttr), "0", "ipv6")}
+	first, second := c.startBoth(t, "0", "ipv6")
 	testenv.Must(t, client.SetReadDeadline(time.Now().Add(time.Millisecond)))
 	for drained := error(nil); drained == nil; { // answers to the above
 		_, drained = client.Read(make([]byte, 64))
@@ -88,7 +87,7 @@ func TestIPv6InTunnelIsSame(t *testing.T) {
 			t.Errorf("%+v: has no outer checksum: %x", k, now[i])
 		}
 	}
-	for _, cmd := range processes {
+	for _, cmd := range []*exec.Cmd{first, second} {
 		testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
 		testenv.Must(t, cmd.Wait())
 	}
@@ -132,7 +131,6 @@ func (p tap) frameWith(end []byte) ([]byte, error) {
 // When the way to a peer of the tunnel becomes too narrow, by a route or by what a router says, carrying ends
 // for what does not fit any longer, and the pod learns what does.
 func TestIPv6InTunnelLearnsMTU(t *testing.T) {
-	needsTCX(t)
 	for name, narrow := range map[string]func(*testing.T, *cluster){
 		"a route": func(t *testing.T, c *cluster) {
 			testenv.Shell(t, c.nodes[0].Path(), "ip -6 route add fd00:c8::2/128 dev eth0 mtu 1400")
@@ -158,7 +156,7 @@ func TestIPv6InTunnelLearnsMTU(t *testing.T) {
 				return err
 			}
 			testenv.Must(t, exchange())
-			processes := []*exec.Cmd{c.start(t, 0, new(syscall.SysProcAttr), "0", "ipv6"), c.start(t, 1, new(syscall.SysProcAttr), "0", "ipv6")}
+			first, second := c.startBoth(t, "0", "ipv6")
 			c.untilCounted(t, c.carried6, exchange)
 			narrow(t, c)
 			for end := time.Now().Add(testenv.Timeout); ; time.Sleep(time.Millisecond) {
@@ -172,7 +170,7 @@ func TestIPv6InTunnelLearnsMTU(t *testing.T) {
 					t.Fatalf("after %v, the pod has not learned of it: %s", testenv.Timeout, out)
 				}
 			}
-			for _, cmd := range processes {
+			for _, cmd := range []*exec.Cmd{first, second} {
 				testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
 				testenv.Must(t, cmd.Wait())
 			}
@@ -182,12 +180,11 @@ func TestIPv6InTunnelLearnsMTU(t *testing.T) {
 
 // The neighbour behind a tunnel of IPv6 is verified when it is stale, although no packet that is carried does so.
 func TestIPv6InTunnelVerifiesNeighbour(t *testing.T) {
-	needsTCX(t)
 	w := tunnelled6
 	c := newCluster(t, w.node+wire6+"ip addr add fe80::f:I/64 dev flannel-v6.1 nodad", w.pod) // to ask from
 	exchange := c.flow6(t)
 	testenv.Must(t, exchange())
-	processes := []*exec.Cmd{c.start(t, 0, new(syscall.SysProcAttr), "0", "ipv6"), c.start(t, 1, new(syscall.SysProcAttr), "0", "ipv6")}
+	first, second := c.startBoth(t, "0", "ipv6")
 	c.untilCounted(t, c.carried6, exchange)
 	c.onNode(t, 0, "ip neigh replace fd00:f4:J:: lladdr 02:00:00:00:c6:0J dev flannel-v6.1 nud stale")
 	for end := time.Now().Add(testenv.Timeout); ; time.Sleep(time.Millisecond) {
@@ -201,7 +198,7 @@ func TestIPv6InTunnelVerifiesNeighbour(t *testing.T) {
 			t.Fatalf("after %v, the neighbour is not verified: %s", testenv.Timeout, is)
 		}
 	}
-	for _, cmd := range processes {
+	for _, cmd := range []*exec.Cmd{first, second} {
 		testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
 		testenv.Must(t, cmd.Wait())
 	}
@@ -231,7 +228,6 @@ func (c *cluster) tooBig(t *testing.T, mtu uint32) {
 // What is not proven of a tunnel of IPv6 is refused, and named. Routes that end are no obstacle on the wire
 // below it: the kernel looks up the way of each packet there.
 func TestPlanRefusesTunnelsOfIPv6(t *testing.T) {
-	needsTCX(t)
 	again := func(options string) string {
 		return "ip link del flannel-v6.1\n" + strings.NewReplacer("local fd00:c8::I dev eth0", options, "I", "1", "J", "2").Replace(tunnel6("flannel-v6.1", 8472))
 	}

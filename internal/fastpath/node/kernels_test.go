@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/testenv/agenttest"
 )
@@ -50,16 +49,6 @@ func needsModules(t *testing.T) {
 	}
 }
 
-// needsTCX skips a test on kernels under which IPv6 is refused: two fast paths cannot share the queueing
-// discipline of filters.
-func needsTCX(t *testing.T) {
-	t.Helper()
-	testenv.Root(t)
-	if answer, why := feature.TCX.Ask(); answer != feature.Yes {
-		t.Skipf("this kernel has no %s: %v", feature.TCX.Name, why)
-	}
-}
-
 // What changes below the wire stops packets from being carried, until it is as before.
 func TestFollowsStackedWire(t *testing.T) {
 	needsModules(t)
@@ -89,5 +78,5 @@ func TestKernels(t *testing.T) {
 	testenv.NeedsLong(t)
 	agenttest.PassUnderKernels(t, 2<<10, agenttest.RunArgs("TestEnable|TestShadow|TestStackedWires|TestFollowsStackedWire|TestFollowsGeneve|TestIPVSStaysSlow"+
 		"|TestEnableDualStack|TestEnableReplacedDualStack|TestEnableIPv6Again|TestEnableIPv6Alone|TestEnableIPv6Advertised|TestShadowOfIPv6"+
-		"|TestIPv6InTunnelIsSame|TestIPv6InTunnelLearnsMTU"))
+		"|TestIPv6InTunnelIsSame|TestIPv6InTunnelLearnsMTU|TestIPv6InTunnelVerifiesNeighbour|TestPlanRefusesTunnelsOfIPv6"))
 }

@@ -53,11 +53,13 @@ func enable(args []string) int {
 	}
 	if err == nil {
 		trial, _ := time.ParseDuration(args[2])
-		if c.IPv4 != nil {
-			c.IPv4.TC = has("filters")
-			if has("keep") {
-				c.IPv4.KeepCounters = fastpath.PurposefulCounters
+		for _, one := range []*fastpath.Config{c.IPv4, c.IPv6} {
+			if one != nil {
+				one.TC = has("filters")
 			}
+		}
+		if c.IPv4 != nil && has("keep") {
+			c.IPv4.KeepCounters = fastpath.PurposefulCounters
 		}
 		first := node.ShadowOptions{}
 		if has("shadow") {

@@ -1,9 +1,81 @@
 package node_test
 
 import (
+	"os"
+	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/fastpath/kernel"
+	"github.com/venturi-net/venturi/internal/testenv"
 )
+
+// byFilters attaches programs as tc filters, as a word for [enable].
+const byFilters = "filters"
+
+// attachments are such words for the ways to attach programs that this kernel has.
+func attachments() []string {
+	if kernel.HasTCX() {
+		return []string{"tcx", byFilters}
+	}
+	return []string{byFilters}
+}
+
+// eachDualStack runs a test for each wiring of dualStack and each way to attach programs. Where there is
+// tcx, filters are tried on two of them.
+func eachDualStack(t *testing.T, test func(t *testing.T, w wiring, attach string)) {
+	for i, w := range dualStack {
+		for _, attach := range attachments() {
+			if attach == byFilters && kernel.HasTCX() && i%2 == 1 {
+				continue
+			}
+			t.Run(w.name+", "+attach, func(t *testing.T) { test(t, w, attach) })
+		}
+	}
+}
+
+// startBoth starts a process on each node, and waits until the programs of the versions of IP that it carries
+// are attached: while clsact is added to a device, the kernel may drop a packet.
+func (c *cluster) startBoth(t *testing.T, args ...string) (first, second *exec.Cmd) {
+	t.Helper()
+	first, second = c.start(t, 0, new(syscall.SysProcAttr), args...), c.start(t, 1, new(syscall.SysProcAttr), args...)
+	c.untilAttached(t, !slices.Contains(args, "only6"))
+	return first, second
+}
+
+// untilAttached waits until both nodes have attached their programs for IPv6, and for IPv4 if that is carried.
+func (c *cluster) untilAttached(t *testing.T, four bool) {
+	t.Helper()
+	attached := func(s *fastpath.State) bool { return s != nil && s.Pods > 0 }
+	for i := range c.nodes {
+		for end := time.Now().Add(testenv.Timeout); ; time.Sleep(10 * time.Millisecond) {
+			s := c.status(t, i)
+			if s.IPv6 != nil && attached(s.IPv6.State) && (!four || attached(s.State)) {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("after %v, node %d has not attached its programs: %+v", testenv.Timeout, i, s)
+			}
+		}
+	}
+}
+
+// patient sends a datagram again that is lost, as one may be while clsact comes and goes.
+func patient(send func(wait time.Duration) error) (exchange func() error) {
+	return func() error {
+		for end := time.Now().Add(testenv.Timeout); ; {
+			err := send(testenv.Timeout / 100)
+			if !os.IsTimeout(err) || time.Now().After(end) {
+				return err
+			}
+		}
+	}
+}
 
 // dualStack are nodes and pods with both versions of IP, whose neighbours of IPv6 find each other.
 var dualStack = []wiring{

@@ -328,10 +328,25 @@ func BPFFilters(device int, parent uint32) (all []BPFFilter, err error) {
 	return all, err
 }
 
-// HasFilters reports whether a device has filters at a parent, of whatever kind.
-func HasFilters(device int, parent uint32) (bool, error) {
-	found, err := dumpFilters(device, parent)
-	return len(found) > 0, err
+// HasFilters tells whether a device has filters at its clsact with the names of a fast path's, and
+// whether it has others, of whatever kind.
+func HasFilters(device int) (own, others bool, err error) {
+	for _, parent := range []uint32{parentIngress, parentEgress} {
+		found, failed := dumpFilters(device, parent)
+		err = errors.Join(err, failed)
+		for _, answer := range found {
+			f, ok := readBPFFilter(answer)
+			switch {
+			case !ok:
+				others = true
+			case strings.HasPrefix(f.Name, OwnFilterPrefix):
+				own = true
+			case f.Handle != 0: // the head of a chain is none
+				others = true
+			}
+		}
+	}
+	return own, others, err
 }
 
 func readBPFFilter(answer []byte) (f BPFFilter, ok bool) {

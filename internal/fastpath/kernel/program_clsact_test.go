@@ -1,0 +1,159 @@
+package kernel_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/fastpath/kernel"
+	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+// sharers are two fast paths of a namespace that have one folder for their records.
+type sharers struct {
+	n       *netcfg.Namespace
+	records string
+	pins    [2]string
+}
+
+func newSharers(t *testing.T) (s sharers) {
+	t.Helper()
+	testenv.Root(t)
+	n, err := netcfg.NewAnonymous()
+	testenv.Must(t, err)
+	t.Cleanup(n.Close)
+	s.n, s.records = n, t.TempDir()
+	for i := range s.pins {
+		s.pins[i] = filepath.Join(pinFolder(t), "in_1")
+	}
+	return s
+}
+
+// end ends the one of them, for good.
+func (s *sharers) end(i int) error {
+	return errors.Join(kernel.DetachProgram(s.n, s.pins[i]), kernel.RemoveClsacts(s.n, s.records))
+}
+
+// has tells whether the device has clsact.
+func (s *sharers) has(t *testing.T) bool {
+	t.Helper()
+	qdiscs, _ := tc(t, s.n)
+	return slices.Contains(qdiscs, "clsact")
+}
+
+// addClsact adds clsact as somebody else.
+func (s *sharers) addClsact() error {
+	return host.Do(s.n.Path(), func() error {
+		return netlink.QdiscAdd(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: device1, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}})
+	})
+}
+
+func (s *sharers) delClsact() error {
+	return host.Do(s.n.Path(), func() error {
+		return netlink.QdiscDel(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: device1, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}})
+	})
+}
+
+// Of two fast paths that share clsact, whichever ends last removes it, unless somebody else has added it.
+func TestClsactShared(t *testing.T) {
+	s := newSharers(t)
+	p := programNamed(t, "first")
+	for _, theirs := range []bool{false, true} {
+		if theirs {
+			testenv.Must(t, s.addClsact())
+		}
+		for first := range s.pins {
+			for _, pin := range s.pins {
+				testenv.Must(t, kernel.AttachProgram(s.n, p, device1, kernel.FilterIngress, pin, s.records))
+			}
+			testenv.Must(t, s.end(first))
+			if _, filters := tc(t, s.n); len(filters) != 1 {
+				t.Errorf("after the end of one there are filters %v", filters)
+			}
+			testenv.Must(t, s.end(1-first))
+			if s.has(t) != theirs {
+				t.Errorf("clsact of somebody else: %v; is there in the end: %v", theirs, s.has(t))
+			}
+			if left, err := os.ReadDir(s.records); err != nil || len(left) > 0 {
+				t.Errorf("records are left: %v, %v", left, err)
+			}
+		}
+	}
+}
+
+// It makes no difference when they begin and end at the same time, nor when somebody else adds clsact just
+// then.
+func TestClsactSharedAtOnce(t *testing.T) {
+	s := newSharers(t)
+	p := programNamed(t, "first")
+	defer netcfg.ExpediteRCU()()
+	first := 0
+	for round := range 100 {
+		var theirs bool
+		var begin, end errgroup.Group
+		for _, pin := range s.pins {
+			begin.Go(func() error { return kernel.AttachProgram(s.n, p, device1, kernel.FilterIngress, pin, s.records) })
+		}
+		begin.Go(func() error {
+			err := s.addClsact()
+			theirs = err == nil
+			if errors.Is(err, unix.EEXIST) {
+				return nil
+			}
+			return err
+		})
+		testenv.Must(t, begin.Wait())
+		if _, filters := tc(t, s.n); len(filters) != len(s.pins) {
+			t.Fatalf("in round %d there are filters %v", round, filters)
+		}
+		for i := range s.pins {
+			end.Go(func() error { return s.end(i) })
+		}
+		testenv.Must(t, end.Wait())
+		if s.has(t) != theirs {
+			t.Fatalf("in round %d, clsact of somebody else: %v; is there in the end: %v", round, theirs, s.has(t))
+		}
+		if theirs {
+			first++
+			testenv.Must(t, s.delClsact())
+		}
+	}
+	t.Logf("somebody else was first in %d rounds", first)
+}
+
+// Where clsact is removed while a filter is to be added, there is no place for it: as if the device were
+// gone, for that is announced.
+func TestClsactRemovedMeanwhile(t *testing.T) {
+	s := newSharers(t)
+	p := programNamed(t, "first")
+	defer netcfg.ExpediteRCU()()
+	var attached, gone int
+	for range 100 {
+		testenv.Must(t, s.addClsact())
+		var both errgroup.Group
+		both.Go(s.delClsact)
+		err := kernel.AttachProgram(s.n, p, device1, kernel.FilterIngress, s.pins[0], s.records)
+		testenv.Must(t, both.Wait())
+		switch {
+		case errors.Is(err, host.ErrGone):
+			gone++
+		case err != nil:
+			t.Fatal(err)
+		default:
+			attached++
+		}
+		testenv.Must(t, s.end(0))
+		if s.has(t) {
+			t.Fatal("clsact is left")
+		}
+	}
+	t.Logf("attached %d times, and %d times there was no place", attached, gone)
+}
