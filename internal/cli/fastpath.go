@@ -207,8 +207,8 @@ Without kinds, --keep-counters means conntrack,rules. Write kinds after "=", sep
 commas; "none" keeps nothing. Device statistics cannot be kept.
 
 With --listen it serves OpenMetrics at ` + watch.MetricsPath + `: pods, peers and flows, packets and bytes by
-outcome, and what stays on the slow path, with the reasons. The label "family" is IPv4 or
-IPv6.`,
+outcome, epochs by cause (see "venturi fastpath status"), and what stays on the slow path, with
+the reasons. The label "family" is IPv4 or IPv6.`,
 		Example: `  venturi fastpath enable --trial 120s
   venturi fastpath enable --listen 127.0.0.1:9138
   venturi fastpath enable --replace
@@ -321,8 +321,12 @@ For each pod and peer it counts the flows in the table: all, those that are carr
 least one direction, and those that the node translates, such as to Services. It also lists
 the statistics, counters and captures that miss carried packets.
 
+When rules, routes or the like change, a new epoch begins: all flows take the slow path until
+they are learned anew. It counts the epochs by cause, and says when and why the last one began.
+
 With --watch it then prints a line each second until Ctrl-C: how many packets were carried and
-how many were not, and the main reason. If IPv6 is carried, it has its own line.`,
+how many were not, and the main reason; and a line when an epoch begins. If IPv6 is carried, it
+has its own lines.`,
 		Example: "  venturi fastpath status\n  venturi fastpath status --watch\n  venturi fastpath status --json | jq .packets",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
