@@ -10,7 +10,10 @@ import (
 // printers are the packages that write for people, with those below them. Names from outside reach a
 // terminal through package sanitize alone, so they print with its functions: a
 // printer that is added is clean without a thought of it.
-var printers = []string{"internal/cli", "internal/display", "internal/doctor", "internal/progress", "internal/report", "internal/study", "internal/verr"}
+var printers = []string{
+	"internal/cli", "internal/display", "internal/doctor", "internal/fastpath", "internal/kube", "internal/mesh", "internal/progress",
+	"internal/report", "internal/study", "internal/tune/cluster", "internal/verr", "internal/watch",
+}
 
 // raw are the functions that write text as it is.
 var raw = map[string][]string{

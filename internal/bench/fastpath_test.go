@@ -29,7 +29,7 @@ func TestFastSections(t *testing.T) {
 		only []string
 		want string
 	}{
-		{nil, "plain services peers clusterip siblings ipv6 encapsulations parallel connections rewrites flows churn lossless programs"},
+		{nil, "plain services peers clusterip siblings ipv6 encapsulations parallel connections rewrites flows churn lossless pods programs"},
 		{[]string{"flows", "plain"}, "plain flows"},
 	} {
 		all, err := FastPathBench{Sections: c.only}.sections()

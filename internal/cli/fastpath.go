@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,6 +11,7 @@ import (
 	"github.com/venturi-net/venturi/internal/display"
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/node"
+	"github.com/venturi-net/venturi/internal/fastpath/shadow"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -149,6 +149,7 @@ func newFastpathEnable(env *Env) *cobra.Command {
 		listen string
 		nat    bool
 		flows  int
+		limit  time.Duration
 		again  bool
 		stay   bool
 		ipv6   bool
@@ -165,10 +166,10 @@ change of that; "venturi fastpath status" shows the counters.
 If nothing can be carried, nothing is changed, the plan is printed, and the exit code is 4.
 
 Before it carries anything, it compares packets of --shadow flows with those that the network
-sends, for 10 seconds at most. If one differs, nothing is carried, the difference is printed,
-and the exit code is 8. See "venturi fastpath shadow". With --stay-off, it then waits for
-SIGTERM instead of exiting, and likewise after "fastpath disable", so that a DaemonSet, for
-example, does not start it again.
+sends, for --shadow-time at most, and says of how many flows it has compared any. If one
+differs, nothing is carried, the difference is printed, and the exit code is 8. See "venturi
+fastpath shadow". With --stay-off, it then waits for SIGTERM instead of exiting, and likewise
+after "fastpath disable", so that a DaemonSet, for example, does not start it again.
 
 It is recorded in the journal before it begins. If its process is killed, flows continue on
 the slow path at once, and "venturi fastpath disable" or "venturi undo" removes what is left.
@@ -207,8 +208,8 @@ Without kinds, --keep-counters means conntrack,rules. Write kinds after "=", sep
 commas; "none" keeps nothing. Device statistics cannot be kept.
 
 With --listen it serves OpenMetrics at ` + watch.MetricsPath + `: pods, peers and flows, packets and bytes by
-outcome, and what stays on the slow path, with the reasons. The label "family" is IPv4 or
-IPv6.`,
+outcome, epochs by cause (see "venturi fastpath status"), and what stays on the slow path, with
+the reasons. The label "family" is IPv4 or IPv6.`,
 		Example: `  venturi fastpath enable --trial 120s
   venturi fastpath enable --listen 127.0.0.1:9138
   venturi fastpath enable --replace
@@ -216,11 +217,8 @@ IPv6.`,
   venturi fastpath enable --netns node1`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if cmd.Flags().Changed("trial") && trial < time.Second {
-				return verr.New(verr.Usage, "cannot make a trial of "+trial.String(), "it is shorter than a second", "give a time such as 120s or 5m")
-			}
-			if flows < 0 {
-				return verr.New(verr.Usage, "cannot compare packets of "+strconv.Itoa(flows)+" flows", "--shadow is less than 0", "give a number of flows, or 0 to compare none")
+			if err := checkEnableFlags(cmd.Flags(), trial, flows, limit); err != nil {
+				return err
 			}
 			var metrics *listener
 			if listen != "" {
@@ -249,7 +247,10 @@ IPv6.`,
 				Trial: trial, Hold: holder(env),
 				Report:     func(s fastpath.State) { display.PrintFastPathState(env.Stderr, s) },
 				ReportIPv6: func(s fastpath.State) { display.PrintFastPathState6(env.Stderr, s) },
-				Shadow:     node.ShadowOptions{Flows: flows, Limit: shadowLimit}, Replace: again, Wish: (*node.Wish)(&wanted),
+				Shadow: node.ShadowOptions{Flows: flows, Limit: limit, Compared: func(family string, found shadow.Result) {
+					display.PrintCompared(env.Stderr, family, found)
+				}},
+				Replace: again, Wish: (*node.Wish)(&wanted),
 			})
 			if errors.Is(err, node.ErrReplaced) {
 				_, printed := sanitize.Fprintf(env.Stdout, "another process has taken over the fast path, which carries on\n")
@@ -267,7 +268,8 @@ IPv6.`,
 	cmd.Flags().DurationVar(&trial, "trial", 0, "end it after this time, such as 120s (default: it does not end by itself)")
 	cmd.Flags().BoolVar(&nat, "nat", true, "carry translated connections, such as those to Services")
 	cmd.Flags().BoolVar(&ipv6, "ipv6", false, "carry IPv6 as well, without encapsulation or in VXLAN over IPv6")
-	cmd.Flags().IntVar(&flows, "shadow", 16, "first compare packets of this many flows with the network's own, for 10s at most; 0: none")
+	cmd.Flags().IntVar(&flows, "shadow", 16, "first compare packets of this many flows with the network's own; 0: none")
+	cmd.Flags().DurationVar(&limit, "shadow-time", 10*time.Second, "compare them for no longer than this, such as 5m; 0: for as long as it takes to see that many flows")
 	cmd.Flags().BoolVar(&stay, "stay-off", false, "if a packet differs, or after \"fastpath disable\", wait for SIGTERM instead of exiting")
 	cmd.Flags().BoolVar(&again, "replace", false, "take over from the process that carries here, if there is one")
 	keepCountersFlag(cmd.Flags(), &keep)
@@ -321,8 +323,12 @@ For each pod and peer it counts the flows in the table: all, those that are carr
 least one direction, and those that the node translates, such as to Services. It also lists
 the statistics, counters and captures that miss carried packets.
 
+When rules, routes or the like change, a new epoch begins: all flows take the slow path until
+they are learned anew. It counts the epochs by cause, and says when and why the last one began.
+
 With --watch it then prints a line each second until Ctrl-C: how many packets were carried and
-how many were not, and the main reason. If IPv6 is carried, it has its own line.`,
+how many were not, and the main reason; and a line when an epoch begins. If IPv6 is carried, it
+has its own lines.`,
 		Example: "  venturi fastpath status\n  venturi fastpath status --watch\n  venturi fastpath status --json | jq .packets",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -95,6 +95,8 @@ func TestFastpathPlanCodes(t *testing.T) {
 		run(verr.Missing, "enable")
 		run(verr.Usage, "enable", "--trial", "1ms")
 		run(verr.Usage, "enable", "--shadow", "-1")
+		run(verr.Usage, "enable", "--shadow-time", "1ms")
+		run(verr.Usage, "enable", "--trial", "1m", "--shadow-time", "0")
 		run(verr.Missing, "shadow")
 		run(verr.Usage, "shadow", "--time", "1ms")
 		run(verr.Usage, "shadow", "--flows", "-1")
@@ -139,6 +141,27 @@ func wirePods(t *testing.T, w *netcfg.Writer, n *netcfg.Namespace) {
 		ip route add fd00:f5::/64 via fd00:c8::2
 		echo 1 > /proc/sys/net/ipv6/conf/all/forwarding
 	`, "ENDS", ends.Name()))
+}
+
+// Enable compares for no longer than it is told to, carries then, and says of how many flows it has compared
+// packets: here of none, as there is no traffic.
+func TestFastpathShadowTime(t *testing.T) {
+	w, n := emptyNode(t)
+	wirePods(t, w, n)
+	var said bytes.Buffer
+	carries := make(awaited, 1)
+	running := startFastpath(t, n, io.MultiWriter(&said, carries), "enable", "--shadow", "2", "--shadow-time", "1s")
+	t.Cleanup(func() { _ = running.Process.Kill(); _ = running.Wait() }) // if it has not ended below
+	select {
+	case <-carries:
+	case <-time.After(testenv.Timeout):
+		t.Fatalf("after %v, it does not carry", testenv.Timeout)
+	}
+	testenv.Must(t, running.Process.Signal(syscall.SIGTERM))
+	testenv.Must(t, running.Wait())
+	if !strings.Contains(said.String(), "no packets were compared of IPv4: no flow") {
+		t.Errorf("it said\n%s", &said)
+	}
 }
 
 // A node without IPv4 carries IPv6 alone, and says why not more.

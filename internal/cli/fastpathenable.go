@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"errors"
+	"strconv"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -34,6 +36,21 @@ func (w *fastPathWish) inherit(given *pflag.FlagSet) error {
 	}
 	if w.KeepCounters == nil {
 		w.KeepCounters = running.KeepCounters
+	}
+	return nil
+}
+
+// checkEnableFlags refuses times, and a number of flows to compare first, that make no sense.
+func checkEnableFlags(given *pflag.FlagSet, trial time.Duration, flows int, limit time.Duration) error {
+	switch unlimited := limit == 0; {
+	case given.Changed("trial") && trial < time.Second:
+		return verr.New(verr.Usage, "cannot make a trial of "+trial.String(), "it is shorter than a second", "give a time such as 120s or 5m")
+	case flows < 0:
+		return verr.New(verr.Usage, "cannot compare packets of "+strconv.Itoa(flows)+" flows", "--shadow is less than 0", "give a number of flows, or 0 to compare none")
+	case !unlimited && limit < time.Second:
+		return verr.New(verr.Usage, "cannot compare packets for "+limit.String(), "--shadow-time is shorter than a second", "give a time such as 30s, or 0 for as long as it takes")
+	case unlimited && trial > 0 && flows > 0:
+		return verr.New(verr.Usage, "cannot compare packets for any time before a trial", "a trial is undone at a time that is known when it begins", "give --shadow-time, such as 10m, or --shadow 0 to compare none")
 	}
 	return nil
 }

@@ -18,9 +18,6 @@ import (
 	"github.com/venturi-net/venturi/internal/watch"
 )
 
-// shadowLimit is for how long "enable" compares packets at most.
-const shadowLimit = 10 * time.Second
-
 // planConfig plans a fast path for this node. If nothing can be carried, it prints the plan, and
 // the error says so.
 func planConfig(env *Env, what string, family audit.Family, nat bool, keep []string) (c fastpath.Config, err error) {

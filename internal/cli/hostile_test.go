@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -136,7 +137,10 @@ func hostilePrinters() map[string]func(io.Writer) error {
 
 // Nobody's name drives a terminal or forges a line, whatever prints it.
 func TestPrintersAreClean(t *testing.T) {
-	for name, print := range hostilePrinters() {
+	all := hostilePrinters()
+	maps.Copy(all, hostileFastPath())
+	maps.Copy(all, hostileCluster())
+	for name, print := range all {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			if err := print(&out); err != nil {

@@ -88,6 +88,9 @@ func (r FastPathReport) Print(out io.Writer) error {
 		if r.State.Off == "" {
 			printUncarried(w, r.State.Unreplied, r.State.Uncarried)
 		}
+		if e := r.State.Epochs; e != nil {
+			sanitize.Fprintf(w, "epochs since the daemon started: %d (%s); the last at %s (%s)\n", e.Total(), causesOf(*e), formatTime(e.Time), string(e.Last))
+		}
 	}
 	if len(r.Packets) > 0 {
 		sanitize.Fprintf(w, "share of packets that was carried: %.1f %%\n", 100*r.Carried)
@@ -128,6 +131,7 @@ func (r FastPathReport) PrintRate(out io.Writer, before FastPathReport, took tim
 		return err
 	}
 	if r.IPv6 == nil {
+		r.printNewEpochs(out, "", before)
 		_, err := sanitize.Fprintf(out, "%s\n", r.rate(before, took))
 		return err
 	}
@@ -136,10 +140,40 @@ func (r FastPathReport) PrintRate(out io.Writer, before FastPathReport, took tim
 		before6 = *before.IPv6
 	}
 	if !r.carriesIPv6Alone() {
+		r.printNewEpochs(out, "IPv4: ", before)
 		sanitize.Fprintf(out, "IPv4: %s\n", r.rate(before, took))
 	}
+	r.IPv6.printNewEpochs(out, "IPv6: ", before6)
 	_, err := sanitize.Fprintf(out, "IPv6: %s\n", r.IPv6.rate(before6, took))
 	return err
+}
+
+// printNewEpochs prints in a line that all flows are learned anew since an earlier report, and why.
+func (r FastPathReport) printNewEpochs(out io.Writer, who string, before FastPathReport) {
+	if r.State == nil || r.State.Epochs == nil {
+		return
+	}
+	now := *r.State.Epochs
+	if before.State != nil && before.State.Epochs != nil {
+		now = now.Since(*before.State.Epochs)
+	}
+	at := now.Time.Local().Format(time.TimeOnly)
+	switch n := now.Total(); n {
+	case 0:
+	case 1:
+		sanitize.Fprintf(out, "%snew epoch at %s (%s): all flows are learned anew\n", who, at, string(now.Last))
+	default:
+		sanitize.Fprintf(out, "%s%d new epochs, the last at %s (%s): all flows are learned anew\n", who, n, at, causesOf(now))
+	}
+}
+
+// causesOf tells how many epochs each cause has had.
+func causesOf(e fastpath.Epochs) string {
+	var all []string
+	for _, cause := range e.Causes() {
+		all = append(all, fmt.Sprintf("%s %d", cause, e.Counts[cause]))
+	}
+	return strings.Join(all, ", ")
 }
 
 // carriesIPv6Alone: there is no fast path for IPv4.

@@ -38,6 +38,16 @@ func TestFastPathReport(t *testing.T) {
 	sixBefore.Packets = map[string]int64{"carried_out": 200, "carried_in": 100}
 	dual.IPv6, dualBefore.IPv6 = &six, &sixBefore
 	dual.Config, dualBefore.Config = bypassed.Config, bypassed.Config
+	lately := time.Date(2026, 5, 4, 13, 2, 1, 0, time.Local)
+	epochs, epochsBefore, restarted := before, before, before
+	epochs.Packets, epochs.Pods, epochs.Peers = nil, nil, nil
+	epochsBefore.State = &fastpath.State{Epochs: &fastpath.Epochs{Counts: map[topology.Cause]uint64{"start": 1, "routes": 3}, Last: "routes", Time: lately.Add(-time.Minute)}}
+	epochs.State = &fastpath.State{Pods: 1, Peers: 1, Epochs: &fastpath.Epochs{Counts: map[topology.Cause]uint64{"start": 1, "routes": 3, "rules": 1}, Last: "rules", Time: lately}}
+	more := epochs
+	more.State = &fastpath.State{Epochs: &fastpath.Epochs{Counts: map[topology.Cause]uint64{"start": 1, "routes": 4, "rules": 3}, Last: "routes", Time: lately}}
+	restarted.State = &fastpath.State{Epochs: &fastpath.Epochs{Counts: map[topology.Cause]uint64{"start": 1}, Last: "start", Time: lately}}
+	sixEpochs, sixEpochsBefore := epochs, epochsBefore
+	sixEpochs.IPv6, sixEpochsBefore.IPv6, sixEpochs.Config = &more, &epochsBefore, bypassed.Config
 	for _, c := range []struct {
 		name, want string
 		print      func(out *bytes.Buffer) error
@@ -78,6 +88,18 @@ eth0 and the devices in pods count all packets; tcpdump works there.
 		{"rate since IPv6 came", "IPv4: carried 300/s (75.0 %), slow 100/s, flows 12; main reason for slow packets: opens or ends a connection\n" +
 			"IPv6: carried 250/s (83.3 %), slow 50/s, flows 12; main reason for slow packets: not IPv6\n",
 			func(out *bytes.Buffer) error { return dual.PrintRate(out, before, 2*time.Second) }},
+		{"epochs", "carried: pods 1, peers 1\nepochs since the daemon started: 5 (routes 3, rules 1, start 1); the last at 2026-05-04 13:02:01 (rules)\n",
+			func(out *bytes.Buffer) error { return epochs.Print(out) }},
+		{"a new epoch", "new epoch at 13:02:01 (rules): all flows are learned anew\ncarried 0/s (0.0 %), slow 0/s, flows 12\n",
+			func(out *bytes.Buffer) error { return epochs.PrintRate(out, epochsBefore, time.Second) }},
+		{"new epochs", "3 new epochs, the last at 13:02:01 (rules 2, routes 1): all flows are learned anew\ncarried 0/s (0.0 %), slow 0/s, flows 12\n",
+			func(out *bytes.Buffer) error { return more.PrintRate(out, epochs, time.Second) }},
+		{"no new epoch", "carried 0/s (0.0 %), slow 0/s, flows 12\n", func(out *bytes.Buffer) error { return epochs.PrintRate(out, epochs, time.Second) }},
+		{"the daemon started anew", "new epoch at 13:02:01 (start): all flows are learned anew\ncarried 0/s (0.0 %), slow 0/s, flows 12\n",
+			func(out *bytes.Buffer) error { return restarted.PrintRate(out, epochsBefore, time.Second) }},
+		{"new epochs of both versions", "IPv4: new epoch at 13:02:01 (rules): all flows are learned anew\nIPv4: carried 0/s (0.0 %), slow 0/s, flows 12\n" +
+			"IPv6: 4 new epochs, the last at 13:02:01 (rules 3, routes 1): all flows are learned anew\nIPv6: carried 0/s (0.0 %), slow 0/s, flows 12\n",
+			func(out *bytes.Buffer) error { return sixEpochs.PrintRate(out, sixEpochsBefore, time.Second) }},
 		{"end", `the fast path is disabled; nothing of it is left
 
 SINCE IT WAS ENABLED    PACKETS  INTO PODS

@@ -16,6 +16,7 @@ import (
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
+	"github.com/venturi-net/venturi/internal/fastpath/manypods"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -31,7 +32,7 @@ func TestManyPods(t *testing.T) {
 	})
 	heir := n.serve(t, "--replace")
 	must(t, first.Wait())
-	n.carrying(t, time.Now())
+	n.carrying(t)
 	before := n.programs(t)
 	if len(before) != 2*pods+2 {
 		t.Fatalf("%d programs are attached, want %d", len(before), 2*pods+2)
@@ -39,7 +40,7 @@ func TestManyPods(t *testing.T) {
 	last := n.serve(t, "--replace")
 	must(t, heir.Wait())
 	eventually(t, "the last daemon has taken over", func() bool { return n.exchanged(t, before) })
-	n.carrying(t, time.Now())
+	n.carrying(t)
 	after := n.programs(t)
 	for pin, was := range before {
 		if is := after[pin]; is.link != was.link {
@@ -56,10 +57,10 @@ func TestManyPods(t *testing.T) {
 	if left, err := bpf.Attached(n.Pins); len(left) > 0 || err != nil {
 		t.Errorf("left attached: %v (%v)", left, err)
 	}
-	testenv.Shell(t, n.netns.Path(), "! tc qdisc show | grep clsact >&2")
+	testenv.Shell(t, n.Netns.Path(), "! tc qdisc show | grep clsact >&2")
 	must(t, os.Remove(n.State))
 	last = n.serve(t)
-	n.carrying(t, time.Now())
+	n.carrying(t)
 	n.inOrder(t)
 	last.end(t)
 }
@@ -69,15 +70,15 @@ func TestManyPods(t *testing.T) {
 func TestFirstPods(t *testing.T) {
 	const pods = fastpath.FirstPods + 5
 	n := newNode(t, fastpath.VXLAN, pods, 3)
-	n.awaitCarriers(t)
-	fast, err := bpf.New(bpf.VXLAN, bpf.Options{}, tunnelPort)
+	n.awaitDevices(t)
+	fast, err := bpf.New(bpf.VXLAN, bpf.Options{}, manypods.Port)
 	must(t, err)
 	t.Cleanup(fast.Close)
 	must(t, kernel.MountPins(n.Pins))
 	var states []fastpath.State
 	var reads int
-	testenv.InNetns(t, n.netns.Path(), func() (err error) {
-		states, reads, err = fastpath.StartStates(&n.Config, n.netns, fast)
+	testenv.InNetns(t, n.Netns.Path(), func() (err error) {
+		states, reads, err = fastpath.StartStates(&n.Config, n.Netns, fast)
 		return err
 	})
 	if reads > 0 {
@@ -96,7 +97,7 @@ func TestFirstPods(t *testing.T) {
 }
 
 // inOrder checks that the wire's programs were attached first, and each pod's together.
-func (n *node) inOrder(t *testing.T) {
+func (n node) inOrder(t *testing.T) {
 	t.Helper()
 	at := func(name string, device int) time.Time {
 		info, err := os.Stat(filepath.Join(n.Pins, fmt.Sprintf("%s_%d", name, device)))
@@ -122,7 +123,7 @@ type pinned struct {
 }
 
 // programs are those of a node's pins.
-func (n *node) programs(t *testing.T) map[string]pinned {
+func (n node) programs(t *testing.T) map[string]pinned {
 	t.Helper()
 	pins, err := bpf.Attached(n.Pins)
 	must(t, err)
@@ -148,7 +149,7 @@ func (n *node) programs(t *testing.T) map[string]pinned {
 }
 
 // exchanged tells whether all pins have other programs than they had.
-func (n *node) exchanged(t *testing.T, before map[string]pinned) bool {
+func (n node) exchanged(t *testing.T, before map[string]pinned) bool {
 	t.Helper()
 	for pin, is := range n.programs(t) {
 		if is.program == before[pin].program {

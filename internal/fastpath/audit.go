@@ -110,7 +110,7 @@ func (d *daemon) watchIPSets(names []string) (again <-chan time.Time, err error)
 		return time.After(auditRetry), d.updateGate()
 	}
 	if changed {
-		err = d.invalidate() // one may have changed before
+		err = d.invalidate(causeIPSets) // one may have changed before
 	}
 	return nil, err
 }
@@ -118,7 +118,7 @@ func (d *daemon) watchIPSets(names []string) (again <-chan time.Time, err error)
 // pollIPSets has the rules audited again if an ipset that they depend on has changed.
 func (d *daemon) pollIPSets() {
 	if changed, err := d.audit.ipsets.Changed(); changed || err != nil {
-		d.events.push(topology.Event{Changes: topology.RulesChanged})
+		d.events.push(topology.Event{Changes: topology.RulesChanged, Cause: causeIPSets})
 	}
 }
 
@@ -168,7 +168,7 @@ func (d *daemon) setNeedsReply(rules audit.RulesetAudit) error {
 	if err := d.objs.SetUnreplied(why == "", rules.Translates); err != nil {
 		return err
 	}
-	return d.invalidate()
+	return d.invalidate(topology.Rules)
 }
 
 // poll looks for changes that the kernel does not announce.
@@ -198,7 +198,7 @@ func (d *daemon) poll() error {
 		}
 	}
 	if reset {
-		if err := d.invalidate(); err != nil {
+		if err := d.invalidate(topology.Sysctl); err != nil {
 			return err
 		}
 	}
@@ -294,7 +294,7 @@ func (d *daemon) updateGate() error {
 		return nil
 	}
 	d.audit.off = off
-	if err := d.invalidate(); err != nil {
+	if err := d.invalidate(causeRefusal); err != nil {
 		return err
 	}
 	return d.renewLease()

@@ -148,8 +148,8 @@ type daemon struct {
 	tick     uint32
 	polls    int
 	activity activity
-	deadline uint64 // the last one written for the programs; 0: they carry nothing
-	outdated bool   // the epoch is to be bumped before the next deadline, see [daemon.invalidate]
+	deadline uint64         // the last one written for the programs; 0: they carry nothing
+	outdated topology.Cause // why the epoch is to be bumped before the next deadline, see [daemon.invalidate]; "": it is not
 
 	attach                attachState
 	audit                 auditState
@@ -322,7 +322,7 @@ func (d *daemon) resync() error {
 	}
 	topo, err := d.takeTopology()
 	if err == nil && topology.ConfsDiffer(d.topo, topo) {
-		err = d.invalidate()
+		err = d.invalidate(topology.Sysctl)
 	}
 	if err == nil {
 		d.topo, err = d.refuse(topo)

@@ -36,7 +36,7 @@ func (i *eventQueue) bumpBy(e *epoch) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.epoch = e
-	return e.bump()
+	return e.bump(causeStart)
 }
 
 // push adds an event.
@@ -51,7 +51,7 @@ func (i *eventQueue) push(n topology.Event) {
 		n.Changes &^= topology.RulesChanged
 		i.unused[n.Neighbour] = true
 	}
-	i.add(n.Changes)
+	i.add(n.Changes, n.Cause)
 }
 
 // setTopology sets the topology by which packets are carried from now on. One of its
@@ -62,7 +62,7 @@ func (i *eventQueue) setTopology(w topology.Topology) {
 	i.topo = w
 	for n := range i.unused {
 		if concerns(w, n) {
-			i.add(topology.RulesChanged)
+			i.add(topology.RulesChanged, topology.Neighbours)
 			break
 		}
 	}
@@ -70,13 +70,14 @@ func (i *eventQueue) setTopology(w topology.Topology) {
 		now, announced := i.ends[keyOfPodEnd(e)]
 		return announced && now != e
 	}) {
-		i.add(topology.TopologyChanged)
+		i.add(topology.TopologyChanged, "")
 	}
 }
 
-func (i *eventQueue) add(what topology.Changes) {
+// add adds changes, and what has caused those of rules.
+func (i *eventQueue) add(what topology.Changes, cause topology.Cause) {
 	if what&topology.RulesChanged != 0 && i.failed == nil && i.epoch != nil {
-		i.failed = i.epoch.bump()
+		i.failed = i.epoch.bump(cause)
 	}
 	i.changed |= what
 	select {

@@ -3,11 +3,10 @@ package fastpath_test
 import (
 	"encoding/binary"
 	"errors"
-	"github.com/venturi-net/venturi/internal/fastpath"
 	"os/exec"
 	"testing"
-	"time"
 
+	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 )
 
@@ -23,7 +22,7 @@ func TestDaemonKilled(t *testing.T) {
 	}
 	must(t, follows.Close())
 	s := n.serve(t)
-	n.carrying(t, time.Now())
+	n.carrying(t)
 	deadline := globalOf(t, n.Pins, "deadline")
 	if binary.NativeEndian.Uint64(deadline()) == 0 {
 		t.Fatal("nothing is carried before it is killed")

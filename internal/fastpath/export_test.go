@@ -270,9 +270,9 @@ func (p Polling) run(do func() error) (Polled, error) {
 	return Polled{p.d.audit.sysctls != nil, p.d.programs.full, p.d.nextPoll()}, err
 }
 
-// Epochs are those of a daemon that invalidates what was learned, without a lease, gets one, and
+// LeaseEpochs are those of a daemon that invalidates what was learned, without a lease, gets one, and
 // invalidates again with it: after each step.
-func Epochs(c *Config, n *netcfg.Namespace, fast *bpf.Objects) (begin, without, leased, with uint32, err error) {
+func LeaseEpochs(c *Config, n *netcfg.Namespace, fast *bpf.Objects) (begin, without, leased, with uint32, err error) {
 	d, end, err := newTestDaemon(c, n, fast, func() (topology.Topology, error) { return topology.Topology{}, nil })
 	if err != nil {
 		return 0, 0, 0, 0, err
@@ -283,9 +283,9 @@ func Epochs(c *Config, n *netcfg.Namespace, fast *bpf.Objects) (begin, without, 
 		failed = append(failed, err, fast.Epoch.Get(&now))
 		return now
 	}
-	begin, without = after(nil), after(d.invalidate())
+	begin, without = after(nil), after(d.invalidate(topology.Rules))
 	d.audit.off, d.synced = "", true
-	leased, with = after(d.renewLease()), after(d.invalidate())
+	leased, with = after(d.renewLease()), after(d.invalidate(topology.Rules))
 	return begin, without, leased, with, errors.Join(failed...)
 }
 

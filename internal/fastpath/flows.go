@@ -67,7 +67,7 @@ func (f *flows) start(ctx context.Context) (<-chan error, error) {
 	})
 	work.Go(func() error {
 		defer f.updates.Close()
-		return f.updates.Follow(ctx, f.epoch.bump)
+		return f.updates.Follow(ctx, func() error { return f.epoch.bump(causeConnections) })
 	})
 	work.Go(func() error { return f.withConntrack(ctx, f.serveRequests) })
 	work.Go(func() error { return f.withConntrack(ctx, f.sweepLoop) })
@@ -86,7 +86,7 @@ func (f *flows) start(ctx context.Context) (<-chan error, error) {
 func (f *flows) followUpdates(on bool) error {
 	changed, err := f.updates.Listen(on)
 	if changed && on {
-		err = f.epoch.bump() // a connection may have changed before
+		err = f.epoch.bump(causeConnections) // a connection may have changed before
 	}
 	return err
 }
@@ -184,7 +184,7 @@ func (f *flows) destroyed(all []kernel.Ended, lost bool) error {
 		case f.flush <- struct{}{}:
 		default: // already signalled
 		}
-		if err := f.epoch.bump(); err != nil {
+		if err := f.epoch.bump(causeConnections); err != nil {
 			return err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
+	"github.com/venturi-net/venturi/internal/fastpath/manypods"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
@@ -77,12 +78,12 @@ func TestProbeInterval(t *testing.T) {
 func TestIdleReads(t *testing.T) {
 	const pods = 20
 	n := newNode(t, fastpath.VXLAN, pods, pods)
-	fast, err := bpf.New(bpf.VXLAN, bpf.Options{}, tunnelPort)
+	fast, err := bpf.New(bpf.VXLAN, bpf.Options{}, manypods.Port)
 	must(t, err)
 	t.Cleanup(fast.Close)
 	must(t, kernel.MountPins(n.Pins))
 	var reads, mtu atomic.Int64
-	_, _, end := followBy(t, &n.Config, fast, n.netns, func() (topology.Topology, error) {
+	_, _, end := followBy(t, &n.Config, fast, n.Netns, func() (topology.Topology, error) {
 		reads.Add(1)
 		topo, err := topology.Read(n.Devices, func(uint32) bool { return false })
 		if len(topo.Pods) == pods {
@@ -107,15 +108,15 @@ func TestIdleReads(t *testing.T) {
 		for _, device := range []string{"wire", name} {
 			fmt.Fprintf(&host, "ip link set %s promisc on; ip link set %s promisc off\n", device, device)
 		}
-		fmt.Fprintf(&host, "ip neigh replace %v lladdr %v dev br0 nud permanent\n", addrIn(podNetwork, i), macIn(podNetwork, i))
+		fmt.Fprintf(&host, "ip neigh replace %v lladdr %v dev br0 nud permanent\n", manypods.PodAddr(i), manypods.PodMAC(i))
 		fmt.Fprintf(&inPods, "ip link set %s promisc on; ip link set %s mtu 1500\n", name, name)
 	}
-	testenv.Shell(t, n.netns.Path(), host.String())
-	testenv.Shell(t, n.pods.Name(), inPods.String())
+	testenv.Shell(t, n.Netns.Path(), host.String())
+	testenv.Shell(t, n.Ends.Path(), inPods.String())
 	if got := calm() - before; got > 0 {
 		t.Errorf("the network was read %d times, though nothing had changed", got)
 	}
-	testenv.Shell(t, n.pods.Name(), fmt.Sprintf("ip link set %s mtu 1400", n.Devices.Pods[0]))
+	testenv.Shell(t, n.Ends.Path(), fmt.Sprintf("ip link set %s mtu 1400", n.Devices.Pods[0]))
 	eventually(t, "the pod's MTU is known", func() bool { return mtu.Load() == 1400 })
 	must(t, end())
 }

@@ -1,5 +1,11 @@
 package fastpath
 
+import (
+	"cmp"
+
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
+)
+
 // renewLease extends the programs' lease, or revokes it if nothing may be carried. If the
 // last lease has expired, the daemon was held up for so long that events wait unread: it
 // bumps the epoch first.
@@ -9,17 +15,17 @@ func (d *daemon) renewLease() error {
 		return err
 	}
 	if d.deadline != 0 && now >= d.deadline {
-		if err := d.epoch.bump(); err != nil {
+		if err := d.epoch.bump(causeDelay); err != nil {
 			return err
 		}
 	}
 	d.deadline = 0
 	if d.audit.off == "" && d.synced {
-		if d.outdated {
-			if err := d.epoch.bump(); err != nil {
+		if d.outdated != "" {
+			if err := d.epoch.bump(d.outdated); err != nil {
 				return err
 			}
-			d.outdated = false
+			d.outdated = ""
 		}
 		d.deadline = now + uint64(lease/d.jiffy)
 	}
@@ -32,10 +38,10 @@ func (d *daemon) renewLease() error {
 // invalidate ends what the programs have learned. Without a lease they use nothing of it, so it has time
 // until there is one again: at the start, the daemon would wait for each of several epochs, see
 // minEpochInterval.
-func (d *daemon) invalidate() error {
+func (d *daemon) invalidate(cause topology.Cause) error {
 	if d.deadline == 0 {
-		d.outdated = true
+		d.outdated = cmp.Or(d.outdated, cause)
 		return nil
 	}
-	return d.epoch.bump()
+	return d.epoch.bump(cause)
 }

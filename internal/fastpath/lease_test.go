@@ -14,7 +14,7 @@ func TestEpochsWithoutLease(t *testing.T) {
 	fast, n := newFast(t), space(t)
 	c := &fastpath.Config{Kind: fastpath.Routed, Pins: t.TempDir(), State: filepath.Join(t.TempDir(), "state")}
 	testenv.InNetns(t, n.Path(), func() error {
-		begin, without, leased, with, err := fastpath.Epochs(c, n, fast)
+		begin, without, leased, with, err := fastpath.LeaseEpochs(c, n, fast)
 		if without != begin || leased != begin+1 || with != begin+2 {
 			t.Errorf("epochs are %d at first, %d when something is void without a lease, %d with the lease, and %d when something is void with it", begin, without, leased, with)
 		}

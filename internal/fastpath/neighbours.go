@@ -119,7 +119,7 @@ func (d *daemon) advertised() (bool, error) {
 	if !d.topo.Advertised {
 		return true, nil
 	}
-	return true, d.invalidate()
+	return true, d.invalidate(topology.Routes)
 }
 
 // takeSome takes some of what is looked at in turn.

@@ -122,6 +122,7 @@ func (d *daemon) start() (err error) {
 	if err := errors.Join(d.objs.Deadline.Set(uint64(0)), d.events.bumpBy(d.epoch), d.objs.Tick.Get(&d.tick)); err != nil {
 		return err
 	}
+	d.outdated = causeStart
 	d.tables = newTables(d.objs, d.epoch.value)
 	d.audit.perPacket = notAuditedYet
 	d.readSysctls()

@@ -23,6 +23,8 @@ type State struct {
 	Peers     int         `json:"peers"`   // known
 	// Refused are the devices that are left to the slow path, each with the reason.
 	Refused []topology.Refusal `json:"refused"`
+	// Epochs tell how often and why all flows were learned anew; nil: the daemon is older than this.
+	Epochs *Epochs `json:"epochs,omitempty"`
 	// Counters are those that miss carried packets; nil: nothing is carried, or the daemon is older than this.
 	Counters *BypassedCounters `json:"counters,omitempty"`
 }
@@ -51,7 +53,7 @@ func (s *State) Write(file string) error {
 // writeState writes the state file if the state has changed.
 func (d *daemon) writeState() error {
 	waiting := d.waitingPods()
-	now := &State{Off: d.audit.off, Unreplied: d.audit.needsReply(), Uncarried: d.uncarried(), Pods: d.carriedPods(waiting), Waiting: waiting, Peers: len(d.tables.peers), Refused: d.topo.Refusals}
+	now := &State{Off: d.audit.off, Unreplied: d.audit.needsReply(), Uncarried: d.uncarried(), Pods: d.carriedPods(waiting), Waiting: waiting, Peers: len(d.tables.peers), Refused: d.topo.Refusals, Epochs: d.epoch.history()}
 	if d.Shadow && now.Off == "" {
 		now.Off = shadowReason
 	}
@@ -59,6 +61,7 @@ func (d *daemon) writeState() error {
 		now.Refused = []topology.Refusal{} // and not null
 	}
 	reported := *now
+	reported.Epochs = nil
 	reported.Unreplied = "" // it names the handle of a rule, which changes whenever kube-proxy writes its rules anew
 	if now.Off == "" {
 		counters := d.counters()

@@ -1,10 +1,10 @@
 package kube
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -43,7 +43,7 @@ func PathHelp() string {
 		if p.level == Node {
 			at = " (with --node-agents)"
 		}
-		fmt.Fprintf(&b, "  %-10s %s%s\n", p.name, p.text, at)
+		sanitize.Fprintf(&b, "  %-10s %s%s\n", p.name, p.text, at)
 	}
 	return b.String()
 }

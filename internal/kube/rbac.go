@@ -9,6 +9,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -187,7 +188,7 @@ func (o Options) writeTuneHead(b *bytes.Buffer) {
 		"# " + LedgerName + " are enough there; without --host and --dev, no pods are created and no nodes listed.\n" +
 		"# Agents on nodes are privileged, with hostNetwork and hostPID: they change the node as root there may.\n")
 	if o.Namespace != "" {
-		fmt.Fprintf(b, "# Namespace %s must allow PodSecurity %q: its label %s.\n", o.Namespace, o.Level.PodSecurity(), securityLabel)
+		sanitize.Fprintf(b, "# Namespace %s must allow PodSecurity %q: its label %s.\n", o.Namespace, o.Level.PodSecurity(), securityLabel)
 	}
 }
 
@@ -205,14 +206,14 @@ func (o Options) MeshRBAC(user string) string {
 
 // writeHead says in comments what a Role does not: what pods have to be allowed.
 func (o Options) writeHead(b *bytes.Buffer, capabilities, otherwise string) {
-	fmt.Fprintf(b, "# What `kubectl venturi` needs at the level %q", o.Level)
+	sanitize.Fprintf(b, "# What `kubectl venturi` needs at the level %q", o.Level)
 	if o.Namespace == "" {
-		fmt.Fprintf(b, ", with a new namespace for each run. %s\n", otherwise)
+		sanitize.Fprintf(b, ", with a new namespace for each run. %s\n", otherwise)
 	} else {
-		fmt.Fprintf(b, " in namespace %s.\n# The namespace must allow PodSecurity %q: its label %s.\n", o.Namespace, o.Level.PodSecurity(), securityLabel)
+		sanitize.Fprintf(b, " in namespace %s.\n# The namespace must allow PodSecurity %q: its label %s.\n", o.Namespace, o.Level.PodSecurity(), securityLabel)
 	}
 	if o.Level == Node {
-		fmt.Fprintf(b, "# Agents on nodes: hostNetwork, hostPID, all capabilities dropped but %s,\n"+
+		sanitize.Fprintf(b, "# Agents on nodes: hostNetwork, hostPID, all capabilities dropped but %s,\n"+
 			"# a read-only root, no token of a service account, not privileged.\n", capabilities)
 	}
 }
@@ -254,15 +255,15 @@ func writeRole(b *bytes.Buffer, name, namespace string, rights []right, subjects
 	if namespace != "" {
 		kind, in = "Role", ", namespace: "+namespace
 	}
-	fmt.Fprintf(b, "apiVersion: rbac.authorization.k8s.io/v1\nkind: %s\nmetadata: {name: %s%s}\nrules:\n", kind, name, in)
+	sanitize.Fprintf(b, "apiVersion: rbac.authorization.k8s.io/v1\nkind: %s\nmetadata: {name: %s%s}\nrules:\n", kind, name, in)
 	for _, r := range rights {
-		fmt.Fprintf(b, "- apiGroups: [%q]\n  resources: [%s]\n", r.group, r.name)
+		sanitize.Fprintf(b, "- apiGroups: [%q]\n  resources: [%s]\n", r.group, r.name)
 		if len(r.names) > 0 {
-			fmt.Fprintf(b, "  resourceNames: [%s]\n", strings.Join(r.names, ", "))
+			sanitize.Fprintf(b, "  resourceNames: [%s]\n", strings.Join(r.names, ", "))
 		}
-		fmt.Fprintf(b, "  verbs: [%s] # %s\n", strings.Join(r.verbs, ", "), r.why)
+		sanitize.Fprintf(b, "  verbs: [%s] # %s\n", strings.Join(r.verbs, ", "), r.why)
 	}
-	fmt.Fprintf(b, "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: %sBinding\nmetadata: {name: %s%s}\n"+
+	sanitize.Fprintf(b, "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: %sBinding\nmetadata: {name: %s%s}\n"+
 		"roleRef: {apiGroup: rbac.authorization.k8s.io, kind: %s, name: %s}\n"+
 		"subjects: [%s]\n", kind, name, in, kind, name, subjects)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/venturi-net/venturi/internal/kube/cni"
+	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
 // TunedObject is an object whose settings are tuned, or, if it is not writable, planned only.
@@ -117,12 +118,12 @@ func (o Options) TuneRBAC(user string, objects []TunedObject, trial bool) string
 // named one.
 func (o Options) writeTrialAccount(b *bytes.Buffer, objects []TunedObject) {
 	in := cmp.Or(o.Namespace, TrialName)
-	b.WriteString("---\n# The service account whose pod undoes a trial. It creates pods in namespace " + in + " only; but as that has to\n" +
-		"# allow privileged ones, whoever may use the account, or create pods there, is as good as root on the nodes.\n")
+	sanitize.Fprintf(b, "---\n# The service account whose pod undoes a trial. It creates pods in namespace %s only; but as that has to\n"+
+		"# allow privileged ones, whoever may use the account, or create pods there, is as good as root on the nodes.\n", in)
 	if o.Namespace == "" {
-		fmt.Fprintf(b, "apiVersion: v1\nkind: Namespace\nmetadata: {name: %s, labels: {%s: %s}}\n---\n", in, securityLabel, o.Level.PodSecurity())
+		sanitize.Fprintf(b, "apiVersion: v1\nkind: Namespace\nmetadata: {name: %s, labels: {%s: %s}}\n---\n", in, securityLabel, o.Level.PodSecurity())
 	}
-	fmt.Fprintf(b, "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: %s, namespace: %s}\n---\n", TrialName, in)
+	sanitize.Fprintf(b, "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: %s, namespace: %s}\n---\n", TrialName, in)
 	writeRoles(b, TrialName, trialNeeds(in, objects, true), fmt.Sprintf("{kind: ServiceAccount, name: %s, namespace: %s}", TrialName, in))
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -18,7 +19,7 @@ func CreateFile(name string) (*os.File, error) {
 
 // Save keeps the report in a file.
 func (r *Survey) Save(f *os.File) error {
-	err := errors.Join(json.NewEncoder(f).Encode(r), f.Close())
+	err := errors.Join(sanitize.JSON(f, r), f.Close())
 	return verr.Wrap(verr.Failed, "cannot keep the result in "+f.Name(), err, "check that the disk is not full")
 }
 

@@ -46,18 +46,21 @@ func (n *Namespace) AddVXLAN(v VXLAN) error {
 
 // AddFDB tells a vxlan device, for good, behind which outer address a MAC is.
 func (n *Namespace) AddFDB(device string, mac net.HardwareAddr, behind netip.Addr) error {
+	return n.addFDB(device, netlink.Neigh{State: netlink.NUD_PERMANENT, Flags: netlink.NTF_SELF, IP: behind.AsSlice(), HardwareAddr: mac})
+}
+
+// AddPortFDB tells a bridge, for good, behind which of its ports a MAC is.
+func (n *Namespace) AddPortFDB(port string, mac net.HardwareAddr) error {
+	return n.addFDB(port, netlink.Neigh{State: netlink.NUD_NOARP, Flags: netlink.NTF_MASTER, HardwareAddr: mac})
+}
+
+func (n *Namespace) addFDB(device string, entry netlink.Neigh) error {
 	link, err := n.link(device)
 	if err != nil {
 		return err
 	}
-	return n.Wrap("add FDB entry "+mac.String(), n.h.NeighSet(&netlink.Neigh{
-		LinkIndex:    link.Attrs().Index,
-		State:        netlink.NUD_PERMANENT,
-		Family:       unix.AF_BRIDGE,
-		Flags:        netlink.NTF_SELF,
-		IP:           behind.AsSlice(),
-		HardwareAddr: mac,
-	}))
+	entry.LinkIndex, entry.Family = link.Attrs().Index, unix.AF_BRIDGE
+	return n.Wrap("add FDB entry "+entry.HardwareAddr.String(), n.h.NeighSet(&entry))
 }
 
 // Geneve is what a geneve device is made of.

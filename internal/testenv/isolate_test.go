@@ -39,8 +39,13 @@ func TestIsolateLeavesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			mark := fmt.Sprintf("600.%d%d", os.Getpid(), time.Now().UnixNano())
-			script := exec.Command("../../scripts/isolate", "sh", "-c",
-				"setsid sleep "+mark+" & until pgrep -f 'sleep "+mark+"' >/dev/null; do sleep 0.01; done; echo ready; "+c.then)
+			begun := fmt.Sprintf(`setsid sleep %[1]s &
+				until pgrep -f '^sleep %[1]s' >/dev/null; do
+					[ $(date +%%s) -lt %[2]d ] || { echo "after %[3]v it has not begun: $(ps -e -o args | tr '\n' ';')"; exit 9; }
+					sleep 0.01
+				done
+				echo ready; `, mark, time.Now().Add(Timeout).Unix(), Timeout)
+			script := exec.Command("../../scripts/isolate", "sh", "-c", begun+c.then)
 			script.Env = append(os.Environ(), "VENTURI_TEST_LOCK="+lock.Name())
 			out, err := script.StdoutPipe()
 			if err != nil {
@@ -50,7 +55,7 @@ func TestIsolateLeavesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
-				t.Errorf("it says %q, %v", line, err)
+				t.Errorf("what it starts: %q, %v", line, err)
 			}
 			c.end(script, lock)
 			awaitExit(t, mark)

@@ -49,7 +49,12 @@ func ReadRatios(r io.Reader) (h RatioHistory, err error) {
 // Write writes the history.
 func (h RatioHistory) Write(w io.Writer) error {
 	h.Version = historyVersion
-	return json.NewEncoder(w).Encode(h)
+	text, err := json.Marshal(h)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(text, '\n'))
+	return err
 }
 
 func (h *RatioHistory) add(run RunRatios) {

@@ -181,7 +181,7 @@ func (p *IPSetPoller) read() (uint64, error) {
 				return 0, fmt.Errorf("parse ipset %s: %w", name, err)
 			}
 			if number, s, err := readIPSet(m); err == nil {
-				_, _ = fmt.Fprint(&sum, number, s.perPacket)
+				_, _ = sum.WriteString(fmt.Sprint(number, s.perPacket))
 			}
 			_, _ = sum.Write(nlmsg.ByNumber(attrs).Bytes(nl.IPSET_ATTR_ADT))
 		}

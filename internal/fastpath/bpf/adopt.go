@@ -38,14 +38,14 @@ func layout(spec *ebpf.CollectionSpec) string {
 	var b strings.Builder
 	for _, name := range adopted {
 		t := spec.Maps[name]
-		fmt.Fprintln(&b, name, t.Type, t.KeySize, t.ValueSize, t.MaxEntries, t.Flags)
+		b.WriteString(fmt.Sprintln(name, t.Type, t.KeySize, t.ValueSize, t.MaxEntries, t.Flags))
 	}
 	for _, name := range slices.Sorted(maps.Keys(spec.Variables)) {
 		if v := spec.Variables[name]; v.SectionName == dataTable {
-			fmt.Fprintln(&b, name, v.Offset, v.Size())
+			b.WriteString(fmt.Sprintln(name, v.Offset, v.Size()))
 		}
 	}
-	fmt.Fprintln(&b, countNames)
+	b.WriteString(fmt.Sprintln(countNames))
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(b.String())))[:16]
 }
 

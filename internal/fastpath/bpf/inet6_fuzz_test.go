@@ -5,8 +5,6 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 	"net"
-	"os"
-	"strconv"
 	"testing"
 
 	"github.com/gopacket/gopacket/layers"
@@ -47,19 +45,14 @@ type fuzzEnd struct {
 	port uint16
 }
 
-// fuzzPackets6 is how many packets are made if fuzzEnv does not say so.
-const fuzzPackets6 = 3000
-
 // Packets of IPv6 with bytes changed at random are carried if and only if the reference says so. What is
 // carried has other MACs and one hop less; anything else is left as it is.
 func TestFuzzIPv6(t *testing.T) {
 	testenv.Root(t)
 	onCore(t, 0)
-	most := fuzzPackets6
-	if n, err := strconv.Atoi(os.Getenv(fuzzEnv)); err == nil {
-		most = n
-	}
-	rng := rand.New(rand.NewPCG(7, 11))
+	seed, most := testenv.Generated(t, fuzzEnv, fewFuzzed)
+	t.Logf("%s=%d:%d", fuzzEnv, seed, most)
+	rng := rand.New(rand.NewPCG(seed, 11))
 	for _, protocol := range []layers.IPProtocol{layers.IPProtocolTCP, layers.IPProtocolUDP} {
 		r := newRig6(t, protocol)
 		carried := 0

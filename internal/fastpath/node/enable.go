@@ -52,15 +52,8 @@ type FamilyStats struct {
 // the shadow finds that packets differ, nothing is carried, and the error says how.
 func Enable(ctx context.Context, c Configs, o Options) (stats FamilyStats, err error) {
 	disabled, err := install(ctx, o, func(f files, replaces bool) error {
-		for _, one := range []*fastpath.Config{c.IPv4, c.IPv6} { // one after the other
-			if one == nil || o.Shadow.Flows == 0 || replaces {
-				continue
-			}
-			found, err := f.compare(ctx, *one, o)
-			if err == nil {
-				err = refusal(found)
-			}
-			if err != nil || ctx.Err() != nil || f.stopRequested() {
+		if o.Shadow.Flows > 0 && !replaces {
+			if carry, err := f.compareFirst(ctx, c, o); !carry || err != nil {
 				return err
 			}
 		}

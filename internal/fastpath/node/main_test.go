@@ -63,7 +63,9 @@ func enable(args []string) int {
 		}
 		first := node.ShadowOptions{}
 		if has("shadow") {
-			first = node.ShadowOptions{Flows: 1, Limit: testenv.Timeout}
+			first = node.ShadowOptions{Flows: 1, Limit: testenv.Timeout, Compared: func(family string, found shadow.Result) {
+				fmt.Printf("compared: %d flows of %s\n", found.Flows, family)
+			}}
 		}
 		var stats node.FamilyStats
 		stats, err = node.Enable(ctx, c, node.Options{

@@ -3,6 +3,7 @@ package node
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
@@ -16,6 +17,7 @@ var (
 	peersDesc    = prometheus.NewDesc("venturi_fastpath_peers", "Peers that flows are carried to.", []string{familyLabel}, nil)
 	flowsDesc    = prometheus.NewDesc("venturi_fastpath_flows", "Flows in the table.", []string{familyLabel}, nil)
 	refusedDesc  = prometheus.NewDesc("venturi_fastpath_refused", "Devices that are left slow, with the reason.", []string{familyLabel, "device", "reason"}, nil)
+	epochsDesc   = prometheus.NewDesc("venturi_fastpath_epochs_total", "Policy epochs since the daemon's start, by cause. With each, all flows are learned anew.", []string{familyLabel, "cause"}, nil)
 	packetsDesc  = prometheus.NewDesc("venturi_fastpath_packets_total", "Packets that the programs saw, by what became of them. Large ones count as one, before they are cut.", []string{familyLabel, "outcome"}, nil)
 	bytesDesc    = prometheus.NewDesc("venturi_fastpath_bytes_total", "Bytes of these packets.", []string{familyLabel, "outcome"}, nil)
 )
@@ -47,8 +49,8 @@ func (s Status) collect(out chan<- prometheus.Metric, family string) {
 	gauge := func(desc *prometheus.Desc, value int, labels ...string) {
 		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value), append([]string{family}, labels...)...)
 	}
-	counter := func(desc *prometheus.Desc, value uint64, outcome string) {
-		out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(value), family, outcome)
+	counter := func(desc *prometheus.Desc, value uint64, label string) {
+		out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(value), family, label)
 	}
 	switch {
 	case s.State == nil || !s.Running:
@@ -64,6 +66,11 @@ func (s Status) collect(out chan<- prometheus.Metric, family string) {
 	gauge(flowsDesc, s.Table.Flows)
 	for _, r := range s.State.Refused {
 		gauge(refusedDesc, 1, sanitize.Text(r.Device), sanitize.Text(r.Reason))
+	}
+	if s.State.Epochs != nil {
+		for _, cause := range fastpath.EpochCauses {
+			counter(epochsDesc, s.State.Epochs.Counts[cause], string(cause))
+		}
 	}
 	for _, stat := range s.Stats {
 		counter(packetsDesc, stat.Packets, stat.Key())

@@ -170,6 +170,7 @@ func TestEnableFollows(t *testing.T) {
 	if m := c.metrics(t, 0); m["venturi_fastpath_carrying IPv4"] != 1 || m["venturi_fastpath_pods IPv4"] != 1 || m["venturi_fastpath_peers IPv4"] != 1 || m["venturi_fastpath_packets_total IPv4 carried_out"] < 100 {
 		t.Errorf("metrics: %v", m)
 	}
+	c.checkEpoch(t, 0)
 	testenv.Shell(t, c.nodes[0].Path(), "ip link del veth0; ip link add name veth9 type veth peer name eth0 netns "+c.pods[0].Name()+"; ip link set veth9 up master cni0")
 	testenv.Shell(t, c.pods[0].Path(), "ip link set eth0 up mtu 1450; ip addr add 10.244.1.2/24 dev eth0; ip route add default via 10.244.1.1")
 	c.untilCarried(t, exchange)
@@ -179,6 +180,25 @@ func TestEnableFollows(t *testing.T) {
 		testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
 		testenv.Must(t, cmd.Wait())
 	}
+}
+
+// checkEpoch changes the rules of a node, which says that this has begun one epoch.
+func (c *cluster) checkEpoch(t *testing.T, i int) {
+	t.Helper()
+	const name = "venturi_fastpath_epochs_total rules IPv4"
+	before := c.metrics(t, i)[name]
+	testenv.Shell(t, c.nodes[i].Path(), "nft add table ip some")
+	now := before
+	for end := time.Now().Add(testenv.Timeout); now == before && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		now = c.metrics(t, i)[name]
+	}
+	testenv.InNetns(t, c.nodes[i].Path(), func() error {
+		s, err := node.ReadStatus()
+		if err == nil && (now != before+1 || s.State.Epochs.Last != topology.Rules) {
+			t.Errorf("%v epochs by rules after %v, with a change of them; the node says %+v", now, before, s.State.Epochs)
+		}
+		return err
+	})
 }
 
 // tunnelAnew makes the tunnel of a node of the first wiring anew, with another VNI and UDP port.

@@ -15,6 +15,8 @@ type ShadowOptions struct {
 	Flows  int                 // until packets of so many flows were compared; 0: [Enable] compares none, and [Shadow] goes on
 	Limit  time.Duration       // but no longer than this; 0: there is no limit
 	Report func(shadow.Result) // called with what was found until then; nil: nobody wants to know
+	// Compared is called by [Enable] with what was found of IPv4 or IPv6, before it carries that.
+	Compared func(family string, found shadow.Result)
 }
 
 // shadowSettle is for how long it goes on when there were enough flows: a packet that the network
@@ -54,6 +56,30 @@ func (f files) compare(ctx context.Context, c fastpath.Config, o Options) (found
 	run := func(ctx context.Context) error { return f.daemon(ctx, c, o.Report, compared) }
 	err = f.serve(ctx, run, func() {})
 	return found, err
+}
+
+// compareFirst compares what would be carried of each version of IP, one after the other. Unless all of it
+// is equal, and nobody has ended it meanwhile, nothing is to be carried.
+func (f files) compareFirst(ctx context.Context, c Configs, o Options) (carry bool, err error) {
+	for _, one := range []struct {
+		family string
+		*fastpath.Config
+	}{{"IPv4", c.IPv4}, {"IPv6", c.IPv6}} {
+		if one.Config == nil {
+			continue
+		}
+		found, err := f.compare(ctx, *one.Config, o)
+		if err == nil {
+			err = refusal(found)
+		}
+		if err != nil || ctx.Err() != nil || f.stopRequested() {
+			return false, err
+		}
+		if o.Shadow.Compared != nil {
+			o.Shadow.Compared(one.family, found)
+		}
+	}
+	return true, nil
 }
 
 // refusal is why nothing is to be carried after what a shadow has found; nil: nothing speaks

@@ -88,7 +88,7 @@ func (n *rtnlFilter) event(m netlink.Message) Event {
 	if m.Header.Type == unix.RTM_NEWNEIGH || m.Header.Type == unix.RTM_DELNEIGH {
 		return n.neighbourEvent(m)
 	}
-	return Event{Changes: n.changes(m)}
+	return Event{Changes: n.changes(m), Cause: causes[m.Header.Type]}
 }
 
 func (n *rtnlFilter) changes(m netlink.Message) Changes {
@@ -191,7 +191,7 @@ func dedup[K comparable](all map[K]string, name K, is string, gone bool) (was st
 func (n *rtnlFilter) neighbourEvent(m netlink.Message) Event {
 	e, err := readNeighbour(m.Data)
 	if err != nil {
-		return Event{Changes: RulesChanged | TopologyChanged}
+		return Event{Changes: RulesChanged | TopologyChanged, Cause: Neighbours}
 	}
 	if e.Family != familyBridge && e.Family != int(n.family.Number()) {
 		return Event{} // of the other version of IP
@@ -201,7 +201,7 @@ func (n *rtnlFilter) neighbourEvent(m netlink.Message) Event {
 		return Event{}
 	}
 	if e.Family == int(n.family.Number()) && was != "" {
-		return Event{Changes: RulesChanged | TopologyChanged, Neighbour: Neighbour{e.LinkIndex, nlmsg.ToAddr(e.IP)}}
+		return Event{Changes: RulesChanged | TopologyChanged, Cause: Neighbours, Neighbour: Neighbour{e.LinkIndex, nlmsg.ToAddr(e.IP)}}
 	}
 	return Event{Changes: TopologyChanged}
 }

@@ -25,6 +25,7 @@ const (
 // Event is a notification of a change.
 type Event struct {
 	Changes
+	Cause Cause // of the first of these changes of rules
 	// Neighbour is set if the change concerns only packets to this neighbour. Zero means that it
 	// concerns more.
 	Neighbour Neighbour
@@ -38,6 +39,14 @@ type Event struct {
 var familyGroups = map[audit.Family][]uint32{
 	audit.IPv4: {unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV4_NETCONF},
 	audit.IPv6: {unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_IPV6_RULE, unix.RTNLGRP_IPV6_NETCONF},
+}
+
+// add adds another change, of which nothing but its kind is known.
+func (n *Event) add(other Event) {
+	if n.Changes&RulesChanged == 0 {
+		n.Cause = other.Cause
+	}
+	n.Changes |= other.Changes
 }
 
 // Watch reports changes in the calling thread's namespace that concern packets of a family, from its return until ctx ends. It calls
@@ -78,7 +87,7 @@ func Watch(ctx context.Context, family audit.Family, owns ProgramOwner, tell fun
 	go receive(ctx, route, route.Receive, known.event, known.resync, events, ended)
 	go receive(ctx, rules, rules.Receive, nftEvent, func() {}, events, ended)
 	if ipsec != nil {
-		go receive(ctx, ipsec, ipsec.Receive, func(netlink.Message) Event { return Event{Changes: RulesChanged} }, func() {}, events, ended)
+		go receive(ctx, ipsec, ipsec.Receive, func(netlink.Message) Event { return Event{Changes: RulesChanged, Cause: IPsec} }, func() {}, events, ended)
 	}
 	if others != nil {
 		ends := &podEndReader{conn: others}
@@ -207,7 +216,7 @@ func subscribe(family int, groups ...uint32) (*netlink.Conn, error) {
 func receive(ctx context.Context, c *netlink.Conn, next func() ([]netlink.Message, error), judge func(netlink.Message) Event, forget func(), events chan<- Event, ended chan<- error) {
 	lost := false
 	for ctx.Err() == nil {
-		var what Changes
+		var what Event
 		messages, err := next()
 		if errors.Is(err, unix.ENOBUFS) {
 			lost, err = true, nil
@@ -221,11 +230,11 @@ func receive(ctx context.Context, c *netlink.Conn, next func() ([]netlink.Messag
 			if n := judge(m); n.Neighbour != (Neighbour{}) || n.PodEnd != (PodEnd{}) {
 				news = append(news, n)
 			} else {
-				what |= n.Changes
+				what.add(n)
 			}
 		}
 		if lost {
-			what = RulesChanged | TopologyChanged
+			what = Event{Changes: RulesChanged | TopologyChanged, Cause: LostEvents}
 			if lost, err = hasPending(c); err != nil {
 				ended <- fmt.Errorf("listen to the kernel's news: %w", err)
 				return
@@ -234,8 +243,8 @@ func receive(ctx context.Context, c *netlink.Conn, next func() ([]netlink.Messag
 				forget()
 			}
 		}
-		if what != 0 {
-			news = append(news, Event{Changes: what})
+		if what.Changes != 0 {
+			news = append(news, what)
 		}
 		for _, n := range news {
 			select {
@@ -267,7 +276,7 @@ func hasPending(c *netlink.Conn) (is bool, err error) {
 // nftEvent recognizes the end of an nftables transaction: each commit ends with a new generation.
 func nftEvent(m netlink.Message) (n Event) {
 	if m.Header.Type == netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWGEN) {
-		n.Changes = RulesChanged
+		n.Changes, n.Cause = RulesChanged, Rules
 	}
 	return n
 }

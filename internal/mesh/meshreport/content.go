@@ -79,7 +79,7 @@ func undecided(r *mesh.Survey) string {
 
 func facts(r *mesh.Survey) [][2]string {
 	return [][2]string{
-		{"measured", fmt.Sprintf("between %s, %s in %s, %s", r.Network, view.Plural(r.Passes, "pass", "passes"), view.Plural(r.Rounds, "round", "rounds"), time.Duration(r.TookNs).Round(time.Second))},
+		{"measured", fmt.Sprintf("between %s, %s in %s, %s", sanitize.Text(r.Network), view.Plural(r.Passes, "pass", "passes"), view.Plural(r.Rounds, "round", "rounds"), time.Duration(r.TookNs).Round(time.Second))},
 		{"slow", fmt.Sprintf("more than %s slower than the rest leads to expect; anything is named wrongly in at most %s of all runs", unit.Percent(r.Margin), unit.Percent(r.Error))},
 	}
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"strings"
@@ -12,17 +13,17 @@ import (
 
 // Print writes what a tuning would change.
 func (s *Tuning) Print(w io.Writer) error {
-	var b strings.Builder
+	var b bytes.Buffer
 	if s.Plan != nil {
 		s.Plan.print(&b)
 	}
 	printNodes(&b, s.Replies)
 	b.WriteString("\nNothing was changed: --apply makes these changes, all or none.\n")
-	_, err := io.WriteString(w, b.String())
+	_, err := b.WriteTo(w)
 	return err
 }
 
-func (p *Plan) print(b *strings.Builder) {
+func (p *Plan) print(b *bytes.Buffer) {
 	b.WriteString("the cluster:\n")
 	for _, w := range p.Planned {
 		sanitize.Fprintf(b, "  %s: %s -> %s  (%s)\n      %s\n", w.Assignment.Knob.Name, w.Now.Value, w.Assignment.Value, strings.TrimPrefix(w.Assignment.Target.File, "/"), w.Assignment.Step.Reason)
@@ -38,11 +39,11 @@ func (p *Plan) print(b *strings.Builder) {
 	}
 	for _, c := range p.Changes {
 		sanitize.Fprintf(b, "\nwould be written to %s%s:\n", c.Object, ownersOf(c.Fields))
-		b.WriteString(c.Diff)
+		b.WriteString(sanitize.Lines(c.Diff))
 	}
 	for _, c := range p.ByHand {
 		sanitize.Fprintf(b, "\nleft to you, because %s: %s\n", c.Why, c.Object)
-		b.WriteString(c.Diff)
+		b.WriteString(sanitize.Lines(c.Diff))
 		sanitize.Fprintf(b, "  %s\n", c.Command)
 	}
 	printRestarts(b, restartsOf(p.Changes))
@@ -67,7 +68,7 @@ func ownersOf(fields []FieldChange) string {
 	return fmt.Sprintf(" (fields that %s manages, and may write again: put the values there, too)", strings.Join(names, ", "))
 }
 
-func printRestarts(b *strings.Builder, commands []string) {
+func printRestarts(b *bytes.Buffer, commands []string) {
 	if len(commands) == 0 {
 		return
 	}
@@ -78,7 +79,7 @@ func printRestarts(b *strings.Builder, commands []string) {
 }
 
 // printNodes writes what nodes say, once for all that say the same.
-func printNodes(b *strings.Builder, replies []fleet.Reply) {
+func printNodes(b *bytes.Buffer, replies []fleet.Reply) {
 	var texts []string
 	names := map[string][]string{}
 	for _, r := range replies {
@@ -104,7 +105,7 @@ func printNodes(b *strings.Builder, replies []fleet.Reply) {
 
 // Print writes what was changed. texts are what each node has changed, in words.
 func (r *Result) Print(w io.Writer) error {
-	var b strings.Builder
+	var b bytes.Buffer
 	for _, c := range r.Changes {
 		for _, f := range c.Fields {
 			sanitize.Fprintf(&b, "%s: %s: %s -> %s\n", c.Object, f.Path, asText(f.Old), asText(f.New))
@@ -117,17 +118,17 @@ func (r *Result) Print(w io.Writer) error {
 	} else {
 		b.WriteString("\n")
 		if r.Lease != nil {
-			fmt.Fprintf(&b, "on trial for %s, until %s; keep it with: kubectl venturi confirm %d\n", r.Lease.Length, r.Lease.Until.Local().Format(time.TimeOnly), r.Txn)
+			sanitize.Fprintf(&b, "on trial for %s, until %s; keep it with: kubectl venturi confirm %d\n", r.Lease.Length, r.Lease.Until.Local().Format(time.TimeOnly), r.Txn)
 		}
-		fmt.Fprintf(&b, "undo with: kubectl venturi undo %d\n", r.Txn)
+		sanitize.Fprintf(&b, "undo with: kubectl venturi undo %d\n", r.Txn)
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err := b.WriteTo(w)
 	return err
 }
 
 // PrintUndone writes what became of transactions.
 func PrintUndone(w io.Writer, results []UndoResult) error {
-	var b strings.Builder
+	var b bytes.Buffer
 	for _, r := range results {
 		for _, o := range r.Objects {
 			sanitize.Fprintf(&b, "%-10s %s\n", o.State, strings.TrimSuffix(fmt.Sprintf("%s: %s: %s", o.Object, o.Field, o.Reason), ": "))
@@ -145,6 +146,6 @@ func PrintUndone(w io.Writer, results []UndoResult) error {
 	if len(results) == 0 {
 		b.WriteString("nothing to undo\n")
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err := b.WriteTo(w)
 	return err
 }
