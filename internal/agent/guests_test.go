@@ -129,6 +129,7 @@ func checkSlice(t *testing.T, s load.SliceResult, arm, round int) {
 // TestGuestDies leaves out the arms of a virtual machine that ends in
 // mid-series, with the reason, and measures all others to their end.
 func TestGuestDies(t *testing.T) {
+	t.Parallel() // it waits
 	// On a busy machine its arms may not have been measured by then: the next one is killed later, and
 	// still long before the series could end.
 	for _, after := range []time.Duration{time.Second, 3 * time.Second, 6 * time.Second} {

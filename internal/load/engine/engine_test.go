@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"net/netip"
 	"runtime"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/testenv/plain"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	runtime.LockOSThread()
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(4 << 30)
-	_ = flag.Set("test.parallel", "8") // those that are parallel wait
+	plain.WaitTogether()
 	goleak.VerifyTestMain(m)
 }
 

@@ -2,6 +2,7 @@
 package plain
 
 import (
+	"flag"
 	"os"
 	"testing"
 )
@@ -27,3 +28,7 @@ func SkipShort(t testing.TB) {
 		t.Skip("takes seconds of CPU time: run it without -short")
 	}
 }
+
+// WaitTogether lets eight tests that call t.Parallel run at once, however few cores there are: they wait most of
+// their time. A TestMain calls it.
+func WaitTogether() { _ = flag.Set("test.parallel", "8") }
