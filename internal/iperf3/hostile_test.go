@@ -44,7 +44,7 @@ func TestHostileClient(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			port, ended := serve(t, time.Second)
+			port, ended := serve(t, 2*time.Second)
 			conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 			if err != nil {
 				t.Fatal(err)

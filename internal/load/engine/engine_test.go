@@ -99,7 +99,11 @@ func run(t *testing.T, p load.Plan) []load.SliceResult {
 func TestTable(t *testing.T) {
 	port := 21000
 	for _, l := range load.Table {
-		for _, c := range []struct{ size, flows int }{{1, 1}, {8, 1}, {9, 2}, {64, 1}, {1000, 3}, {60000, 1}} {
+		cells := []struct{ size, flows int }{{1, 1}, {1000, 3}, {60000, 1}, {8, 1}, {9, 2}, {64, 1}}
+		if testing.Short() {
+			cells = cells[:3] // each waits for its ends to begin and to end
+		}
+		for _, c := range cells {
 			if c.size < l.Least {
 				continue
 			}
