@@ -43,6 +43,5 @@ var siblingChanges6 = []siblingChange{
 
 // The same over IPv6.
 func TestSiblingFollowsChangesIPv6(t *testing.T) {
-	needsTCX(t)
 	followSiblingChanges(t, siblingWirings6[:3], siblingChanges6)
 }

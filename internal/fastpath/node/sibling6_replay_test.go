@@ -90,7 +90,6 @@ func partialSum6(f []byte) []byte {
 
 // Over IPv6, too, what is delivered between pods of one node is what the network delivers.
 func TestSiblingReplaysIPv6(t *testing.T) {
-	needsTCX(t)
 	for _, w := range siblingWirings6[:3] {
 		t.Run(w.name, func(t *testing.T) { w.replay(t, w.server(), siblingReplays6) })
 	}

@@ -33,7 +33,6 @@ func siblingOf6(w wiring, kind, script, add string, routed bool) siblingWiring {
 // Over IPv6, packets are carried between pods of one node, however the node leads them there, and wherever its
 // own routes lead.
 func TestEnableSiblingIPv6(t *testing.T) {
-	needsTCX(t)
 	for _, w := range siblingWirings6 {
 		t.Run(w.name, w.checkEnableSibling)
 	}
@@ -41,7 +40,6 @@ func TestEnableSiblingIPv6(t *testing.T) {
 
 // What would be carried of it is what the network hands on, to the byte.
 func TestShadowSiblingIPv6(t *testing.T) {
-	needsTCX(t)
 	for _, w := range siblingWirings6 {
 		t.Run(w.name, func(t *testing.T) { w.checkShadowSibling(t, w.server()) })
 	}
@@ -50,7 +48,6 @@ func TestShadowSiblingIPv6(t *testing.T) {
 // The bridge forgets pods whose frames it does not see. They are carried all the same, or again: it announces
 // what it forgets, and what it learns of the next frame.
 func TestSiblingIPv6OutlastsItsEntries(t *testing.T) {
-	needsTCX(t)
 	b := newSibling(t, siblingWirings6[0])
 	testenv.Shell(t, b.nodes[0].Path(), "ip link set cni0 type bridge ageing_time 100")
 	b.learnNeighbours(t)
@@ -64,7 +61,6 @@ func TestSiblingIPv6OutlastsItsEntries(t *testing.T) {
 
 // A pod that is made anew, behind another device, is carried to again.
 func TestSiblingIPv6MadeAnew(t *testing.T) {
-	needsTCX(t)
 	for _, w := range siblingWirings6[:3] {
 		t.Run(w.name, func(t *testing.T) {
 			b := newSibling(t, w)
@@ -83,7 +79,6 @@ func TestSiblingIPv6MadeAnew(t *testing.T) {
 
 // To a Service whose pod is a sibling, packets are translated: they stay slow, and arrive.
 func TestSiblingServiceOfIPv6StaysSlow(t *testing.T) {
-	needsTCX(t)
 	for _, w := range []siblingWiring{siblingWirings6[0], siblingWirings6[2]} {
 		t.Run(w.name, func(t *testing.T) {
 			b := newSibling(t, w)
