@@ -34,7 +34,7 @@ func siblingOf6(w wiring, kind, script, add string, routed bool) siblingWiring {
 // own routes lead.
 func TestEnableSiblingIPv6(t *testing.T) {
 	needsTCX(t)
-	for _, w := range siblingWirings6 {
+	for _, w := range wiringsHere(siblingWirings6) {
 		t.Run(w.name, w.checkEnableSibling)
 	}
 }
@@ -42,7 +42,7 @@ func TestEnableSiblingIPv6(t *testing.T) {
 // What would be carried of it is what the network hands on, to the byte.
 func TestShadowSiblingIPv6(t *testing.T) {
 	needsTCX(t)
-	for _, w := range siblingWirings6 {
+	for _, w := range wiringsHere(siblingWirings6) {
 		t.Run(w.name, func(t *testing.T) { w.checkShadowSibling(t, w.server()) })
 	}
 }
