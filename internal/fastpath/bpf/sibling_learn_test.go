@@ -87,3 +87,27 @@ func TestLearnsSibling(t *testing.T) {
 		}
 	}
 }
+
+// Nothing is learned of what the network hands to a pod as another's if that one has not sent it, or to other ends:
+// something that nobody knows of may have translated it.
+func TestLearnsNoUnsentSibling(t *testing.T) {
+	testenv.Root(t)
+	onCore(t, 0)
+	for _, l := range []delivery{deliveries[0], deliveries6[0]} {
+		for _, sent := range []uint16{0, 1} { // nothing, and to the next port
+			b := newSiblingRig(t, bpf.Routed, layers.IPProtocolTCP, l)
+			b.podEntry.IngressIfindex = 0 // as the packets of a test
+			key, other := b.key, b.podFrame()
+			b.noEntries()
+			b.put(t)
+			other.parts().tcp.DstPort += layers.TCPPort(sent)
+			for range 8 * sent {
+				b.run(t, b.objs.FromPod, b.pod, other.bytes(t))
+			}
+			b.run(t, stamped(t, b.objs.ToPod, 5), b.wire, b.handedOn().bytes(t))
+			if hasFlow(t, b.objs, key) {
+				t.Errorf("%s: with %d packets sent to another port, a flow is learned", l.name, 8*sent)
+			}
+		}
+	}
+}

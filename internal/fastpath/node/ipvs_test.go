@@ -34,7 +34,7 @@ func TestIPVSStaysSlow(t *testing.T) {
 	b.carry(t)
 	flushConntrack(t, b.nodes[0])
 
-	client := b.openUDP(t, b.pods[0], b.from(0), "")
+	client := b.openUDP(t, b.pods[0], b.clientAt(0), "")
 	var services, directs atomic.Int64
 	go func() {
 		for buffer := make([]byte, len(b.server())); ; {

@@ -33,14 +33,14 @@ func siblingOf6(w wiring, kind, script, add string, routed bool) siblingWiring {
 // Over IPv6, packets are carried between pods of one node, however the node leads them there, and wherever its
 // own routes lead.
 func TestEnableSiblingIPv6(t *testing.T) {
-	for _, w := range siblingWirings6 {
+	for _, w := range wiringsHere(siblingWirings6) {
 		t.Run(w.name, w.checkEnableSibling)
 	}
 }
 
 // What would be carried of it is what the network hands on, to the byte.
 func TestShadowSiblingIPv6(t *testing.T) {
-	for _, w := range siblingWirings6 {
+	for _, w := range wiringsHere(siblingWirings6) {
 		t.Run(w.name, func(t *testing.T) { w.checkShadowSibling(t, w.server()) })
 	}
 }

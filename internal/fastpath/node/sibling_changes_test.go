@@ -66,7 +66,7 @@ type answers struct {
 func (b *siblingNode) ask(t *testing.T, to string) *answers {
 	t.Helper()
 	a := &answers{}
-	conn := b.openUDP(t, b.pods[0], b.from(0), to)
+	conn := b.openUDP(t, b.pods[0], b.clientAt(0), to)
 	done := make(chan struct{}, 2)
 	go func() {
 		defer func() { done <- struct{}{} }()

@@ -141,8 +141,8 @@ func newSiblingScene(t *testing.T, w siblingWiring, to string, fast bool) *sibli
 	for _, pod := range []string{b.pods[0].Path(), b.pod.Path()} {
 		testenv.Shell(t, pod, "ip neigh flush all; ping -c 1 -W 5 "+b.nodeAddr+" >/dev/null; nft 'table inet quiet { chain c { type filter hook input priority 0; meta l4proto tcp drop; }; }'")
 	}
-	b.openUDP(t, b.pods[0], b.from(replayPort), "") // answers have somewhere to go
-	b.openUDP(t, b.pods[0], b.from(replayPort+9), "")
+	b.openUDP(t, b.pods[0], b.clientAt(replayPort), "") // answers have somewhere to go
+	b.openUDP(t, b.pods[0], b.clientAt(replayPort+9), "")
 	for _, namespace := range []string{b.nodes[0].Path(), b.pods[0].Path(), b.pod.Path()} { // which of many errors are told would be chance
 		testenv.Shell(t, namespace, `cd /proc/sys/net/ipv4; echo 0 > icmp_ratelimit; echo 1000000 > icmp_msgs_per_sec; echo 1000000 > icmp_msgs_burst; echo 0 > conf/all/send_redirects; for d in conf/*; do echo 0 > $d/send_redirects; done
 			cd /proc/sys/net/ipv6; echo 0 > icmp/ratelimit; echo 0 > auto_flowlabels`)

@@ -31,8 +31,10 @@ var (
 // server is where the second pod answers.
 func (s siblings) server() string { return netip.AddrPortFrom(s.podAddr, 7777).String() }
 
-// from is an address of the client, for a port.
-func (s siblings) from(port uint16) string { return netip.AddrPortFrom(s.clientAddr, port).String() }
+// clientAt is an address of the client, for a port.
+func (s siblings) clientAt(port uint16) string {
+	return netip.AddrPortFrom(s.clientAddr, port).String()
+}
 
 type siblingWiring struct {
 	wiring
@@ -51,12 +53,13 @@ var siblingWirings = []siblingWiring{
 	{wirings[4], siblings4, "ip addr add 10.244.1.1/32 dev veth9; ip route add 10.244.1.3/32 dev veth9 src 10.244.1.1", true, true},
 }
 
-// siblingWiringsHere are those for this machine. In a guest, bridges ask no rules, and its CPU takes its time.
-func siblingWiringsHere() []siblingWiring {
+// wiringsHere are those of some wirings that are for this machine. In a guest, bridges ask no rules, and its CPU takes its
+// time.
+func wiringsHere(all []siblingWiring) []siblingWiring {
 	if agenttest.InGuest() {
-		return siblingWirings[1:3]
+		return all[1:3]
 	}
-	return siblingWirings
+	return all
 }
 
 // siblingNode has a second pod on the first node.
@@ -139,7 +142,7 @@ func (b *siblingNode) carriedNow(t *testing.T) uint64 {
 // that were just set up may lose what is sent.
 func (b *siblingNode) flow(t *testing.T, to string) (exchange func() error) {
 	t.Helper()
-	send := b.exchangesFrom(t, b.from(0), to)
+	send := b.exchangesFrom(t, b.clientAt(0), to)
 	err := send(testenv.Timeout / 20)
 	for end := time.Now().Add(testenv.Timeout); err != nil && time.Now().Before(end); {
 		err = send(testenv.Timeout / 20)
@@ -201,7 +204,7 @@ func (b *siblingNode) untilConnectionsCarried(t *testing.T, to string) {
 
 // Between pods of one node, packets are carried from pod to pod, however the node leads them there.
 func TestEnableSibling(t *testing.T) {
-	for _, w := range siblingWiringsHere() {
+	for _, w := range wiringsHere(siblingWirings) {
 		t.Run(w.name, w.checkEnableSibling)
 	}
 }
@@ -224,7 +227,7 @@ func (w siblingWiring) checkEnableSibling(t *testing.T) {
 // The same through a Service whose pod is a sibling of its client, with the rules of kube-proxy. What a pod
 // sends to a Service of its own stays slow.
 func TestEnableSiblingServices(t *testing.T) {
-	for _, w := range siblingWiringsHere() {
+	for _, w := range wiringsHere(siblingWirings) {
 		for _, proxy := range proxies {
 			if !w.services {
 				continue
@@ -249,7 +252,7 @@ func TestEnableSiblingServices(t *testing.T) {
 
 // What would be carried between pods of one node is what the network hands on, to the byte.
 func TestShadowSibling(t *testing.T) {
-	for _, w := range siblingWiringsHere() {
+	for _, w := range wiringsHere(siblingWirings) {
 		for _, to := range []string{w.server(), serviceAddress} {
 			if to == serviceAddress && !w.services {
 				continue
