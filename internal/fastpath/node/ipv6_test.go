@@ -121,6 +121,7 @@ func checkReplacedDualStack(t *testing.T, attach string) {
 	testenv.Must(t, six())
 	before := c.snapshot(t, 0)
 	running, other := c.startBoth(t, "0", "ipv6", attach)
+	c.untilAttached(t, true)
 	c.untilCounted(t, c.carried6, six)
 	replace := func(exchange func() error, args ...string) {
 		t.Helper()

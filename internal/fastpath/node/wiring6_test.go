@@ -3,7 +3,6 @@ package node_test
 import (
 	"os"
 	"os/exec"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -39,16 +38,17 @@ func eachDualStack(t *testing.T, test func(t *testing.T, w wiring, attach string
 	}
 }
 
-// startBoth starts a process on each node, and waits until the programs of the versions of IP that it carries
-// are attached: while clsact is added to a device, the kernel may drop a packet.
+// startBoth starts a process on each node, and waits until the programs for IPv6 are attached: while clsact is
+// added to a device, the kernel may drop a packet.
 func (c *cluster) startBoth(t *testing.T, args ...string) (first, second *exec.Cmd) {
 	t.Helper()
 	first, second = c.start(t, 0, new(syscall.SysProcAttr), args...), c.start(t, 1, new(syscall.SysProcAttr), args...)
-	c.untilAttached(t, !slices.Contains(args, "only6"))
+	c.untilAttached(t, false)
 	return first, second
 }
 
-// untilAttached waits until both nodes have attached their programs for IPv6, and for IPv4 if that is carried.
+// untilAttached waits until both nodes have attached their programs for IPv6, and for IPv4 if its neighbours
+// are known.
 func (c *cluster) untilAttached(t *testing.T, four bool) {
 	t.Helper()
 	attached := func(s *fastpath.State) bool { return s != nil && s.Pods > 0 }
