@@ -3,6 +3,7 @@ package venturi_test
 import (
 	"go/ast"
 	"os"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -83,4 +84,11 @@ func asksForLong(f *ast.FuncDecl) (asks bool) {
 		return !asks
 	})
 	return asks
+}
+
+// What make test-mutations takes out of the fast path is still there, each once.
+func TestMutationsApply(t *testing.T) {
+	if said, err := exec.Command("scripts/test-mutations", "-n").CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, said)
+	}
 }

@@ -259,7 +259,7 @@ func placeholders(t *testing.T, l *lab.Lab, n, i int) *strings.Replacer {
 	arm := l.Arms[n]
 	pod, peer := arm.Ends[i][0], arm.Ends[1-i][0]
 	words := []string{
-		"{n}", strconv.Itoa(n), "{pod}", pod.Addr.String(), "{peer}", peer.Addr.String(), "{podns}", pod.Namespace, "{podmtu}", strconv.Itoa(pod.MTU),
+		"{n}", strconv.Itoa(n), "{otherns}", l.Machines[1-i].Namespace, "{pod}", pod.Addr.String(), "{peer}", peer.Addr.String(), "{podns}", pod.Namespace, "{podmtu}", strconv.Itoa(pod.MTU),
 	}
 	address, other := l.Machines[i].Addr, l.Machines[1-i].Addr // outer ones, if there is a tunnel
 	if pod.Addr.Is6() {

@@ -2,6 +2,23 @@ package e2e
 
 import "slices"
 
+// vxlanChanges are those of what vxlan devices send each other.
+var vxlanChanges = []change{
+	{
+		// No rule changes: what was let in of the address before says nothing of this one.
+		name: "forwarding entry that leads to an address from which nothing is let in", path: "vxlan",
+		setup: `nsenter --net={otherns} ip addr add 10.200.0.7{n}/24 dev wire0
+			nft 'table ip strangers{n} { chain c { type filter hook input priority 0; ip saddr 10.200.0.7{n} udp dport {udp} drop; }; }'`,
+		do: `nsenter --net={otherns} ip link set {out} type vxlan id {vni} local 10.200.0.7{n}
+			bridge fdb replace {hopmac} dev {out} dst 10.200.0.7{n} self permanent`,
+		undo: `nsenter --net={otherns} ip link set {out} type vxlan id {vni} local {other}
+			bridge fdb replace {hopmac} dev {out} dst {other} self permanent`,
+		teardown: `nft delete table ip strangers{n}
+			nsenter --net={otherns} ip addr del 10.200.0.7{n}/24 dev wire0`,
+		out: delivered, in: dropped,
+	},
+}
+
 // ipipChanges are those of an ipip device.
 var ipipChanges = []change{
 	{
@@ -52,4 +69,4 @@ var geneveChanges = []change{
 	},
 }
 
-var allChanges = slices.Concat(changes, silentChanges, ipipChanges, geneveChanges)
+var allChanges = slices.Concat(changes, silentChanges, vxlanChanges, ipipChanges, geneveChanges)

@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 )
 
@@ -22,6 +23,7 @@ type production struct {
 	forgets     bool // the machine forgets its connections
 	remarks     bool // its connections get another mark
 	firewall    bool // packets pass a namespace between pod and wire
+	fills       bool // what is sent to that other port fills a set
 }
 
 // flow is what a generated case sends in each round.
@@ -52,12 +54,12 @@ func (c generated) approximate() bool {
 }
 
 func (c generated) firewall() bool {
-	for _, p := range c.setup {
-		if p.firewall {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.setup, func(p production) bool { return p.firewall })
+}
+
+// fills tells whether rules wait for what the pod sends to another port.
+func (c generated) fills() bool {
+	return slices.ContainsFunc(c.setup, func(p production) bool { return p.fills })
 }
 
 // text is the case as a person can play it.
@@ -141,6 +143,9 @@ func (g *grammar) part() production {
 func (g *grammar) changes(c generated) production {
 	if c.firewall() && g.chance(1, 2) {
 		return g.firewallRule()
+	}
+	if c.fills() && g.chance(1, 2) {
+		return g.knock()
 	}
 	if len(c.setup) > 0 && g.chance(1, 8) {
 		was := choose(g, c.setup...)

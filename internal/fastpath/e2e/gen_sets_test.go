@@ -51,6 +51,7 @@ func (g *grammar) filled(k int, flags, each string) production {
 func fills(k int, flags, each, condition, operation string) production {
 	p := table(fmt.Sprintf("set that a rule fills: %s %s, %s", flags, each, condition), k, onForward,
 		fmt.Sprintf("set s { type {ipv}_addr; %s %s }", flags, each), []string{"{ip} saddr {pod} {ip} saddr @s counter name hits drop"})
+	p.fills = true
 	p.do += fmt.Sprintf("\n\nnft 'add rule {ip} gen%dx{n} c {ip} saddr {pod} %s udp dport {knock} %s @s { {ip} saddr }'", k, condition, operation)
 	return p
 }

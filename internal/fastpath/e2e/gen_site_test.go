@@ -53,14 +53,28 @@ type genSite struct {
 	tcp       bool              // the case has connections, and they are open
 }
 
-func newGenSite(t *testing.T) *genSite {
+func newGenSite(t *testing.T) *genSite { return newGenSiteBeside(t, -1, genPathsHere()) }
+
+// genPathsHere are the fast paths for generated cases, of which the first is the one with IPv6.
+func genPathsHere() []string {
 	fast := withTunnels(basicFastPaths...)
-	if !slices.Contains(fast, "routed+fast") { // the one with IPv6
+	if !slices.Contains(fast, "routed+fast") {
 		fast = slices.Insert(fast, 0, "routed+fast")
 	}
+	return fast
+}
+
+// newGenSiteBeside is one in which a machine has no fast path; -1: both have.
+func newGenSiteBeside(t *testing.T, plain int, fast []string) *genSite {
+	beside := func(l *lab.Lab) *lab.Lab {
+		if plain >= 0 {
+			return besidePlain(t, l, plain)
+		}
+		return l
+	}
 	l := testenv.Lab(t, lab.Options{Paths: twins(fast)})
-	s := &genSite{lab: l, four: genPaths(t, l), programs: genPrograms(t)}
-	s.six = genPaths(t, withIPv6(t, l, false))
+	s := &genSite{lab: l, four: genPaths(t, beside(l)), programs: genPrograms(t)}
+	s.six = genPaths(t, beside(withIPv6(t, l, false)))
 	addSecondHops(t, l)
 	s.firewalls = firewalls(t, l, slices.Concat(s.four, s.six))
 	for i := range s.clean {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +19,10 @@ import (
 // casesEnv is how many cases to generate and play, from a seed that is new each time; or
 // SEED:N, as a failure names it.
 const casesEnv = "VENTURI_CASES"
+
+// casesWithEnv is a regular expression: of the cases that are generated, only those are played whose text it
+// matches.
+const casesWithEnv = "VENTURI_CASES_WITH"
 
 // Without it they are the same few each time.
 const (
@@ -48,6 +53,12 @@ func TestFastPathGenerated(t *testing.T) {
 			s.playAs(t, c)
 		}
 	}
+	if text := os.Getenv(casesWithEnv); text != "" {
+		for _, c := range casesWith(t, text, seed, many) {
+			s.playAs(t, c)
+		}
+		return
+	}
 	counts := map[bool]map[string]int{false: {}, true: {}}
 	for i := range uint64(many) {
 		c := generate(seed + i)
@@ -56,6 +67,25 @@ func TestFastPathGenerated(t *testing.T) {
 	for inet6, count := range counts {
 		requireShares(t, inet6, count)
 	}
+}
+
+// casesWith are the first cases from a seed on whose text an expression matches.
+func casesWith(t *testing.T, text string, seed uint64, many int) (cases []generated) {
+	t.Helper()
+	with, err := regexp.Compile(text)
+	testenv.Must(t, err)
+	const most = 1 << 20
+	for i := range uint64(most) {
+		if c := generate(seed + i); with.MatchString(c.text()) {
+			cases = append(cases, c)
+		}
+		if len(cases) == many {
+			t.Logf("cases with %q: %d of %d that are generated", text, many, i+1)
+			return cases
+		}
+	}
+	t.Fatalf("of %d generated cases, only %d are with %q", most, len(cases), text)
+	return nil
 }
 
 // requireShares makes sure that enough of the cases of a version of IP test something.
@@ -93,6 +123,9 @@ func (s *genSite) playAs(t *testing.T, c generated) (o played) {
 func (s *genSite) requireDaemons(t *testing.T) {
 	for _, p := range slices.Concat(s.four, s.six) {
 		for _, pins := range p.Pins {
+			if pins == "" {
+				continue
+			}
 			running, err := kernel.Locked(pins)
 			testenv.Must(t, err)
 			if !running {

@@ -40,6 +40,7 @@ func guestArgs() []string {
 			"|TestFastPathBehindProgram|TestFastPathWithoutDaemon|TestFastPathReplays|TestFastPathReplaysServices" +
 			"|TestFastPathFollowsAddresses|TestFastPathHeedsNoIdleTalk|TestFastPathConnectionsLiveOnThroughChanges" +
 			"|TestFastPathCarriesSegments|TestFastPathSegmentsFollowRules|TestFastPathOfAnotherVersion|TestFastPathWithoutPins|TestFastPathHeldUp|TestFastPathGenerated" +
+			"|TestFastPathReplaysOneEnd|TestFastPathFollowsChangesOneEnd|TestFastPathOneDaemonOneEnd" +
 			"|TestFastPathCarriesIPv6|TestFastPathFollowsChangesOfIPv6|TestFastPathCarriesIPv6InTunnel|TestFastPathFollowsChangesOfIPv6InTunnel"
 	}
 	return agenttest.RunArgs(run)

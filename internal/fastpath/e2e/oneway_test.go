@@ -24,7 +24,7 @@ func TestFastPathCarriesOneWay(t *testing.T) {
 	requireFastPath(t)
 	requireTools(t)
 	l := testenv.Lab(t, lab.Options{Paths: supportedFastPaths()})
-	for _, rules := range []string{"", `nft 'table ip tracks { chain c { type nat hook postrouting priority 100; }; }'`} {
+	for _, rules := range []string{"", `nft 'table ip tracks { chain c { type filter hook forward priority 0; ct state invalid drop; }; }'`} {
 		for _, m := range l.Machines {
 			shell(t, m, nil, rules)
 		}
@@ -34,6 +34,9 @@ func TestFastPathCarriesOneWay(t *testing.T) {
 				defer a.Close()
 				defer b.Close()
 				untilOneWay(t, arm, a, b)
+				if tracked := isTracked(t, l.Machines[0], addrPort(a)); tracked != (rules != "") {
+					t.Errorf("the first machine tracks what it carries: %v", tracked)
+				}
 				sendsOneWay(t, arm, a, b)
 				// With an answer it is another flow, to connection tracking. What goes on is carried.
 				before := fastpathtest.CarriedPackets(t, arm)

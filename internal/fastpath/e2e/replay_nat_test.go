@@ -89,6 +89,12 @@ func TestFastPathReplaysServices(t *testing.T) {
 							c.compare(t, slow, fast)
 						}
 					}
+					if nat == toService { // what is translated waits for an answer
+						for _, s := range []*scene{slow, fast} {
+							s.sendOneWay()
+							s.staysSlow()
+						}
+					}
 				})
 			}
 		}

@@ -98,13 +98,13 @@ var brokenOf = []replayed{
 		for i, state := range []sum{right, wrongSum, noSum} {
 			segment := s.flow.segment(ack, pattern(30+i, 8))
 			segment.sum = state
-			packets = append(packets, udp4{from: portA, to: portB, payload: pattern(30+i, 9), sum: state}.packetIn(s.request()), segment.packetIn(s.request()))
+			packets = append(packets, udp4{from: s.from, to: s.to, payload: pattern(30+i, 9), sum: state}.packetIn(s.request()), segment.packetIn(s.request()))
 		}
 		return packets
 	})},
 	{name: "lengths of UDP", frames: podCase(func(s *scene) (packets []ip4) {
 		for i, length := range []uint16{1, 7, 8, 9, 37, 39, 1000} {
-			packets = append(packets, udp4{from: portA, to: portB, payload: pattern(30, byte(i)), length: length}.packetIn(s.request()))
+			packets = append(packets, udp4{from: s.from, to: s.to, payload: pattern(30, byte(i)), length: length}.packetIn(s.request()))
 		}
 		return packets
 	})},
@@ -112,7 +112,7 @@ var brokenOf = []replayed{
 		for i, size := range []int{0, 1, 2, 101, 1300} {
 			segment := s.flow.segment(ack|psh, pattern(size, byte(i)))
 			segment.sum = partial
-			u := s.podFrame(0, udp4{from: portA, to: portB, payload: pattern(size, byte(i)), sum: partial}.packetIn(s.request()))
+			u := s.podFrame(0, udp4{from: s.from, to: s.to, payload: pattern(size, byte(i)), sum: partial}.packetIn(s.request()))
 			u.vnet = vnet{Flags: needsSum, SumStart: ethLen + ipLen, SumOffset: udpSum, HeaderLen: ethLen + ipLen + udpLen}
 			c := s.podFrame(0, segment.packetIn(s.request()))
 			c.vnet = vnet{Flags: needsSum, SumStart: ethLen + ipLen, SumOffset: tcpSum, HeaderLen: ethLen + ipLen + tcpLen}

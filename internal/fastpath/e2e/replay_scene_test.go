@@ -25,7 +25,8 @@ import (
 const (
 	portA, portB        = 20001, 20002
 	markA, markB        = 20011, 20012
-	closedPort          = 20099 // where nobody listens
+	onlyA, onlyB        = 20021, 20022 // of what is sent one way only
+	closedPort          = 20099        // where nobody listens
 	vxlanPort           = 8472
 	geneveScenes        = 7000  // and the index of the path
 	firstTCP            = 21000 // of connections, from here on
@@ -57,6 +58,7 @@ type scene struct {
 	takesStreams bool // the wire takes streams as they are
 	captured     map[string][]frame
 	flow         tcpFlow // that all cases share
+	from, to     uint16  // ports of their datagrams
 	nat          natMode
 }
 
@@ -65,7 +67,7 @@ func newScene(t *testing.T, l *lab.Lab, index int) *scene { return newNATScene(t
 
 func newNATScene(t *testing.T, l *lab.Lab, index int, nat natMode) *scene {
 	arm := l.Arms[index]
-	s := &scene{t: t, arm: arm, nat: nat, view: view{index: index, vni: uint32(sceneVNI + index), port: vxlanPort}, isFast: len(arm.Pins) > 0, tracked: l.Services > 0, captured: map[string][]frame{}}
+	s := &scene{t: t, arm: arm, nat: nat, from: portA, to: portB, view: view{index: index, vni: uint32(sceneVNI + index), port: vxlanPort}, isFast: len(arm.Pins) > 0, tracked: l.Services > 0, captured: map[string][]frame{}}
 	if s.isGeneve() {
 		s.view.port = uint16(geneveScenes + index)
 	}
@@ -220,7 +222,7 @@ func (s *scene) reply() ip4 {
 
 // udp is a datagram of the flow between the pods that is carried.
 func (s *scene) udp(payload []byte) ip4 {
-	return udp4{from: portA, to: portB, payload: payload}.packetIn(s.request())
+	return udp4{from: s.from, to: s.to, payload: payload}.packetIn(s.request())
 }
 
 func (s *scene) send(fd int, frames ...frame) {

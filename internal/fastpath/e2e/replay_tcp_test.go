@@ -182,7 +182,7 @@ func takesBursts() bool { return kernel.HasTCX() }
 func (s *scene) burst(length, size int, id uint16, kind uint8) frame {
 	p := s.request()
 	p.id = id
-	f := s.podFrame(0, udp4{from: portA, to: portB, payload: pattern(length, byte(id)), sum: partial}.packetIn(p))
+	f := s.podFrame(0, udp4{from: s.from, to: s.to, payload: pattern(length, byte(id)), sum: partial}.packetIn(p))
 	f.vnet = vnet{Flags: needsSum, GSO: kind, Size: uint16(size), HeaderLen: ethLen + ipLen + udpLen, SumStart: ethLen + ipLen, SumOffset: udpSum}
 	return f
 }

@@ -39,6 +39,7 @@ var siblingChanges = []siblingChange{
 	{name: "port that learns from nobody", do: "bridge fdb replace 02:00:00:00:ee:03 dev veth9 master static; bridge link set dev veth9 learning off locked on; bridge fdb del 02:00:00:00:ee:03 dev veth9 master",
 		undo: "bridge link set dev veth9 learning on locked off"},
 	{name: "forwarding entry", do: "bridge fdb replace 02:00:00:00:ee:03 dev veth0 master static sticky", undo: "bridge fdb del 02:00:00:00:ee:03 dev veth0 master; bridge fdb replace 02:00:00:00:ee:03 dev veth9 master dynamic"},
+	{name: "forwarding entry there and back", do: "bridge fdb replace 02:00:00:00:ee:03 dev veth0 master static sticky; sleep 0.2; bridge fdb replace 02:00:00:00:ee:03 dev veth9 master dynamic", undo: "true", unchanged: true},
 	{name: "port that is taken off", do: "ip link set veth9 nomaster", undo: "ip link set veth9 master cni0"},
 	{name: "device down", do: "ip link set veth9 down", undo: "ip link set veth9 up"},
 	{name: "chain where a port sends", do: `nft 'table netdev deny { chain c { type filter hook egress device "veth9" priority 0; meta l4proto udp drop; }; }'`, undo: "nft delete table netdev deny"},
@@ -59,8 +60,9 @@ var siblingChanges = []siblingChange{
 
 // answers are datagrams that the second pod answers, one a millisecond.
 type answers struct {
-	number atomic.Uint64
-	last   atomic.Int64 // when the last answer came, nanoseconds of the wall clock
+	number  atomic.Uint64
+	last    atomic.Int64 // when the last answer came, nanoseconds of the wall clock
+	longest atomic.Int64 // without an answer: nanoseconds
 }
 
 func (b *siblingNode) ask(t *testing.T, to string) *answers {
@@ -83,7 +85,8 @@ func (b *siblingNode) ask(t *testing.T, to string) *answers {
 			_, err := conn.Read(buf)
 			switch {
 			case err == nil:
-				a.last.Store(time.Now().UnixNano())
+				now := time.Now().UnixNano()
+				a.longest.Store(max(a.longest.Load(), now-a.last.Swap(now)))
 				a.number.Add(1)
 			case isClosed(err):
 				return
@@ -169,6 +172,8 @@ func (b *siblingNode) playChange(t *testing.T, a *answers, carries bool, c sibli
 		flushConntrack(t, b.nodes[0])
 	}
 	changed := time.Now()
+	a.last.Store(changed.UnixNano())
+	a.longest.Store(0)
 	defer func() {
 		testenv.Shell(t, node, c.undo)
 		if c.forgets { // what was forwarded between the kernel tracking connections again and the rule is never translated
@@ -178,7 +183,7 @@ func (b *siblingNode) playChange(t *testing.T, a *answers, carries bool, c sibli
 	}()
 	if c.unchanged {
 		b.untilAnswered(t, a, carries)
-		return 0
+		return time.Duration(a.longest.Load())
 	}
 	const silence = 300 * time.Millisecond
 	for end := changed.Add(testenv.Timeout); ; time.Sleep(10 * time.Millisecond) {
