@@ -115,7 +115,7 @@ With --keep-counters it shows what "enable --keep-counters" would carry.`,
   venturi fastpath plan --json | jq -r '.pods[] | select(.outlook == "slow") | .device + " " + .why'`,
 		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			plan, err := readPlan(netns, familyOf(ipv6), keep)
+			plan, err := readPlan("cannot plan a fast path", netns, familyOf(ipv6), keep)
 			if err != nil {
 				return err
 			}

@@ -112,35 +112,38 @@ func TestFastpathPlanCodes(t *testing.T) {
 	})
 }
 
-// wirePods wires two pods and a peer to a node, as Calico does without encapsulation.
+// podWiring wires two pods and a peer to a node, as Calico does without encapsulation. Their own ends are in the
+// namespace ENDS.
+const podWiring = `
+	echo 1 > /proc/sys/net/ipv4/ip_forward
+	pair() {
+		ip link add $1 type veth peer name o$1 address $2 netns ENDS
+		ip link set $1 up
+		ip -n ENDS link set o$1 up
+	}
+	pair eth0 02:00:00:00:aa:02
+	ip addr add 192.0.2.1/24 dev eth0
+	ip neigh add 192.0.2.2 lladdr 02:00:00:00:aa:02 dev eth0
+	ip route add 10.244.2.0/24 via 192.0.2.2
+	for i in 2 3; do
+		pair cali$i 02:00:00:00:bb:0$i
+		ip route add 10.244.0.$i/32 dev cali$i
+		ip neigh add 10.244.0.$i lladdr 02:00:00:00:bb:0$i dev cali$i
+		ip route add fd00:f4::$i/128 dev cali$i
+		ip neigh add fd00:f4::$i lladdr 02:00:00:00:bb:0$i dev cali$i
+	done
+	ip addr add fd00:c8::1/64 dev eth0 nodad
+	ip neigh add fd00:c8::2 lladdr 02:00:00:00:aa:02 dev eth0
+	ip route add fd00:f5::/64 via fd00:c8::2
+	echo 1 > /proc/sys/net/ipv6/conf/all/forwarding
+`
+
 func wirePods(t *testing.T, w *netcfg.Writer, n *netcfg.Namespace) {
 	t.Helper()
 	ends, err := w.Create(w.Name("ends"))
 	testenv.Must(t, err)
 	t.Cleanup(ends.Close)
-	testenv.Shell(t, n.Path(), strings.ReplaceAll(`
-		echo 1 > /proc/sys/net/ipv4/ip_forward
-		pair() {
-			ip link add $1 type veth peer name o$1 address $2 netns ENDS
-			ip link set $1 up
-			ip -n ENDS link set o$1 up
-		}
-		pair eth0 02:00:00:00:aa:02
-		ip addr add 192.0.2.1/24 dev eth0
-		ip neigh add 192.0.2.2 lladdr 02:00:00:00:aa:02 dev eth0
-		ip route add 10.244.2.0/24 via 192.0.2.2
-		for i in 2 3; do
-			pair cali$i 02:00:00:00:bb:0$i
-			ip route add 10.244.0.$i/32 dev cali$i
-			ip neigh add 10.244.0.$i lladdr 02:00:00:00:bb:0$i dev cali$i
-			ip route add fd00:f4::$i/128 dev cali$i
-			ip neigh add fd00:f4::$i lladdr 02:00:00:00:bb:0$i dev cali$i
-		done
-		ip addr add fd00:c8::1/64 dev eth0 nodad
-		ip neigh add fd00:c8::2 lladdr 02:00:00:00:aa:02 dev eth0
-		ip route add fd00:f5::/64 via fd00:c8::2
-		echo 1 > /proc/sys/net/ipv6/conf/all/forwarding
-	`, "ENDS", ends.Name()))
+	testenv.Shell(t, n.Path(), strings.ReplaceAll(podWiring, "ENDS", ends.Name()))
 }
 
 // Enable compares for no longer than it is told to, carries then, and says of how many flows it has compared

@@ -62,11 +62,11 @@ func (w fastPathWish) plan(env *Env, what string) (c node.Configs, err error) {
 		four, err := planConfig(env, what, audit.IPv4, w.NAT, w.KeepCounters)
 		return node.Configs{IPv4: &four}, err
 	}
-	four, err := readPlan("", audit.IPv4, w.KeepCounters)
+	four, err := readPlan(what, "", audit.IPv4, w.KeepCounters)
 	if err != nil {
 		return c, err
 	}
-	six, err := readPlan("", audit.IPv6, w.KeepCounters)
+	six, err := readPlan(what, "", audit.IPv6, w.KeepCounters)
 	if err != nil {
 		if !four.CarriesAny() {
 			return c, err
@@ -141,7 +141,7 @@ func chooseConfig(family audit.Family) (c fastpath.Config, err error) {
 
 // choosePlanned is the same if something can be carried.
 func (w fastPathWish) choosePlanned(family audit.Family) (c fastpath.Config, err error) {
-	p, err := readPlan("", family, w.KeepCounters)
+	p, err := readPlan("cannot plan a fast path", "", family, w.KeepCounters)
 	if err != nil || !p.CarriesAny() {
 		return c, err
 	}

@@ -21,7 +21,7 @@ import (
 // planConfig plans a fast path for this node. If nothing can be carried, it prints the plan, and
 // the error says so.
 func planConfig(env *Env, what string, family audit.Family, nat bool, keep []string) (c fastpath.Config, err error) {
-	plan, err := readPlan("", family, keep)
+	plan, err := readPlan(what, "", family, keep)
 	if err != nil {
 		return c, err
 	}
@@ -44,9 +44,8 @@ func refusePlans(env *Env, what string, plans ...*discover.Plan) error {
 }
 
 // readPlan finds what a fast path would carry in a network namespace, if it keeps counters of some
-// kinds true.
-func readPlan(netns string, family audit.Family, keep []string) (plan *discover.Plan, err error) {
-	const what = "cannot plan a fast path"
+// kinds true. what begins an error.
+func readPlan(what, netns string, family audit.Family, keep []string) (plan *discover.Plan, err error) {
 	if os.Geteuid() != 0 {
 		return nil, verr.New(verr.Permission, what, "only root can read rules, programs and the other ends of pods' devices", "run it as root, or through sudo")
 	}
@@ -54,7 +53,7 @@ func readPlan(netns string, family audit.Family, keep []string) (plan *discover.
 	if err != nil {
 		return nil, err
 	}
-	if err := feature.Require(what, feature.Programs); err != nil {
+	if err := feature.RequireHere(what, feature.Programs); err != nil {
 		return nil, err
 	}
 	err = host.Do(file, func() error {

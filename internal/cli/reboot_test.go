@@ -41,6 +41,12 @@ func start(t *testing.T, disk string) booted {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return startUnder(t, k, disk)
+}
+
+// startUnder starts it under a kernel.
+func startUnder(t *testing.T, k kernel.Kernel, disk string) booted {
+	t.Helper()
 	venturi, err := exec.LookPath("venturi")
 	if err != nil {
 		t.Fatal(err)

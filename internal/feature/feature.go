@@ -106,12 +106,17 @@ const OtherKernel = "; or give --kernel 6.12, which \"venturi kernel fetch 6.12\
 
 // Require gives an error for a user if the machine lacks one of the needs. One
 // that could not be told does not stop anybody: the attempt itself will show.
-func Require(what string, needs ...Need) error {
+func Require(what string, needs ...Need) error { return require(what, OtherKernel, needs) }
+
+// RequireHere is [Require] for what concerns this very machine: a virtual one would be another.
+func RequireHere(what string, needs ...Need) error { return require(what, "", needs) }
+
+func require(what, otherKernel string, needs []Need) error {
 	for _, n := range needs {
 		if answer, why := n.Ask(); answer == No {
 			lacks, get := n.Lack()
 			if _, kernels := n.(*Probe); kernels {
-				get += OtherKernel
+				get += otherKernel
 			}
 			return &verr.Error{
 				Summary: what, Reason: fmt.Sprintf("%s: %v", lacks, why), Hint: get, Code: verr.Missing, Err: why,

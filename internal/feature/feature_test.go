@@ -36,6 +36,9 @@ func TestRequireSaysWhatIsMissing(t *testing.T) {
 	if !errors.As(err, &told) || told.Code != verr.Missing || told.Hint != "load it"+OtherKernel {
 		t.Fatalf("Require = %v, want an error for a user with code %d", err, verr.Missing)
 	}
+	if err := RequireHere("cannot plan", p); !errors.As(err, &told) || told.Code != verr.Missing || told.Hint != "load it" {
+		t.Errorf("RequireHere = %v, want one that names no virtual machine", err)
+	}
 }
 
 // What could not be told is asked again, because the next time may be better.

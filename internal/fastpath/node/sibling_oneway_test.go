@@ -2,6 +2,7 @@ package node_test
 
 import (
 	"net"
+	"net/netip"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,8 +20,8 @@ type oneWay struct {
 
 func (b *siblingNode) oneWay(t *testing.T) *oneWay {
 	t.Helper()
-	const to = podSibling + ":7778"
-	o := &oneWay{siblingNode: b, receiver: b.openUDP(t, b.pod, to, ""), sender: b.openUDP(t, b.pods[0], clientSibling+":0", to)}
+	to := netip.AddrPortFrom(b.podAddr, 7778).String()
+	o := &oneWay{siblingNode: b, receiver: b.openUDP(t, b.pod, to, ""), sender: b.openUDP(t, b.pods[0], b.clientAt(0), to)}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -95,7 +96,7 @@ func (o *oneWay) cutOff(t *testing.T) time.Duration {
 func TestSiblingCarriesOneWay(t *testing.T) {
 	for i, w := range siblingWirings[:3] {
 		t.Run(w.name, func(t *testing.T) {
-			b := newSibling(t, w.node, w.pod, w.add)
+			b := newSibling(t, w)
 			b.learnNeighbours(t)
 			b.enable(t, 0, "0")
 			b.untilRunning(t, 0, true)
