@@ -55,12 +55,22 @@ func TestLeavesToDevice(t *testing.T) {
 				other := r.key
 				other.LocalPort++
 				check(t, r.objs.Flows.Put(other, r.flow))
+				beside := r.key
+				for beside.LocalPort += 2; bpf.Slot(beside) != bpf.Slot(r.key); beside.LocalPort++ {
+					if beside.LocalPort == r.key.LocalPort {
+						t.Fatal("no other flow is in the slot")
+					}
+				}
+				check(t, r.objs.Flows.Put(beside, r.flow))
 				step := func(tick uint32, what string, want uint32) {
 					t.Helper()
 					check(t, r.objs.Tick.Set(tick))
 					p, before := r.received(kind), r.counted(t)[bpf.CarriedIn]
-					if what == "another flow" {
-						p.udp.DstPort, p.tcp.DstPort = p.udp.DstPort+1<<8, p.tcp.DstPort+1<<8
+					switch what {
+					case "another flow":
+						p.udp.DstPort = layers.UDPPort(wirePort(other.LocalPort))
+					case "a flow of the same slot":
+						p.udp.DstPort = layers.UDPPort(wirePort(beside.LocalPort))
 					}
 					var stamp uint32
 					if what == "segments" {
@@ -85,6 +95,8 @@ func TestLeavesToDevice(t *testing.T) {
 					step(begin, "segments", left)
 					step(begin, "a packet", left)
 					step(begin, "another flow", 0)
+					step(begin, "a flow of the same slot", left)
+					step(begin, "a packet", left)
 					step(begin+1, "a packet", left)
 					step(begin+1, "segments", left)
 					step(begin+2, "a packet", left)
@@ -194,5 +206,28 @@ func TestGoesSlowAtDevice(t *testing.T) {
 				t.Errorf("counted %v", got)
 			}
 		})
+	}
+}
+
+// A stamp that somebody has forged does nothing for TCP, which from_wire never leaves to the device: it is not
+// carried, and ends no flow.
+func TestLeavesTCPAtDevice(t *testing.T) {
+	testenv.Root(t)
+	for _, kind := range tunnelKinds {
+		for _, reset := range []bool{false, true} {
+			r := newRig(t, kind, layers.IPProtocolTCP)
+			r.put(t)
+			p := r.received(kind)
+			p.encapsulated, p.tcp.RST = false, reset
+			packet := inFrontOf(kind, p.bytes(t))
+			verdict, out := r.run(t, leftToDevice(t, r.objs.FromTunnel, crossed|r.epoch), r.wire, packet)
+			if got := r.counted(t); verdict != next || !bytes.Equal(out, packet) || len(got) != 1 || got[bpf.PerDirection+bpf.SlowSource] != 1 {
+				t.Errorf("%s, RST %v: verdict %d, counted %v", kind, reset, int32(verdict), got)
+			}
+			var f bpf.Flow
+			if check(t, r.objs.Flows.Lookup(r.key, &f)); f.Epoch != r.epoch {
+				t.Errorf("%s, RST %v: the flow has ended: %+v", kind, reset, f)
+			}
+		}
 	}
 }

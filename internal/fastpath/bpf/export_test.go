@@ -8,7 +8,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// Slot is where cores keep a copy of a flow; src/known.h reckons it.
+// Slot is where cores keep a copy of a flow; src/slots.h computes the same.
 func Slot(k FlowKey) uint64 { return hashKey(k) >> 53 }
 
 // Group is the group of a flow, whose slots end together.

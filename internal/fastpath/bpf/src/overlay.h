@@ -107,7 +107,8 @@ static __always_inline int known_sender(struct __sk_buff *skb, void *data, __u32
 /* A packet of UDP is left to the tunnel's device, because it is to be cut into segments: who cuts it
  * asks whether they are in a tunnel, and a program cannot clear that (in kernels to come it can, with
  * BPF_F_ADJ_ROOM_DECAP_L4_UDP). The device has a queue, so for a while all other packets of the flow go the
- * same way: they would overtake this one. */
+ * same way: they would overtake this one. Those of other flows of the slot may, too: if it were another for each,
+ * flows that take turns in it would make it forget. */
 static __always_inline int for_device(const struct __sk_buff *skb, struct slot *s)
 {
 	if (skb->gso_size)
@@ -178,6 +179,7 @@ SEC("tc/from_tunnel")
 int from_tunnel(struct __sk_buff *skb)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	const struct iphdr *ip = data + TUNNEL_IP;
 	__u32 is = skb->tc_index;
 	struct carried c;
 	int why;
@@ -196,6 +198,10 @@ int from_tunnel(struct __sk_buff *skb)
 		return slow(skb, IN, SLOW_NOT_IPV4);
 	if (skb->mark) /* that rules have given it when it was in the tunnel, and others may go by */
 		return slow(skb, IN, SLOW_ENCAPSULATED);
+	/* from_wire leaves nothing else to the device. Tc filters of others can give any stamp, and an RST
+	 * with it would end a flow. */
+	if ((void *)(ip + 1) > end || ip->protocol != IPPROTO_UDP)
+		return slow(skb, IN, SLOW_SOURCE);
 	why = lookup_in(skb, data, end, TUNNEL_IP, tenant, &c);
 	if (!why && !inner_source_matches(data, c.to->header))
 		why = SLOW_SOURCE;

@@ -17,7 +17,7 @@ struct slot {
 	__u32 tick, epoch, version;
 	__u16 pod;  /* index of its device on the machine */
 	__u8 translated; /* the slot has a translation, and serves one direction */
-	__u8 segmented; /* SEGMENTED and the tick of its last packet from the wire that is to be cut; or 0 */
+	__u8 segmented; /* SEGMENTED and the tick of the last packet from the wire, of any flow, that is to be cut; or 0 */
 	__u32 wire; /* index of the device on the wire */
 	__u16 size[2]; /* largest IP packet in each direction: to the peer, and to the pod; 0: none is carried */
 	__be16 port;
@@ -234,8 +234,6 @@ static __always_inline int fill_slot(struct slot *s, struct translation *n, cons
 		return SLOW_STALE;
 	if (f->used != t)
 		f->used = t;
-	if (s->a != p->a || s->b != p->b)
-		s->segmented = 0;
 	s->a = p->a;
 	s->b = p->b;
 #ifdef INET6
