@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -124,15 +125,23 @@ func RemoveClsacts(n *netcfg.Namespace, records string) error {
 func removeClsact(n *netcfg.Namespace, device int, record string) error {
 	clsactMu.Lock()
 	defer clsactMu.Unlock()
-	own, others := false, false
+	if _, err := os.Lstat(record); errors.Is(err, fs.ErrNotExist) {
+		return nil // the other daemon has removed it: one that is there now is of somebody else
+	}
+	has, own, others := false, false, false
 	err := n.Do(func() (err error) {
-		own, others, err = topology.HasFilters(device)
+		if own, others, err = topology.HasFilters(device); err != nil {
+			return err
+		}
+		if has, err = hasClsact(device); err != nil && isGone(err) {
+			return nil
+		}
 		return err
 	})
 	if own || err != nil {
 		return err
 	}
-	if !others {
+	if has && !others { // where there is none, the request would remove an ingress qdisc
 		if err := n.Handle().QdiscDel(clsact(device)); err != nil && !isGone(err) {
 			return err
 		}

@@ -129,6 +129,24 @@ func TestClsactSharedAtOnce(t *testing.T) {
 	t.Logf("somebody else was first in %d rounds", first)
 }
 
+// A qdisc of another kind, which somebody has put in the place of clsact, stays.
+func TestClsactReplaced(t *testing.T) {
+	s := newSharers(t)
+	testenv.Must(t, kernel.AttachProgram(s.n, programNamed(t, "first"), device1, kernel.FilterIngress, s.pins[0], s.records))
+	testenv.Must(t, kernel.DetachProgram(s.n, s.pins[0]))
+	testenv.Must(t, s.delClsact())
+	testenv.Must(t, host.Do(s.n.Path(), func() error {
+		return netlink.QdiscAdd(&netlink.Ingress{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: device1, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_INGRESS}})
+	}))
+	testenv.Must(t, kernel.RemoveClsacts(s.n, s.records))
+	if qdiscs, _ := tc(t, s.n); !slices.Contains(qdiscs, "ingress") {
+		t.Errorf("the qdiscs are %v", qdiscs)
+	}
+	if left, err := os.ReadDir(s.records); err != nil || len(left) > 0 {
+		t.Errorf("records are left: %v, %v", left, err)
+	}
+}
+
 // Where clsact is removed while a filter is to be added, there is no place for it: as if the device were
 // gone, for that is announced.
 func TestClsactRemovedMeanwhile(t *testing.T) {

@@ -111,5 +111,8 @@ func (f files) removeIPv6(ctx context.Context) error {
 	if _, err := os.Stat(six.folder); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	return errors.Join(fastpath.Remove(ctx, six.pins, six.clsacts), kernel.RemovePins(six.folder))
+	if err := fastpath.Remove(ctx, six.pins, six.clsacts); err != nil {
+		return err // what is left of it is found by its pins
+	}
+	return kernel.RemovePins(six.folder)
 }
