@@ -46,3 +46,25 @@ func TestRulingsOfFamilies(t *testing.T) {
 		}
 	}
 }
+
+// Rules of a bridge are audited for each version of IP, at all hooks that packets meet there: those of pods on one
+// bridge, too.
+func TestRulingsOfBridgesForFamilies(t *testing.T) {
+	n := testenv.Netns(t)
+	for _, hook := range []string{"prerouting", "input", "forward", "output", "postrouting"} {
+		for _, c := range []struct{ rule, four, six string }{
+			{"ether type ip6 limit rate 10/second drop", "", "bridge t first: limit"},
+			{"ether type ip limit rate 10/second drop", "bridge t first: limit", ""},
+			{"ether type ip6 ip6 hoplimit 1 drop", "", "bridge t first: bytes 7 to 7 of a header"},
+			{"ether type ip6 ip6 saddr 2001:db8::1 drop", "", ""},
+		} {
+			testenv.Must(t, testenv.Load(t, n, fmt.Sprintf(`flush ruleset
+				table bridge t { chain first { type filter hook %s priority 0; %s; }; }`, hook, c.rule), "nft", "-f", "-"))
+			for family, want := range map[audit.Family]string{audit.IPv4: c.four, audit.IPv6: c.six} {
+				if got := auditOverlay(t, n, audit.Overlay{Family: family, Wire: "wire"}).PerPacket; got != want {
+					t.Errorf("%s: %s: for %v it says %q, want %q", hook, c.rule, family, got, want)
+				}
+			}
+		}
+	}
+}
