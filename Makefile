@@ -90,7 +90,7 @@ CASES   ?= 1000
 bench-replay: setup-test ## replay random packets and 1,000 generated cases with and without the fast path (about an hour; PACKETS and CASES: 'N' or 'SEED:N')
 	GO=$(GO) scripts/bench-replay $(PACKETS) $(CASES)
 
-test-mutations: setup-test ## take out what keeps the fast path from doing harm, one thing at a time, and require that generated cases find each (5 to 15 minutes; NAMES='stamp TOS')
+test-mutations: setup-test ## take out what keeps the fast path from doing harm, one thing at a time, and require that generated cases find each (7 to 15 minutes; NAMES='stamp TOS')
 	GO=$(GO) scripts/test-mutations $(NAMES)
 
 FUZZ_PACKETS ?= 1000000

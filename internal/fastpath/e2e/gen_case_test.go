@@ -62,6 +62,11 @@ func (c generated) fills() bool {
 	return slices.ContainsFunc(c.setup, func(p production) bool { return p.fills })
 }
 
+// byPriority tells whether there is a queue for packets of the priority that comes of TOS 0x10.
+func (c generated) byPriority() bool {
+	return slices.ContainsFunc(append(c.setup[:len(c.setup):len(c.setup)], c.change), func(p production) bool { return strings.Contains(p.do, byPriority) })
+}
+
 // text is the case as a person can play it.
 func (c generated) text() string {
 	var b strings.Builder
@@ -114,7 +119,7 @@ func generate(seed uint64) generated {
 			break
 		}
 	}
-	c.flows, c.tcp = g.flows(), g.chance(1, 3)
+	c.flows, c.tcp = g.flows(c), g.chance(1, 3)
 	return c
 }
 
@@ -136,7 +141,7 @@ func (c *generated) free(resource string) bool {
 
 // part is anything that a machine can have.
 func (g *grammar) part() production {
-	return g.pick([]weighted{{10, g.ruleset}, {3, g.set}, {3, g.route}, {2, g.policy}, {1, g.queue}, {1, g.mark}, {3, g.marks}, {1, g.linkRules}, {3, g.neighbour}})
+	return g.pick([]weighted{{10, g.ruleset}, {3, g.set}, {3, g.route}, {2, g.policy}, {2, g.queue}, {2, g.mark}, {3, g.marks}, {1, g.linkRules}, {3, g.neighbour}})
 }
 
 // changes is what changes in the middle of a case.
@@ -154,10 +159,14 @@ func (g *grammar) changes(c generated) production {
 	return g.pick([]weighted{{6, g.part}, {4, g.deny}, {4, g.knock}, {1, g.forget}, {2, g.remark}, {1, g.noProduction}, {2, g.setting}, {1, g.xdp}, {1, g.ipsec}, {1, g.linkRules}, {1, g.queue}})
 }
 
-func (g *grammar) flows() []flow {
+func (g *grammar) flows(c generated) []flow {
 	size := func() int { return 8 + g.IntN(500) }
 	flows := []flow{{out: size(), in: size()}}
-	flows = append(flows, flow{tos: choose(g, 0, 0x08, 0x10, 0x28), out: size(), in: size()})
+	tos := choose(g, 0, 0x08, 0x10, 0x28)
+	if c.byPriority() && g.chance(1, 2) {
+		tos = 0x10
+	}
+	flows = append(flows, flow{tos: tos, out: size(), in: size()})
 	one := flow{out: size()}
 	if g.chance(1, 2) {
 		one = flow{in: size()}

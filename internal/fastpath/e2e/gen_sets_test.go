@@ -34,12 +34,16 @@ func (g *grammar) set() production {
 func (g *grammar) asked(k int, flags, each, element string) production {
 	name := fmt.Sprintf("set: %s %s { %s }", flags, each, element)
 	at := choose(g, place{"{ip}", "forward", "0"}, place{"{ip}", "prerouting", "-150"}, place{"{ip}", "postrouting", "0"})
+	judging := []string{"{ip} saddr @s accept", "{ip} saddr {pod} drop"}
 	rules := choose(g,
-		[]string{"{ip} saddr @s accept", "{ip} saddr {pod} drop"},
+		judging,
 		[]string{"{ip} saddr @s counter name hits accept"},
 		[]string{"{ip} daddr @s counter"},
 		[]string{"{ip} saddr . udp dport vmap { {pod} . {dport} : accept }", "{ip} saddr @s accept", "{ip} saddr {pod} meta l4proto udp drop"},
 	)
+	if each != "" && g.chance(1, 2) {
+		rules = judging
+	}
 	return table(name, k, at, fmt.Sprintf("set s { type {ipv}_addr; %s %s elements = { %s }; }", flags, each, element), rules)
 }
 
