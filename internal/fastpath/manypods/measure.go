@@ -14,12 +14,12 @@ import (
 
 // Figures are what one start of a daemon took.
 type Figures struct {
-	First  time.Duration // from the start of its process until the packets of a pod are carried
-	All    time.Duration // the same, of all pods
-	CPU    time.Duration // until the first pod is carried
-	Idle   float64       // share of a core, while nothing happens
-	Memory int64         // resident then, bytes
-	Own    int64         // what of it are not pages of the program's file
+	First   time.Duration // from the start of its process until the packets of a pod are carried
+	All     time.Duration // the same, of all pods
+	CPU     time.Duration // until the first pod is carried
+	Idle    float64       // share of a core, while nothing happens
+	Memory  int64         // resident then, bytes
+	Private int64         // what of it are not pages of the program's file
 }
 
 // settle is how long a daemon has until it is idle.
@@ -70,7 +70,7 @@ func (n *CrowdedNode) Measure(ctx context.Context, program []string, idle time.D
 	if f.Idle, err = measureIdle(ctx, daemon.Pid, idle); err != nil {
 		return f, err
 	}
-	f.Memory, f.Own, err = host.Reader{}.ResidentMemory(daemon.Pid)
+	f.Memory, f.Private, err = host.Reader{}.ResidentMemory(daemon.Pid)
 	return f, err
 }
 
