@@ -50,15 +50,15 @@ func defaultPods() podsBench {
 // check measures all nodes, one after the other, and prints what it saw on w.
 func (c podsBench) check(ctx context.Context, w io.Writer, h compare.Host) (bars []verify.Requirement, err error) {
 	fmt.Fprintf(w, "medians of %d starts; none of the pods and peers sends anything\n\n", c.starts)
-	fmt.Fprintf(w, "%-8s %6s %6s %15s %12s %10s %12s %10s\n", "kind", "pods", "peers", "first pod, ms", "CPU, ms", "all, ms", "idle, %", "MB")
+	fmt.Fprintf(w, "%-8s %6s %6s %15s %12s %10s %12s %10s %14s\n", "kind", "pods", "peers", "first pod, ms", "CPU, ms", "all, ms", "idle, %", "MB", "of its own, MB")
 	for _, kind := range c.kinds {
 		for _, node := range c.nodes {
 			f, err := c.measure(ctx, h, kind, node)
 			if err != nil {
 				return nil, fmt.Errorf("measure %s with %d pods: %w", kind, node.pods, err)
 			}
-			fmt.Fprintf(w, "%-8s %6d %6d %15d %12d %10d %12.2f %10.1f\n", kind, node.pods, node.peers,
-				f.First.Milliseconds(), f.CPU.Milliseconds(), f.All.Milliseconds(), 100*f.Idle, float64(f.Memory)/megabyte)
+			fmt.Fprintf(w, "%-8s %6d %6d %15d %12d %10d %12.2f %10.1f %14.1f\n", kind, node.pods, node.peers,
+				f.First.Milliseconds(), f.CPU.Milliseconds(), f.All.Milliseconds(), 100*f.Idle, float64(f.Memory)/megabyte, float64(f.Private)/megabyte)
 			bars = append(bars, node.judge(kind, f)...)
 		}
 	}
@@ -110,17 +110,18 @@ func medians(starts []manypods.Figures) manypods.Figures {
 		return stats.Median(all)
 	}
 	return manypods.Figures{
-		First:  time.Duration(median(func(f manypods.Figures) float64 { return float64(f.First) })),
-		All:    time.Duration(median(func(f manypods.Figures) float64 { return float64(f.All) })),
-		CPU:    time.Duration(median(func(f manypods.Figures) float64 { return float64(f.CPU) })),
-		Idle:   median(func(f manypods.Figures) float64 { return f.Idle }),
-		Memory: int64(median(func(f manypods.Figures) float64 { return float64(f.Memory) })),
+		First:   time.Duration(median(func(f manypods.Figures) float64 { return float64(f.First) })),
+		All:     time.Duration(median(func(f manypods.Figures) float64 { return float64(f.All) })),
+		CPU:     time.Duration(median(func(f manypods.Figures) float64 { return float64(f.CPU) })),
+		Idle:    median(func(f manypods.Figures) float64 { return f.Idle }),
+		Memory:  int64(median(func(f manypods.Figures) float64 { return float64(f.Memory) })),
+		Private: int64(median(func(f manypods.Figures) float64 { return float64(f.Private) })),
 	}
 }
 
 // judge holds what a daemon took against the bars of its node.
 func (n podsNode) judge(kind string, f manypods.Figures) (bars []verify.Requirement) {
-	what := fmt.Sprintf("pods: %s with %d pods and %d peers", kind, n.pods, n.peers)
+	what := fmt.Sprintf("pods: %s, pods %d, peers %d", kind, n.pods, n.peers)
 	within := func(of string, took, bar time.Duration) {
 		if bar > 0 {
 			bars = append(bars, verify.Requirement{

@@ -57,9 +57,9 @@ func TestPodsBars(t *testing.T) {
 // The median of some starts is judged, figure by figure.
 func TestPodsMedians(t *testing.T) {
 	got := medians([]manypods.Figures{
-		{First: 3, All: 30, CPU: 1, Idle: 0.1, Memory: 7}, {First: 1, All: 50, CPU: 2, Idle: 0.3, Memory: 5}, {First: 9, All: 40, CPU: 3, Idle: 0.2, Memory: 6},
+		{First: 3, All: 30, CPU: 1, Idle: 0.1, Memory: 7, Private: 1}, {First: 1, All: 50, CPU: 2, Idle: 0.3, Memory: 5, Private: 3}, {First: 9, All: 40, CPU: 3, Idle: 0.2, Memory: 6, Private: 2},
 	})
-	if want := (manypods.Figures{First: 3, All: 40, CPU: 2, Idle: 0.2, Memory: 6}); got != want {
+	if want := (manypods.Figures{First: 3, All: 40, CPU: 2, Idle: 0.2, Memory: 6, Private: 2}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }

@@ -36,17 +36,25 @@ func (r Reader) CPUTime(pid int) (total time.Duration, err error) {
 	return total, nil
 }
 
-// ResidentMemory is how much memory a process has, bytes.
-func (r Reader) ResidentMemory(pid int) (int64, error) {
+// ResidentMemory is how much memory a process has, bytes, and what of it is its own: the rest are pages of its
+// program's file, which all processes of that program share.
+func (r Reader) ResidentMemory(pid int) (all, own int64, err error) {
 	text, err := os.ReadFile(r.path("proc", strconv.Itoa(pid), "status"))
 	if err != nil {
-		return 0, fmt.Errorf("read the memory of process %d: %w", pid, err)
+		return 0, 0, fmt.Errorf("read the memory of process %d: %w", pid, err)
 	}
+	sizes := map[string]int64{}
 	for line := range strings.Lines(string(text)) {
-		if value, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+		if name, value, _ := strings.Cut(line, ":"); name == "VmRSS" || name == "RssFile" {
 			kB, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
-			return kB << 10, err
+			if err != nil {
+				return 0, 0, fmt.Errorf("read the memory of process %d: %w", pid, err)
+			}
+			sizes[name] = kB << 10
 		}
 	}
-	return 0, fmt.Errorf("read the memory of process %d: its status has no VmRSS", pid)
+	if len(sizes) < 2 {
+		return 0, 0, fmt.Errorf("read the memory of process %d: its status does not say it", pid)
+	}
+	return sizes["VmRSS"], sizes["VmRSS"] - sizes["RssFile"], nil
 }

@@ -14,11 +14,12 @@ import (
 
 // Figures are what one start of a daemon took.
 type Figures struct {
-	First  time.Duration // from the start of its process until the packets of a pod are carried
-	All    time.Duration // the same, of all pods
-	CPU    time.Duration // until the first pod is carried
-	Idle   float64       // share of a core, while nothing happens
-	Memory int64         // resident then, bytes
+	First   time.Duration // from the start of its process until the packets of a pod are carried
+	All     time.Duration // the same, of all pods
+	CPU     time.Duration // until the first pod is carried
+	Idle    float64       // share of a core, while nothing happens
+	Memory  int64         // resident then, bytes
+	Private int64         // what of it are not pages of the program's file
 }
 
 // settle is how long a daemon has until it is idle.
@@ -66,7 +67,10 @@ func (n *CrowdedNode) Measure(ctx context.Context, program []string, idle time.D
 	if f.All, err = await(len(n.Devices.Pods)); err != nil {
 		return f, err
 	}
-	f.Idle, f.Memory, err = measureIdle(ctx, daemon.Pid, idle)
+	if f.Idle, err = measureIdle(ctx, daemon.Pid, idle); err != nil {
+		return f, err
+	}
+	f.Memory, f.Private, err = host.Reader{}.ResidentMemory(daemon.Pid)
 	return f, err
 }
 
@@ -84,26 +88,24 @@ func carries(state string, pods int) error {
 	return nil
 }
 
-// measureIdle measures which share of a core a daemon takes that has nothing to do, and its memory.
-func measureIdle(ctx context.Context, pid int, lasting time.Duration) (share float64, memory int64, err error) {
+// measureIdle measures which share of a core a daemon takes that has nothing to do.
+func measureIdle(ctx context.Context, pid int, lasting time.Duration) (share float64, err error) {
 	if err := sleep(ctx, settle); err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	before, err := host.Reader{}.CPUTime(pid)
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	begin := time.Now()
 	if err := sleep(ctx, lasting); err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	after, err := host.Reader{}.CPUTime(pid)
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
-	share = (after - before).Seconds() / time.Since(begin).Seconds()
-	memory, err = host.Reader{}.ResidentMemory(pid)
-	return share, memory, err
+	return (after - before).Seconds() / time.Since(begin).Seconds(), nil
 }
 
 // sleep waits for a while, unless ctx ends.
