@@ -89,5 +89,5 @@ func TestKernels(t *testing.T) {
 	testenv.NeedsLong(t)
 	agenttest.PassUnderKernels(t, 2<<10, agenttest.RunArgs("TestEnable|TestShadow|TestStackedWires|TestFollowsStackedWire|TestFollowsGeneve|TestIPVSStaysSlow"+
 		"|TestEnableDualStack|TestEnableReplacedDualStack|TestEnableIPv6Again|TestEnableIPv6Alone|TestEnableIPv6Advertised|TestShadowOfIPv6"+
-		"|TestIPv6InTunnelIsSame|TestIPv6InTunnelLearnsMTU"))
+		"|TestIPv6InTunnelIsSame|TestIPv6InTunnelLearnsMTU|TestEnableServicesOverIPv6|TestShadowOfServicesOverIPv6|TestServiceOverIPv6IsSame"))
 }

@@ -115,7 +115,7 @@ static __always_inline int learn_sibling(struct __sk_buff *skb, const void *eth,
 		return 1;
 	f = get_entry(&own.key, t->translated ? &there.key : 0);
 	if (!f) {
-		note_full(p, &own);
+		note_full(&own);
 		return 1;
 	}
 	if (f->unreplied) {
