@@ -178,15 +178,15 @@ A trial (--trial) ends by itself, and leaves nothing even if its process is kill
 Once a minute it checks whether the node is wired differently, for example because the tunnel
 was created after the start. If so, it stops carrying, plans again and begins anew.
 
-Translated connections are carried as well, over IPv4: those to the virtual address of a
-Service, and masqueraded ones. Their packets get the addresses, ports and checksums that
-connection tracking has for them. --nat=false leaves them on the slow path. What is
-masqueraded behind the wire's own address, or comes to it by a NodePort, is carried only over
-UDP, and only where pods are routed without a tunnel.
+Translated connections are carried as well: those to the virtual address of a Service, and
+masqueraded ones. Their packets get the addresses, ports and checksums that connection
+tracking has for them. --nat=false leaves them on the slow path. What is masqueraded behind
+the wire's own address, or comes to it by a NodePort, is carried only over UDP, and only where
+pods are routed without a tunnel.
 
 With --ipv6 it also carries what "venturi fastpath plan --ipv6" lists: packets to other nodes,
-by one wire without encapsulation or in VXLAN over IPv6, and to other pods of the node, if they
-are not translated. One version of IP that can be carried is enough; the other is carried as
+by one wire without encapsulation or in VXLAN over IPv6, and to other pods of the node unless
+they are translated. One version of IP that can be carried is enough; the other is carried as
 soon as it can be. A rule or a route that keeps one of them slow does not affect the other.
 Their packets are compared in turn.
 

@@ -87,7 +87,7 @@ func (w fastPathWish) config(env *Env, p *discover.Plan, family, command string)
 		return nil
 	}
 	c := p.Config()
-	c.NoNAT = !w.NAT && p.Kind != fastpath.Routed6 && p.Kind != fastpath.VXLAN6
+	c.NoNAT = !w.NAT
 	return &c
 }
 

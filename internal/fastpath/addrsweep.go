@@ -16,9 +16,14 @@ func (s *addrSweep) start(objs *bpf.Objects) (err error) {
 	return err
 }
 
-func (s *addrSweep) see(k bpf.FlowKey) {
-	if s.used != nil {
-		s.used[k.Local], s.used[k.Remote] = true, true
+// see sees an entry. That of a translated flow has other addresses, too, which packets get from it.
+func (s *addrSweep) see(k bpf.FlowKey, v bpf.Flow) {
+	if s.used == nil {
+		return
+	}
+	s.used[k.Local], s.used[k.Remote] = true, true
+	if v.Translated != 0 {
+		s.used[v.Other.Local], s.used[v.Other.Remote] = true, true
 	}
 }
 

@@ -149,7 +149,7 @@ func (s *sweep) step(tick uint32) (done bool, err error) {
 	s.entries += n
 	s.expired, s.refresh, s.refreshed = s.expired[:0], s.refresh[:0], s.refreshed[:0]
 	for i, k := range s.keys[:n] {
-		s.numbers.see(k)
+		s.numbers.see(k, s.values[i])
 		if err := s.inspect(k, s.values[i], tick); err != nil {
 			return false, err
 		}

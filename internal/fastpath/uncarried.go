@@ -1,6 +1,10 @@
 package fastpath
 
-import "github.com/venturi-net/venturi/internal/fastpath/audit"
+import (
+	"slices"
+
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
+)
 
 // Uncarried is a kind of traffic that stays slow, whichever pods and peers it has.
 type Uncarried struct {
@@ -10,20 +14,28 @@ type Uncarried struct {
 
 // uncarried are the kinds of translated traffic that stay slow here.
 func (c *Config) uncarried() []Uncarried {
-	if c.NoNAT || c.family() == audit.IPv6 {
+	if c.NoNAT {
 		return nil // nothing that is translated is carried
 	}
-	byKind := Uncarried{"traffic of pods outside the tunnel, such as with clients and servers outside the cluster",
+	outside := Uncarried{"traffic of pods outside the tunnel, such as with clients and servers outside the cluster",
 		"there, the programs know only the tunnel's headers"}
-	if c.Kind == Routed {
-		// Anybody may send resets there. Connection tracking believes those whose place in the stream may be
-		// right, and does not see how far a carried connection has come.
-		byKind = Uncarried{"TCP that is masqueraded behind this node's own address, or comes to it by a NodePort",
-			"anybody may forge resets to that address, and for carried connections, connection tracking cannot tell them from real ones"}
-	}
-	return []Uncarried{
-		byKind,
+	// Anybody may send resets there. Connection tracking believes those whose place in the stream may be
+	// right, and does not see how far a carried connection has come.
+	masqueraded := Uncarried{"TCP that is masqueraded behind this node's own address, or comes to it by a NodePort",
+		"anybody may forge resets to that address, and for carried connections, connection tracking cannot tell them from real ones"}
+	all := []Uncarried{
 		{"traffic that comes to a NodePort of this node for a pod on another node", "neither of its ends is a pod of this node"},
 		{"one-way UDP that is translated, such as to a Service", "a translated flow is carried only after its first reply"},
 	}
+	if c.family() == audit.IPv6 {
+		all = append(all, Uncarried{"traffic to a Service whose pod is on this node", "over IPv6, what is translated from pod to pod of a node is not carried"})
+	}
+	switch c.Kind {
+	case Routed, Routed6:
+		return slices.Insert(all, 0, masqueraded)
+	case VXLAN6:
+		outside.Why = "the programs are at the tunnel's device, which it does not pass"
+		return slices.Insert(all, 0, outside, masqueraded)
+	}
+	return slices.Insert(all, 0, outside)
 }

@@ -10,7 +10,7 @@ import (
 // What is translated and stays slow is named, by the kind of the fast path; one that carries nothing
 // translated names none.
 func TestUncarried(t *testing.T) {
-	nodePort, oneWay := "traffic that comes to a NodePort", "one-way UDP that is translated"
+	nodePort, oneWay, beside := "traffic that comes to a NodePort", "one-way UDP that is translated", "traffic to a Service whose pod is on this node"
 	for _, c := range []struct {
 		fastpath.Config
 		want []string // how each kind begins
@@ -18,8 +18,9 @@ func TestUncarried(t *testing.T) {
 		{fastpath.Config{Kind: fastpath.Routed}, []string{"TCP that is masqueraded", nodePort, oneWay}},
 		{fastpath.Config{Kind: fastpath.VXLAN}, []string{"traffic of pods outside the tunnel", nodePort, oneWay}},
 		{fastpath.Config{Kind: fastpath.IPIP}, []string{"traffic of pods outside the tunnel", nodePort, oneWay}},
-		{fastpath.Config{Kind: fastpath.Routed6}, nil},
-		{fastpath.Config{Kind: fastpath.VXLAN6}, nil},
+		{fastpath.Config{Kind: fastpath.Routed6}, []string{"TCP that is masqueraded", nodePort, oneWay, beside}},
+		{fastpath.Config{Kind: fastpath.VXLAN6}, []string{"traffic of pods outside the tunnel", "TCP that is masqueraded", nodePort, oneWay, beside}},
+		{fastpath.Config{Kind: fastpath.Routed6, NoNAT: true}, nil},
 		{fastpath.Config{Kind: fastpath.Routed, NoNAT: true}, nil},
 	} {
 		got := fastpath.UncarriedWith(&c.Config)

@@ -41,12 +41,12 @@ func (c countingRules) counters() (all RuleCounters) {
 	return all
 }
 
-// iptablesTables are the tables of iptables and ebtables, which give each rule a counter.
+// iptablesTables are the tables of iptables, ip6tables and ebtables, which give each rule a counter.
 var iptablesTables = map[string]bool{"filter": true, "mangle": true, "nat": true, "raw": true, "security": true, "broute": true}
 
 // isOfIPTables reports whether a chain at a hook is one that iptables or ebtables makes.
 func isOfIPTables(c nft.ChainSummary) bool {
-	return (c.Family == "ip" || c.Family == "bridge") && iptablesTables[c.Table] && (c.Name == strings.ToUpper(c.Hook) || c.Name == "BROUTING")
+	return (c.Family == "ip" || c.Family == "ip6" || c.Family == "bridge") && iptablesTables[c.Table] && (c.Name == strings.ToUpper(c.Hook) || c.Name == "BROUTING")
 }
 
 // noteCounter records a rule that counts or logs packets of the walk. A rule of iptables that does more

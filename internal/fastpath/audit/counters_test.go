@@ -3,6 +3,7 @@ package audit_test
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/vishvananda/netlink"
@@ -77,7 +78,7 @@ func countersText(c audit.RuleCounters) string {
 	return fmt.Sprint(c.Number, " ", handles.ReplaceAllString(c.First, ""))
 }
 
-// Of iptables, only rules that have no other purpose count on purpose.
+// Of iptables and ip6tables, only rules that have no other purpose count on purpose.
 func TestRuleCountersOfIPTables(t *testing.T) {
 	n := testenv.Netns(t)
 	for _, c := range []struct{ rules, onPurpose, others string }{
@@ -98,9 +99,13 @@ func TestRuleCountersOfIPTables(t *testing.T) {
 			t.Logf("%s: this machine cannot: %v", c.rules, err)
 			continue
 		}
-		got := auditRuleset(t, n, 0)
-		if onPurpose, others := countersText(got.Counters), countersText(got.IPTablesCounters); onPurpose != c.onPurpose || others != c.others {
-			t.Errorf("%s: on purpose %q, others %q; want %q and %q", c.rules, onPurpose, others, c.onPurpose, c.others)
+		testenv.Must(t, testenv.Load(t, n, strings.ReplaceAll(restore, "192.0.2.1", "2001:db8::1"), "ip6tables-nft-restore"))
+		for family, name := range map[audit.Family]string{audit.IPv4: "ip ", audit.IPv6: "ip6 "} {
+			got := auditOverlay(t, n, audit.Overlay{Family: family, Wire: "wire"})
+			want := strings.ReplaceAll(c.onPurpose+", "+c.others, "ip ", name)
+			if is := countersText(got.Counters) + ", " + countersText(got.IPTablesCounters); is != want {
+				t.Errorf("%v, %s: on purpose and others are %q; want %q", family, c.rules, is, want)
+			}
 		}
 	}
 	const ours = "flush ruleset; table ip filter { chain forward { type filter hook forward priority 0; counter accept; }; }"

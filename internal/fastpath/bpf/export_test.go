@@ -73,3 +73,17 @@ func stampOf(name string, begins *asm.Instruction) asm.Instructions {
 		asm.Return(),
 	}
 }
+
+// TakeBack takes the number of an address back, or has begun to, and ends all slots.
+func (f *Objects) TakeBack(addr netip.Addr, halfway bool) error {
+	n := f.addrs.(*numbers)
+	number, _, err := n.find(addr)
+	if err == nil {
+		err = errors.Join(n.byAddr.Delete(addr6(addr.As16())), n.version())
+	}
+	if err == nil && !halfway {
+		delete(n.cache, number)
+		err = n.byNum.Delete(number)
+	}
+	return err
+}

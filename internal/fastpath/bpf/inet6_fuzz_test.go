@@ -3,8 +3,11 @@ package bpf_test
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"math/rand/v2"
 	"net"
+	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/gopacket/gopacket/layers"
@@ -45,65 +48,117 @@ type fuzzEnd struct {
 	port uint16
 }
 
+func fuzzEnds(from, to netip.AddrPort) [2]fuzzEnd {
+	return [2]fuzzEnd{{from.Addr().AsSlice(), from.Port()}, {to.Addr().AsSlice(), to.Port()}}
+}
+
+// withEnds6 is a frame with other ends, and the checksum that the network's own translation gives it: one
+// change of it for addresses, and one for ports.
+func withEnds6(frame []byte, protocol byte, to [2]fuzzEnd) []byte {
+	const addrs, ports = 14 + 8, 14 + 40
+	frame = bytes.Clone(frame)
+	check := frame[ports+6:][:2]
+	if protocol == byte(layers.IPProtocolTCP) {
+		check = frame[ports+16:][:2]
+	}
+	newPorts := binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, to[0].port), to[1].port)
+	for _, part := range []struct {
+		at int
+		is []byte
+	}{{addrs, slices.Concat(to[0].addr, to[1].addr)}, {ports, newPorts}} {
+		was := bytes.Clone(frame[part.at : part.at+len(part.is)])
+		copy(frame[part.at:], part.is)
+		if bytes.Equal(was, part.is) || protocol == byte(layers.IPProtocolUDP) && check[0]|check[1] == 0 {
+			continue
+		}
+		if replace(check, was, part.is); protocol == byte(layers.IPProtocolUDP) && check[0]|check[1] == 0 {
+			check[0], check[1] = 0xff, 0xff
+		}
+	}
+	return frame
+}
+
 // Packets of IPv6 with bytes changed at random are carried if and only if the reference says so. What is
-// carried has other MACs and one hop less; anything else is left as it is.
+// carried has other MACs and one hop less, and is translated if its flow is; anything else is left as it is.
 func TestFuzzIPv6(t *testing.T) {
 	testenv.Root(t)
 	onCore(t, 0)
 	seed, most := testenv.Generated(t, fuzzEnv, fewFuzzed)
 	t.Logf("%s=%d:%d", fuzzEnv, seed, most)
 	rng := rand.New(rand.NewPCG(seed, 11))
-	for _, protocol := range []layers.IPProtocol{layers.IPProtocolTCP, layers.IPProtocolUDP} {
-		r := newRig6(t, protocol)
-		carried := 0
-		for i := range most / 2 {
-			if i%64 == 0 {
-				r.put(t) // SYN, FIN and RST end what is known of the flow
-				check(t, r.objs.InvalidateSlots(r.key))
-			}
-			p, program, device := r.podPacket6(), r.objs.FromPod, r.pod
-			ends := [2]fuzzEnd{{podAddr6.AsSlice(), 4000}, {remoteAddr6.AsSlice(), 5000}}
-			from, to, newFrom, newTo := podMAC, gatewayMAC, r.wireMAC, farMAC
-			if i%2 == 1 {
-				p, program, device = r.received6(), r.objs.FromWire, r.wire
-				ends[0], ends[1] = ends[1], ends[0]
-				from, to, newFrom, newTo = farMAC, r.wireMAC, gatewayMAC, podMAC
-			}
-			p.ip.TrafficClass, p.ip.FlowLabel, p.ip.HopLimit = uint8(rng.Uint32()), rng.Uint32()&0xfffff, uint8(rng.Uint32())
-			p.payload = make([]byte, rng.IntN(1600))
-			frame := p.bytes(t)
-			for range rng.IntN(3) {
-				frame[rng.IntN(min(len(frame), 14+40+20))] ^= 1 << rng.IntN(8)
-			}
-			if frame[0]&1 != 0 || !bytes.Equal(frame[:6], to) {
-				copy(frame, to) // the kernel's test takes it for one of another host
-			}
-			want := carries6(frame, byte(protocol), ends, from, to)
-			length := 14 + 40 + int(binary.BigEndian.Uint16(frame[14+4:]))
-			if length > len(frame) || device == r.pod && length != len(frame) {
-				want = false
-			}
-			verdict, out := r.run(t, program, device, frame)
-			if !want {
-				if verdict != next || !bytes.Equal(out, frame) {
-					t.Fatalf("packet %d: verdict %d for\n% x, left as\n% x", i, int32(verdict), frame, out)
-				}
-				r.put(t)
-				check(t, r.objs.InvalidateSlots(r.key))
-				continue
-			}
-			carried++
-			expected := bytes.Clone(frame)
-			copy(expected, newTo)
-			copy(expected[6:], newFrom)
-			expected[14+7]--
-			if verdict != redirect || !bytes.Equal(out, expected) {
-				t.Fatalf("packet %d: verdict %d for\n% x, comes\n% x, want\n% x, counted %v", i, int32(verdict), frame, out, expected, r.counted(t))
-			}
+	direct := nat{"not translated", nats6[0].local, nats6[0].wireOther, nats6[0].local, nats6[0].wireOther}
+	for _, n := range []nat{direct, nats6[0], nats6[2], nats6[4]} {
+		for _, protocol := range []layers.IPProtocol{layers.IPProtocolTCP, layers.IPProtocolUDP} {
+			t.Run(n.name+", "+protocol.String(), func(t *testing.T) { fuzz6(t, rng, n, protocol, most/4) })
 		}
-		if carried < most/20 {
-			t.Errorf("%s: of %d packets, only %d are carried", protocol, most/2, carried)
+	}
+}
+
+func fuzz6(t *testing.T, rng *rand.Rand, n nat, protocol layers.IPProtocol, packets int) {
+	r := newRig6(t, protocol)
+	wire, onWire := r.translate6(t, n)
+	known := func() { // SYN, FIN and RST end what is known of the flow
+		r.put(t)
+		check(t, r.objs.InvalidateSlots(r.key))
+		if r.flow.Translated != 0 {
+			check(t, errors.Join(r.objs.Flows.Put(wire, onWire), r.objs.InvalidateSlots(wire)))
 		}
+	}
+	if n.local == n.wireLocal && n.remote == n.wireOther {
+		r.flow.Translated = 0
+	}
+	carried := 0
+	for i := range packets {
+		if i%64 == 0 {
+			known()
+		}
+		p, program, device := r.podPacket6().withEnds(n.local, n.remote), r.objs.FromPod, r.pod
+		ends, newEnds := fuzzEnds(n.local, n.remote), fuzzEnds(n.wireLocal, n.wireOther)
+		from, to, newFrom, newTo := podMAC, gatewayMAC, r.wireMAC, farMAC
+		if i%2 == 1 {
+			p, program, device = r.received6().withEnds(n.wireOther, n.wireLocal), r.objs.FromWire, r.wire
+			ends, newEnds = fuzzEnds(n.wireOther, n.wireLocal), fuzzEnds(n.remote, n.local)
+			from, to, newFrom, newTo = farMAC, r.wireMAC, gatewayMAC, podMAC
+		}
+		p.ip.TrafficClass, p.ip.FlowLabel, p.ip.HopLimit = uint8(rng.Uint32()), rng.Uint32()&0xfffff, uint8(rng.Uint32())
+		p.payload = make([]byte, rng.IntN(1600))
+		for i := range p.payload {
+			p.payload[i] = byte(rng.Uint32())
+		}
+		frame := p.bytes(t)
+		for range rng.IntN(3) {
+			frame[rng.IntN(min(len(frame), 14+40+20))] ^= 1 << rng.IntN(8)
+		}
+		if at := 14 + 40 + 6; protocol == layers.IPProtocolUDP && rng.IntN(8) == 0 { // a checksum, or none
+			binary.BigEndian.PutUint16(frame[at:], []uint16{0, 1, 0xffff, 0xfffe, uint16(rng.Uint32())}[rng.IntN(5)])
+		}
+		if frame[0]&1 != 0 || !bytes.Equal(frame[:6], to) {
+			copy(frame, to) // the kernel's test takes it for one of another host
+		}
+		want := carries6(frame, byte(protocol), ends, from, to)
+		length := 14 + 40 + int(binary.BigEndian.Uint16(frame[14+4:]))
+		if length > len(frame) || device == r.pod && length != len(frame) {
+			want = false
+		}
+		verdict, out := r.run(t, program, device, frame)
+		if !want {
+			if verdict != next || !bytes.Equal(out, frame) {
+				t.Fatalf("packet %d: verdict %d for\n% x, left as\n% x", i, int32(verdict), frame, out)
+			}
+			known()
+			continue
+		}
+		carried++
+		expected := withEnds6(frame, byte(protocol), newEnds)
+		copy(expected, newTo)
+		copy(expected[6:], newFrom)
+		expected[14+7]--
+		if verdict != redirect || !bytes.Equal(out, expected) {
+			t.Fatalf("packet %d: verdict %d for\n% x, comes\n% x, want\n% x, counted %v", i, int32(verdict), frame, out, expected, r.counted(t))
+		}
+	}
+	if carried < packets/10 {
+		t.Errorf("of %d packets, only %d are carried", packets, carried)
 	}
 }
 

@@ -129,8 +129,9 @@ func (n *numbers) keep(pods iter.Seq[uint32]) {
 
 // forget takes back the numbers of addresses that no pod has, and no flow.
 //
-// A packet may make another flow with such a number at the same time. Nothing finds its entry then,
-// and as all slots end, nobody carries it; it is removed as any silent flow is.
+// A packet may make another flow with such a number at the same time. Nothing finds its entry then, or
+// nobody translates to that address, and as all slots end, nobody carries it; it is removed as any silent
+// flow is, long before another address gets the number.
 func (n *numbers) forget(used map[uint32]bool, last uint32) error {
 	unused, err := n.unused(used, last)
 	if err != nil {

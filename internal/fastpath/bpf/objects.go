@@ -162,8 +162,8 @@ func load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 	if err := spec.Variables["stamp_id"].Set(uint32(o.Stamp)); err != nil {
 		return nil, err
 	}
-	if translated := spec.Variables["carry_translated"]; o.NoNAT && translated != nil {
-		if err := translated.Set(uint32(0)); err != nil {
+	if o.NoNAT {
+		if err := spec.Variables["carry_translated"].Set(uint32(0)); err != nil {
 			return nil, err
 		}
 	}

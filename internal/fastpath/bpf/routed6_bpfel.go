@@ -147,6 +147,19 @@ type routed6Slot struct {
 	Header     [8]uint64
 }
 
+type routed6Translation struct {
+	_              structs.HostLayout
+	Ended          uint64
+	Group          uint32
+	Dir            uint32
+	Saddr          routed6Addr6
+	Daddr          routed6Addr6
+	Ports          uint32
+	AddrDifference uint32
+	PortDifference uint32
+	Pad            uint32
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -163,6 +176,7 @@ const (
 	routed6MapPods            = "pods"
 	routed6MapSlotNames       = "slot_names"
 	routed6MapSlots           = "slots"
+	routed6MapTranslations    = "translations"
 	routed6ProgClock          = "clock"
 	routed6ProgFromPod        = "from_pod"
 	routed6ProgFromTunnel     = "from_tunnel"
@@ -170,6 +184,7 @@ const (
 	routed6ProgToPeer         = "to_peer"
 	routed6ProgToPod          = "to_pod"
 	routed6ProgToTunnel       = "to_tunnel"
+	routed6VarCarryTranslated = "carry_translated"
 	routed6VarCtRequestLayout = "ct_request_layout"
 	routed6VarDeadline        = "deadline"
 	routed6VarEnded           = "ended"
@@ -241,24 +256,26 @@ type routed6ProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type routed6MapSpecs struct {
-	Addresses  *ebpf.MapSpec `ebpf:"addresses"`
-	Candidates *ebpf.MapSpec `ebpf:"candidates"`
-	Counts     *ebpf.MapSpec `ebpf:"counts"`
-	CtRequests *ebpf.MapSpec `ebpf:"ct_requests"`
-	Flows      *ebpf.MapSpec `ebpf:"flows"`
-	Hops       *ebpf.MapSpec `ebpf:"hops"`
-	Numbers    *ebpf.MapSpec `ebpf:"numbers"`
-	Peers      *ebpf.MapSpec `ebpf:"peers"`
-	PodAt      *ebpf.MapSpec `ebpf:"pod_at"`
-	Pods       *ebpf.MapSpec `ebpf:"pods"`
-	SlotNames  *ebpf.MapSpec `ebpf:"slot_names"`
-	Slots      *ebpf.MapSpec `ebpf:"slots"`
+	Addresses    *ebpf.MapSpec `ebpf:"addresses"`
+	Candidates   *ebpf.MapSpec `ebpf:"candidates"`
+	Counts       *ebpf.MapSpec `ebpf:"counts"`
+	CtRequests   *ebpf.MapSpec `ebpf:"ct_requests"`
+	Flows        *ebpf.MapSpec `ebpf:"flows"`
+	Hops         *ebpf.MapSpec `ebpf:"hops"`
+	Numbers      *ebpf.MapSpec `ebpf:"numbers"`
+	Peers        *ebpf.MapSpec `ebpf:"peers"`
+	PodAt        *ebpf.MapSpec `ebpf:"pod_at"`
+	Pods         *ebpf.MapSpec `ebpf:"pods"`
+	SlotNames    *ebpf.MapSpec `ebpf:"slot_names"`
+	Slots        *ebpf.MapSpec `ebpf:"slots"`
+	Translations *ebpf.MapSpec `ebpf:"translations"`
 }
 
 // routed6VariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type routed6VariableSpecs struct {
+	CarryTranslated *ebpf.VariableSpec `ebpf:"carry_translated"`
 	CtRequestLayout *ebpf.VariableSpec `ebpf:"ct_request_layout"`
 	Deadline        *ebpf.VariableSpec `ebpf:"deadline"`
 	Ended           *ebpf.VariableSpec `ebpf:"ended"`
@@ -295,18 +312,19 @@ func (o *routed6Objects) Close() error {
 //
 // It can be passed to loadRouted6Objects or ebpf.CollectionSpec.LoadAndAssign.
 type routed6Maps struct {
-	Addresses  *ebpf.Map `ebpf:"addresses"`
-	Candidates *ebpf.Map `ebpf:"candidates"`
-	Counts     *ebpf.Map `ebpf:"counts"`
-	CtRequests *ebpf.Map `ebpf:"ct_requests"`
-	Flows      *ebpf.Map `ebpf:"flows"`
-	Hops       *ebpf.Map `ebpf:"hops"`
-	Numbers    *ebpf.Map `ebpf:"numbers"`
-	Peers      *ebpf.Map `ebpf:"peers"`
-	PodAt      *ebpf.Map `ebpf:"pod_at"`
-	Pods       *ebpf.Map `ebpf:"pods"`
-	SlotNames  *ebpf.Map `ebpf:"slot_names"`
-	Slots      *ebpf.Map `ebpf:"slots"`
+	Addresses    *ebpf.Map `ebpf:"addresses"`
+	Candidates   *ebpf.Map `ebpf:"candidates"`
+	Counts       *ebpf.Map `ebpf:"counts"`
+	CtRequests   *ebpf.Map `ebpf:"ct_requests"`
+	Flows        *ebpf.Map `ebpf:"flows"`
+	Hops         *ebpf.Map `ebpf:"hops"`
+	Numbers      *ebpf.Map `ebpf:"numbers"`
+	Peers        *ebpf.Map `ebpf:"peers"`
+	PodAt        *ebpf.Map `ebpf:"pod_at"`
+	Pods         *ebpf.Map `ebpf:"pods"`
+	SlotNames    *ebpf.Map `ebpf:"slot_names"`
+	Slots        *ebpf.Map `ebpf:"slots"`
+	Translations *ebpf.Map `ebpf:"translations"`
 }
 
 func (m *routed6Maps) Close() error {
@@ -323,6 +341,7 @@ func (m *routed6Maps) Close() error {
 		m.Pods,
 		m.SlotNames,
 		m.Slots,
+		m.Translations,
 	)
 }
 
@@ -330,6 +349,7 @@ func (m *routed6Maps) Close() error {
 //
 // It can be passed to loadRouted6Objects or ebpf.CollectionSpec.LoadAndAssign.
 type routed6Variables struct {
+	CarryTranslated *ebpf.Variable `ebpf:"carry_translated"`
 	CtRequestLayout *ebpf.Variable `ebpf:"ct_request_layout"`
 	Deadline        *ebpf.Variable `ebpf:"deadline"`
 	Ended           *ebpf.Variable `ebpf:"ended"`

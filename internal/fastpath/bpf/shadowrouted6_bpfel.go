@@ -30,6 +30,7 @@ const (
 	shadowRouted6MapShadowScratch   = "shadow_scratch"
 	shadowRouted6MapSlotNames       = "slot_names"
 	shadowRouted6MapSlots           = "slots"
+	shadowRouted6MapTranslations    = "translations"
 	shadowRouted6ProgClock          = "clock"
 	shadowRouted6ProgFromPod        = "from_pod"
 	shadowRouted6ProgFromTunnel     = "from_tunnel"
@@ -37,6 +38,7 @@ const (
 	shadowRouted6ProgToPeer         = "to_peer"
 	shadowRouted6ProgToPod          = "to_pod"
 	shadowRouted6ProgToTunnel       = "to_tunnel"
+	shadowRouted6VarCarryTranslated = "carry_translated"
 	shadowRouted6VarCtRequestLayout = "ct_request_layout"
 	shadowRouted6VarDeadline        = "deadline"
 	shadowRouted6VarEnded           = "ended"
@@ -123,12 +125,14 @@ type shadowRouted6MapSpecs struct {
 	ShadowScratch *ebpf.MapSpec `ebpf:"shadow_scratch"`
 	SlotNames     *ebpf.MapSpec `ebpf:"slot_names"`
 	Slots         *ebpf.MapSpec `ebpf:"slots"`
+	Translations  *ebpf.MapSpec `ebpf:"translations"`
 }
 
 // shadowRouted6VariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type shadowRouted6VariableSpecs struct {
+	CarryTranslated *ebpf.VariableSpec `ebpf:"carry_translated"`
 	CtRequestLayout *ebpf.VariableSpec `ebpf:"ct_request_layout"`
 	Deadline        *ebpf.VariableSpec `ebpf:"deadline"`
 	Ended           *ebpf.VariableSpec `ebpf:"ended"`
@@ -180,6 +184,7 @@ type shadowRouted6Maps struct {
 	ShadowScratch *ebpf.Map `ebpf:"shadow_scratch"`
 	SlotNames     *ebpf.Map `ebpf:"slot_names"`
 	Slots         *ebpf.Map `ebpf:"slots"`
+	Translations  *ebpf.Map `ebpf:"translations"`
 }
 
 func (m *shadowRouted6Maps) Close() error {
@@ -198,6 +203,7 @@ func (m *shadowRouted6Maps) Close() error {
 		m.ShadowScratch,
 		m.SlotNames,
 		m.Slots,
+		m.Translations,
 	)
 }
 
@@ -205,6 +211,7 @@ func (m *shadowRouted6Maps) Close() error {
 //
 // It can be passed to loadShadowRouted6Objects or ebpf.CollectionSpec.LoadAndAssign.
 type shadowRouted6Variables struct {
+	CarryTranslated *ebpf.Variable `ebpf:"carry_translated"`
 	CtRequestLayout *ebpf.Variable `ebpf:"ct_request_layout"`
 	Deadline        *ebpf.Variable `ebpf:"deadline"`
 	Ended           *ebpf.Variable `ebpf:"ended"`

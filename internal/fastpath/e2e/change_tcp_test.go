@@ -69,7 +69,7 @@ func dial(t testing.TB, from host.Endpoint, to netip.AddrPort) (conn net.Conn) {
 	t.Helper()
 	testenv.Must(t, host.Do(from.Namespace, func() (err error) {
 		d := net.Dialer{Timeout: testenv.Timeout, LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from.Addr, 0))}
-		conn, err = d.Dial("tcp4", to.String())
+		conn, err = d.Dial("tcp", to.String())
 		return err
 	}))
 	t.Cleanup(func() { conn.Close() })

@@ -41,7 +41,8 @@ func guestArgs() []string {
 			"|TestFastPathFollowsAddresses|TestFastPathHeedsNoIdleTalk|TestFastPathConnectionsLiveOnThroughChanges" +
 			"|TestFastPathCarriesSegments|TestFastPathSegmentsFollowRules|TestFastPathOfAnotherVersion|TestFastPathWithoutPins|TestFastPathHeldUp|TestFastPathGenerated" +
 			"|TestFastPathReplaysOneEnd|TestFastPathFollowsChangesOneEnd|TestFastPathOneDaemonOneEnd" +
-			"|TestFastPathCarriesIPv6|TestFastPathFollowsChangesOfIPv6|TestFastPathCarriesIPv6InTunnel|TestFastPathFollowsChangesOfIPv6InTunnel"
+			"|TestFastPathCarriesIPv6|TestFastPathFollowsChangesOfIPv6|TestFastPathCarriesIPv6InTunnel|TestFastPathFollowsChangesOfIPv6InTunnel" +
+			"|TestFastPathServicesOverIPv6|TestFastPathServicesFollowChangesOfIPv6|TestFastPathForgetsResetConnectionsOfIPv6"
 	}
 	return agenttest.RunArgs(run)
 }

@@ -30,15 +30,25 @@ import (
 func TestFastPathForgetsResetConnections(t *testing.T) {
 	requireFastPath(t)
 	requireTools(t)
-	l := testenv.Lab(t, lab.Options{Paths: basicFastPaths, Services: 30})
+	forgetsResets(t, testenv.Lab(t, lab.Options{Paths: basicFastPaths, Services: 30}), func(_ int, served netip.AddrPort) netip.AddrPort { return served })
+}
+
+// forgetsResets resets connections of a lab's fast paths. reach is how the n-th path's client reaches what is
+// served.
+func forgetsResets(t *testing.T, l *lab.Lab, reach func(n int, served netip.AddrPort) netip.AddrPort) {
+	t.Helper()
 	for _, m := range l.Machines {
 		testenv.InNetns(t, m.Namespace, func() error {
 			return os.WriteFile("/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_close", []byte(strconv.Itoa(closeTimeout)), 0)
 		})
 	}
-	for _, arm := range l.Arms {
+	for n, arm := range l.Arms {
+		if len(arm.Pins) == 0 {
+			continue
+		}
 		t.Run(arm.Name, func(t *testing.T) {
-			to := serve(t, arm.Server())
+			served := serve(t, arm.Server())
+			to := reach(n, served)
 			conn := dial(t, arm.Client(), to)
 			carryTCP(t, arm, conn)
 			from := conn.LocalAddr().(*net.TCPAddr).AddrPort()
@@ -90,11 +100,12 @@ func TestFastPathForgetsResetConnections(t *testing.T) {
 			await("a machine still tracks the connection that was reset", func() bool {
 				return !slices.Contains(established(t, l.Machines, from, to), true)
 			})
-			shell(t, l.Machines[0], nil, fmt.Sprintf(`nft 'table ip denied { chain c {
-				type filter hook forward priority 0; ct state new tcp dport %d drop; }; }'`, to.Port()))
+			family := tableFamily(to.Addr())
+			shell(t, l.Machines[0], nil, fmt.Sprintf(`nft 'table %s denied { chain c {
+				type filter hook forward priority 0; ct state new tcp dport %d drop; }; }'`, family, served.Port()))
 			testenv.Must(t, host.Do(arm.Client().Namespace, func() error {
 				d := net.Dialer{Timeout: time.Second, LocalAddr: net.TCPAddrFromAddrPort(from)}
-				again, err := d.Dial("tcp4", to.String())
+				again, err := d.Dial("tcp", to.String())
 				if err == nil {
 					return errors.Join(errors.New("a new connection passed the rule that denies it"), again.Close())
 				}
@@ -103,7 +114,7 @@ func TestFastPathForgetsResetConnections(t *testing.T) {
 				}
 				return err
 			}))
-			shell(t, l.Machines[0], nil, "nft delete table ip denied")
+			shell(t, l.Machines[0], nil, "nft delete table "+family+" denied")
 		})
 	}
 }
@@ -133,13 +144,16 @@ func nextSequence(t *testing.T, conn net.Conn) (seq uint32) {
 func sendReset(t *testing.T, arm lab.Arm, from, to netip.AddrPort, seq uint32) {
 	t.Helper()
 	packet := tcp4{from: from.Port(), to: to.Port(), seq: seq, flags: rst}.packetIn(ip4{ttl: 64, src: from.Addr(), dst: to.Addr()}).bytes()
+	if to.Addr().Is6() {
+		packet = resetPacket6(t, from, to, seq)
+	}
 	testenv.InNetns(t, arm.Client().Namespace, func() error {
-		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
+		fd, err := unix.Socket(domainOf(to.Addr()), unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
 		if err != nil {
 			return err
 		}
 		defer unix.Close(fd)
-		return unix.Sendto(fd, packet, 0, &unix.SockaddrInet4{Addr: to.Addr().As4()})
+		return unix.Sendto(fd, packet, 0, sockaddr(to.Addr(), 0))
 	})
 }
 

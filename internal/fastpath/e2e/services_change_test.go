@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -22,25 +23,25 @@ var serviceChanges = []struct {
 	do, undo string // words in braces: see [placeholders], and {virtual}
 	forgets  bool   // connections are forgotten after both
 }{
-	{name: "rule for what is translated", do: denial("forward", "0", "ip saddr {pod} ip daddr {peer}"), undo: allowance},
-	{name: "rule for what comes back", do: denial("forward", "0", "ip saddr {peer} ip daddr {pod}"), undo: allowance},
-	{name: "rule for the virtual address", do: denial("prerouting", "-300", "ip daddr {virtual}"), undo: allowance},
-	{name: "rule for the virtual address as source", do: denial("postrouting", "150", "ip saddr {virtual}"), undo: allowance},
-	{name: "rule for what was asked for", do: denial("forward", "0", "ct original ip daddr {virtual}"), undo: allowance},
+	{name: "rule for what is translated", do: denial("forward", "0", "{ip} saddr {pod} {ip} daddr {peer}"), undo: allowance},
+	{name: "rule for what comes back", do: denial("forward", "0", "{ip} saddr {peer} {ip} daddr {pod}"), undo: allowance},
+	{name: "rule for the virtual address", do: denial("prerouting", "-300", "{ip} daddr {virtual}"), undo: allowance},
+	{name: "rule for the virtual address as source", do: denial("postrouting", "150", "{ip} saddr {virtual}"), undo: allowance},
+	{name: "rule for what was asked for", do: denial("forward", "0", "ct original {ip} daddr {virtual}"), undo: allowance},
 	{name: "rule for translated connections", do: denial("forward", "0", "ct status dnat"), undo: allowance},
-	{name: "rule on the other machine", machine: 1, do: denial("forward", "0", "ip saddr {peer} ip daddr {pod}"), undo: allowance},
-	{name: "route", do: "ip route add blackhole {peer}", undo: "ip route del blackhole {peer}"},
-	{name: "policy rule for the virtual address", do: "ip rule add pref 7{n} from {virtual} blackhole; ip rule add pref 7{n} from {pod} to {peer} blackhole", undo: "ip rule del pref 7{n}; ip rule del pref 7{n}"},
+	{name: "rule on the other machine", machine: 1, do: denial("forward", "0", "{ip} saddr {peer} {ip} daddr {pod}"), undo: allowance},
+	{name: "route", do: "ip {-4} route add blackhole {peer}", undo: "ip {-4} route del blackhole {peer}"},
+	{name: "policy rule for the virtual address", do: "ip {-4} rule add pref 7{n} from {virtual} blackhole; ip {-4} rule add pref 7{n} from {pod} to {peer} blackhole", undo: "ip {-4} rule del pref 7{n}; ip {-4} rule del pref 7{n}"},
 	{name: "next hop", do: "ip neigh replace {hop} lladdr 02:00:00:00:99:99 dev {out}", undo: "ip neigh replace {hop} lladdr {hopmac} dev {out} nud permanent"},
-	{name: "Service withdrawn and forgotten", do: "nft add chain ip service{n} c '{ policy drop; }'; nft flush chain ip service{n} c", forgets: true,
-		undo: "nft add chain ip service{n} c '{ policy accept; }'; nft add rule ip service{n} c ip daddr {virtual} udp dport 53 dnat to {peer}:{served}"},
+	{name: "Service withdrawn and forgotten", do: "nft add chain {ip} service{n} c '{ policy drop; }'; nft flush chain {ip} service{n} c", forgets: true,
+		undo: "nft add chain {ip} service{n} c '{ policy accept; }'; nft add rule {ip} service{n} c {ip} daddr {virtual} udp dport 53 dnat to {endpoint}"},
 }
 
 func denial(hook, priority, match string) string {
-	return fmt.Sprintf(`nft 'table ip deny{n} { chain c { type filter hook %s priority %s; %s drop; }; }'`, hook, priority, match)
+	return fmt.Sprintf(`nft 'table {ip} deny{n} { chain c { type filter hook %s priority %s; %s drop; }; }'`, hook, priority, match)
 }
 
-const allowance = "nft delete table ip deny{n}"
+const allowance = "nft delete table {ip} deny{n}"
 
 // serviceFlow is the traffic of a path's Service: questions that are answered or not.
 type serviceFlow struct {
@@ -53,7 +54,15 @@ type serviceFlow struct {
 func TestFastPathServicesFollowChanges(t *testing.T) {
 	requireFastPath(t)
 	requireTools(t)
-	l := testenv.Lab(t, lab.Options{Paths: []string{"vxlan", "routed", "vxlan+fast", "routed+fast"}, Services: 30})
+	followServiceChanges(t, testenv.Lab(t, lab.Options{Paths: []string{"vxlan", "routed", "vxlan+fast", "routed+fast"}, Services: 30}))
+}
+
+func followServiceChanges(t *testing.T, l *lab.Lab) {
+	t.Helper()
+	words := func(arm lab.Arm, n int, endpoint netip.AddrPort) *strings.Replacer {
+		at := virtual(arm, n).Addr()
+		return strings.NewReplacer(append(familyWords(at.Is6()), "{virtual}", at.String(), "{endpoint}", endpoint.String())...)
+	}
 	var flows [2][]*serviceFlow // as the machines see them
 	for n, arm := range l.Arms {
 		server := traffic.ListenUDP(t, arm.Server())
@@ -63,7 +72,7 @@ func TestFastPathServicesFollowChanges(t *testing.T) {
 		for i := range flows {
 			flows[i] = append(flows[i], &serviceFlow{
 				watched{Arm: arm, isFast: len(arm.Pins) > 0, out: asked, words: placeholders(t, l, n, i)},
-				strings.NewReplacer("{virtual}", virtual(n).Addr().String(), "{served}", fmt.Sprint(addrPort(server).Port())),
+				words(arm, n, addrPort(server)),
 			})
 		}
 	}
@@ -93,8 +102,8 @@ func askService(t *testing.T, arm lab.Arm, n int) *stream {
 	conn := traffic.ListenUDP(t, arm.Client())
 	testenv.Must(t, traffic.SetSocketOption(conn, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20))
 	done := make(chan struct{}, 2)
-	go func() { s.send(conn, virtual(n)); done <- struct{}{} }()
-	go func() { s.receive(conn, virtual(n)); done <- struct{}{} }()
+	go func() { s.send(conn, virtual(arm, n)); done <- struct{}{} }()
+	go func() { s.receive(conn, virtual(arm, n)); done <- struct{}{} }()
 	t.Cleanup(func() { _ = conn.Close(); <-done; <-done })
 	return s
 }

@@ -130,7 +130,7 @@ func checkEndpointGoes(t *testing.T, l *lab.Lab, n int) {
 }
 
 func endpointGoes(t *testing.T, l *lab.Lab, n int) (took time.Duration) {
-	arm, service := l.Arms[n], virtual(n)
+	arm, service := l.Arms[n], virtual(l.Arms[n], n)
 	goes, stays := serveNamed(t, arm.Server()), serveNamed(t, arm.Server())
 	here := []watched{{words: placeholders(t, l, n, 0)}}
 	rule := func(which string, to netip.AddrPort) string {
@@ -180,8 +180,8 @@ func endpointGoes(t *testing.T, l *lab.Lab, n int) (took time.Duration) {
 	carriedNow(t, arm, func() { c.answerer(t, service) }, 0, 1, 2, 3)
 	want("before", goes.Port())
 
-	shell(t, l.Machines[0], here, fmt.Sprintf(`nft 'flush chain ip service{n} c; add rule ip service{n} c ip daddr %s %s'`,
-		service.Addr(), rule("", stays)))
+	shell(t, l.Machines[0], here, fmt.Sprintf(`nft 'flush chain %[1]s service{n} c; add rule %[1]s service{n} c %[1]s daddr %[2]s %[3]s'`,
+		tableFamily(service.Addr()), service.Addr(), rule("", stays)))
 	took = lastAt(t, arm, service, goes.Port())
 	want("when the rules were exchanged", goes.Port())
 

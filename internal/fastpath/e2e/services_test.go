@@ -89,10 +89,10 @@ func listenBoth(t testing.TB, at host.Endpoint) (server *net.UDPConn, listener n
 	t.Helper()
 	testenv.Must(t, host.Do(at.Namespace, func() (err error) {
 		for range 10 {
-			if listener, err = net.Listen("tcp4", netip.AddrPortFrom(at.Addr, 0).String()); err != nil {
+			if listener, err = net.Listen("tcp", netip.AddrPortFrom(at.Addr, 0).String()); err != nil {
 				return err
 			}
-			if server, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(listener.Addr().(*net.TCPAddr).AddrPort())); err == nil {
+			if server, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(listener.Addr().(*net.TCPAddr).AddrPort())); err == nil {
 				return nil
 			}
 			listener.Close()
@@ -173,8 +173,12 @@ func carriedNow(t *testing.T, arm lab.Arm, ask func(), counts ...int) {
 }
 
 // virtual is the n-th path's address of a Service.
-func virtual(n int) netip.AddrPort {
-	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 96, 200, byte(n + 1)}), 53)
+func virtual(arm lab.Arm, n int) netip.AddrPort {
+	addr := netip.AddrFrom4([4]byte{10, 96, 200, byte(n + 1)})
+	if arm.Client().Addr.Is6() {
+		addr = netip.MustParseAddr(fmt.Sprintf("fd00:96::%x", n+1))
+	}
+	return netip.AddrPortFrom(addr, 53)
 }
 
 // provide has the n-th path's Service on the first machine: each rule decides what is
@@ -183,13 +187,14 @@ func virtual(n int) netip.AddrPort {
 // earlier one would be sent to the endpoint which that one had.
 func provide(t *testing.T, l *lab.Lab, n int, rules ...string) (withdraw func()) {
 	t.Helper()
+	at := virtual(l.Arms[n], n).Addr()
 	here := []watched{{words: placeholders(t, l, n, 0)}}
-	to := fmt.Sprintf("ip daddr %s ", virtual(n).Addr())
-	shell(t, l.Machines[0], here, `nft 'table ip service{n} { chain c { type nat hook prerouting priority -100; `+
+	to := fmt.Sprintf("%s daddr %s ", tableFamily(at), at)
+	shell(t, l.Machines[0], here, `nft 'table `+tableFamily(at)+` service{n} { chain c { type nat hook prerouting priority -100; `+
 		to+strings.Join(rules, to)+` }; }'`)
 	return func() {
-		shell(t, l.Machines[0], here, `nft delete table ip service{n}`)
-		forget(t, l.Machines[0], func(f conntrack.Flow) bool { return f.TupleOrig.IP.DestinationAddress == virtual(n).Addr() })
+		shell(t, l.Machines[0], here, `nft delete table `+tableFamily(at)+` service{n}`)
+		forget(t, l.Machines[0], func(f conntrack.Flow) bool { return f.TupleOrig.IP.DestinationAddress == at })
 	}
 }
 
@@ -200,7 +205,7 @@ func checkService(t *testing.T, l *lab.Lab, n int) {
 	arm := l.Arms[n]
 	pod := serve(t, arm.Server())
 	t.Cleanup(provide(t, l, n, fmt.Sprintf("meta l4proto { tcp, udp } dnat to %s;", pod)))
-	for _, order := range [][2]netip.AddrPort{{pod, virtual(n)}, {virtual(n), pod}} {
+	for _, order := range [][2]netip.AddrPort{{pod, virtual(arm, n)}, {virtual(arm, n), pod}} {
 		c := clientAt(t, arm.Client())
 		for _, to := range order {
 			carriedNow(t, arm, func() { c.ask(t, to, 1) }, 0, 1, 2, 3)
@@ -211,7 +216,7 @@ func checkService(t *testing.T, l *lab.Lab, n int) {
 			}
 		}, 0, 1, 2, 3)
 	}
-	carriedNow(t, arm, func() { connects(t, arm.Client(), virtual(n)) }, 0, 1, 2, 3)
+	carriedNow(t, arm, func() { connects(t, arm.Client(), virtual(arm, n)) }, 0, 1, 2, 3)
 }
 
 // checkNodePort: so do those of a port of the first machine, for its pod and for the
@@ -234,16 +239,12 @@ func checkNodePort(t *testing.T, l *lab.Lab, n int) {
 // nodePort leads a port of the first machine to a pod, as a rule says more.
 func nodePort(t *testing.T, l *lab.Lab, n int, rule string, pod netip.AddrPort) netip.AddrPort {
 	t.Helper()
-	node := netip.AddrPortFrom(l.Machines[0].Addr, uint16(30080+n))
-	runOn(t, l, n, fmt.Sprintf(`nft 'table ip node{n} {
+	node := netip.AddrPortFrom(machineEnd(l, 0).Addr, uint16(30080+n))
+	family := tableFamily(node.Addr())
+	runOn(t, l, n, fmt.Sprintf(`nft 'table %s node{n} {
 		chain c { type nat hook prerouting priority -100; fib daddr type local meta l4proto { tcp, udp } th dport %d %s dnat to %s; }; }'`,
-		node.Port(), rule, pod), `nft delete table ip node{n}`)
+		family, node.Port(), rule, pod), `nft delete table `+family+` node{n}`)
 	return node
-}
-
-// machineEnd is a machine itself as an end.
-func machineEnd(l *lab.Lab, i int) host.Endpoint {
-	return host.Endpoint{Namespace: l.Machines[i].Namespace, Addr: l.Machines[i].Addr}
 }
 
 // checkNodePortOutside: a client outside asks the pod of the first machine by a port of that, whose
@@ -274,8 +275,8 @@ func checkHairpin(t *testing.T, l *lab.Lab, n int) {
 	pod := serve(t, arm.Client())
 	t.Cleanup(provide(t, l, n, fmt.Sprintf("meta l4proto { tcp, udp } meta mark set 0x4000 dnat to %s;", pod)))
 	slowly(t, arm, func() {
-		clientAt(t, arm.Client()).ask(t, virtual(n), questions)
-		connects(t, arm.Client(), virtual(n))
+		clientAt(t, arm.Client()).ask(t, virtual(arm, n), questions)
+		connects(t, arm.Client(), virtual(arm, n))
 	})
 }
 
@@ -293,8 +294,8 @@ func checkBeside(t *testing.T, l *lab.Lab, n int) {
 func checkMachines(t *testing.T, l *lab.Lab, n int) {
 	arm := l.Arms[n]
 	pod := serve(t, arm.Client())
-	for _, m := range l.Machines {
-		host := host.Endpoint{Namespace: m.Namespace, Addr: m.Addr}
+	for i := range l.Machines {
+		host := machineEnd(l, i)
 		clientAt(t, host).ask(t, pod, questions)
 		connects(t, host, pod)
 		server := serve(t, host)
@@ -303,26 +304,28 @@ func checkMachines(t *testing.T, l *lab.Lab, n int) {
 	}
 }
 
-// outsideAddr is an address that is no pod's, behind the second machine.
-const outsideAddr = "192.0.2.1"
+// outsideAddrs are addresses that are no pod's, behind the second machine.
+var outsideAddrs = map[string]string{"ip": "192.0.2.1", "ip6": "2001:db8::1"}
 
 // checkOutside: answers come back to a pod whose address is not known outside. Behind the wire
 // they are for the machine's own address, and carried to the pod over UDP where the fast path is one of the
 // wire.
 func checkOutside(t *testing.T, l *lab.Lab, n int) {
 	arm := l.Arms[n]
-	testenv.Must(t, host.Do(l.Machines[1].Namespace, func() error {
-		return runScript("ip addr add " + outsideAddr + "/32 dev wire0")
-	}))
+	family := tableFamily(arm.Client().Addr)
+	outside := netip.MustParseAddr(outsideAddrs[family])
+	one, ready := netip.PrefixFrom(outside, outside.BitLen()).String(), ""
+	if outside.Is6() {
+		ready = " nodad\n timeout 10 sh -c 'until ip -6 route get " + outside.String() + " | grep -q ^local; do sleep 0.01; done'" // it comes a moment later
+	}
+	testenv.Must(t, host.Do(l.Machines[1].Namespace, func() error { return runScript("ip addr add " + one + " dev wire0" + ready) }))
 	t.Cleanup(func() {
-		testenv.Must(t, host.Do(l.Machines[1].Namespace, func() error {
-			return runScript("ip addr del " + outsideAddr + "/32 dev wire0")
-		}))
+		testenv.Must(t, host.Do(l.Machines[1].Namespace, func() error { return runScript("ip addr del " + one + " dev wire0") }))
 	})
-	runOn(t, l, n, `ip route add `+outsideAddr+` via {other}
-		nft 'table ip outside { chain c { type nat hook postrouting priority 100; ip daddr `+outsideAddr+` masquerade; }; }'`,
-		`ip route del `+outsideAddr+`; nft delete table ip outside`)
-	server := serve(t, host.Endpoint{Namespace: l.Machines[1].Namespace, Addr: netip.MustParseAddr(outsideAddr)})
+	runOn(t, l, n, strings.NewReplacer("ONE", one, "FAMILY", family).Replace(`ip route add ONE via {other}
+		nft 'table FAMILY outside { chain c { type nat hook postrouting priority 100; FAMILY daddr ONE masquerade; }; }'`),
+		`ip route del `+one+`; nft delete table `+family+` outside`)
+	server := serve(t, host.Endpoint{Namespace: l.Machines[1].Namespace, Addr: outside})
 	c := clientAt(t, arm.Client())
 	c.ask(t, server, questions)
 	connects(t, arm.Client(), server)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/fastpath/discover"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -45,7 +46,8 @@ func TestIPv6InTunnelIsSame(t *testing.T) {
 		{0, 64, 0, 1}, {0, 64, 0, 100}, {0xb8, 64, 0, 100}, {1, 64, 0, 100}, {2, 64, 0, 100}, {3, 64, 0, 100}, {0x2f, 2, 0, 101}, {0, 255, 0, 1430 - 48}, {0, 64, 1, 100}, {0, 64, 0, 2},
 	}
 	frames := func() (all [][]byte) {
-		wire := c.listen(t, 1)
+		const headers = 14 + 40 + 8 + 8 + 14 + 40 + 8
+		wire := listen(t, c.nodes[1], headers)
 		for _, k := range kinds {
 			raw, err := client.SyscallConn()
 			testenv.Must(t, err)
@@ -93,15 +95,15 @@ func TestIPv6InTunnelIsSame(t *testing.T) {
 	}
 }
 
-// tap receives the frames of the tunnel that come in by a node's wire.
-type tap struct{ fd int }
+// tap receives the frames with so many bytes of headers that come in by the device eth0 of a node or a pod.
+type tap struct{ fd, headers int }
 
-func (c *cluster) listen(t *testing.T, node int) tap {
+func listen(t *testing.T, n *netcfg.Namespace, headers int) tap {
 	t.Helper()
-	var at tap
-	testenv.InNetns(t, c.nodes[node].Path(), func() (err error) {
-		const ipv6 = 0xdd86 // ETH_P_IPV6, in network order
-		if at.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, ipv6); err != nil {
+	at := tap{headers: headers}
+	testenv.InNetns(t, n.Path(), func() (err error) {
+		const all = 0x0300 // ETH_P_ALL, in network order: before programs take what they carry
+		if at.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, all); err != nil {
 			return err
 		}
 		t.Cleanup(func() { unix.Close(at.fd) })
@@ -110,7 +112,7 @@ func (c *cluster) listen(t *testing.T, node int) tap {
 			return err
 		}
 		wait := unix.NsecToTimeval(int64(testenv.Timeout))
-		return errors.Join(unix.Bind(at.fd, &unix.SockaddrLinklayer{Protocol: ipv6, Ifindex: eth0.Index}), unix.SetsockoptTimeval(at.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait))
+		return errors.Join(unix.Bind(at.fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: eth0.Index}), unix.SetsockoptTimeval(at.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait))
 	})
 	return at
 }
@@ -122,7 +124,7 @@ func (p tap) frameWith(end []byte) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if l, ok := from.(*unix.SockaddrLinklayer); ok && l.Pkttype == unix.PACKET_HOST && n > 14+40+8+8+14+40+8+len(end)-1 && bytes.HasSuffix(buf[:n], end) {
+		if l, ok := from.(*unix.SockaddrLinklayer); ok && l.Pkttype == unix.PACKET_HOST && n == p.headers+len(end) && bytes.HasSuffix(buf[:n], end) {
 			return bytes.Clone(buf[:n]), nil
 		}
 	}

@@ -79,5 +79,6 @@ func TestKernels(t *testing.T) {
 	agenttest.PassUnderKernels(t, 2<<10, agenttest.RunArgs("TestEnable|TestShadow|TestStackedWires|TestFollowsStackedWire|TestFollowsGeneve|TestIPVSStaysSlow"+
 		"|TestEnableDualStack|TestEnableReplacedDualStack|TestEnableIPv6Again|TestEnableIPv6Alone|TestEnableIPv6Advertised|TestShadowOfIPv6"+
 		"|TestIPv6InTunnelIsSame|TestIPv6InTunnelLearnsMTU|TestIPv6InTunnelVerifiesNeighbour|TestPlanRefusesTunnelsOfIPv6"+
-		"|TestEnableSibling|TestShadowSibling|TestEnableSiblingIPv6|TestShadowSiblingIPv6"))
+		"|TestEnableSibling|TestShadowSibling|TestEnableSiblingIPv6|TestShadowSiblingIPv6"+
+		"|TestEnableServicesOverIPv6|TestShadowOfServicesOverIPv6|TestServiceOverIPv6IsSame"))
 }

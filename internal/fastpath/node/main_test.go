@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 // enable is a process that enables the fast path of the namespace that it is in: FOLDER TRIAL, and
 // "filters" if its programs are to be tc filters, as on older kernels, "shadow" if a flow is to be
 // compared first, "ipv6" if IPv6 is to be carried as well, "only6" if nothing else, "keep" if it is to keep
-// the counters true that somebody has asked for, "retry" if a daemon for IPv6 that has failed is to be started again within seconds, or "replace" if
+// the counters true that somebody has asked for, "nonat" if translated connections are to stay slow, "retry" if a daemon for IPv6 that has failed is to be started again within seconds, or "replace" if
 // it may take over from another process.
 func enable(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
@@ -54,12 +54,13 @@ func enable(args []string) int {
 	if err == nil {
 		trial, _ := time.ParseDuration(args[2])
 		for _, one := range []*fastpath.Config{c.IPv4, c.IPv6} {
-			if one != nil {
-				one.TC = has("filters")
+			if one == nil {
+				continue
 			}
-		}
-		if c.IPv4 != nil && has("keep") {
-			c.IPv4.KeepCounters = fastpath.PurposefulCounters
+			one.TC, one.NoNAT = has("filters"), has("nonat")
+			if has("keep") {
+				one.KeepCounters = fastpath.PurposefulCounters
+			}
 		}
 		first := node.ShadowOptions{}
 		if has("shadow") {

@@ -78,7 +78,8 @@ func RunningWish() (w *Wish, err error) {
 	if err != nil || four == nil && six == nil {
 		return nil, err
 	}
-	return &Wish{NAT: four == nil || !four.NoNAT, IPv6: six != nil, KeepCounters: cmp.Or(four, six).KeepCounters}, nil
+	either := cmp.Or(four, six)
+	return &Wish{NAT: !either.NoNAT, IPv6: six != nil, KeepCounters: either.KeepCounters}, nil
 }
 
 // runningConfig reads that of a daemon; nil: there is none.

@@ -160,7 +160,7 @@ table ip kube-proxy {
 // loadProxy writes the rules of kube-proxy on a node.
 func (c *cluster) loadProxy(t *testing.T, i int, rules string, program []string) {
 	t.Helper()
-	rules = strings.ReplaceAll(rules, "192.0.10.I", fmt.Sprintf("192.0.10.%d", i+1))
+	rules = strings.NewReplacer("192.0.10.I", fmt.Sprintf("192.0.10.%d", i+1), "fd00:c8::I", fmt.Sprintf("fd00:c8::%d", i+1)).Replace(rules)
 	testenv.Must(t, testenv.Load(t, c.nodes[i], rules, program[0], program[1:]...))
 }
 

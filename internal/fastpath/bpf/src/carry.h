@@ -25,7 +25,7 @@ static __always_inline void drop_entries(const struct flow_key *k, const struct 
 
 	if (f->peer & SIBLING)
 		drop_reverse(k, f);
-	other_key(&other, k->tenant_proto ^ WIRE_VIEW, &f->other);
+	other_key(&other.key, k->tenant_proto ^ WIRE_VIEW, &f->other);
 #ifndef SHADOW
 	if (reset && (translated || f->ct_entry))
 		send_request(k->tenant_proto & WIRE_VIEW ? &other.key : k, RESET);
@@ -39,12 +39,12 @@ static __always_inline void drop_entries(const struct flow_key *k, const struct 
  * addresses and ports is void. */
 static __always_inline int drop_flow(const struct parsed *p, enum direction dir)
 {
-	union flow_words own = {.a = p->a, .b = p->b}, wire = {.a = p->a | WIRE_VIEW, .b = p->b};
+	union flow_words own = words_of(p), wire = {.a = p->a | WIRE_VIEW, .b = p->b};
 	struct flow *f = bpf_map_lookup_elem(&flows, &p->key);
 	struct candidate *c;
 	__u64 a, b;
 
-	candidate_key(p, &own, &a, &b);
+	candidate_key(&own, &a, &b);
 	c = find_candidate(a, b);
 	if (c)
 		c->packets = 0; /* the last packets of a connection do not count for the next */
@@ -118,7 +118,7 @@ static __always_inline int lookup_flow_out(struct __sk_buff *skb, const void *et
 	if (c->p.flags)
 		return drop_flow(&c->p, OUT);
 	if (carry_translated)
-		c->nat = translation_of(hash);
+		c->nat = translation_of(&c->p, hash);
 	why = fill_slot(c->to, c->nat, &c->p, hash, OUT);
 	if (!why) {
 		if (!c->to->translated)
@@ -159,7 +159,7 @@ static __always_inline int lookup_out(struct __sk_buff *skb, struct carried *c)
 	if (!c->to)
 		return SLOW_UNKNOWN; /* impossible */
 	if (carry_translated && c->to->translated)
-		c->nat = translation_of(hash);
+		c->nat = translation_of(&c->p, hash);
 	if ((c->to->a ^ c->p.a) & NO_TENANT || c->to->b != c->p.b || c->to->pod != device || !slot_valid(c->to, hash) || c->p.flags ||
 	    (c->nat && !translation_valid(c->nat, OUT))) {
 		why = lookup_flow_out(skb, data, end, c, hash, device);
@@ -207,10 +207,10 @@ static __always_inline int lookup_in(struct __sk_buff *skb, void *data, void *en
 		return known_sender(skb, data, at, tenant) ? drop_flow(&c->p, IN) : SLOW_SOURCE;
 	c->nat = 0;
 	if (carry_translated && c->to->translated)
-		c->nat = translation_of(hash);
+		c->nat = translation_of(&c->p, hash);
 	if (c->to->a != c->p.a || c->to->b != c->p.b || !slot_valid(c->to, hash) || (c->nat && !translation_valid(c->nat, IN))) {
 		if (carry_translated)
-			c->nat = translation_of(hash);
+			c->nat = translation_of(&c->p, hash);
 		why = fill_slot(c->to, c->nat, &c->p, hash, IN);
 		if (why)
 			return why;
@@ -284,17 +284,19 @@ static __always_inline int translate_checksum(struct __sk_buff *skb, __u32 at, c
 	__u32 check = at + IP_LEN + (tcp ? TCP_CHECK : UDP_CHECK);
 	__u64 flags = tcp ? 0 : BPF_F_MARK_MANGLED_0; /* UDP: without a checksum it stays without */
 
-	if (c->nat->addr_difference && bpf_l4_csum_replace(skb, check, 0, c->nat->addr_difference, flags | BPF_F_PSEUDO_HDR))
-		return -1;
+	if (c->nat->addr_difference) {
+		if (bpf_l4_csum_replace(skb, check, 0, c->nat->addr_difference, flags | BPF_F_PSEUDO_HDR))
+			return -1;
+		keep_addrs_sum(skb, c->nat->addr_difference);
+	}
 	return c->nat->port_difference ? bpf_l4_csum_replace(skb, check, 0, c->nat->port_difference, flags) : 0;
 }
 
 /* Translates addresses and ports. */
-static __always_inline void translate(struct iphdr *ip, struct carried *c)
+static __always_inline void translate(void *ip, struct carried *c)
 {
-	ip->saddr = c->nat->saddr;
-	ip->daddr = c->nat->daddr;
-	*(__u32 *)(ip + 1) = c->nat->ports;
+	write_addrs(ip, &c->nat->saddr, &c->nat->daddr);
+	*(__u32 *)(ip + IP_LEN) = c->nat->ports;
 	if (c->nat->addr_difference)
 		c->p.check = adjust(c->p.check, c->nat->addr_difference); /* written with the TTL */
 }

@@ -26,8 +26,15 @@ struct nf_ct_ext {
 
 enum nf_ct_ext_id { NF_CT_EXT_HELPER = 1, NF_CT_EXT_TIMEOUT = 6 }; /* the kernel's own values are read */
 
+#ifdef INET6
+#define TUPLE_ADDR all
+#else
+#define TUPLE_ADDR ip
+#endif
+
 struct nf_conntrack_end {
 	struct {
+		__u32 all[4];
 		__be32 ip;
 	} __attribute__((preserve_access_index)) u3;
 	struct {
@@ -149,64 +156,77 @@ struct ct_state {
 };
 
 /* Reads the source and destination of a conntrack tuple. */
-static __always_inline void read_tuple(struct nf_conn *ct, int replies, struct ends *t)
+static __always_inline void read_tuple(struct nf_conn *ct, int replies, struct tuple *t)
 {
 	if (replies) {
-		t->local = BPF_CORE_READ(ct, tuplehash[1].tuple.src.u3.ip);
-		t->remote = BPF_CORE_READ(ct, tuplehash[1].tuple.dst.u3.ip);
+		BPF_CORE_READ_INTO(&t->local, ct, tuplehash[1].tuple.src.u3.TUPLE_ADDR);
+		BPF_CORE_READ_INTO(&t->remote, ct, tuplehash[1].tuple.dst.u3.TUPLE_ADDR);
 		t->local_port = BPF_CORE_READ(ct, tuplehash[1].tuple.src.u.all);
 		t->remote_port = BPF_CORE_READ(ct, tuplehash[1].tuple.dst.u.all);
 		return;
 	}
-	t->local = BPF_CORE_READ(ct, tuplehash[0].tuple.src.u3.ip);
-	t->remote = BPF_CORE_READ(ct, tuplehash[0].tuple.dst.u3.ip);
+	BPF_CORE_READ_INTO(&t->local, ct, tuplehash[0].tuple.src.u3.TUPLE_ADDR);
+	BPF_CORE_READ_INTO(&t->remote, ct, tuplehash[0].tuple.dst.u3.TUPLE_ADDR);
 	t->local_port = BPF_CORE_READ(ct, tuplehash[0].tuple.src.u.all);
 	t->remote_port = BPF_CORE_READ(ct, tuplehash[0].tuple.dst.u.all);
 }
 
-static __always_inline void swap_ends(struct ends *e)
+static __always_inline void swap_ends(struct tuple *t)
 {
-	struct ends was = *e;
+	struct tuple was = *t;
 
-	e->local = was.remote;
-	e->remote = was.local;
-	e->local_port = was.remote_port;
-	e->remote_port = was.local_port;
+	t->local = was.remote;
+	t->remote = was.local;
+	t->local_port = was.remote_port;
+	t->remote_port = was.local_port;
+}
+
+/* The flow is that between the ends of a tuple. */
+static __always_inline int has_ends(const union flow_words *k, const struct tuple *t)
+{
+	ip_addr local = local_of(k), remote = remote_of(k);
+
+	return same_addr(&local, &t->local) && same_addr(&remote, &t->remote) && k->key.local_port == t->local_port && k->key.remote_port == t->remote_port;
 }
 
 /* Finds out what a translated packet was before, by the tuples of its conntrack entry. 0: it
  * is not, or not only, what conntrack makes of it. IPVS writes its own translation into the
  * tuples, and leaves the status, so the status must account for what the tuples say. */
-static __always_inline int read_translation(struct nf_conn *ct, unsigned long status, int reply, const struct flow_key *k, enum direction dir,
+static __always_inline int read_translation(struct nf_conn *ct, unsigned long status, int reply, const union flow_words *k, enum direction dir,
 					    struct ct_state *t)
 {
 	unsigned long source = reply ? DST_NAT : SRC_NAT, destination = reply ? SRC_NAT : DST_NAT; /* of this packet */
-	struct ends before, after;
+	struct tuple before, after;
 
 	read_tuple(ct, reply, &before);
 	read_tuple(ct, !reply, &after); /* turned round: of the packets that answer this one */
-	if (!(status & source) && (before.local != after.remote || before.local_port != after.remote_port))
+	if (!(status & source) && (!same_addr(&before.local, &after.remote) || before.local_port != after.remote_port))
 		return 0;
-	if (!(status & destination) && (before.remote != after.local || before.remote_port != after.local_port))
+	if (!(status & destination) && (!same_addr(&before.remote, &after.local) || before.remote_port != after.local_port))
 		return 0;
 	if (dir == OUT)
 		swap_ends(&after);
 	else
 		swap_ends(&before);
-	other_key(&t->before, k->tenant_proto, &before);
+	if (!has_ends(k, &after))
+		return 0;
+	t->before.key.tenant_proto = k->key.tenant_proto;
+	t->before.key.local_port = before.local_port;
+	t->before.key.remote_port = before.remote_port;
+	name_ends(&t->before, &before);
 	t->translated = 1;
-	return same_ends(&after, k);
+	return 1;
 }
 
 /* Connection tracking allows the flow of a packet, which it has translated already, to be
  * carried: it is established. UDP without a reply is allowed where no rule asks for replies,
  * where it is not translated, and where rules that translate will not be asked again. */
-static __always_inline int conntrack_allows(struct __sk_buff *ctx, const struct flow_key *k, enum direction dir, struct ct_state *t)
+static __always_inline int conntrack_allows(struct __sk_buff *ctx, const union flow_words *k, enum direction dir, struct ct_state *t)
 {
 	struct sk_buff___here *skb = (void *)ctx; /* the context is the sk_buff itself */
 	unsigned long nfct = BPF_CORE_READ(skb, _nfct);
 	struct nf_conn *ct = (void *)(nfct & ~(unsigned long)NFCT_INFO);
-	int tcp = (k->tenant_proto & 0xff) == IPPROTO_TCP;
+	int tcp = (k->key.tenant_proto & 0xff) == IPPROTO_TCP;
 	unsigned long status;
 
 	t->entry = 0;

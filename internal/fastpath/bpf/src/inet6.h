@@ -2,10 +2,9 @@
  *
  * Addresses have numbers, so that keys, flows, pods and the daemon's work on them are as for IPv4,
  * and as small. The daemon gives numbers to the addresses of pods, learn.h to those of the other
- * ends, and the daemon takes them back. A number is given again after 2^31 others, when nothing knows it. Slots remember the addresses
- * themselves, so that a packet whose flow has one needs no number.
- *
- * Translated flows stay slow. */
+ * ends, and the daemon takes them back. A number is given again after 2^31 others, when nothing knows
+ * it. Slots remember the addresses themselves, so that a packet whose flow has one needs no number; so
+ * do translations. */
 #pragma once
 #include <linux/if_ether.h>
 #include <linux/in.h>
@@ -15,11 +14,7 @@
 
 #define IP_LEN 40
 #define ETHERTYPE ETH_P_IPV6
-#define carry_translated 0
-
-struct addr6 {
-	__u64 a, b;
-};
+#define SIBLINGS_TRANSLATED 0 /* what is translated on its way from one pod of this host to another stays slow */
 
 /* The number of an address; there is none 0. */
 struct {
@@ -67,6 +62,7 @@ struct parsed {
 	};
 	struct addr6 local, remote;
 	struct names *names; /* of the slot of its flow */
+	__u32 at;            /* the number of that slot */
 	__u32 headers;       /* IP and transport, bytes */
 	__u32 flags;         /* TCP: SYN, FIN, RST, or ACK missing */
 	__u32 ip_len;        /* of header and payload */
@@ -80,6 +76,19 @@ static __always_inline void read_addr(struct addr6 *to, const void *from)
 {
 	to->a = *(const __u64 *)from;
 	to->b = *(const __u64 *)(from + 8);
+}
+
+static __always_inline void write_addr(void *to, const struct addr6 *addr)
+{
+	*(__u64 *)to = addr->a;
+	*(__u64 *)(to + 8) = addr->b;
+}
+
+/* Writes other addresses. */
+static __always_inline void write_addrs(struct ipv6hdr *ip, const struct addr6 *from, const struct addr6 *to)
+{
+	write_addr(&ip->saddr, from);
+	write_addr(&ip->daddr, to);
 }
 
 static __always_inline int same_addr(const struct addr6 *a, const struct addr6 *b)
@@ -96,7 +105,7 @@ static __always_inline __u32 number_of(const struct addr6 *addr)
 }
 
 /* The same, and gives it a number if it has none; 0: there is no room. */
-static __always_inline __u32 give_number(const struct addr6 *addr)
+static __noinline __u32 give_number(const struct addr6 *addr)
 {
 	__u32 number = number_of(addr);
 
@@ -111,21 +120,84 @@ static __always_inline __u32 give_number(const struct addr6 *addr)
 	return number_of(addr);
 }
 
-/* Writes the addresses of a flow into its key, as far as they have numbers. 0: the pod's has none. */
-static __always_inline int name_flow(struct parsed *p)
+/* Writes the addresses of a flow into its key, as far as they have numbers; without one for the local
+ * address, it is no known flow. */
+static __always_inline void name_flow(struct parsed *p)
 {
 	p->key.local = number_of(&p->local);
 	p->key.remote = p->key.local ? number_of(&p->remote) : 0;
-	return p->key.local != 0;
 }
 
-/* The flow is to have an entry: its other end gets a number if it has none. 0: there is no room. */
-static __always_inline int name_remote(struct parsed *p, union flow_words *own, union flow_words *wire)
+/* The flow is to have an entry, or two: its ends get numbers, but for its pod, which has one. 0: there is
+ * no room. */
+static __always_inline int give_numbers(union flow_words *own, union flow_words *wire, int translated)
 {
-	p->key.remote = give_number(&p->remote);
-	own->b = wire->b = p->b;
-	return p->key.remote != 0;
+	own->key.remote = give_number(&own->remote);
+	if (!translated) {
+		wire->key.remote = own->key.remote;
+		return own->key.remote != 0;
+	}
+	wire->key.local = give_number(&wire->local);
+	wire->key.remote = give_number(&wire->remote);
+	return own->key.remote && wire->key.local && wire->key.remote;
 }
+
+static __always_inline union flow_words words_of(const struct parsed *p)
+{
+	union flow_words k = {.a = p->a, .b = p->b, .local = p->local, .remote = p->remote};
+
+	return k;
+}
+
+/* The key of a flow between the addresses of a tuple, as far as they have numbers; the rest is written
+ * already. */
+static __always_inline void name_ends(union flow_words *k, const struct tuple *t)
+{
+	k->local = t->local;
+	k->remote = t->remote;
+	k->key.local = number_of(&k->local);
+	k->key.remote = number_of(&k->remote);
+}
+
+/* The address with a number; mostly it is another one's, which is known. 0: it has none any more. */
+static __always_inline int find_addr(__u32 number, __u32 known, const struct addr6 *of, struct addr6 *to)
+{
+	struct addr6 *addr;
+
+	if (number == known) {
+		*to = *of;
+		return 1;
+	}
+	addr = bpf_map_lookup_elem(&addresses, &number);
+	if (!addr)
+		return 0;
+	*to = *addr;
+	return number_of(to) == number; /* and it is not being taken back */
+}
+
+/* The addresses of a flow that has a key; a packet has some of them. 0: one is not known any more. */
+static __always_inline int find_addrs(union flow_words *k, const struct parsed *p)
+{
+	return find_addr(k->key.local, p->key.local, &p->local, &k->local) && find_addr(k->key.remote, p->key.remote, &p->remote, &k->remote);
+}
+
+static __always_inline struct addr6 local_of(const union flow_words *k)
+{
+	return k->local;
+}
+
+static __always_inline struct addr6 remote_of(const union flow_words *k)
+{
+	return k->remote;
+}
+
+/* The sum of an address's words, and how many they are. */
+static __always_inline __u64 sum_of(struct addr6 addr)
+{
+	return (addr.a & 0xffffffff) + (addr.a >> 32) + (addr.b & 0xffffffff) + (addr.b >> 32);
+}
+
+#define ADDR_WORDS 4
 
 /* Parses an IPv6 packet of TCP or UDP without extension headers. Returns 0, or the reason for which
  * the packet takes the slow path. */
@@ -175,24 +247,35 @@ static __always_inline void keep_sum(struct __sk_buff *skb)
 	bpf_csum_update(skb, 0xfeff); /* 0x0100 less, in ones' complement */
 }
 
+/* So it is where other addresses are written, and the checksum of the transport header: together they leave
+ * it as it is. The kernel's function for the latter takes them for those of IPv4, whose own header has a
+ * checksum that makes up for them. */
+static __always_inline void keep_addrs_sum(struct __sk_buff *skb, __u32 difference)
+{
+	bpf_csum_update(skb, difference);
+}
+
 /* The priority of a packet that was forwarded: as before. */
 static __always_inline __u32 forwarded_priority(const struct __sk_buff *skb, const struct parsed *p)
 {
 	return skb->priority;
 }
 
-/* Addresses as maybe_local_pod() knows them; ../numbers.go computes the same. */
-static __always_inline __u32 short_addr(const void *addr)
+/* An address as maybe_local_pod() knows it; ../numbers.go computes the same. */
+static __always_inline __u32 short_addr(const struct addr6 *addr)
 {
-	const __u32 *w = addr;
+	__u64 words = addr->a ^ addr->b;
 
-	return w[0] ^ w[1] ^ w[2] ^ w[3];
+	return words ^ words >> 32;
 }
 
 /* The packet may be for a pod of this host. */
 static __always_inline int maybe_for_pod(const void *ip)
 {
-	return maybe_local_pod(short_addr(&((const struct ipv6hdr *)ip)->daddr));
+	struct addr6 to;
+
+	read_addr(&to, &((const struct ipv6hdr *)ip)->daddr);
+	return maybe_local_pod(short_addr(&to));
 }
 
 /* The address of the receiver, as pod_at has it; 0: of no pod. */
@@ -220,25 +303,26 @@ static __always_inline __u64 nh(__u64 word, __u64 key)
 	return (__u64)((__u32)word + (__u32)key) * (__u32)((word >> 32) + (key >> 32));
 }
 
-/* The digest of a flow between two addresses; the words are those of its key. */
-static __always_inline __u64 digest_flow(const struct addr6 *local, const struct addr6 *remote, __u64 a, __u64 b, const volatile __u64 *key)
+/* The digest of a flow between two addresses; the rest is in its key. Callers have no room for what it
+ * keeps on the stack. */
+static __noinline __u64 digest_flow(const struct addr6 *local, const struct addr6 *remote, const struct flow_key *k, const volatile __u64 *key)
 {
-	__u64 ports_protocol = b >> 32 | (__u64)(__u8)a << 32;
+	__u64 ports_protocol = k->local_port | (__u64)k->remote_port << 16 | (__u64)(__u8)k->tenant_proto << 32;
 
 	return nh(local->a, key[0]) + nh(local->b, key[1]) + nh(remote->a, key[2]) + nh(remote->b, key[3]) + nh(ports_protocol, key[4]);
 }
 
 /* The key of a candidate; on is that of its flow on the wire. */
-static __always_inline void candidate_key(const struct parsed *p, const union flow_words *on, __u64 *a, __u64 *b)
+static __always_inline void candidate_key(const union flow_words *on, __u64 *a, __u64 *b)
 {
-	*a = digest_flow(&p->local, &p->remote, p->a, p->b, secret);
-	*b = digest_flow(&p->local, &p->remote, p->a, p->b, secret + DIGESTED);
+	*a = digest_flow(&on->local, &on->remote, &on->key, secret);
+	*b = digest_flow(&on->local, &on->remote, &on->key, secret + DIGESTED);
 }
 
 /* The same of what a sibling sends, of a packet as the network hands it to the other one, which is not
  * translated; own is the key of the sender's flow. */
-static __always_inline void sender_candidate_key(const struct parsed *p, const union flow_words *own, __u64 *a, __u64 *b)
+static __always_inline void sender_candidate_key(const struct parsed *p, const struct flow_key *own, __u64 *a, __u64 *b)
 {
-	*a = digest_flow(&p->remote, &p->local, own->a, own->b, secret);
-	*b = digest_flow(&p->remote, &p->local, own->a, own->b, secret + DIGESTED);
+	*a = digest_flow(&p->remote, &p->local, own, secret);
+	*b = digest_flow(&p->remote, &p->local, own, secret + DIGESTED);
 }

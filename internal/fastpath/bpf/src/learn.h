@@ -177,11 +177,11 @@ static __always_inline __u32 digest(__u64 a, __u64 b, __u32 peer, __u32 peer_epo
  * why is the reason that the packet is slow. */
 static __always_inline int count_candidate(const struct parsed *p, int *why)
 {
-	union flow_words k = {.a = p->a, .b = p->b};
+	union flow_words k = words_of(p);
 	struct candidate *c;
 	__u64 a, b;
 
-	candidate_key(p, &k, &a, &b);
+	candidate_key(&k, &a, &b);
 	c = get_candidate(a, b);
 	*why = SLOW_UNKNOWN;
 	if (!c)
@@ -195,12 +195,12 @@ static __always_inline int count_candidate(const struct parsed *p, int *why)
 
 /* There is no room for a flow that would be learned. This packet was counted already, so the
  * next ones give that reason. */
-static __always_inline void note_full(const struct parsed *p, const union flow_words *k)
+static __always_inline void note_full(const union flow_words *k)
 {
 	struct candidate *c;
 	__u64 a, b;
 
-	candidate_key(p, k, &a, &b);
+	candidate_key(k, &a, &b);
 	c = find_candidate(a, b);
 	if (c)
 		c->full = tick | FULL;
@@ -210,11 +210,11 @@ static __always_inline void note_full(const struct parsed *p, const union flow_w
  * learned for packets from this peer. */
 static __always_inline void note_peer(struct __sk_buff *skb, const struct parsed *p, __u32 peer, __u32 peer_epoch)
 {
-	union flow_words k = {.a = p->a, .b = p->b};
+	union flow_words k = words_of(p);
 	struct candidate *c;
 	__u64 a, b;
 
-	candidate_key(p, &k, &a, &b);
+	candidate_key(&k, &a, &b);
 	c = get_candidate(a, b);
 	if (!c)
 		return;
@@ -276,7 +276,7 @@ static __always_inline struct flow *get_entry(const struct flow_key *k, const st
  * sees; wire is the other one, if it is translated. 0: it is not to be carried yet. The first
  * reply invalidates what was learned before it. A direct flow between the ends that a translated
  * one has on the wire is over: conntrack gives them to one connection at a time. */
-static __always_inline struct flow *get_flow(const struct parsed *p, const union flow_words *pod, const union flow_words *wire, const struct ct_state *t)
+static __always_inline struct flow *get_flow(const union flow_words *pod, const union flow_words *wire, const struct ct_state *t)
 {
 	union flow_words seen = {.a = wire->a | WIRE_VIEW, .b = wire->b};
 	struct flow *f, *at, *direct;
@@ -293,9 +293,9 @@ static __always_inline struct flow *get_flow(const struct parsed *p, const union
 			f = 0;
 	}
 	if (!f) {
-		note_full(p, pod); /* the candidate of what the pod sends, and that of what comes back */
+		note_full(pod); /* the candidate of what the pod sends, and that of what comes back */
 		if (t->translated)
-			note_full(p, wire);
+			note_full(wire);
 		return 0;
 	}
 	if (f->unreplied != t->unreplied) {
@@ -324,7 +324,7 @@ static __always_inline int is_pod(__be32 addr, __u32 tenant)
 {
 	__u32 device;
 
-	return maybe_local_pod(addr) && pod_of(addr, tenant, &device);
+	return maybe_pod(addr) && pod_of(addr, tenant, &device);
 }
 
 /* The network sends a pod's packet to a peer, behind all rules, also those for the outer
@@ -350,11 +350,11 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, const stru
 	if (skb->vlan_present || data + at > end || parse(data + at, end, OUT, &p) || p.flags)
 		return NEXT;
 	to = bpf_map_lookup_elem(&hops, via);
-	if (!to || to->tenant != tenant || !name_flow(&p))
+	if (!to || to->tenant != tenant)
 		return NEXT;
+	name_flow(&p);
 	p.key.tenant_proto |= tenant << 8;
-	wire.a = own.a = p.a;
-	wire.b = own.b = p.b;
+	wire = own = words_of(&p);
 	if (crossed) {
 		if (carry_translated)
 			f = flow_on_wire(&wire.key, &own, &ignored);
@@ -365,7 +365,7 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, const stru
 				return NEXT;
 		}
 	} else {
-		if (!conntrack_allows(skb, &wire.key, OUT, &t))
+		if (!conntrack_allows(skb, &wire, OUT, &t))
 			return NEXT;
 		/* Anybody may send resets to an address of the host. What they end is for connection tracking to
 		 * judge, which does not see how far a carried connection has come. */
@@ -380,12 +380,16 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, const stru
 		return NEXT;
 	if (skb->ingress_ifindex != (crossed ? 0 : pod->ingress_ifindex))
 		return NEXT;
-	if (!crossed && name_remote(&p, &own, &wire))
-		f = get_flow(&p, &own, &wire, &t);
+	if (!crossed && give_numbers(&own, &wire, t.translated))
+		f = get_flow(&own, &wire, &t);
 	if (!f)
 		return NEXT;
-	if (carry_translated && !crossed && t.translated && !maybe_local_pod(wire.key.local))
-		note_translated(wire.key.local); /* masquerade, or a port of the host: what comes back is for that */
+	if (carry_translated && !crossed && t.translated) {
+		ip_addr local = local_of(&wire);
+
+		if (!maybe_local_pod(short_addr(&local)))
+			note_translated(short_addr(&local)); /* masquerade, or a port of the host: what comes back is for that */
+	}
 	was = f->epoch;
 	f->epoch = 0; /* not carried while it is changed */
 	if (f->pod != device || f->pod_epoch != pod->epoch || f->peer != to->peer || f->peer_epoch != peer->epoch)
@@ -429,26 +433,28 @@ static __always_inline int learn_in(struct __sk_buff *skb)
 		return NEXT;
 	pod = bpf_map_lookup_elem(&pods, &device);
 	/* A packet for another address is only passing: a pod may be a router. */
-	if (!pod || !pod->epoch || !name_flow(&p) || pod->addr != p.key.local)
+	if (!pod || !pod->epoch)
+		return NEXT;
+	name_flow(&p);
+	if (pod->addr != p.key.local)
 		return NEXT;
 	p.key.tenant_proto |= pod->tenant << 8;
-	wire.a = own.a = p.a;
-	wire.b = own.b = p.b;
-	if (!conntrack_allows(skb, &own.key, IN, &t))
+	wire = own = words_of(&p);
+	if (!conntrack_allows(skb, &own, IN, &t))
 		return NEXT;
 	if (t.translated)
 		wire = t.before;
-	if (learn_sibling(skb, data, device, pod, &p, &own, &t, now))
+	if ((SIBLINGS_TRANSLATED || !t.translated) && learn_sibling(skb, data, device, pod, &p, &own, &t, now))
 		return NEXT;
-	candidate_key(&p, &wire, &a, &b);
+	candidate_key(&wire, &a, &b);
 	c = find_candidate(a, b);
 	if (!c)
 		return NEXT;
 	number = c->peer;
 	peer = bpf_map_lookup_elem(&peers, &number);
-	if (!peer || !peer->epoch || c->seal != digest(a, b, number, peer->epoch) || peer->ingress_ifindex != skb->ingress_ifindex || !name_remote(&p, &own, &wire))
+	if (!peer || !peer->epoch || c->seal != digest(a, b, number, peer->epoch) || peer->ingress_ifindex != skb->ingress_ifindex || !give_numbers(&own, &wire, t.translated))
 		return NEXT;
-	f = get_flow(&p, &own, &wire, &t);
+	f = get_flow(&own, &wire, &t);
 	if (!f)
 		return NEXT;
 	if (f->pod != device || f->pod_epoch != pod->epoch || f->peer != number || f->peer_epoch != peer->epoch) {

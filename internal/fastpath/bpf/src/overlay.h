@@ -55,14 +55,13 @@ int to_tunnel(struct __sk_buff *skb)
 	if (skb->protocol != bpf_htons(ETH_P_IP) || data + TUNNEL_IP > end || parse(data + TUNNEL_IP, end, OUT, &p) || p.flags)
 		return NEXT;
 	p.key.tenant_proto |= of << 8;
-	if (!conntrack_allows(skb, &p.key, OUT, &t))
+	wire = own = words_of(&p);
+	if (!conntrack_allows(skb, &wire, OUT, &t))
 		return NEXT;
-	wire.a = own.a = p.a;
-	wire.b = own.b = p.b;
 	if (t.translated)
 		own = t.before;
 	pod = pod_of(own.key.local, of, &device);
-	if (pod && pod->ingress_ifindex == skb->ingress_ifindex && get_flow(&p, &own, &wire, &t))
+	if (pod && pod->ingress_ifindex == skb->ingress_ifindex && get_flow(&own, &wire, &t))
 		stamp_tunnel(skb, now);
 	return NEXT;
 }

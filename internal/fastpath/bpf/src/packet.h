@@ -26,17 +26,26 @@ union flow_words {
 	struct flow_key key;
 	struct {
 		__u64 a, b;
+#ifdef INET6
+		struct addr6 local, remote; /* whose numbers are in the key, as far as they have any */
+#endif
 	};
 };
 
+/* The ends of a connection, with its addresses. */
+struct tuple {
+	ip_addr local, remote;
+	__be16 local_port, remote_port;
+};
+
 /* The key of a flow from the other side. */
-static __always_inline void other_key(union flow_words *to, __u32 tenant_proto, const struct ends *other)
+static __always_inline void other_key(struct flow_key *to, __u32 tenant_proto, const struct ends *other)
 {
-	to->key.tenant_proto = tenant_proto;
-	to->key.local = other->local;
-	to->key.remote = other->remote;
-	to->key.local_port = other->local_port;
-	to->key.remote_port = other->remote_port;
+	to->tenant_proto = tenant_proto;
+	to->local = other->local;
+	to->remote = other->remote;
+	to->local_port = other->local_port;
+	to->remote_port = other->remote_port;
 }
 
 static __always_inline void to_ends(struct ends *to, const struct flow_key *k)
@@ -57,6 +66,7 @@ static __always_inline int same_ends(const struct ends *e, const struct flow_key
 #else
 #define IP_LEN 20
 #define ETHERTYPE ETH_P_IP
+#define SIBLINGS_TRANSLATED 1
 
 struct parsed {
 	union {
@@ -132,14 +142,81 @@ static __always_inline void write_check(struct iphdr *ip, const struct parsed *p
 }
 
 /* Writes the addresses of a flow into its key, where they are already. */
-static __always_inline int name_flow(struct parsed *p)
+static __always_inline void name_flow(struct parsed *p)
+{
+}
+
+static __always_inline int give_numbers(union flow_words *own, union flow_words *wire, int translated)
 {
 	return 1;
 }
 
-static __always_inline int name_remote(struct parsed *p, union flow_words *own, union flow_words *wire)
+static __always_inline union flow_words words_of(const struct parsed *p)
+{
+	union flow_words k = {.a = p->a, .b = p->b};
+
+	return k;
+}
+
+/* The key of a flow between the addresses of a tuple; the rest is written already. */
+static __always_inline void name_ends(union flow_words *k, const struct tuple *t)
+{
+	k->key.local = t->local;
+	k->key.remote = t->remote;
+}
+
+/* The addresses of a flow that has a key. */
+static __always_inline int find_addrs(union flow_words *k, const struct parsed *p)
 {
 	return 1;
+}
+
+static __always_inline ip_addr local_of(const union flow_words *k)
+{
+	return k->key.local;
+}
+
+static __always_inline ip_addr remote_of(const union flow_words *k)
+{
+	return k->key.remote;
+}
+
+static __always_inline int same_addr(const ip_addr *a, const ip_addr *b)
+{
+	return *a == *b;
+}
+
+/* The sum of an address's words, and how many they are. */
+static __always_inline __u64 sum_of(ip_addr addr)
+{
+	return addr;
+}
+
+#define ADDR_WORDS 1
+
+/* An address as maybe_local_pod() knows it. */
+static __always_inline __u32 short_addr(const ip_addr *addr)
+{
+	return *addr;
+}
+
+/* The address in a key may be that of a pod of this host. */
+static __always_inline int maybe_pod(__be32 addr)
+{
+	return maybe_local_pod(addr);
+}
+
+/* Writes other addresses. */
+static __always_inline void write_addrs(struct iphdr *ip, const ip_addr *from, const ip_addr *to)
+{
+	ip->saddr = *from;
+	ip->daddr = *to;
+}
+
+/* The sum of the whole packet, if the card has given it, is kept right where other addresses are
+ * written and the checksum of the transport header with them. */
+static __always_inline void keep_addrs_sum(struct __sk_buff *skb, __u32 difference)
+{
 }
 
 /* The sum of the whole packet, if the card has given it, is still right. */
@@ -165,14 +242,8 @@ static __always_inline __be32 receiver_addr(const void *ip)
 	return ((const struct iphdr *)ip)->daddr;
 }
 
-/* An address in a key may be that of a pod of this host. */
-static __always_inline int maybe_pod(__be32 addr)
-{
-	return maybe_local_pod(addr);
-}
-
 /* The key of a candidate: that of its flow on the wire. */
-static __always_inline void candidate_key(const struct parsed *p, const union flow_words *on, __u64 *a, __u64 *b)
+static __always_inline void candidate_key(const union flow_words *on, __u64 *a, __u64 *b)
 {
 	*a = on->a;
 	*b = on->b;
@@ -180,9 +251,11 @@ static __always_inline void candidate_key(const struct parsed *p, const union fl
 
 /* The same of what a sibling sends, of a packet as the network hands it to the other one; own is the key
  * of the sender's flow. */
-static __always_inline void sender_candidate_key(const struct parsed *p, const union flow_words *own, __u64 *a, __u64 *b)
+static __always_inline void sender_candidate_key(const struct parsed *p, const struct flow_key *own, __u64 *a, __u64 *b)
 {
-	candidate_key(p, own, a, b);
+	union flow_words on = {.key = *own};
+
+	candidate_key(&on, a, b);
 }
 #endif
 
@@ -201,10 +274,11 @@ static __always_inline __u16 adjust(__u16 check, __u32 difference)
 	return fold(0xffff + (__u16)~check + (difference & 0xffff) + (difference >> 16));
 }
 
-/* What the checksum of two words grows by when others take their place. */
-static __always_inline __u32 difference(__u32 a, __u32 b, __u32 new_a, __u32 new_b)
+/* What the checksum of so many words grows by when others take their place; it is given the sums of
+ * both. With two words or more it is not 0. */
+static __always_inline __u32 difference(__u64 was, __u64 is, __u32 words)
 {
-	__u64 sum = (__u64)(__u32)~a + (__u32)~b + new_a + new_b;
+	__u64 sum = words * 0xffffffffULL - was + is;
 
 	sum = (sum & 0xffffffff) + (sum >> 32);
 	return (sum & 0xffffffff) + (sum >> 32);

@@ -11,13 +11,13 @@
 #include "carry.h"
 
 /* The key of a flow in the other direction. */
-static __always_inline void turn_ends(union flow_words *to, const union flow_words *from)
+static __always_inline void turn_ends(struct flow_key *to, const struct flow_key *from)
 {
-	to->key.tenant_proto = from->key.tenant_proto;
-	to->key.local = from->key.remote;
-	to->key.remote = from->key.local;
-	to->key.local_port = from->key.remote_port;
-	to->key.remote_port = from->key.local_port;
+	to->tenant_proto = from->tenant_proto;
+	to->local = from->remote;
+	to->remote = from->local;
+	to->local_port = from->remote_port;
+	to->remote_port = from->local_port;
 }
 
 /* A pod sends a frame to the MAC of the pod that it is for. They are ports of one bridge. */
@@ -53,25 +53,25 @@ static __always_inline void fill_sibling(struct slot *s, const struct flow *f, _
 }
 
 /* Finds the entry of a flow for what comes back, by what its own says; 0: there is none. */
-static __always_inline struct flow *reverse_of(const struct flow_key *k, int translated, const struct ends *other, union flow_words *reverse)
+static __always_inline struct flow *reverse_of(const struct flow_key *k, int translated, const struct ends *other, struct flow_key *reverse)
 {
-	union flow_words there = {.key = *k};
+	struct flow_key there = *k;
 	struct flow *f;
 
 	if (translated)
 		other_key(&there, k->tenant_proto, other);
 	turn_ends(reverse, &there);
-	f = bpf_map_lookup_elem(&flows, &reverse->key);
+	f = bpf_map_lookup_elem(&flows, reverse);
 	return f && f->peer & SIBLING ? f : 0;
 }
 
 /* What ends a flow ends it both ways. */
 static __always_inline void drop_reverse(const struct flow_key *k, const struct flow *f)
 {
-	union flow_words reverse;
+	struct flow_key reverse;
 
 	if (reverse_of(k, f->translated, &f->other, &reverse))
-		delete_entry(&reverse.key);
+		delete_entry(&reverse);
 }
 
 /* How the network has led a packet from pod to pod: 0, BRIDGED, or -1 if it is not known to. */
@@ -89,7 +89,7 @@ static __always_inline int led_by(const struct __sk_buff *skb, const void *eth, 
 
 static __always_inline int learn_sibling(struct __sk_buff *skb, const void *eth, __u32 device, const struct pod *pod, const struct parsed *p, const union flow_words *in, const struct ct_state *t, __u32 now)
 {
-	union flow_words own, there, reverse;
+	struct flow_key own, there, reverse;
 	__u32 sender, peer, was;
 	struct flow *f, *back;
 	struct candidate *c;
@@ -97,25 +97,25 @@ static __always_inline int learn_sibling(struct __sk_buff *skb, const void *eth,
 	__u64 a, b;
 	int by;
 
-	turn_ends(&there, in);
-	turn_ends(&own, t->translated ? &t->before : in);
-	if (!maybe_pod(own.key.local))
+	turn_ends(&there, &in->key);
+	turn_ends(&own, t->translated ? &t->before.key : &in->key);
+	if (!maybe_pod(own.local))
 		return 0;
-	from = pod_of(own.key.local, pod->tenant, &sender);
+	from = pod_of(own.local, pod->tenant, &sender);
 	if (!from || (skb->ingress_ifindex != sender && skb->ingress_ifindex != from->ingress_ifindex))
 		return 0;
 	by = led_by(skb, eth, from, sender, pod);
 	if (by < 0 || sender == device || !from->sibling || !pod->sibling || t->unreplied)
 		return 1;
 	/* Its pod may have sent it to the MAC of the pod that rules have put this one in place of. */
-	if (by == BRIDGED && own.key.remote != pod->addr && is_pod(own.key.remote, pod->tenant))
+	if (by == BRIDGED && own.remote != pod->addr && is_pod(own.remote, pod->tenant))
 		return 1;
 	/* Something that connection tracking does not know may have translated it: its pod has sent no such packet. */
 	sender_candidate_key(p, &own, &a, &b);
 	c = find_candidate(a, b);
-	if (!c && !bpf_map_lookup_elem(&flows, &own.key))
+	if (!c && !bpf_map_lookup_elem(&flows, &own))
 		return 1;
-	f = get_entry(&own.key, t->translated ? &there.key : 0);
+	f = get_entry(&own, t->translated ? &there : 0);
 	if (!f) {
 		if (c)
 			c->full = tick | FULL;
@@ -123,9 +123,9 @@ static __always_inline int learn_sibling(struct __sk_buff *skb, const void *eth,
 	}
 	if (f->unreplied) {
 		f->unreplied = 0;
-		reset_flow(&own.key, f);
+		reset_flow(&own, f);
 	}
-	if (!conntrack_ready(&own.key, f, t))
+	if (!conntrack_ready(&own, f, t))
 		return 1;
 	if (!t->entry)
 		f->ct_entry = 0; /* it was tracked before */
@@ -141,20 +141,20 @@ static __always_inline int learn_sibling(struct __sk_buff *skb, const void *eth,
 	f->peer_epoch = pod->epoch;
 	f->used = tick;
 	f->seen_out = now;
-	back = reverse_of(&own.key, t->translated, &f->other, &reverse);
+	back = reverse_of(&own, t->translated, &f->other, &reverse);
 	if (back && back->seen_out == now && back->pod == device && back->pod_epoch == pod->epoch && back->peer_epoch == from->epoch &&
 	    (back->peer & DEVICE_OF_SIBLING) == sender) {
 		f->seen_in = now;
 		if (back->seen_in != now) { /* the first packet that way: now both were seen */
 			back->seen_in = now;
 			back->epoch = now;
-			bump_group(&reverse.key);
+			bump_group(&reverse);
 		}
 	}
-	promote(&own.key, f, now);
+	promote(&own, f, now);
 	if (epoch != now)
 		f->epoch = 0; /* the rules have changed meanwhile */
-	bump_carried(&own.key, f, was);
+	bump_carried(&own, f, was);
 	return 1;
 }
 

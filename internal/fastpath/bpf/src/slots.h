@@ -41,20 +41,18 @@ struct translation {
 	__u64 ended; /* version of the group below at the time of the copy */
 	__u32 group; /* of the flow as its pod sees it */
 	__u32 dir;
-	__be32 saddr, daddr;
+	ip_addr saddr, daddr;
 	__u32 ports;
 	__u32 addr_difference, port_difference; /* of the checksums; 0: they stay the same */
 	__u32 pad;
 };
 
-#ifndef INET6
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, SLOTS); /* as slots */
 	__type(key, __u32);
 	__type(value, struct translation);
 } translations SEC(".maps");
-#endif
 
 /* Versions of groups of flows. Programs increment the lower half, and the daemon the upper. */
 volatile __u64 ended[GROUPS] = {1};
@@ -105,6 +103,7 @@ static __always_inline struct slot *slot_of_packet(struct parsed *p, __u64 *hash
 	__u32 at = bpf_get_smp_processor_id() * SLOTS + (h >> 53);
 	struct slot *s = bpf_map_lookup_elem(&slots, &at);
 
+	p->at = at;
 	p->names = bpf_map_lookup_elem(&slot_names, &at);
 	if (!s || !p->names)
 		return 0; /* impossible */
@@ -122,16 +121,16 @@ static __always_inline struct slot *slot_of_packet(struct parsed *p, __u64 *hash
 #endif
 }
 
-/* The translation of a flow's slot on this core. */
-static __always_inline struct translation *translation_of(__u64 hash)
+/* The translation of the slot of a packet's flow. */
+static __always_inline struct translation *translation_of(const struct parsed *p, __u64 hash)
 {
 #ifdef INET6
-	return 0;
+	__u32 at = p->at;
 #else
 	__u32 at = bpf_get_smp_processor_id() * SLOTS + (hash >> 53);
+#endif
 
 	return bpf_map_lookup_elem(&translations, &at);
-#endif
 }
 
 /* A translation is still valid for packets of a direction. */
@@ -158,7 +157,7 @@ static __always_inline struct flow *flow_on_wire(const struct flow_key *wire, un
 	seen = bpf_map_lookup_elem(&flows, &k);
 	if (!seen)
 		return 0;
-	other_key(pod, wire->tenant_proto, &seen->other);
+	other_key(&pod->key, wire->tenant_proto, &seen->other);
 	*number = __sync_fetch_and_add(&ended[group_of(hash_key(pod->a, pod->b))], 0);
 	f = bpf_map_lookup_elem(&flows, &pod->key);
 	if (!f || !f->translated || !same_ends(&f->other, wire))
@@ -168,20 +167,26 @@ static __always_inline struct flow *flow_on_wire(const struct flow_key *wire, un
 	return f;
 }
 
-/* Fills the translation of a slot. */
-static __always_inline void fill_translation(struct translation *n, const struct parsed *p, const struct flow_key *to, enum direction dir)
+/* The ports of a packet of a flow, in their order in its header. */
+static __always_inline __u32 ports_of(const struct flow_key *k, enum direction dir)
 {
-	const struct flow_key *k = &p->key;
-	__u32 was = dir == OUT ? k->local_port | (__u32)k->remote_port << 16 : k->remote_port | (__u32)k->local_port << 16;
+	return dir == OUT ? k->local_port | (__u32)k->remote_port << 16 : k->remote_port | (__u32)k->local_port << 16;
+}
+
+/* Fills the translation of a slot. */
+static __always_inline void fill_translation(struct translation *n, const struct parsed *p, const union flow_words *to, enum direction dir)
+{
+	union flow_words from = words_of(p);
+	__u32 was = ports_of(&p->key, dir);
 
 	n->dir = dir;
-	n->saddr = dir == OUT ? to->local : to->remote;
-	n->daddr = dir == OUT ? to->remote : to->local;
-	n->ports = dir == OUT ? to->local_port | (__u32)to->remote_port << 16 : to->remote_port | (__u32)to->local_port << 16;
+	n->saddr = dir == OUT ? local_of(to) : remote_of(to);
+	n->daddr = dir == OUT ? remote_of(to) : local_of(to);
+	n->ports = ports_of(&to->key, dir);
 	n->addr_difference = 0;
-	if (to->local != k->local || to->remote != k->remote)
-		n->addr_difference = difference(k->local, k->remote, to->local, to->remote);
-	n->port_difference = was == n->ports ? 0 : difference(was, 0, n->ports, 0);
+	if (to->key.local != p->key.local || to->key.remote != p->key.remote)
+		n->addr_difference = difference(sum_of(local_of(&from)) + sum_of(remote_of(&from)), sum_of(local_of(to)) + sum_of(remote_of(to)), 2 * ADDR_WORDS);
+	n->port_difference = was == n->ports ? 0 : difference(was, n->ports, 2);
 }
 
 /* What a slot has of the way from one pod of this host to another. */
@@ -201,9 +206,9 @@ static __always_inline int fill_slot(struct slot *s, struct translation *n, cons
 	int i, translated = f && f->translated;
 
 #ifdef INET6
-	/* The number may have been taken back before the version was read. That of a pod is not, as
-	 * long as the pod is there. */
-	if (number_of(&p->remote) != p->key.remote)
+	/* The numbers may have been taken back before the version was read, unless it is that of a pod which is
+	 * there. */
+	if (number_of(&p->local) != p->key.local || number_of(&p->remote) != p->key.remote)
 		return SLOW_UNKNOWN;
 #endif
 
@@ -212,7 +217,7 @@ static __always_inline int fill_slot(struct slot *s, struct translation *n, cons
 		f = flow_on_wire(&p->key, &to, &at_pod);
 		translated = 1;
 	} else if (translated) {
-		other_key(&to, p->key.tenant_proto, &f->other);
+		other_key(&to.key, p->key.tenant_proto, &f->other);
 	}
 	if (!f || (translated && !carry_translated))
 		return SLOW_UNKNOWN; /* before the slot is written, or the next packet would find it valid */
@@ -231,6 +236,8 @@ static __always_inline int fill_slot(struct slot *s, struct translation *n, cons
 			return SLOW_STALE;
 	}
 	if (!pod || f->pod_epoch != pod->epoch)
+		return SLOW_STALE;
+	if (translated && !find_addrs(&to, p))
 		return SLOW_STALE;
 	if (f->used != t)
 		f->used = t;
@@ -266,7 +273,7 @@ static __always_inline int fill_slot(struct slot *s, struct translation *n, cons
 		s->size[dir == OUT ? IN : OUT] = 0;
 		n->ended = at_pod;
 		n->group = group_of(dir == OUT ? hash : hash_key(to.a, to.b));
-		fill_translation(n, p, &to.key, dir);
+		fill_translation(n, p, &to, dir);
 		if (!translation_valid(n, dir))
 			return SLOW_STALE; /* the entry may have been another flow's meanwhile */
 	}

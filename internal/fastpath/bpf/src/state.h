@@ -27,6 +27,15 @@ struct flow_key {
  * connection tracking translates between its pod and the wire. */
 #define WIRE_VIEW 0x80
 
+/* An address as packets have it. */
+#ifdef INET6
+typedef struct addr6 {
+	__u64 a, b;
+} ip_addr;
+#else
+typedef __be32 ip_addr;
+#endif
+
 /* The ends of a flow. */
 struct ends {
 	__be32 local, remote;
@@ -180,9 +189,7 @@ volatile __u64 deadline = 1;    /* end of the lease, jiffies */
 volatile __u64 jiffies = 1;     /* set by clock */
 
 /* Set before the programs are loaded. */
-#ifndef INET6
 const volatile __u32 carry_translated = 1; /* 0: translated flows stay slow */
-#endif
 const volatile __u32 learn_after = 8; /* slow packets of a flow before it is learned */
 
 /* The direction of a packet: out of or into a pod of this host. */
