@@ -11,5 +11,5 @@ import (
 func TestKernels(t *testing.T) {
 	testenv.Root(t)
 	testenv.NeedsLong(t)
-	agenttest.PassUnderKernels(t, 2<<10, agenttest.RunArgs("TestVXLANCarriesOut|TestVXLANCarriesIn|TestGeneveCarries|TestIPIPCarries|TestRoutedCarries|TestTranslatesWithoutChecksum|TestTranslatedApart|TestTranslatedEnds|TestNoNAT|TestLearnedAlone|TestShadow|TestFuzzCarry|TestFuzzLearn|TestCarriesSibling|TestLearnsSibling|TestCarriesIPv6|TestTranslatesIPv6|TestTranslatedApartIPv6|TestKeepsSumOfPacketIPv6|TestShadowIPv6|TestFuzzIPv6"))
+	agenttest.PassUnderKernels(t, 2<<10, agenttest.RunArgs("TestVXLANCarriesOut|TestVXLANCarriesIn|TestGeneveCarries|TestIPIPCarries|TestRoutedCarries|TestTranslatesWithoutChecksum|TestTranslatedApart|TestTranslatedEnds|TestNoNAT|TestLearnedAlone|TestShadow|TestFuzzCarry|TestFuzzLearn|TestCarriesSibling|TestLearnsSibling|TestLearnsIPv6|TestTranslatedApartIPv6|TestTranslatedEndsIPv6|TestKeepsSumOfPacketIPv6|TestNoNATIPv6|TestShadowIPv6"))
 }
