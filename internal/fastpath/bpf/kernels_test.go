@@ -11,5 +11,10 @@ import (
 func TestKernels(t *testing.T) {
 	testenv.Root(t)
 	testenv.NeedsLong(t)
-	agenttest.PassUnderKernels(t, 2<<10, agenttest.RunArgs("TestVXLANCarriesOut|TestVXLANCarriesIn|TestGeneveCarries|TestIPIPCarries|TestRoutedCarries|TestTranslatesWithoutChecksum|TestTranslatedApart|TestTranslatedEnds|TestNoNAT|TestLearnedAlone|TestShadow|TestFuzzCarry|TestFuzzLearn|TestCarriesSibling|TestLearnsSibling|TestLeavesToDevice|TestCarriesFromDevice|TestCarriesIPv6|TestTranslatesIPv6|TestTranslatedApartIPv6|TestKeepsSumOfPacketIPv6|TestShadowIPv6|TestSlotsKnowAddresses|TestLearnsIPv6|TestForgetsAddresses|TestNumbersBeginAgain|TestFuzzIPv6"))
+	agenttest.PassUnderKernels(t, 2<<10, agenttest.RunArgs("TestVXLANCarriesOut|TestVXLANCarriesIn|TestGeneveCarries|TestIPIPCarries|TestRoutedCarries"+
+		"|TestTranslatesWithoutChecksum|TestTranslatedApart|TestTranslatedEnds|TestNoNAT|TestLearnedAlone"+
+		"|TestShadow|TestFuzzCarry|TestFuzzLearn|TestCarriesSibling|TestLearnsSibling|TestLeavesToDevice"+
+		"|TestCarriesFromDevice|TestCarriesIPv6|TestTranslatesIPv6|TestTranslatedApartIPv6"+
+		"|TestKeepsSumOfPacketIPv6|TestShadowIPv6|TestSlotsKnowAddresses|TestLearnsIPv6"+
+		"|TestForgetsAddresses|TestNumbersBeginAgain|TestFuzzIPv6|TestTranslatedEndsIPv6|TestNoNATIPv6"))
 }
