@@ -141,7 +141,7 @@ func (c *generated) free(resource string) bool {
 
 // part is anything that a machine can have.
 func (g *grammar) part() production {
-	return g.pick([]weighted{{10, g.ruleset}, {3, g.set}, {3, g.route}, {2, g.policy}, {2, g.queue}, {2, g.mark}, {3, g.marks}, {1, g.linkRules}, {3, g.neighbour}})
+	return g.pick([]weighted{{10, g.ruleset}, {3, g.set}, {3, g.route}, {2, g.policy}, {1, g.queue}, {1, g.mark}, {3, g.marks}, {1, g.linkRules}, {3, g.neighbour}})
 }
 
 // changes is what changes in the middle of a case.
