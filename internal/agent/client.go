@@ -108,11 +108,13 @@ func (c *Client) setClock(asked time.Time, v *agentpb.VersionReply) {
 }
 
 func dialError(ctx context.Context, socket string, err error) error {
-	if errors.Is(ctx.Err(), context.Canceled) {
-		return ctx.Err()
-	}
 	why := fromStatus(socket, err)
-	if errors.Is(why, context.DeadlineExceeded) {
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errStreamEnded):
+		why = cause
+	case errors.Is(ctx.Err(), context.Canceled):
+		return ctx.Err()
+	case errors.Is(why, context.DeadlineExceeded):
 		why = errors.New("it did not answer in time")
 	}
 	return verr.Wrap(verr.Failed, "cannot reach the agent on "+socket, why,

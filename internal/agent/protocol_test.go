@@ -56,3 +56,16 @@ func TestEarlierAgent(t *testing.T) {
 		}
 	}
 }
+
+// Nobody can answer over a stream that has ended: it is not waited for until it is late.
+func TestDialEndedStream(t *testing.T) {
+	stream, other := net.Pipe()
+	_ = other.Close()
+	c, err := DialStream(t.Context(), stream, "b")
+	if err == nil {
+		c.Close()
+	}
+	if err == nil || !strings.Contains(err.Error(), errStreamEnded.Error()) {
+		t.Errorf("the error is %v, want %v", err, errStreamEnded)
+	}
+}

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"time"
@@ -24,9 +25,14 @@ func Stdio(ctx context.Context, in io.Reader, out io.Writer, folder string, o Op
 	return Serve(ctx, l, o)
 }
 
+// errStreamEnded is why nobody can be reached over a stream any more.
+var errStreamEnded = errors.New("the connection to it has ended")
+
 // DialStream is [Dial] over a stream, which it takes over. machine is what the user
 // calls the other side.
 func DialStream(ctx context.Context, stream net.Conn, machine string) (*Client, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	once := make(chan net.Conn, 1)
 	once <- stream
 	c, err := dial(ctx, machine, "passthrough:///"+machine, "install the same version of venturi there, or leave out --no-copy, so that it is copied",
@@ -35,7 +41,8 @@ func DialStream(ctx context.Context, stream net.Conn, machine string) (*Client, 
 			case conn := <-once:
 				return conn, nil
 			default:
-				return nil, net.ErrClosed // a stream that broke is not made again
+				cancel(errStreamEnded) // a stream that broke is not made again
+				return nil, net.ErrClosed
 			}
 		}))
 	if err != nil {
