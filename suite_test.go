@@ -13,7 +13,7 @@ var (
 	testName   = regexp.MustCompile(`\bTest[A-Z]\w*`)
 	longLists  = regexp.MustCompile(`(?m)^(?:longer|measuring)='.*|.*tests "many nodes.*`)
 	longFolder = regexp.MustCompile(`(?m)^long=\((.*)\)`)
-	slowFolder = regexp.MustCompile(`(?m)^slow=\((.*)\)`)
+	slowFolder = regexp.MustCompile(`(?m)^(?:slow|idle)=\((.*)\)`)
 )
 
 // What leaves `make test` runs in `make test-long` or `make test-kernels`, and what these scripts name is
@@ -28,10 +28,11 @@ func TestLongTestsRun(t *testing.T) {
 	}
 	usual, kernels := script("test"), script("test-kernels")
 	lists := strings.Join(longLists.FindAllString(usual, -1), "\n")
-	long, slow := longFolder.FindStringSubmatch(usual), slowFolder.FindStringSubmatch(usual)
-	if lists == "" || long == nil || slow == nil {
+	long, first := longFolder.FindStringSubmatch(usual), slowFolder.FindAllStringSubmatch(usual, -1)
+	if lists == "" || long == nil || len(first) != 2 {
 		t.Fatal("scripts/test has no lists of tests and packages any more")
 	}
+	slow := slices.Concat(strings.Fields(first[0][1]), strings.Fields(first[1][1]))
 	inLong := func(name, dir string) bool {
 		return slices.Contains(testName.FindAllString(lists, -1), name) &&
 			(strings.Contains(lists, "./"+dir+" ") || slices.Contains(strings.Fields(long[1]), strings.TrimPrefix(dir, "internal/")))
@@ -62,7 +63,7 @@ func TestLongTestsRun(t *testing.T) {
 			t.Errorf("a script of tests names %s, which is no test", name)
 		}
 	}
-	for _, dir := range slices.Concat(strings.Fields(long[1]), strings.Fields(slow[1])) {
+	for _, dir := range slices.Concat(strings.Fields(long[1]), slow) {
 		if !folders["internal/"+dir] {
 			t.Errorf("scripts/test names the package internal/%s, which is not there", dir)
 		}
