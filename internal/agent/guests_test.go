@@ -11,6 +11,7 @@ import (
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/load"
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/plain"
 )
 
 // ring are four agents: those of two machines and, behind each, one that plays
@@ -129,6 +130,8 @@ func checkSlice(t *testing.T, s load.SliceResult, arm, round int) {
 // TestGuestDies leaves out the arms of a virtual machine that ends in
 // mid-series, with the reason, and measures all others to their end.
 func TestGuestDies(t *testing.T) {
+	plain.SkipShort(t)
+	t.Parallel() // it waits
 	// On a busy machine its arms may not have been measured by then: the next one is killed later, and
 	// still long before the series could end.
 	for _, after := range []time.Duration{time.Second, 3 * time.Second, 6 * time.Second} {

@@ -189,10 +189,12 @@ const lineStall = 2 * time.Second
 // TestLine: nothing passes to an agent or from it while a slice runs, however slow the line
 // is; and a line that stalls for a while ends nothing.
 func TestLine(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ delay, stall, later time.Duration }{ // later: until the server's line stalls, too
 		"direct": {}, "200 ms": {delay: 100 * time.Millisecond}, "stalls": {stall: lineStall}, "stall in turn": {stall: lineStall, later: lineStall},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			ns := testenv.UnnamedNetns(t)
 			near, nearLine := spawnOnLine(t, "a", c.delay)
 			far, farLine := spawnOnLine(t, "b", c.delay)
@@ -234,10 +236,12 @@ func TestLine(t *testing.T) {
 // TestDriveLine is TestLine for a series whose clients two agents have, and its servers two
 // others: whoever has the slice that runs, nothing passes to any of them.
 func TestDriveLine(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ delay, stall time.Duration }{
 		"direct": {}, "200 ms": {delay: 100 * time.Millisecond}, "stalls": {stall: lineStall},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			ns := testenv.UnnamedNetns(t)
 			var agents []*agent.Client
 			var lines []*line
@@ -306,31 +310,38 @@ func onePathPlan(ns string, rounds int) load.Plan {
 // TestServerSilent: whichever of several servers' agents goes silent, the series ends, what
 // was measured is there, and the error names the agent.
 func TestServerSilent(t *testing.T) {
+	t.Parallel()
+	testenv.Root(t)
 	for silent, name := range []string{"b", "c"} {
-		near, _ := spawnOnLine(t, "a", 0)
-		far, farLine := spawnOnLine(t, "b", 0)
-		third, thirdLine := spawnOnLine(t, "c", 0)
-		live, err := agent.Watch(t.Context(), near, far, third)
-		testenv.Must(t, err)
-		defer live.Close()
-		p := onePathPlan(testenv.UnnamedNetns(t), 400)
-		if shut, err := far.Serve(t.Context(), p, nil); err != nil || len(shut) > 0 {
-			t.Fatal(err, shut)
-		}
-		const stall = 6 * time.Second
-		began := time.Now()
-		time.AfterFunc(time.Second, func() { []*line{farLine, thirdLine}[silent].stop(stall) })
-		part, _, err := near.Run(t.Context(), p, nil)
-		if err == nil || !strings.Contains(err.Error(), name) || len(part) == 0 || len(part) == len(p.Schedule) {
-			t.Errorf("without %s: %d slices, %v", name, len(part), err)
-		}
-		time.Sleep(time.Until(began.Add(time.Second + stall)))
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			near, _ := spawnOnLine(t, "a", 0)
+			far, farLine := spawnOnLine(t, "b", 0)
+			third, thirdLine := spawnOnLine(t, "c", 0)
+			live, err := agent.Watch(t.Context(), near, far, third)
+			testenv.Must(t, err)
+			defer live.Close()
+			p := onePathPlan(testenv.UnnamedNetns(t), 400)
+			if shut, err := far.Serve(t.Context(), p, nil); err != nil || len(shut) > 0 {
+				t.Fatal(err, shut)
+			}
+			const stall = 6 * time.Second
+			began := time.Now()
+			time.AfterFunc(time.Second, func() { []*line{farLine, thirdLine}[silent].stop(stall) })
+			part, _, err := near.Run(t.Context(), p, nil)
+			if err == nil || !strings.Contains(err.Error(), name) || len(part) == 0 || len(part) == len(p.Schedule) {
+				t.Errorf("without %s: %d slices, %v", name, len(part), err)
+			}
+			time.Sleep(time.Until(began.Add(time.Second + stall)))
+		})
 	}
 }
 
 // TestControllerSilent: agents that hear nothing of their controller any more end by themselves, in the
 // middle of a series too, although the line to them never breaks.
 func TestControllerSilent(t *testing.T) {
+	t.Parallel()
+	testenv.Root(t)
 	near, nearLine := spawnOnLine(t, "a", 0)
 	far, farLine := spawnOnLine(t, "b", 0)
 	live, err := agent.Watch(t.Context(), near, far)

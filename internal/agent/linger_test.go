@@ -16,6 +16,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/agent"
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/plain"
 )
 
 // lingerIdle is how long the process of [playLinger] waits for others.
@@ -64,6 +65,8 @@ func wakeUps(t *testing.T, pid int) (count int) {
 // TestLinger: a container's first process sleeps while others are there, so that nothing runs
 // beside what they measure, and ends after the last of them.
 func TestLinger(t *testing.T) {
+	plain.SkipShort(t)
+	t.Parallel() // it waits
 	start := func(role string) (*exec.Cmd, io.Closer) {
 		args := testenv.RoleCommand(t, role)
 		cmd := exec.Command(args[0], args[1:]...)
@@ -102,6 +105,7 @@ func TestLinger(t *testing.T) {
 // TestLingerAfterVisit: the time in which nobody is there begins when the last one leaves, also
 // where that one came and went within it.
 func TestLingerAfterVisit(t *testing.T) {
+	t.Parallel() // it waits
 	const idle = 2 * time.Second
 	file := filepath.Join(t.TempDir(), "program")
 	testenv.Must(t, os.WriteFile(file, nil, 0o600))

@@ -14,9 +14,11 @@ import (
 	"github.com/venturi-net/venturi/internal/load"
 	"github.com/venturi-net/venturi/internal/load/engine"
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/plain"
 )
 
 func TestMain(m *testing.M) {
+	plain.WaitTogether()
 	testenv.Main(m, testenv.Roles{
 		"agent": playAgent, "endless": playEndless, "stranger": playStranger, "stdio": playStdio,
 		"linger": playLinger, "occupant": playOccupant,

@@ -17,7 +17,13 @@ import (
 // no memory, and the next client is served.
 func TestHostileClient(t *testing.T) {
 	t.Parallel()
-	port, ended := serve(t, 2*time.Second)
+	t.Cleanup(func() { // when all have been put away
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		if m.HeapInuse > 256<<20 {
+			t.Errorf("%d MiB are in use", m.HeapInuse>>20)
+		}
+	})
 	cookie := newCookie()
 	say := func(text string) string { return string(cookie[:]) + text }
 	for name, text := range map[string]string{
@@ -36,31 +42,29 @@ func TestHostileClient(t *testing.T) {
 		"datagrams missing": say(frame(`{"udp":true,"time":1,"parallel":2,"len":1000}`)),
 		"a web client":      "GET / HTTP/1.1\r\nHost: an-iperf3-server-is-none\r\n\r\n",
 	} {
-		conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := conn.Write([]byte(text)); err != nil {
-			t.Fatal(err)
-		}
-		if len(text) >= cookieSize {
-			select {
-			case test := <-ended:
-				if test.Err == nil {
-					t.Errorf("%s: the test went well", name)
-				}
-			case <-time.After(20 * time.Second):
-				t.Errorf("%s: it is still served", name)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			port, ended := serve(t, 2*time.Second)
+			conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-		conn.Close()
-	}
-	time.Sleep(2100 * time.Millisecond)
-	serveAnother(t, port, ended)
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	if m.HeapInuse > 256<<20 {
-		t.Errorf("%d MiB are in use", m.HeapInuse>>20)
+			defer conn.Close()
+			if _, err := conn.Write([]byte(text)); err != nil {
+				t.Fatal(err)
+			}
+			if len(text) >= cookieSize {
+				if test := endOf(t, ended); test.Err == nil {
+					t.Error("the test went well")
+				}
+			} else {
+				_ = conn.SetReadDeadline(time.Now().Add(host.ScaleTimeout(30 * time.Second)))
+				if _, err := conn.Read(make([]byte, 1)); err != io.EOF {
+					t.Errorf("the server does not hang up: %v", err)
+				}
+			}
+			serveAnother(t, port, ended)
+		})
 	}
 }
 
@@ -86,6 +90,7 @@ func frame(text string) string {
 
 // A server that talks nonsense ends the client's test with an error, in time.
 func TestHostileServer(t *testing.T) {
+	t.Parallel()
 	for name, text := range map[string]string{
 		"silent":            "",
 		"unknown state":     "\x63",
@@ -99,24 +104,27 @@ func TestHostileServer(t *testing.T) {
 		"starts at once":    "\x02",
 		"round and round":   strings.Repeat("\x01", 1000),
 	} {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		go func() {
-			conn, err := ln.Accept()
-			if err == nil {
-				_, _ = conn.Write([]byte(text))
-				time.Sleep(2 * time.Second)
-				conn.Close()
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
 			}
-		}()
-		start := time.Now()
-		_, err = Client{Server: ln.Addr().String(), Time: time.Second, Timeout: 300 * time.Millisecond}.Run(t.Context())
-		if err == nil || time.Since(start) > 10*time.Second {
-			t.Errorf("%s: %v after %v", name, err, time.Since(start))
-		}
-		ln.Close()
+			defer ln.Close()
+			go func() {
+				conn, err := ln.Accept()
+				if err == nil {
+					_, _ = conn.Write([]byte(text))
+					time.Sleep(2 * time.Second)
+					conn.Close()
+				}
+			}()
+			start := time.Now()
+			_, err = Client{Server: ln.Addr().String(), Time: time.Second, Timeout: 300 * time.Millisecond}.Run(t.Context())
+			if err == nil || time.Since(start) > 10*time.Second {
+				t.Errorf("%v after %v", err, time.Since(start))
+			}
+		})
 	}
 }
 

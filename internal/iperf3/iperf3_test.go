@@ -12,11 +12,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/testenv/plain"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m, nil) }
+func TestMain(m *testing.M) {
+	plain.WaitTogether()
+	testenv.Main(m, nil)
+}
 
 // stock is Debian's iperf3.
 func stock(t *testing.T) string {
@@ -98,6 +102,7 @@ func TestStockClient(t *testing.T) {
 	program := stock(t)
 	for _, c := range interop {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			if c.usual {
 				plain.SkipShort(t)
 			}
@@ -110,7 +115,7 @@ func TestStockClient(t *testing.T) {
 			if jerr := json.Unmarshal(out, &r); jerr != nil || err != nil || r.Error != "" {
 				t.Fatalf("%v, %v, %s\n%s", err, jerr, r.Error, out)
 			}
-			test := <-ended
+			test := endOf(t, ended)
 			if test.Err != nil || test.Result.Streams != c.streams || len(r.End.Streams) != c.streams {
 				t.Fatalf("our server: %+v", test)
 			}
@@ -132,21 +137,24 @@ func TestStockClient(t *testing.T) {
 
 // Our client measures against a stock server.
 func TestStockServer(t *testing.T) {
+	t.Parallel()
 	program := stock(t)
-	for _, c := range interop {
+	for i, c := range interop {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			if c.usual {
 				plain.SkipShort(t)
 			}
-			port := freePort(t)
-			server := exec.CommandContext(t.Context(), program, "-s", "-1", "-B", "127.0.0.1", "-p", strconv.Itoa(port))
+			addr := fmt.Sprintf("127.0.1.%d", i+1) // of its own: nothing that runs beside takes the port
+			port := freePort(t, addr)
+			server := exec.CommandContext(t.Context(), program, "-s", "-1", "-B", addr, "-p", strconv.Itoa(port))
 			if err := server.Start(); err != nil {
 				t.Fatal(err)
 			}
 			defer server.Wait()
 			defer server.Process.Kill()
-			awaitPort(t, port)
-			c.client.Server, c.client.Time = fmt.Sprintf("127.0.0.1:%d", port), time.Second
+			awaitPort(t, addr, port)
+			c.client.Server, c.client.Time = fmt.Sprintf("%s:%d", addr, port), time.Second
 			r, err := c.client.Run(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -174,9 +182,9 @@ func plausible(t *testing.T, c Client, r TestResult) {
 	}
 }
 
-func freePort(t *testing.T) int {
+func freePort(t *testing.T, addr string) int {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	ln, err := net.Listen("tcp", addr+":0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,21 +193,21 @@ func freePort(t *testing.T) int {
 }
 
 // awaitPort waits until a port is taken, without being a client of it.
-func awaitPort(t *testing.T, port int) {
+func awaitPort(t *testing.T, addr string, port int) {
 	t.Helper()
-	for range 500 {
-		ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	for end := time.Now().Add(host.ScaleTimeout(30 * time.Second)); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		ln, err := net.Listen("tcp", fmt.Sprintf("%s:%d", addr, port))
 		if err != nil {
 			return
 		}
 		ln.Close()
-		time.Sleep(10 * time.Millisecond)
 	}
 	t.Fatal("the stock server does not listen")
 }
 
 // What is not done is refused in words, and the server goes on.
 func TestRefused(t *testing.T) {
+	t.Parallel()
 	program := stock(t)
 	port, ended := serve(t, 0)
 	// With -J some versions exit with 0 all the same.
@@ -208,7 +216,7 @@ func TestRefused(t *testing.T) {
 	if err := json.Unmarshal(out, &r); err != nil || !strings.Contains(r.Error, "not implemented") {
 		t.Errorf("both directions at a time: %v\n%s", err, out)
 	}
-	if test := <-ended; test.Err == nil || !strings.Contains(test.Err.Error(), "-R") {
+	if test := endOf(t, ended); test.Err == nil || !strings.Contains(test.Err.Error(), "-R") {
 		t.Errorf("%+v", test)
 	}
 	serveAnother(t, port, ended)
@@ -221,7 +229,7 @@ func serveAnother(t *testing.T, port int, ended chan Test) {
 	if err != nil || r.Received == 0 {
 		t.Errorf("afterwards: %+v, %v", r, err)
 	}
-	if test := <-ended; test.Err != nil {
+	if test := endOf(t, ended); test.Err != nil {
 		t.Errorf("afterwards: %+v", test)
 	}
 }
@@ -240,13 +248,14 @@ func TestBusy(t *testing.T) {
 	if _, err := c.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "busy") {
 		t.Errorf("the second: %v", err)
 	}
-	if err := <-first; err != nil {
+	if err := endOf(t, first); err != nil {
 		t.Errorf("the first: %v", err)
 	}
-	<-ended
+	endOf(t, ended)
 }
 
 func TestOneOff(t *testing.T) {
+	t.Parallel()
 	ln, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
 		t.Fatal(err)
@@ -256,7 +265,7 @@ func TestOneOff(t *testing.T) {
 	if _, err := (Client{Server: ln.Addr().String(), Time: time.Second, Rate: 1e7}).Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-done; err != nil {
+	if err := endOf(t, done); err != nil {
 		t.Error(err)
 	}
 }

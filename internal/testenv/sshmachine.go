@@ -2,12 +2,15 @@ package testenv
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -200,11 +203,35 @@ func (m *SSHMachine) Processes() map[int]string {
 // Install puts a program on the machine's PATH, as venturi.
 func (m *SSHMachine) Install(t testing.TB, program string) {
 	t.Helper()
-	text, err := os.ReadFile(program)
-	Must(t, err)
+	sum := checksum(t, program)
 	m.Do(t, "mount", "-t", "tmpfs", "none", "/usr/local/bin")
-	Must(t, os.WriteFile(m.Root()+"/usr/local/bin/venturi", text, 0o755))
-	Must(t, os.WriteFile(m.Root()+InstalledSum, fmt.Appendf(nil, installedSum, sha256.Sum256(text)), 0o755))
+	from, err := os.Open(program)
+	Must(t, err)
+	defer from.Close()
+	to, err := os.OpenFile(m.Root()+"/usr/local/bin/venturi", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
+	Must(t, err)
+	_, err = io.Copy(to, from) // by the kernel
+	Must(t, errors.Join(err, to.Close()))
+	Must(t, os.WriteFile(m.Root()+InstalledSum, fmt.Appendf(nil, installedSum, sum), 0o755))
+}
+
+// checksums are those of programs that were installed, by their files: nothing changes one while tests run.
+var checksums sync.Map
+
+func checksum(t testing.TB, program string) string {
+	t.Helper()
+	if sum, ok := checksums.Load(program); ok {
+		return sum.(string)
+	}
+	file, err := os.Open(program)
+	Must(t, err)
+	defer file.Close()
+	h := sha256.New()
+	_, err = io.Copy(h, file)
+	Must(t, err)
+	sum := fmt.Sprintf("%x", h.Sum(nil))
+	checksums.Store(program, sum)
+	return sum
 }
 
 // InstalledSum is a program on the machine's PATH that knows the checksum of the installed one: to read all
@@ -213,7 +240,7 @@ const InstalledSum = "/usr/local/bin/sha256sum"
 
 const installedSum = `#!/bin/sh
 if [ "$1" = /usr/local/bin/venturi ] && [ "$0" -nt "$1" ]; then
-	echo "%x  $1"
+	echo "%s  $1"
 else
 	exec /usr/bin/sha256sum "$@"
 fi

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -223,8 +224,30 @@ func Program(t testing.TB) []string {
 	if err != nil {
 		t.Fatalf("find the test binary: %v", err)
 	}
-	t.Setenv(roleEnv, "1")
+	playRoles(t)
 	return []string{exe}
+}
+
+// players counts the tests of this process whose children may play roles.
+var players struct {
+	sync.Mutex
+	count int
+}
+
+// playRoles has the test binary play roles where it is started until the test is over. Tests that run beside
+// each other may: t.Setenv forbids that.
+func playRoles(t testing.TB) {
+	t.Helper()
+	turn := func(by int) error {
+		players.Lock()
+		defer players.Unlock()
+		if players.count += by; players.count > 0 {
+			return os.Setenv(roleEnv, "1")
+		}
+		return os.Unsetenv(roleEnv)
+	}
+	Must(t, turn(1))
+	t.Cleanup(func() { Must(t, turn(-1)) })
 }
 
 // InNetns runs fn inside a namespace, given by its file, and fails the test with

@@ -48,6 +48,7 @@ func TestHoldUndoes(t *testing.T) {
 
 // What goes wrong is tried again, until it is undone.
 func TestHoldTriesAgain(t *testing.T) {
+	t.Parallel() // it waits
 	s := newFakeHost(t, map[string]string{"a": "1"})
 	open := trial(t, s, time.Millisecond)
 	opened := 0
@@ -239,6 +240,7 @@ func pretend(t *testing.T, folder string, uid uint32) (stop func()) {
 // What a writer that was killed has not finished is undone at once, long before its lease
 // ends; while the writer is there, and what it has finished, is left alone.
 func TestHoldUndoesTheUnfinished(t *testing.T) {
+	t.Parallel() // it waits
 	s := newFakeHost(t, map[string]string{"a": "1"})
 	j := s.open(t)
 	tx, err := j.BeginProof(time.Hour)

@@ -14,6 +14,7 @@ import (
 // TestConnectionsLost talks to a server that refuses to answer some connections: each
 // is counted, breaks no other off, and its time is in no figure.
 func TestConnectionsLost(t *testing.T) {
+	t.Parallel() // it waits
 	for name, bad := range map[string]func(net.Conn, []net.Conn) []net.Conn{
 		"reset":  func(c net.Conn, kept []net.Conn) []net.Conn { c.(*net.TCPConn).SetLinger(0); c.Close(); return kept },
 		"silent": func(c net.Conn, kept []net.Conn) []net.Conn { return append(kept, c) },

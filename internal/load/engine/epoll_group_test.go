@@ -65,6 +65,7 @@ func checkSharedThread(t *testing.T, p load.Plan, shared bool) (failed error) {
 // TestCrowdLost is TestLostReplies with several flows on one thread: each waits for
 // its own, and holds up no other.
 func TestCrowdLost(t *testing.T) {
+	t.Parallel() // it waits
 	const flows = 3
 	p := loopback(t, "udp_rr", 1, flows, 1, 27600)
 	p.Slice = 100 * time.Millisecond

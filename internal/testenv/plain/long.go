@@ -2,6 +2,7 @@
 package plain
 
 import (
+	"flag"
 	"os"
 	"testing"
 )
@@ -20,10 +21,14 @@ func NeedsLong(t testing.TB) {
 	}
 }
 
-// SkipShort skips a test that takes the CPU for seconds where -short is given: `make test` runs it.
+// SkipShort skips a test that takes seconds, of CPU time or waiting, where -short is given: `make test` runs it.
 func SkipShort(t testing.TB) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("takes seconds of CPU time: run it without -short")
+		t.Skip("takes seconds: run it without -short")
 	}
 }
+
+// WaitTogether lets sixteen tests that call t.Parallel run at once, however few cores there are: they wait most of
+// their time. A TestMain calls it.
+func WaitTogether() { _ = flag.Set("test.parallel", "16") }
