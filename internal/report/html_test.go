@@ -19,6 +19,7 @@ import (
 	"github.com/venturi-net/venturi/internal/report/reporttest"
 	"github.com/venturi-net/venturi/internal/report/view"
 	"github.com/venturi-net/venturi/internal/study"
+	"github.com/venturi-net/venturi/internal/testenv/plain"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -88,6 +89,7 @@ func TestFigureUnknown(t *testing.T) {
 
 // A page is one file: nothing of it is fetched, and nothing runs.
 func TestPage(t *testing.T) {
+	plain.SkipShort(t)
 	shown := map[string]bool{}
 	for name, p := range pages(t) {
 		var out bytes.Buffer
