@@ -64,21 +64,28 @@ const (
 	ethLen     = 14
 )
 
-// probeAtomics loads a program with an atomic fetch-and-add.
+// probeAtomics runs a program with an atomic fetch-and-add. An older verifier refuses the instruction,
+// or takes it for an add that fetches nothing.
 func probeAtomics() error {
+	const before, added = 7, 1
 	p, err := filter(
-		asm.Mov.Imm(asm.R0, 1),
-		asm.StoreMem(asm.RFP, -8, asm.R0, asm.DWord),
+		asm.StoreImm(asm.RFP, -8, before, asm.DWord),
+		asm.Mov.Imm(asm.R0, added),
 		asm.FetchAdd.Mem(asm.RFP, asm.R0, asm.DWord, -8),
 		asm.Return(),
 	)
-	if errors.Is(err, unix.EINVAL) { // the verifier does not know the instruction
+	if errors.Is(err, unix.EINVAL) {
 		return fmt.Errorf("%w: %w", err, unix.EOPNOTSUPP)
 	}
 	if err != nil {
 		return err
 	}
-	return p.Close()
+	defer p.Close()
+	fetched, err := p.Run(&ebpf.RunOptions{Data: make([]byte, 64)})
+	if err == nil && fetched != before {
+		return unix.EOPNOTSUPP
+	}
+	return err
 }
 
 // probeEncap runs a program on a packet that makes room for headers around an Ethernet frame.
