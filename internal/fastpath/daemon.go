@@ -110,6 +110,7 @@ func saveResources() {
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(idleGCPercent)
 	debug.FreeOSMemory()
+	_ = host.ReleaseProgramFile() // if it fails, the daemon is as good, and larger
 }
 
 // adviceTaken says what to do if another daemon holds the pins.
