@@ -340,8 +340,6 @@ func TestServerSilent(t *testing.T) {
 // TestControllerSilent: agents that hear nothing of their controller any more end by themselves, in the
 // middle of a series too, although the line to them never breaks.
 func TestControllerSilent(t *testing.T) {
-	t.Parallel()
-	testenv.Root(t)
 	near, nearLine := spawnOnLine(t, "a", 0)
 	far, farLine := spawnOnLine(t, "b", 0)
 	live, err := agent.Watch(t.Context(), near, far)

@@ -269,16 +269,15 @@ func (r *reference) fromTunnel(frame []byte) outcome {
 	if !isIPv4(frame) {
 		return slowInFor(bpf.SlowNotIPv4)
 	}
+	if len(frame) < at+20 || frame[at+9] != 17 {
+		return slowInFor(bpf.SlowSource) // fromWire leaves nothing but UDP to it
+	}
 	h, why := reads(frame[at:], true)
 	if why != bpf.CarriedOut {
 		return slowInFor(why)
 	}
 	f := r.find(h.protocol, h.ends, true)
-	switch {
-	case h.flags:
-		r.end(h)
-		return slowInFor(bpf.SlowFlags)
-	case f == nil:
+	if f == nil {
 		return slowInFor(bpf.SlowUnknown)
 	}
 	if !f.translated() {

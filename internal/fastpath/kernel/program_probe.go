@@ -69,7 +69,8 @@ const (
 func probeAtomics() error {
 	const before, added = 7, 1
 	p, err := filter(
-		asm.StoreImm(asm.RFP, -8, before, asm.DWord),
+		asm.Mov.Imm(asm.R0, before),
+		asm.StoreMem(asm.RFP, -8, asm.R0, asm.DWord),
 		asm.Mov.Imm(asm.R0, added),
 		asm.FetchAdd.Mem(asm.RFP, asm.R0, asm.DWord, -8),
 		asm.Return(),
