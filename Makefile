@@ -53,7 +53,7 @@ test-cluster: setup-test ## raise a Kubernetes cluster of two nodes, and run the
 	$(if $(SUDO),sudo --preserve-env=PATH) env GO=$(GO) scripts/test-cluster
 
 .PHONY: bench-cluster
-bench-cluster: setup-test ## raise the same cluster, and compare ways to measure two pods: from within, from outside and by qperf (15 minutes; BENCH=FastPath: the fast path on it with that of a lab)
+bench-cluster: setup-test ## raise the same cluster, and compare ways to measure two pods: from within, from outside and by qperf (15 minutes; BENCH=FastPath: compare its fast path with a lab's)
 	$(MAKE) image IMAGE=venturi.test/venturi:1
 	$(if $(SUDO),sudo --preserve-env=PATH) env GO=$(GO) scripts/test-cluster -bench '^BenchmarkCluster$(or $(BENCH),Agrees)$$' 7
 
@@ -90,7 +90,7 @@ CASES   ?= 1000
 bench-replay: setup-test ## replay random packets and 1,000 generated cases with and without the fast path (about an hour; PACKETS and CASES: 'N' or 'SEED:N')
 	GO=$(GO) scripts/bench-replay $(PACKETS) $(CASES)
 
-test-mutations: setup-test ## take out what keeps the fast path from doing harm, one thing at a time, and require that generated cases find each (7 to 15 minutes; NAMES='stamp TOS')
+test-mutations: setup-test ## remove checks of the fast path one at a time, and require that generated cases notice each (7 to 15 minutes; NAMES='stamp TOS')
 	GO=$(GO) scripts/test-mutations $(NAMES)
 
 FUZZ_PACKETS ?= 1000000

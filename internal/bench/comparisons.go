@@ -48,7 +48,7 @@ var fastCompares = []fastCompare{
 // udpLatencyBar holds for one flow alone, and for each of many in turn.
 const udpLatencyBar = 1.11
 
-// quicBar is for datagrams that are cut and merged by devices.
+// quicBar is for UDP GSO: devices segment and merge datagrams.
 const quicBar = 0.85
 
 // fastBars are ratios to the first path of their comparison. That of a prototype

@@ -58,7 +58,7 @@ var Sections = []Section{
 		func(ctx context.Context, w io.Writer, h compare.Host, _ time.Duration, _ uint64) ([]verify.Requirement, error) {
 			return DefaultLossless().check(ctx, w, h)
 		}},
-	{"pods", "how soon the daemon carries 1, 250 and 1,000 pods, and what it takes while nothing happens; the median of three starts", 0,
+	{"pods", "how soon the daemon carries 1, 250 and 1,000 pods, and its CPU time and memory while idle; the median of three starts", 0,
 		func(ctx context.Context, w io.Writer, h compare.Host, _ time.Duration, _ uint64) ([]verify.Requirement, error) {
 			return defaultPods().check(ctx, w, h)
 		}},

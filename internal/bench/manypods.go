@@ -15,16 +15,16 @@ import (
 	"github.com/venturi-net/venturi/internal/verify"
 )
 
-// podsBench measures what the fast path's daemon takes on nodes with many pods and peers: the median of
-// some starts is held against the bars.
+// podsBench measures the fast path's daemon on nodes with many pods and peers: the median of several starts
+// is held against the bars.
 type podsBench struct {
 	kinds  []string
 	nodes  []podsNode
 	starts int
-	idle   time.Duration // that is measured after each start
+	idle   time.Duration // how long it is measured after each start
 }
 
-// podsNode is a node, with what its daemon may take; a bar of 0 is none.
+// podsNode is a node with its bars; 0 means no bar.
 type podsNode struct {
 	pods, peers int
 	first, all  time.Duration // from the start until a first pod is carried, and until all are
@@ -49,8 +49,8 @@ func defaultPods() podsBench {
 
 // check measures all nodes, one after the other, and prints what it saw on w.
 func (c podsBench) check(ctx context.Context, w io.Writer, h compare.Host) (bars []verify.Requirement, err error) {
-	fmt.Fprintf(w, "medians of %d starts; none of the pods and peers sends anything\n\n", c.starts)
-	fmt.Fprintf(w, "%-8s %6s %6s %15s %12s %10s %12s %10s %14s\n", "kind", "pods", "peers", "first pod, ms", "CPU, ms", "all, ms", "idle, %", "MB", "of its own, MB")
+	fmt.Fprintf(w, "medians of %d starts; pods and peers send nothing\n\n", c.starts)
+	fmt.Fprintf(w, "%-8s %6s %6s %15s %12s %10s %12s %10s %14s\n", "kind", "pods", "peers", "first pod, ms", "CPU, ms", "all, ms", "idle, %", "MB", "private, MB")
 	for _, kind := range c.kinds {
 		for _, node := range c.nodes {
 			f, err := c.measure(ctx, h, kind, node)
@@ -100,7 +100,7 @@ func (c podsBench) measure(ctx context.Context, h compare.Host, kind string, nod
 	return medians(starts), nil
 }
 
-// medians are those of each figure.
+// medians gives the median of each figure.
 func medians(starts []manypods.Figures) manypods.Figures {
 	median := func(of func(manypods.Figures) float64) float64 {
 		var all []float64
@@ -119,7 +119,7 @@ func medians(starts []manypods.Figures) manypods.Figures {
 	}
 }
 
-// judge holds what a daemon took against the bars of its node.
+// judge holds a daemon's figures against the bars of its node.
 func (n podsNode) judge(kind string, f manypods.Figures) (bars []verify.Requirement) {
 	what := fmt.Sprintf("pods: %s, pods %d, peers %d", kind, n.pods, n.peers)
 	within := func(of string, took, bar time.Duration) {
@@ -135,6 +135,6 @@ func (n podsNode) judge(kind string, f manypods.Figures) (bars []verify.Requirem
 	return append(bars, verify.Requirement{
 		Text: fmt.Sprintf("%s: an idle daemon takes %.2f %% of a core, less than %.1f", what, 100*f.Idle, 100*n.idle), Holds: f.Idle < n.idle,
 	}, verify.Requirement{
-		Text: fmt.Sprintf("%s: it has %.1f MB, less than %d", what, float64(f.Memory)/megabyte, n.memory/megabyte), Holds: f.Memory < n.memory,
+		Text: fmt.Sprintf("%s: an idle daemon has %.1f MB resident, less than %d", what, float64(f.Memory)/megabyte, n.memory/megabyte), Holds: f.Memory < n.memory,
 	})
 }

@@ -103,8 +103,8 @@ bridge and ptp set up such networks. What is not supported is listed, and stays 
 planes such as Cilium's, Open vSwitch, other encapsulations, bridges and teams as the wire,
 iptables-legacy, limits on pods' devices, Ethernet overlays.
 
-With --ipv6 it shows what would be carried of IPv6, which is less: packets to other nodes, by
-one wire without encapsulation or in VXLAN over IPv6, and to other pods of the node.
+With --ipv6 it shows which IPv6 traffic would be carried, which is less: that to other pods of
+the node, and to other nodes by one wire without encapsulation or in VXLAN over IPv6.
 
 It also lists what misses carried packets: statistics of devices, counters of rules, captures.
 With --keep-counters it shows what "enable --keep-counters" would carry.`,
@@ -166,10 +166,10 @@ change of that; "venturi fastpath status" shows the counters.
 If nothing can be carried, nothing is changed, the plan is printed, and the exit code is 4.
 
 Before it carries anything, it compares packets of --shadow flows with those that the network
-sends, for --shadow-time at most, and says of how many flows it has compared any. If one
-differs, nothing is carried, the difference is printed, and the exit code is 8. See "venturi
-fastpath shadow". With --stay-off, it then waits for SIGTERM instead of exiting, and likewise
-after "fastpath disable", so that a DaemonSet, for example, does not start it again.
+sends, for --shadow-time at most, and says how many it compared. If one differs, nothing is
+carried, the difference is printed, and the exit code is 8. See "venturi fastpath shadow".
+With --stay-off, it then waits for SIGTERM instead of exiting, and likewise after "fastpath
+disable", so that a DaemonSet, for example, does not start it again.
 
 It is recorded in the journal before it begins. If its process is killed, flows continue on
 the slow path at once, and "venturi fastpath disable" or "venturi undo" removes what is left.
@@ -184,11 +184,11 @@ tracking has for them. --nat=false leaves them on the slow path. What is masquer
 the wire's own address, or comes to it by a NodePort, is carried only over UDP, and only where
 pods are routed without a tunnel.
 
-With --ipv6 it also carries what "venturi fastpath plan --ipv6" lists: packets to other nodes,
-by one wire without encapsulation or in VXLAN over IPv6, and to other pods of the node unless
-they are translated. One version of IP that can be carried is enough; the other is carried as
+With --ipv6 it also carries what "venturi fastpath plan --ipv6" lists: packets to other pods of
+the node, unless they go to a Service, and to other nodes by one wire without encapsulation or
+in VXLAN over IPv6. One version of IP that can be carried is enough; the other is carried as
 soon as it can be. A rule or a route that keeps one of them slow does not affect the other.
-Their packets are compared in turn.
+IPv4 and IPv6 are compared one after the other, each for --shadow-time at most.
 
 With --replace it takes over from the process that carries here, of this version or another,
 as for an upgrade: that process ends and leaves everything in place, no packet is lost, and
@@ -267,9 +267,9 @@ the reasons. The label "family" is IPv4 or IPv6.`,
 	}
 	cmd.Flags().DurationVar(&trial, "trial", 0, "end it after this time, such as 120s (default: it does not end by itself)")
 	cmd.Flags().BoolVar(&nat, "nat", true, "carry translated connections, such as those to Services")
-	cmd.Flags().BoolVar(&ipv6, "ipv6", false, "carry IPv6 as well, without encapsulation or in VXLAN over IPv6")
+	cmd.Flags().BoolVar(&ipv6, "ipv6", false, "carry IPv6 as well; \"fastpath plan --ipv6\" shows what would be carried")
 	cmd.Flags().IntVar(&flows, "shadow", 16, "first compare packets of this many flows with the network's own; 0: none")
-	cmd.Flags().DurationVar(&limit, "shadow-time", 10*time.Second, "compare them for no longer than this, such as 5m; 0: for as long as it takes to see that many flows")
+	cmd.Flags().DurationVar(&limit, "shadow-time", 10*time.Second, "compare them for this long at most, such as 5m; 0: until that many flows have been seen")
 	cmd.Flags().BoolVar(&stay, "stay-off", false, "if a packet differs, or after \"fastpath disable\", wait for SIGTERM instead of exiting")
 	cmd.Flags().BoolVar(&again, "replace", false, "take over from the process that carries here, if there is one")
 	keepCountersFlag(cmd.Flags(), &keep)
@@ -324,11 +324,11 @@ least one direction, and those that the node translates, such as to Services. It
 the statistics, counters and captures that miss carried packets.
 
 When rules, routes or the like change, a new epoch begins: all flows take the slow path until
-they are learned anew. It counts the epochs by cause, and says when and why the last one began.
+they are learned anew. It shows the number of epochs by cause, and when and why the last began.
 
 With --watch it then prints a line each second until Ctrl-C: how many packets were carried and
-how many were not, and the main reason; and a line when an epoch begins. If IPv6 is carried, it
-has its own lines.`,
+how many were not, and the main reason. It also prints a line when an epoch begins. If IPv6 is
+carried, it has lines of its own.`,
 		Example: "  venturi fastpath status\n  venturi fastpath status --watch\n  venturi fastpath status --json | jq .packets",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

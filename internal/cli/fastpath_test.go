@@ -162,7 +162,7 @@ func TestFastpathShadowTime(t *testing.T) {
 	}
 	testenv.Must(t, running.Process.Signal(syscall.SIGTERM))
 	testenv.Must(t, running.Wait())
-	if !strings.Contains(said.String(), "no packets were compared of IPv4: no flow") {
+	if !strings.Contains(said.String(), "no IPv4 packets were compared: no flow") {
 		t.Errorf("it said\n%s", &said)
 	}
 }

@@ -40,7 +40,7 @@ func (w *fastPathWish) inherit(given *pflag.FlagSet) error {
 	return nil
 }
 
-// checkEnableFlags refuses times, and a number of flows to compare first, that make no sense.
+// checkEnableFlags refuses a trial, a number of flows or a time for comparing them that makes no sense.
 func checkEnableFlags(given *pflag.FlagSet, trial time.Duration, flows int, limit time.Duration) error {
 	switch unlimited := limit == 0; {
 	case given.Changed("trial") && trial < time.Second:
@@ -50,7 +50,7 @@ func checkEnableFlags(given *pflag.FlagSet, trial time.Duration, flows int, limi
 	case !unlimited && limit < time.Second:
 		return verr.New(verr.Usage, "cannot compare packets for "+limit.String(), "--shadow-time is shorter than a second", "give a time such as 30s, or 0 for as long as it takes")
 	case unlimited && trial > 0 && flows > 0:
-		return verr.New(verr.Usage, "cannot compare packets for any time before a trial", "a trial is undone at a time that is known when it begins", "give --shadow-time, such as 10m, or --shadow 0 to compare none")
+		return verr.New(verr.Usage, "cannot compare packets without a time limit before a trial", "the end of a trial is fixed when it begins", "give --shadow-time, such as 10m, or --shadow 0 to compare none")
 	}
 	return nil
 }

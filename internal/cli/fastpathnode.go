@@ -44,7 +44,7 @@ func refusePlans(env *Env, what string, plans ...*discover.Plan) error {
 }
 
 // readPlan finds what a fast path would carry in a network namespace, if it keeps counters of some
-// kinds true. what begins an error.
+// kinds true. Errors begin with what.
 func readPlan(what, netns string, family audit.Family, keep []string) (plan *discover.Plan, err error) {
 	if os.Geteuid() != 0 {
 		return nil, verr.New(verr.Permission, what, "only root can read rules, programs and the other ends of pods' devices", "run it as root, or through sudo")

@@ -148,7 +148,7 @@ func (r FastPathReport) PrintRate(out io.Writer, before FastPathReport, took tim
 	return err
 }
 
-// printNewEpochs prints in a line that all flows are learned anew since an earlier report, and why.
+// printNewEpochs prints a line if epochs began since an earlier report, and why.
 func (r FastPathReport) printNewEpochs(out io.Writer, who string, before FastPathReport) {
 	if r.State == nil || r.State.Epochs == nil {
 		return
@@ -167,7 +167,7 @@ func (r FastPathReport) printNewEpochs(out io.Writer, who string, before FastPat
 	}
 }
 
-// causesOf tells how many epochs each cause has had.
+// causesOf lists how many epochs each cause began.
 func causesOf(e fastpath.Epochs) string {
 	var all []string
 	for _, cause := range e.Causes() {

@@ -29,12 +29,12 @@ func PrintShadow(out io.Writer, r shadow.Result) error {
 	return w.Flush()
 }
 
-// PrintCompared prints of how many flows packets were compared, and were equal, before the fast path carries
-// any of a version of IP.
+// PrintCompared prints how many packets and flows of a version of IP were compared, and were equal, before the
+// fast path carries any.
 func PrintCompared(out io.Writer, family string, r shadow.Result) {
 	if r.Compared() == 0 {
-		sanitize.Fprintf(out, "venturi: no packets were compared of %s: no flow that would be carried was seen in that time (see --shadow-time)\n", family)
+		sanitize.Fprintf(out, "venturi: no %s packets were compared: no flow that would be carried was seen in time (see --shadow-time)\n", family)
 		return
 	}
-	sanitize.Fprintf(out, "venturi: compared %d packets of %d flows of %s with the network's own: all are equal\n", r.Compared(), r.Flows, family)
+	sanitize.Fprintf(out, "venturi: compared %d %s packets of %d flows with the network's own: all are equal\n", r.Compared(), family, r.Flows)
 }

@@ -7,11 +7,11 @@ import (
 	"github.com/venturi-net/venturi/internal/fastpath/shadow"
 )
 
-// Before anything is carried it is said of how many flows packets were compared, or that there were none.
+// Before anything is carried, it says how many packets and flows were compared, or that there were none.
 func TestPrintCompared(t *testing.T) {
 	for want, r := range map[string]shadow.Result{
-		"venturi: compared 201 packets of 3 flows of IPv6 with the network's own: all are equal\n":                             {Flows: 3, Out: shadow.PacketCount{Equal: 120, Changed: 1}, In: shadow.PacketCount{Equal: 81}},
-		"venturi: no packets were compared of IPv6: no flow that would be carried was seen in that time (see --shadow-time)\n": {In: shadow.PacketCount{Missed: 1}},
+		"venturi: compared 201 IPv6 packets of 3 flows with the network's own: all are equal\n":                        {Flows: 3, Out: shadow.PacketCount{Equal: 120, Changed: 1}, In: shadow.PacketCount{Equal: 81}},
+		"venturi: no IPv6 packets were compared: no flow that would be carried was seen in time (see --shadow-time)\n": {In: shadow.PacketCount{Missed: 1}},
 	} {
 		var out bytes.Buffer
 		if PrintCompared(&out, "IPv6", r); out.String() != want {

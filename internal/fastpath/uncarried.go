@@ -28,13 +28,13 @@ func (c *Config) uncarried() []Uncarried {
 		{"one-way UDP that is translated, such as to a Service", "a translated flow is carried only after its first reply"},
 	}
 	if c.family() == audit.IPv6 {
-		all = append(all, Uncarried{"traffic to a Service whose pod is on this node", "over IPv6, what is translated from pod to pod of a node is not carried"})
+		all = append(all, Uncarried{"traffic to a Service whose pod is on this node", "over IPv6, translated connections between pods of one node are not carried"})
 	}
 	switch c.Kind {
 	case Routed, Routed6:
 		return slices.Insert(all, 0, masqueraded)
 	case VXLAN6:
-		outside.Why = "the programs are at the tunnel's device, which it does not pass"
+		outside.Why = "it does not pass the tunnel's device, where the programs are"
 		return slices.Insert(all, 0, outside, masqueraded)
 	}
 	return slices.Insert(all, 0, outside)

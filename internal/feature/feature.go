@@ -108,7 +108,7 @@ const OtherKernel = "; or give --kernel 6.12, which \"venturi kernel fetch 6.12\
 // that could not be told does not stop anybody: the attempt itself will show.
 func Require(what string, needs ...Need) error { return require(what, OtherKernel, needs) }
 
-// RequireHere is [Require] for what concerns this very machine: a virtual one would be another.
+// RequireHere is [Require] for commands about this machine itself, where another kernel in a VM is no help.
 func RequireHere(what string, needs ...Need) error { return require(what, "", needs) }
 
 func require(what, otherKernel string, needs []Need) error {

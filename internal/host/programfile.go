@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ReleaseProgramFile unmaps the pages of the program's own file from this process, which count as its memory.
-// What is needed of them again comes back from the page cache. It is for a process that has a long time
-// before it, of which it needs little of its program.
+// ReleaseProgramFile releases the pages of the program's own file that count as memory of this process. Those
+// that are needed again come back from the page cache. It is for processes that run for long and need little
+// of their program.
 func ReleaseProgramFile() error {
 	const self = "/proc/self/exe"
 	file, err := elf.Open(self)

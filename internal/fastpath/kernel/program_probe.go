@@ -18,10 +18,10 @@ func ProbeTCX(n *netcfg.Namespace) error { return probeAttach(n, Ingress) }
 // can be attached to a device, as a tc filter where there is no tcx.
 func ProbePrograms(n *netcfg.Namespace) error {
 	if err := probeAtomics(); err != nil {
-		return fmt.Errorf("count with atomic instructions, as from Linux 5.12 on: %w", err)
+		return fmt.Errorf("count with atomic instructions (Linux 5.12 or later): %w", err)
 	}
 	if err := probeEncap(); err != nil {
-		return fmt.Errorf("put headers around a packet, as from Linux 5.13 on: %w", err)
+		return fmt.Errorf("put headers around a packet (Linux 5.13 or later): %w", err)
 	}
 	if HasTCX() {
 		return probeAttach(n, Ingress)

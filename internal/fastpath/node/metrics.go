@@ -17,7 +17,7 @@ var (
 	peersDesc    = prometheus.NewDesc("venturi_fastpath_peers", "Peers that flows are carried to.", []string{familyLabel}, nil)
 	flowsDesc    = prometheus.NewDesc("venturi_fastpath_flows", "Flows in the table.", []string{familyLabel}, nil)
 	refusedDesc  = prometheus.NewDesc("venturi_fastpath_refused", "Devices that are left slow, with the reason.", []string{familyLabel, "device", "reason"}, nil)
-	epochsDesc   = prometheus.NewDesc("venturi_fastpath_epochs_total", "Policy epochs since the daemon's start, by cause. With each, all flows are learned anew.", []string{familyLabel, "cause"}, nil)
+	epochsDesc   = prometheus.NewDesc("venturi_fastpath_epochs_total", "Epochs since the daemon started, by cause. In each, all flows are learned anew.", []string{familyLabel, "cause"}, nil)
 	packetsDesc  = prometheus.NewDesc("venturi_fastpath_packets_total", "Packets that the programs saw, by what became of them. Large ones count as one, before they are cut.", []string{familyLabel, "outcome"}, nil)
 	bytesDesc    = prometheus.NewDesc("venturi_fastpath_bytes_total", "Bytes of these packets.", []string{familyLabel, "outcome"}, nil)
 )

@@ -15,7 +15,7 @@ type ShadowOptions struct {
 	Flows  int                 // until packets of so many flows were compared; 0: [Enable] compares none, and [Shadow] goes on
 	Limit  time.Duration       // but no longer than this; 0: there is no limit
 	Report func(shadow.Result) // called with what was found until then; nil: nobody wants to know
-	// Compared is called by [Enable] with what was found of IPv4 or IPv6, before it carries that.
+	// Compared is called by [Enable] with the result for IPv4 or IPv6, before it carries that version.
 	Compared func(family string, found shadow.Result)
 }
 
@@ -58,8 +58,8 @@ func (f files) compare(ctx context.Context, c fastpath.Config, o Options) (found
 	return found, err
 }
 
-// compareFirst compares what would be carried of each version of IP, one after the other. Unless all of it
-// is equal, and nobody has ended it meanwhile, nothing is to be carried.
+// compareFirst compares what would be carried of each version of IP, one after the other. carry is false if
+// a packet differs, or if somebody has ended it meanwhile.
 func (f files) compareFirst(ctx context.Context, c Configs, o Options) (carry bool, err error) {
 	for _, one := range []struct {
 		family string
