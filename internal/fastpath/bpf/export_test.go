@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 )
@@ -60,6 +61,9 @@ func NewStamping(kind string, port uint16) (*Objects, error) {
 	}
 	return load(spec, Options{})
 }
+
+// Spec is what the programs of a kind are compiled to.
+func Spec(kind string, shadow bool) (*ebpf.CollectionSpec, error) { return source(kind, shadow) }
 
 // stampOf calls a program, and gives the packet's stamp. The kernel wants to know as
 // much of it as of what it calls, which begins with an instruction.

@@ -67,12 +67,14 @@ const (
 // probeAtomics runs a program with an atomic fetch-and-add. An older verifier refuses the instruction,
 // or takes it for an add that fetches nothing.
 func probeAtomics() error {
-	const before, added = 7, 1
+	const before, added, fetch = 7, 1, 0x01 // BPF_FETCH
+	add := asm.FetchAdd.Mem(asm.RFP, asm.R0, asm.DWord, -8)
+	add.Constant = fetch // the library forgets it
 	p, err := filter(
 		asm.Mov.Imm(asm.R0, before),
 		asm.StoreMem(asm.RFP, -8, asm.R0, asm.DWord),
 		asm.Mov.Imm(asm.R0, added),
-		asm.FetchAdd.Mem(asm.RFP, asm.R0, asm.DWord, -8),
+		add,
 		asm.Return(),
 	)
 	if errors.Is(err, unix.EINVAL) {

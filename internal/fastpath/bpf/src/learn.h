@@ -278,15 +278,16 @@ static __always_inline struct flow *get_entry(const struct flow_key *k, const st
  * one has on the wire is over: conntrack gives them to one connection at a time. */
 static __always_inline struct flow *get_flow(const union flow_words *pod, const union flow_words *wire, const struct ct_state *t)
 {
-	union flow_words seen = {.a = wire->a | WIRE_VIEW, .b = wire->b};
+	struct flow_key seen = wire->key;
 	struct flow *f, *at, *direct;
 
+	seen.tenant_proto |= WIRE_VIEW;
 	f = get_entry(&pod->key, t->translated ? &wire->key : 0);
 	if (f && t->translated) {
 		direct = bpf_map_lookup_elem(&flows, &wire->key);
 		if (direct && !direct->translated)
 			delete_entry(&wire->key); /* it would hide this one */
-		at = get_entry(&seen.key, &pod->key);
+		at = get_entry(&seen, &pod->key);
 		if (at)
 			at->used = tick;
 		else
@@ -417,7 +418,7 @@ static __always_inline int learn_in(struct __sk_buff *skb)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	__u32 now = epoch, device = skb->ifindex, number, was;
-	union flow_words own, wire;
+	union flow_words own, *wire;
 	struct candidate *c;
 	struct ct_state t;
 	struct parsed p;
@@ -439,22 +440,21 @@ static __always_inline int learn_in(struct __sk_buff *skb)
 	if (pod->addr != p.key.local)
 		return NEXT;
 	p.key.tenant_proto |= pod->tenant << 8;
-	wire = own = words_of(&p);
+	own = words_of(&p);
 	if (!conntrack_allows(skb, &own, IN, &t))
 		return NEXT;
-	if (t.translated)
-		wire = t.before;
+	wire = t.translated ? &t.before : &own; /* a copy of either has no room on the stack */
 	if ((SIBLINGS_TRANSLATED || !t.translated) && learn_sibling(skb, data, device, pod, &p, &own, &t, now))
 		return NEXT;
-	candidate_key(&wire, &a, &b);
+	candidate_key(wire, &a, &b);
 	c = find_candidate(a, b);
 	if (!c)
 		return NEXT;
 	number = c->peer;
 	peer = bpf_map_lookup_elem(&peers, &number);
-	if (!peer || !peer->epoch || c->seal != digest(a, b, number, peer->epoch) || peer->ingress_ifindex != skb->ingress_ifindex || !give_numbers(&own, &wire, t.translated))
+	if (!peer || !peer->epoch || c->seal != digest(a, b, number, peer->epoch) || peer->ingress_ifindex != skb->ingress_ifindex || !give_numbers(&own, wire, t.translated))
 		return NEXT;
-	f = get_flow(&own, &wire, &t);
+	f = get_flow(&own, wire, &t);
 	if (!f)
 		return NEXT;
 	if (f->pod != device || f->pod_epoch != pod->epoch || f->peer != number || f->peer_epoch != peer->epoch) {
