@@ -2,11 +2,15 @@ package iperf3
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
+	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -192,15 +196,22 @@ func freePort(t *testing.T, addr string) int {
 	return ln.Addr().(*net.TCPAddr).Port
 }
 
-// awaitPort waits until a port is taken, without being a client of it.
+// awaitPort waits until somebody listens at a port. It neither connects, which would be the server's only
+// test, nor tries to listen, which could be what keeps the server from it.
 func awaitPort(t *testing.T, addr string, port int) {
 	t.Helper()
+	ip := netip.MustParseAddr(addr).As4()
+	local := fmt.Sprintf(": %08X:%04X ", binary.NativeEndian.Uint32(ip[:]), port)
 	for end := time.Now().Add(host.ScaleTimeout(30 * time.Second)); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		ln, err := net.Listen("tcp", fmt.Sprintf("%s:%d", addr, port))
+		sockets, err := os.ReadFile("/proc/net/tcp")
 		if err != nil {
+			t.Fatal(err)
+		}
+		if slices.ContainsFunc(strings.Split(string(sockets), "\n"), func(s string) bool {
+			return strings.Contains(s, local) && strings.Contains(s, " 00000000:0000 0A ") // listens
+		}) {
 			return
 		}
-		ln.Close()
 	}
 	t.Fatal("the stock server does not listen")
 }

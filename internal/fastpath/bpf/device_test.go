@@ -42,11 +42,11 @@ func (r *rig) handedOn(t *testing.T, kind string) []byte {
 // there were none for a while, which would overtake them, but not those of another flow, nor TCP.
 func TestLeavesToDevice(t *testing.T) {
 	testenv.Root(t)
-	onCore(t, 0)
 	const udp, tcp = layers.IPProtocolUDP, layers.IPProtocolTCP
 	for _, kind := range tunnelKinds {
 		for _, protocol := range []layers.IPProtocol{udp, tcp} {
 			t.Run(fmt.Sprint(kind, ", ", protocol), func(t *testing.T) {
+				onCore(t, 0)
 				r := newRig(t, kind, protocol)
 				r.objs = pool.get(t, "stamping "+kind, func() (*bpf.Objects, error) { return bpf.NewStamping(kind, port) })
 				r.epoch = 5

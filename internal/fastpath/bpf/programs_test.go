@@ -161,16 +161,22 @@ type skb struct {
 func (r *rig) run(t testing.TB, p *ebpf.Program, device int, packet []byte) (verdict uint32, out []byte) {
 	t.Helper()
 	o := ebpf.RunOptions{Data: packet, DataOut: make([]byte, len(packet)+256), Context: skb{Ifindex: uint32(device)}}
-	var cores unix.CPUSet // of this thread, see onCore; the one in the namespace may be a child of another
+	return r.runWith(t, p, &o), o.DataOut
+}
+
+// runWith runs a program on the core of the test, see [onCore].
+func (r *rig) runWith(t testing.TB, p *ebpf.Program, o *ebpf.RunOptions) (verdict uint32) {
+	t.Helper()
+	var cores unix.CPUSet // of this thread; the one in the namespace may be a child of another
 	check(t, unix.SchedGetaffinity(0, &cores))
 	testenv.InNetns(t, r.netns, func() (err error) {
 		if err := unix.SchedSetaffinity(0, &cores); err != nil {
 			return err
 		}
-		verdict, err = p.Run(&o)
+		verdict, err = p.Run(o)
 		return err
 	})
-	return verdict, o.DataOut
+	return verdict
 }
 
 // counted gives what was counted since the tables were made, for which reasons.

@@ -51,11 +51,7 @@ func (r *rig) segments(t *testing.T, p *ebpf.Program, device int, packet []byte,
 		Size    uint32
 		_       [3]uint32
 	}{Ifindex: uint32(device), Wire: uint32(len(packet)), Count: count, Size: size}
-	testenv.InNetns(t, r.netns, func() (err error) {
-		verdict, err = p.Run(&ebpf.RunOptions{Data: packet, DataOut: make([]byte, len(packet)+256), Context: context})
-		return err
-	})
-	return verdict
+	return r.runWith(t, p, &ebpf.RunOptions{Data: packet, DataOut: make([]byte, len(packet)+256), Context: context})
 }
 
 // Of packets that are cut into segments, the segments count, not the whole.

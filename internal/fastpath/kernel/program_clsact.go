@@ -142,7 +142,8 @@ func removeClsact(n *netcfg.Namespace, device int, record string) error {
 		return err
 	}
 	if has && !others { // where there is none, the request would remove an ingress qdisc
-		if err := n.Handle().QdiscDel(clsact(device)); err != nil && !isGone(err) {
+		err := n.Handle().QdiscDel(clsact(device))
+		if err != nil && !isGone(err) && !errors.Is(err, unix.EBUSY) { // busy: somebody is adding a filter
 			return err
 		}
 	}

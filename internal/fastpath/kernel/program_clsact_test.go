@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sync/errgroup"
@@ -56,9 +57,15 @@ func (s *sharers) addClsact() error {
 	})
 }
 
+// delClsact removes it again. The kernel refuses that while a filter is being added.
 func (s *sharers) delClsact() error {
+	qdisc := &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: device1, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}}
 	return host.Do(s.n.Path(), func() error {
-		return netlink.QdiscDel(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: device1, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}})
+		err := netlink.QdiscDel(qdisc)
+		for end := time.Now().Add(testenv.Timeout); errors.Is(err, unix.EBUSY) && time.Now().Before(end); {
+			err = netlink.QdiscDel(qdisc)
+		}
+		return err
 	})
 }
 
