@@ -1,47 +1,48 @@
 package host
 
 import (
-	"debug/elf"
+	"bufio"
 	"errors"
+	"fmt"
 	"os"
+	"strings"
 
-	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
-// ReleaseProgramFile releases the pages of the program's own file that count as memory of this process. Those
-// that are needed again come back from the page cache. It is for processes that run for long and need little
-// of their program.
+// ReleaseProgramFile unmaps the pages of the program's own file from this process, where they count as its
+// memory. Those that it needs again come back from the page cache. It is for a process that has long to run
+// and needs little of its program from now on.
 func ReleaseProgramFile() error {
-	const self = "/proc/self/exe"
-	file, err := elf.Open(self)
+	name, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		return err
+	}
+	file, err := os.Open("/proc/self/smaps")
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	if file.Type != elf.ET_EXEC {
-		return nil // pages that are read only now may have been relocated before, and would lose that
-	}
-	name, err := os.Readlink(self)
-	if err != nil {
-		return err
-	}
-	process, err := procfs.Self()
-	if err != nil {
-		return err
-	}
-	maps, err := process.ProcMaps()
-	if err != nil {
-		return err
-	}
+	var from, to uintptr // of the mapping that the lines are about; 0: of another file, or of one that is written
 	var failed []error
-	for _, m := range maps {
-		if m.Pathname == name && !m.Perms.Write {
-			_, _, errno := unix.Syscall(unix.SYS_MADVISE, m.StartAddr, m.EndAddr-m.StartAddr, unix.MADV_DONTNEED)
-			if errno != 0 {
-				failed = append(failed, errno)
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		var start, end uintptr
+		var mode string
+		line := lines.Text()
+		if n, _ := fmt.Sscanf(line, "%x-%x %s", &start, &end, &mode); n == 3 {
+			if from, to = 0, 0; strings.HasSuffix(line, " "+name) && !strings.Contains(mode, "w") {
+				from, to = start, end
 			}
+			continue
+		}
+		// A page that was written before it was made read-only, as a linker does, is no longer the file's.
+		if of, size, _ := strings.Cut(line, ":"); of != "Anonymous" || strings.TrimSpace(size) != "0 kB" || from == 0 {
+			continue
+		}
+		if _, _, errno := unix.Syscall(unix.SYS_MADVISE, from, to-from, unix.MADV_DONTNEED); errno != 0 {
+			failed = append(failed, errno)
 		}
 	}
-	return errors.Join(failed...)
+	return errors.Join(append(failed, lines.Err())...)
 }
