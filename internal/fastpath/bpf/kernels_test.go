@@ -11,7 +11,7 @@ import (
 func TestKernels(t *testing.T) {
 	testenv.Root(t)
 	testenv.NeedsLong(t)
-	agenttest.PassUnderKernels(t, 2<<10, agenttest.RunArgs("TestVXLANCarriesOut|TestVXLANCarriesIn|TestGeneveCarries|TestIPIPCarries|TestRoutedCarries"+
+	agenttest.PassUnderKernels(t, 4<<10, agenttest.RunArgs("TestVXLANCarriesOut|TestVXLANCarriesIn|TestGeneveCarries|TestIPIPCarries|TestRoutedCarries"+
 		"|TestTranslatesWithoutChecksum|TestTranslatedApart|TestTranslatedEnds|TestNoNAT|TestLearnedAlone"+
 		"|TestShadow|TestFuzzCarry|TestFuzzLearn|TestCarriesSibling|TestLearnsSibling|TestLeavesToDevice"+
 		"|TestCarriesFromDevice|TestCarriesIPv6|TestTranslatesIPv6|TestTranslatedApartIPv6"+
