@@ -59,7 +59,7 @@ func (c podsBench) check(ctx context.Context, w io.Writer, h compare.Host) (bars
 			}
 			fmt.Fprintf(w, "%-8s %6d %6d %15d %12d %10d %12.2f %10.1f %14.1f\n", kind, node.pods, node.peers,
 				f.First.Milliseconds(), f.CPU.Milliseconds(), f.All.Milliseconds(), 100*f.Idle, float64(f.Memory)/megabyte, float64(f.Private)/megabyte)
-			bars = append(bars, node.judge(kind, f)...)
+			bars = append(bars, node.requirements(kind, f)...)
 		}
 	}
 	return bars, nil
@@ -119,8 +119,8 @@ func medians(starts []manypods.Figures) manypods.Figures {
 	}
 }
 
-// judge holds a daemon's figures against the bars of its node.
-func (n podsNode) judge(kind string, f manypods.Figures) (bars []verify.Requirement) {
+// requirements holds a daemon's figures against the bars of its node.
+func (n podsNode) requirements(kind string, f manypods.Figures) (bars []verify.Requirement) {
 	what := fmt.Sprintf("pods: %s, pods %d, peers %d", kind, n.pods, n.peers)
 	within := func(of string, took, bar time.Duration) {
 		if bar > 0 {

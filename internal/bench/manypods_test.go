@@ -23,7 +23,7 @@ func TestPodsBars(t *testing.T) {
 			}
 		}
 		missed := func(f manypods.Figures) (texts []string) {
-			bars := n.judge(fastpath.VXLAN, f)
+			bars := n.requirements(fastpath.VXLAN, f)
 			if len(bars) != want {
 				t.Errorf("%d pods: %d bars, want %d", n.pods, len(bars), want)
 			}

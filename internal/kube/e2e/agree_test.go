@@ -5,7 +5,6 @@ import (
 	"math"
 	"net/netip"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -15,7 +14,6 @@ import (
 	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/internal/stats"
 	"github.com/venturi-net/venturi/internal/testenv"
-	"github.com/venturi-net/venturi/result"
 )
 
 // samePods are two pods on two nodes, which are measured in several ways.
@@ -49,13 +47,7 @@ var agreeLoads = []string{"tcp_lat", "tcp_bw"}
 // other, and gives the ratio of pod to host for each load, as a tool has measured it.
 func (s *samePods) measure(t testing.TB, tool string, args ...string) map[string]stats.Ratio {
 	t.Helper()
-	folder := filepath.Join(t.TempDir(), "run")
-	code, said := s.run(append([]string{"compare", "--out", folder, "--load", strings.Join(agreeLoads, ",")}, args...)...)
-	if code != 0 {
-		t.Fatalf("%v: exit code %d:\n%s", args, code, said)
-	}
-	rec, err := result.Open(folder)
-	testenv.Must(t, err)
+	rec, said := s.compareFor(t, append([]string{"--load", strings.Join(agreeLoads, ",")}, args...)...)
 	for _, arm := range rec.Plan.Arms {
 		ends := s.paths[strings.TrimSuffix(arm.Name, ".copy")]
 		if arm.From != ends[0].addr.String() || arm.To != ends[1].addr.String() {
@@ -84,13 +76,18 @@ func (s *samePods) byCluster(t testing.TB, args ...string) map[string]stats.Rati
 	return s.measure(t, "", append([]string{"--kube", "--node-agents", "--from", s.namespace + "/cart", "--to", s.namespace + "/db"}, args...)...)
 }
 
+// attach is the argument for a path, by the name that a record is to have for it.
+func (s *samePods) attach(path, name string) string {
+	ends := s.paths[path]
+	return fmt.Sprintf("attach:%s,from=ns:%s,to=ns:%s,from-addr=%s,to-addr=%s", name, ends[0].netns, ends[1].netns, ends[0].addr, ends[1].addr)
+}
+
 // byAttach measures from outside of the cluster, by a process that enters the namespaces of the same
 // nodes and pods; a tool measures beside Venturi's loads if one is named.
 func (s *samePods) byAttach(t testing.TB, tool string, args ...string) map[string]stats.Ratio {
 	t.Helper()
 	for _, name := range []string{"host", "pod"} {
-		ends := s.paths[name]
-		args = append(args, fmt.Sprintf("attach:%s,from=ns:%s,to=ns:%s,from-addr=%s,to-addr=%s", name, ends[0].netns, ends[1].netns, ends[0].addr, ends[1].addr))
+		args = append(args, s.attach(name, name))
 	}
 	if tool != "" {
 		args = append(args, "--tool", tool)

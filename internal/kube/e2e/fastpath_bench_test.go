@@ -3,14 +3,12 @@ package e2e_test
 import (
 	"fmt"
 	"math"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/internal/stats"
 	"github.com/venturi-net/venturi/internal/testenv"
-	"github.com/venturi-net/venturi/result"
 )
 
 // fastLoads are those whose figures in the cluster are compared with the lab's.
@@ -23,16 +21,8 @@ type figures map[string]map[string]float64
 // cluster, the lab has a switch between its machines, and rules of Services.
 func (s *samePods) compareWithLab(b *testing.B) figures {
 	b.Helper()
-	folder := filepath.Join(b.TempDir(), "run")
-	args := []string{"compare", "--out", folder, "--load", strings.Join(fastLoads, ","), "--budget", "40s", "--wait", "--baseline", "host", "--hosts", "3", "--services", "10", "vxlan", "vxlan+fast"}
-	for name, ends := range map[string][2]podNet{"node": s.paths["host"], "pod": s.paths["pod"]} {
-		args = append(args, fmt.Sprintf("attach:%s,from=ns:%s,to=ns:%s,from-addr=%s,to-addr=%s", name, ends[0].netns, ends[1].netns, ends[0].addr, ends[1].addr))
-	}
-	if code, said := s.run(args...); code != 0 {
-		b.Fatalf("%v: exit code %d:\n%s", args, code, said)
-	}
-	rec, err := result.Open(folder)
-	testenv.Must(b, err)
+	rec, _ := s.compareFor(b, "--load", strings.Join(fastLoads, ","), "--budget", "40s", "--wait", "--baseline", "host",
+		"--hosts", "3", "--services", "10", "vxlan", "vxlan+fast", s.attach("host", "node"), s.attach("pod", "pod"))
 	sum, err := analysis.Analyze(rec, analysis.Options{})
 	testenv.Must(b, err)
 	of := figures{}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -127,18 +128,23 @@ func (p *plugin) run(args ...string) (code int, said string) {
 // compare runs a short comparison that must work, and gives its record.
 func (p *plugin) compare(t testing.TB, args ...string) *result.Record {
 	t.Helper()
-	folder := filepath.Join(t.TempDir(), "run")
 	began := time.Now()
-	code, said := p.run(append(append([]string{"compare", "--out", folder}, args...), short...)...)
+	rec, _ := p.compareFor(t, append(slices.Clone(args), short...)...)
 	t.Logf("%v took %v", args, time.Since(began).Round(100*time.Millisecond))
+	return rec
+}
+
+// compareFor is the same of any length, and gives what it printed, too.
+func (p *plugin) compareFor(t testing.TB, args ...string) (rec *result.Record, said string) {
+	t.Helper()
+	folder := filepath.Join(t.TempDir(), "run")
+	code, said := p.run(append([]string{"compare", "--out", folder}, args...)...)
 	if code != 0 {
-		t.Fatalf("exit code %d:\n%s", code, said)
+		t.Fatalf("%v: exit code %d:\n%s", args, code, said)
 	}
 	rec, err := result.Open(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rec
+	testenv.Must(t, err)
+	return rec, said
 }
 
 // arms wants every arm of a record to have carried at least half of its slices.
