@@ -105,6 +105,7 @@ func TestLinger(t *testing.T) {
 // TestLingerAfterVisit: the time in which nobody is there begins when the last one leaves, also
 // where that one came and went within it.
 func TestLingerAfterVisit(t *testing.T) {
+	plain.SkipShort(t)
 	t.Parallel() // it waits
 	const idle = 2 * time.Second
 	file := filepath.Join(t.TempDir(), "program")

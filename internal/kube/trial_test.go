@@ -15,6 +15,7 @@ import (
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/kube"
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/plain"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -99,6 +100,7 @@ func TestTrialUndone(t *testing.T) {
 // Nothing is changed before the pod has the lease that undoes it; an API server that is away when the
 // lease ends only delays that.
 func TestTrialHolder(t *testing.T) {
+	plain.SkipShort(t)
 	t.Parallel() // it waits, on a cluster of its own
 	c := newTuned(t, 0)
 	var before, broken atomic.Int32
@@ -151,6 +153,7 @@ var apiTrial = []string{"tune", "--profile", "cilium", "--cluster", "--apply", "
 // A pod that is started again while the API server is away, and asks for no rights then, still
 // undoes the trial.
 func TestTrialHolderRestarts(t *testing.T) {
+	plain.SkipShort(t)
 	t.Parallel() // it waits, on a cluster of its own
 	c := newTuned(t, 0)
 	var away, unsaid atomic.Bool

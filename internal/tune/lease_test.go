@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/testenv/plain"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -48,6 +49,7 @@ func TestHoldUndoes(t *testing.T) {
 
 // What goes wrong is tried again, until it is undone.
 func TestHoldTriesAgain(t *testing.T) {
+	plain.SkipShort(t)
 	t.Parallel() // it waits
 	s := newFakeHost(t, map[string]string{"a": "1"})
 	open := trial(t, s, time.Millisecond)

@@ -28,7 +28,8 @@ func (*stuckAt) End(int) {}
 // TestAborted: a series whose server is lost ends long before its ends give up by
 // themselves, with what was measured until then.
 func TestAborted(t *testing.T) {
-	port := 27000
+	t.Parallel() // it waits
+	port := 26500
 	for _, name := range []string{"tcp_lat", "udp_lat", "tcp_bw", "udp_bw", "tcp_crr", "probe"} {
 		port += 16
 		p := loopback(t, name, 1, 1, 64, port)

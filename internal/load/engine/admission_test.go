@@ -61,6 +61,7 @@ func hello(p load.Plan, n load.Nonce) []byte {
 // TestStrangers: who does not know the nonce gets no answer, whatever it says, and nothing
 // of that is in the way of the client.
 func TestStrangers(t *testing.T) {
+	t.Parallel() // it waits
 	port := 28000
 	for _, l := range load.Table {
 		for _, flows := range []int{1, 3} {

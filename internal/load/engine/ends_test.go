@@ -35,7 +35,7 @@ func TestEnds(t *testing.T) {
 	for _, l := range load.Table {
 		deals := []struct{ flows, pairs, used int }{{7, 5, 5}, {1, 5, 1}, {5, 5, 5}, {3, 1, 1}}
 		if testing.Short() {
-			deals = deals[:2]
+			deals = deals[:1]
 		}
 		for _, c := range deals {
 			t.Run(fmt.Sprintf("%s/flows=%d/pairs=%d", l.Name, c.flows, c.pairs), func(t *testing.T) {

@@ -81,11 +81,9 @@ func newICMPProber(ends load.Pair, id int, clock clock, token uint64, size int) 
 }
 
 func (p *icmpProber) prepare(ends load.Pair, id int) error {
-	if p.raw { // else it would get what every other pings in the namespace get
-		only := ^uint32(1 << icmpEchoReply)
-		filter := unsafe.Slice((*byte)(unsafe.Pointer(&only)), 4)
-		if err := unix.SetsockoptString(p.conn.fd, unix.SOL_RAW, icmpFilter, string(filter)); err != nil {
-			return fmt.Errorf("set ICMP_FILTER: %w", err)
+	if p.raw {
+		if err := p.filter(uint16(id)); err != nil {
+			return fmt.Errorf("set a filter of ICMP's identifier: %w", err)
 		}
 	}
 	if err := unix.SetsockoptInt(p.conn.fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1); err != nil {
@@ -101,8 +99,21 @@ func (p *icmpProber) prepare(ends load.Pair, id int) error {
 	return nil
 }
 
-// icmpFilter is ICMP_FILTER, which x/sys does not have.
-const icmpFilter = 1
+// filter lets in only echo replies to id. A raw socket gets those of all that ping in its
+// namespace, and what fills its buffer meanwhile leaves no room for its own.
+func (p *icmpProber) filter(id uint16) error {
+	program := []unix.SockFilter{
+		{Code: unix.BPF_LDX | unix.BPF_B | unix.BPF_MSH},                          // X = length of the IP header
+		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_IND},                           // A = type
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: icmpEchoReply, Jf: 3}, // else drop
+		{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_IND, K: 4},                     // A = identifier
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: uint32(id), Jf: 1},    // else drop
+		{Code: unix.BPF_RET | unix.BPF_K, K: 1<<32 - 1},                           // take it whole
+		{Code: unix.BPF_RET | unix.BPF_K},                                         // drop it
+	}
+	return unix.SetsockoptSockFprog(p.conn.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+		&unix.SockFprog{Len: uint16(len(program)), Filter: unsafe.SliceData(program)})
+}
 
 func (p *icmpProber) fd() int { return p.conn.fd }
 func (p *icmpProber) close()  { p.conn.close() }

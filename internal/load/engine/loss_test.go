@@ -15,9 +15,10 @@ import (
 // one reply in 50: each such request is lost after its timeout, and no slice
 // takes longer than its length and the timeouts.
 func TestLostReplies(t *testing.T) {
-	p := loopback(t, "udp_lat", 1, 1, 1, 25000)
+	t.Parallel() // it waits
+	p := loopback(t, "udp_lat", 1, 1, 1, 27750)
 	p.Slice = 100 * time.Millisecond
-	server, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 25000})
+	server, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 27750})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ import (
 // requests fall into those, wherever the client stands, so the 99th percentile is near
 // the end of them.
 func TestNoCoordinatedOmission(t *testing.T) {
+	t.Parallel() // it waits
 	for i, name := range []string{"probe", "ping"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

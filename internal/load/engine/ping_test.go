@@ -41,6 +41,40 @@ func TestArrivalWhenTheClockIsSet(t *testing.T) {
 	}
 }
 
+// A prober's buffer holds no answers to others that ping the same machine: they would leave no
+// room for its own. Two probers of one pair of addresses are two arms of one path.
+func TestAnswersToOthers(t *testing.T) {
+	skipUnlessOpens(t, ping)
+	p := loopback(t, ping.Name, 1, 1, ping.Size, 20010)
+	clock := newClock()
+	open := func(id int) *icmpProber {
+		prober, err := newICMPProber(p.Arms[0].Ends[0], id, clock, p.Token, ping.Size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(prober.close)
+		return prober
+	}
+	idle, busy := open(20010), open(20011)
+	answered := func(prober *icmpProber) {
+		t.Helper()
+		if err := prober.send(1); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := unix.Poll([]unix.PollFd{{Fd: int32(prober.fd()), Events: unix.POLLIN}}, 10_000); err != nil {
+			t.Fatal(err)
+		}
+		if number, _, ok, err := prober.receive(); number != 1 || !ok || err != nil {
+			t.Fatalf("answer %d, %v, %v", number, ok, err)
+		}
+	}
+	answered(busy)
+	if n, _, err := unix.Recvfrom(idle.fd(), make([]byte, 2000), unix.MSG_DONTWAIT); err == nil {
+		t.Errorf("%d bytes of an answer to another", n)
+	}
+	answered(idle)
+}
+
 // Errors of one connection, and want of room, do not end a listener.
 func TestAcceptFailed(t *testing.T) {
 	for _, err := range []error{unix.ECONNABORTED, unix.EPERM, unix.EPROTO, unix.ENETDOWN, unix.EHOSTUNREACH, unix.EMFILE, unix.ENOBUFS} {
