@@ -327,8 +327,8 @@ When rules, routes or the like change, a new epoch begins: all flows take the sl
 they are learned anew. It shows the number of epochs by cause, and when and why the last began.
 
 With --watch it then prints a line each second until Ctrl-C: how many packets were carried and
-how many were not, and the main reason. It also prints a line when an epoch begins. If IPv6 is
-carried, it has lines of its own.`,
+how many were not, and the main reason, and below it the pods and peers whose flows have
+changed. A new epoch has a line, too. If IPv6 is carried, it has lines of its own.`,
 		Example: "  venturi fastpath status\n  venturi fastpath status --watch\n  venturi fastpath status --json | jq .packets",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

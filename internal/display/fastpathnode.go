@@ -5,7 +5,6 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/internal/fastpath"
@@ -123,50 +122,6 @@ func (r FastPathReport) printOwners(w io.Writer) {
 	}
 }
 
-// PrintRate prints in a line what became of packets since an earlier report, and in another one of those
-// of IPv6.
-func (r FastPathReport) PrintRate(out io.Writer, before FastPathReport, took time.Duration) error {
-	if !r.Running {
-		_, err := sanitize.Fprintf(out, "nothing is carried: the daemon has ended\n")
-		return err
-	}
-	if r.IPv6 == nil {
-		r.printNewEpochs(out, "", before)
-		_, err := sanitize.Fprintf(out, "%s\n", r.rate(before, took))
-		return err
-	}
-	before6 := FastPathReport{}
-	if before.IPv6 != nil {
-		before6 = *before.IPv6
-	}
-	if !r.carriesIPv6Alone() {
-		r.printNewEpochs(out, "IPv4: ", before)
-		sanitize.Fprintf(out, "IPv4: %s\n", r.rate(before, took))
-	}
-	r.IPv6.printNewEpochs(out, "IPv6: ", before6)
-	_, err := sanitize.Fprintf(out, "IPv6: %s\n", r.IPv6.rate(before6, took))
-	return err
-}
-
-// printNewEpochs prints a line if epochs began since an earlier report, and why.
-func (r FastPathReport) printNewEpochs(out io.Writer, who string, before FastPathReport) {
-	if r.State == nil || r.State.Epochs == nil {
-		return
-	}
-	now := *r.State.Epochs
-	if before.State != nil && before.State.Epochs != nil {
-		now = now.Since(*before.State.Epochs)
-	}
-	at := now.Time.Local().Format(time.TimeOnly)
-	switch n := now.Total(); n {
-	case 0:
-	case 1:
-		sanitize.Fprintf(out, "%snew epoch at %s (%s): all flows are learned anew\n", who, at, string(now.Last))
-	default:
-		sanitize.Fprintf(out, "%s%d new epochs, the last at %s (%s): all flows are learned anew\n", who, n, at, causesOf(now))
-	}
-}
-
 // causesOf lists how many epochs each cause began.
 func causesOf(e fastpath.Epochs) string {
 	var all []string
@@ -178,41 +133,6 @@ func causesOf(e fastpath.Epochs) string {
 
 // carriesIPv6Alone: there is no fast path for IPv4.
 func (r FastPathReport) carriesIPv6Alone() bool { return r.Config == nil && r.IPv6 != nil }
-
-// rate says what became of packets since an earlier report.
-func (r FastPathReport) rate(before FastPathReport, took time.Duration) sanitize.Safe {
-	since, most := analysis.FastPath{Packets: map[string]int64{}}, ""
-	if r.startedAfter(before) {
-		before = FastPathReport{}
-	}
-	for key, n := range r.Packets {
-		since.Packets[key] = n - before.Packets[key]
-		if strings.HasPrefix(key, "slow") && since.Packets[key] > since.Packets[most] {
-			most = key
-		}
-	}
-	carried := since.CarriedPackets()
-	perSecond := func(n int64) int64 { return int64(float64(n)/took.Seconds() + 0.5) }
-	line := sanitize.Sprintf("carried %d/s (%.1f %%), slow %d/s, flows %d", perSecond(carried), 100*since.Share(), perSecond(since.Total()-carried), r.Flows)
-	switch {
-	case r.State != nil && r.State.Off != "":
-		line += sanitize.Sprintf("; nothing is carried: %s", r.State.Off)
-	case most != "":
-		line += sanitize.Sprintf("; main reason for slow packets: %s", strings.TrimPrefix(view.Fate(most), "slow: "))
-	}
-	return line
-}
-
-// startedAfter tells whether the fast path was enabled anew since an earlier report: then its
-// counters began at zero again.
-func (r FastPathReport) startedAfter(before FastPathReport) bool {
-	for key, n := range before.Packets {
-		if r.Packets[key] < n {
-			return true
-		}
-	}
-	return false
-}
 
 func stateLine(s fastpath.State) sanitize.Safe {
 	line := sanitize.Sprintf("carried: pods %d, peers %d", s.Pods, s.Peers)

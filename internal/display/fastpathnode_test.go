@@ -2,6 +2,7 @@ package display
 
 import (
 	"bytes"
+	"fmt"
 	"net/netip"
 	"testing"
 	"time"
@@ -48,6 +49,15 @@ func TestFastPathReport(t *testing.T) {
 	restarted.State = &fastpath.State{Epochs: &fastpath.Epochs{Counts: map[topology.Cause]uint64{"start": 1}, Last: "start", Time: lately}}
 	sixEpochs, sixEpochsBefore := epochs, epochsBefore
 	sixEpochs.IPv6, sixEpochsBefore.IPv6, sixEpochs.Config = &more, &epochsBefore, bypassed.Config
+	busy := before // one pod has other flows, another has come
+	busy.Pods = []fastpath.PodFlows{
+		{Device: "veth0", Addr: netip.MustParseAddr("10.244.1.2"), FlowCount: fastpath.FlowCount{Flows: 12, Carried: 11, OneWay: 3, Learning: 1, Translated: 4}},
+		{Device: "veth1", Addr: netip.MustParseAddr("10.244.1.3"), FlowCount: fastpath.FlowCount{Flows: 7, Stale: 7}},
+	}
+	crowd := before
+	for i := range 12 {
+		crowd.Peers = append(crowd.Peers, fastpath.PeerFlows{Addr: fmt.Sprintf("192.0.10.%d", 100+i), FlowCount: fastpath.FlowCount{Flows: 1 + i, Carried: 1 + i}})
+	}
 	for _, c := range []struct {
 		name, want string
 		print      func(out *bytes.Buffer) error
@@ -82,11 +92,29 @@ eth0 and the devices in pods count all packets; tcpdump works there.
 `, func(out *bytes.Buffer) error { return bypassed.Print(out) }},
 		{"rate", "carried 300/s (75.0 %), slow 100/s, flows 12; main reason for slow packets: opens or ends a connection\n",
 			func(out *bytes.Buffer) error { return now.PrintRate(out, before, 2*time.Second) }},
+		{"changed pods", `carried 0/s (0.0 %), slow 0/s, flows 12
+  pod 10.244.1.3 (veth1): flows 7 (+7), carried 0, stale 7
+  pod 10.244.1.2 (veth0): flows 12, carried 11, one way 3, learning 1, translated 4
+`, func(out *bytes.Buffer) error { return busy.PrintRate(out, before, time.Second) }},
+		{"many changed peers", `carried 0/s (0.0 %), slow 0/s, flows 12
+  peer 192.0.10.111: flows 12 (+12), carried 12
+  peer 192.0.10.110: flows 11 (+11), carried 11
+  peer 192.0.10.109: flows 10 (+10), carried 10
+  peer 192.0.10.108: flows 9 (+9), carried 9
+  peer 192.0.10.107: flows 8 (+8), carried 8
+  peer 192.0.10.106: flows 7 (+7), carried 7
+  peer 192.0.10.105: flows 6 (+6), carried 6
+  peer 192.0.10.104: flows 5 (+5), carried 5
+  peer 192.0.10.103: flows 4 (+4), carried 4
+  peer 192.0.10.102: flows 3 (+3), carried 3
+  flows of 2 more pods and peers have changed
+`, func(out *bytes.Buffer) error { return crowd.PrintRate(out, before, time.Second) }},
 		{"rates of both versions", "IPv4: carried 300/s (75.0 %), slow 100/s, flows 12; main reason for slow packets: opens or ends a connection\n" +
 			"IPv6: carried 100/s (66.7 %), slow 50/s, flows 12; main reason for slow packets: not IPv6\n",
 			func(out *bytes.Buffer) error { return dual.PrintRate(out, dualBefore, 2*time.Second) }},
 		{"rate since IPv6 came", "IPv4: carried 300/s (75.0 %), slow 100/s, flows 12; main reason for slow packets: opens or ends a connection\n" +
-			"IPv6: carried 250/s (83.3 %), slow 50/s, flows 12; main reason for slow packets: not IPv6\n",
+			"IPv6: carried 250/s (83.3 %), slow 50/s, flows 12; main reason for slow packets: not IPv6\n" +
+			"  pod 10.244.1.2 (veth0): flows 12 (+12), carried 10, translated 4\n  peer 192.0.10.2: flows 12 (+12), carried 10, translated 4\n",
 			func(out *bytes.Buffer) error { return dual.PrintRate(out, before, 2*time.Second) }},
 		{"epochs", "carried: pods 1, peers 1\nepochs since the daemon started: 5 (routes 3, rules 1, start 1); the last at 2026-05-04 13:02:01 (rules)\n",
 			func(out *bytes.Buffer) error { return epochs.Print(out) }},
