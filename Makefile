@@ -97,7 +97,7 @@ FUZZ_PACKETS ?= 1000000
 fuzz-bpf: setup-test ## compare each program of the fast path with a reference in Go over a million generated packets (FUZZ_PACKETS: 'N' or 'SEED:N')
 	GO=$(GO) scripts/fuzz-bpf $(FUZZ_PACKETS)
 
-bench-up: setup-test ## time how long labs take to come up, each with its bar
+bench-up: setup-test ## time how long labs take to come up, each with its limit
 	$(GO) test -count=1 -run '^$$' -bench Up -benchtime 5x $(if $(SUDO),-exec 'sudo --preserve-env=PATH') ./internal/path
 
 build: setup bin/venturi ## build bin/venturi

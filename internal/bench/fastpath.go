@@ -98,7 +98,7 @@ func (c FastPathBench) Check(ctx context.Context, w io.Writer, h compare.Host) e
 		bars = append(bars, held...)
 		fmt.Fprintln(w)
 	}
-	return verify.CheckRequirements(w, "the fast path misses its bars", bars)
+	return verify.CheckRequirements(w, "the fast path misses its limits", bars)
 }
 
 func (c FastPathBench) sections() (all []Section, err error) {

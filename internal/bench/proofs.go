@@ -102,8 +102,8 @@ func (c Proofs) Check(ctx context.Context, w io.Writer, h compare.Host) error {
 	all, n, took := r.sum(faults)
 	fmt.Fprintf(w, "\n%d proofs in %s, each at most %s\nhits: %d, misses: %d (%d of them refused as too noisy), false alarms: %d of %d placebos that were judged; %d were not tried\n",
 		n, took.Round(time.Second), c.Budget, all.Hits, all.Misses, all.Refused, all.Alarms, all.Placebos, all.Untried)
-	return verify.CheckRequirements(w, "proofs miss their bars", []verify.Requirement{
-		{Text: fmt.Sprintf("faults mended: %d of %d, at least %.0f %%", all.Hits, all.Hits+all.Misses, 100*minMended),
+	return verify.CheckRequirements(w, "proofs miss their limits", []verify.Requirement{
+		{Text: fmt.Sprintf("faults fixed: %d of %d, at least %.0f %%", all.Hits, all.Hits+all.Misses, 100*minMended),
 			Holds: float64(all.Hits) >= minMended*float64(all.Hits+all.Misses)},
 		{Text: fmt.Sprintf("placebos kept: %d of %d, at most %.0f %%", all.Alarms, all.Placebos, 100*maxPlacebosKept),
 			Holds: float64(all.Alarms) <= maxPlacebosKept*float64(all.Placebos)},

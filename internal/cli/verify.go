@@ -31,7 +31,7 @@ host that does nothing else meanwhile.`,
 	return cmd
 }
 
-// Check measures something, prints it, and fails if a bar does not hold.
+// Check measures something, prints it, and fails if a limit is missed.
 type Check interface {
 	Check(ctx context.Context, w io.Writer, h compare.Host) error
 }

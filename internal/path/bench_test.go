@@ -10,7 +10,7 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-// BenchmarkUp tells how long labs take to come up, and the bar for it in
+// BenchmarkUp tells how long labs take to come up, and the limit for it in
 // seconds: what somebody waits for before anything is measured.
 func BenchmarkUp(b *testing.B) {
 	const (
@@ -43,7 +43,7 @@ func BenchmarkUp(b *testing.B) {
 			}
 			b.ReportMetric(0, "ns/op") // not shown: seconds are
 			b.ReportMetric(b.Elapsed().Seconds()/float64(b.N), "s/up")
-			b.ReportMetric(c.bar.Seconds(), "s/bar")
+			b.ReportMetric(c.bar.Seconds(), "s/limit")
 		})
 	}
 }

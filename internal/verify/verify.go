@@ -2,7 +2,7 @@
 // end: its figures agree with those of well-known tools, it calls identical paths the
 // same, and it sees a small difference.
 //
-// These are benchmarks with a bar, run by hand on a quiet machine. Tests run short forms
+// These are benchmarks with limits, run by hand on a quiet machine. Tests run short forms
 // of them that no slow machine can fail.
 package verify
 

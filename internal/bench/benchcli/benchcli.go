@@ -10,11 +10,11 @@ import (
 	"github.com/venturi-net/venturi/internal/cli"
 )
 
-const longHelp = `Run benchmarks of Venturi itself, with bars that must hold: how near the fast path
-comes to the host network, which planted faults "tune --prove" finds, and whether
-schedules and rates are kept. Each prints
-what it measured and whether its bars hold; exit code 1 means that one does not.
-Let the machine do nothing else meanwhile.`
+const longHelp = `Run benchmarks of Venturi itself, with limits that must hold: how near the fast path
+comes to the host network, which planted faults "tune --prove" fixes, and whether
+schedules and rates are kept. Each prints what it measured, and then each of its limits,
+as "holds" or "MISSED". The exit code is 1 if a limit is missed. The machine must do
+nothing else meanwhile.`
 
 // Run runs one command line, as [cli.CommandLine.Run] does.
 func Run(ctx context.Context, env *cli.Env) int {

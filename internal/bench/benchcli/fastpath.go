@@ -16,8 +16,8 @@ func newFast(env *cli.Env) *cobra.Command {
 		Use:   "fast",
 		Short: "Compare the fast path with the host network",
 		Long: `Measure pods with and without the fast path, against the host network and against
-each other, section by section. The better end of each interval must reach its bar;
-rewritten rules are compared with the same path while nobody rewrites them.
+each other, section by section. The better end of each interval must reach its limit.
+The path with rewritten rules is compared with the same path while nobody rewrites them.
 
 ` + fastSections(),
 		Example: `  venturi-bench fast

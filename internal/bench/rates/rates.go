@@ -1,4 +1,4 @@
-// Package rates checks what offers traffic at a rate, as benchmarks with bars.
+// Package rates checks what offers traffic at a rate, as benchmarks with limits.
 package rates
 
 import (
@@ -40,7 +40,7 @@ var Sections = []Section{
 	{"core", "ping, idle and beside streams, through a tunnel, all packets on one core and then spread by ports: streams make it slower on one core, and the full thread or core is named", RatesBench.crowdedCore},
 }
 
-// Check measures, prints the figures on w, and holds them against the bars.
+// Check measures, prints the figures on w, and compares them with the limits.
 func (c RatesBench) Check(ctx context.Context, w io.Writer, h compare.Host) error {
 	var bars []verify.Requirement
 	for _, name := range c.Sections {
@@ -60,7 +60,7 @@ func (c RatesBench) Check(ctx context.Context, w io.Writer, h compare.Host) erro
 		bars = append(bars, held...)
 		fmt.Fprintln(w)
 	}
-	return verify.CheckRequirements(w, "a rate misses its bars", bars)
+	return verify.CheckRequirements(w, "a rate misses its limits", bars)
 }
 
 // request is what all comparisons have in common.

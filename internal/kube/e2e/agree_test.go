@@ -198,7 +198,7 @@ func BenchmarkClusterAgrees(b *testing.B) {
 			name := load + " by " + way.name
 			r, ok := stats.FromRounds(logs[name], stats.Design{Confidence: 0.95})
 			half, closed := r.HalfWidth()
-			text := fmt.Sprintf("%s: the ratio of pod to host by --kube is %.3f [%.3f, %.3f] of it; bar: within %.0f %%", name, r.Value, r.Lo, r.Hi, 100*agreeBar)
+			text := fmt.Sprintf("%s: the ratio of pod to host by --kube is %.3f [%.3f, %.3f] of it; limit: within %.0f %%", name, r.Value, r.Lo, r.Hi, 100*agreeBar)
 			switch {
 			case !ok || !closed || half > agreeBar:
 				b.Errorf("cannot tell: %s", text)

@@ -77,7 +77,7 @@ func BenchmarkClusterFastPath(b *testing.B) {
 		if load != "tcp_bw" {
 			least, most = 0, 1+fastBar
 		}
-		text := fmt.Sprintf("%s of pods is %.3f [%.3f, %.3f] of that of vxlan+fast in the lab; bar: no more than %.0f %% worse", load, r.Value, r.Lo, r.Hi, 100*fastBar)
+		text := fmt.Sprintf("%s of pods is %.3f [%.3f, %.3f] of that of vxlan+fast in the lab; limit: no more than %.0f %% worse", load, r.Value, r.Lo, r.Hi, 100*fastBar)
 		half, closed := r.HalfWidth()
 		switch {
 		case !ok || !closed || half > fastWidth:

@@ -65,7 +65,7 @@ func TestClusterNewUser(t *testing.T) {
 	}
 	run(source, "test -s dist/venturi-image.tar && "+strings.ReplaceAll(strings.TrimPrefix(link, "sudo "), "/usr/local/bin", bin))
 	said, took := run(p.folder, strings.ReplaceAll(compare, image, clustertest.VenturiImage))
-	t.Logf("from the kubeconfig to the verdict, by %q: %v; on an idle machine the bar is 90 s\n%s", compare, took.Round(100*time.Millisecond), said)
+	t.Logf("from the kubeconfig to the verdict, by %q: %v; on an idle machine the limit is 90 s\n%s", compare, took.Round(100*time.Millisecond), said)
 	p.nothingLeft(t, 0, everything...)
 	checkVerdicts(t, filepath.Join(p.folder, "venturi-runs"))
 	if said, _ := run(p.folder, cleanup); !strings.Contains(said, "there is nothing to remove") {
