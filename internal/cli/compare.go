@@ -137,7 +137,7 @@ network namespaces, and removes those that a killed run left behind.`,
 	f.StringSliceVar(&q.Loads, "load", nil, "loads to measure (default "+strings.Join(load.Default, ",")+")")
 	f.StringVar(&q.Sizes, "sizes", "", "message sizes: 64, or 1,1K,64K, or 8:256K:*2 (inclusive; K=1024, k=1000)\n(default: each load's own)")
 	f.IntSliceVar(&q.Flows, "flows", []int{1}, "connections at a time; 1,8 measures both")
-	f.Var(number{&q.Threads, 1, compare.MaxFlows}, "threads", "distribute the --flows over this many threads at each end, in turn: 640 flows on 5 threads\ncorrespond to 5 iperf3 processes with 128 streams each (default: the load's own choice)")
+	f.Var(number{&q.Threads, 1, compare.MaxFlows}, "threads", "distribute the --flows over this many threads at each endpoint, in turn: 640 flows on 5 threads\ncorrespond to 5 iperf3 processes with 128 streams each (default: the load's own choice)")
 	f.IntVar(&q.Batch, "batch", 0, "datagrams per system call, for udp_bw; 0: one")
 	f.Func("response", "`size` of responses, such as 16K, if it differs from that of requests\n(tcp_lat, udp_lat, tcp_rr, udp_rr, tcp_crr)", func(text string) (err error) {
 		q.Response, err = compare.ParseResponse(text)
@@ -180,7 +180,7 @@ func refuseServer(tools []string, server string) error {
 		return nil
 	}
 	return verr.New(verr.Usage, "cannot compare paths to the iperf3 server "+server,
-		"a comparison sets up both ends of each path itself, with their servers",
+		"a comparison sets up both endpoints of each path itself, with their servers",
 		"measure against an existing server with: venturi iperf3 "+server)
 }
 

@@ -37,18 +37,23 @@ func newFastpath(env *Env) *cobra.Command {
 	}
 	runDaemon := cmd.RunE
 	cmd.Use, cmd.Hidden, cmd.Args = "fastpath", false, noSuchCommand
-	cmd.Short = "Carry established flows of this node's pods past the slow path"
+	cmd.Short = "Speed up this node's pods: carry established flows by eBPF programs"
 	cmd.Long = `Carry the packets of established TCP and UDP flows by eBPF programs, straight from a pod's
 device to the wire, from the wire to a pod, or to another pod of this node. They skip the
 bridge, the rules and, over IPv4, the tunnel device. A flow is carried only while the node's
-own path, the slow path, is proven to treat all of its packets alike; the rest stays on it.
+own path, the slow path, is proven to treat all of its packets alike. Everything else stays
+on the slow path.
 
-Start with "plan", which changes nothing: it shows what would be carried here, what not, and
-why. "shadow" compares the packets that would be carried with those that the network sends.
-"enable" carries them and follows every change, and "disable" removes all of it.
+Try it in three steps: "plan" shows what would be carried here, what not, and why, and changes
+nothing. "shadow" compares the packets that would be carried with the network's own, and
+carries nothing. "enable --trial 120s" carries flows for two minutes. Then "enable" carries
+them and follows every change, "status" and "stats" show what it does, and "disable" removes
+all of it.
 
-These commands need root, and Linux 5.13 or later with BTF. Run them on the node itself, or in a
-pod with hostNetwork: they work in the network namespace that they run in, or in that of --netns.`
+It works with Flannel, Calico, and the CNI plugins bridge and ptp, but not with Cilium or
+Calico's eBPF mode; see "venturi fastpath plan --help". It needs root, and Linux 5.13 or later
+with BTF. Run it on the node itself, or in a pod with hostNetwork: it works in the network
+namespace that it runs in, or in that of --netns.`
 	cmd.Example = `  venturi fastpath plan
   venturi fastpath shadow --time 30s
   venturi fastpath enable --trial 120s
@@ -62,7 +67,7 @@ pod with hostNetwork: they work in the network namespace that they run in, or in
 		return runDaemon(cmd, args)
 	}
 	cmd.AddCommand(newFastpathPlan(env))
-	for _, sub := range []*cobra.Command{(&shadowCommand{env: env}).command(), newFastpathEnable(env), newFastpathStatus(env), newFastpathStats(env), newFastpathDisable(env)} {
+	for _, sub := range []*cobra.Command{(&shadowCommand{env: env}).command(), newFastpathEnable(env), newFastpathStatus(env), fastpathStats(env.Stdout), newFastpathDisable(env)} {
 		cmd.AddCommand(inNetns(env, sub))
 	}
 	return cmd
@@ -77,10 +82,10 @@ func newFastpathPlan(env *Env) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "plan",
-		Short: "Show what a fast path would carry on this node and what not, with the reason; change nothing",
-		Long: `Show what a fast path would carry on this node: from which pods, to which peers. What would
-stay on the slow path, the node's own, is listed with the reason: a rule, a device, a queueing
-discipline. Nothing is changed.
+		Short: "Show what a fast path would carry on this node, and why not the rest; change nothing",
+		Long: `Show what a fast path would carry on this node: from which pods, to which peers (other nodes).
+What would stay on the slow path, the node's own, is listed with the reason: a rule, a device,
+a queueing discipline. Nothing is changed.
 
   carried  the established TCP and UDP flows of this pod or peer would be carried
   waiting  they would be, once the node has learned the address of this pod or peer
@@ -89,8 +94,7 @@ discipline. Nothing is changed.
 The exit code is 0 if everything listed is carried or waiting, 8 if something stays on the
 slow path, and 4 if nothing can be carried.
 
-All of it is read from the kernel: devices, routes, neighbours, forwarding entries, rules and
-programs. Supported are:
+These networks are supported:
 
   pods   on veth or netkit pairs, as ports of a bridge or behind a route to their address;
          on veth pairs, they are also carried to each other
@@ -101,13 +105,14 @@ programs. Supported are:
 Flannel (vxlan, host-gw), Calico (VXLAN, IPIP, or without encapsulation) and the CNI plugins
 bridge and ptp set up such networks. What is not supported is listed, and stays slow: BPF data
 planes such as Cilium's, Open vSwitch, other encapsulations, bridges and teams as the wire,
-iptables-legacy, limits on pods' devices, Ethernet overlays.
+iptables-legacy, limits on pods' devices, Ethernet overlays. The plan is made from the kernel's
+tables alone: devices, routes, neighbours, forwarding entries, rules and programs.
 
-With --ipv6 it shows which IPv6 traffic would be carried, which is less: that to other pods of
-the node, and to other nodes by one wire without encapsulation or in VXLAN over IPv6.
+With --ipv6 it shows which IPv6 traffic would be carried, which is less: traffic to other pods
+of the node, and to other nodes by one wire without encapsulation or in VXLAN over IPv6.
 
-It also lists what misses carried packets: statistics of devices, counters of rules, captures.
-With --keep-counters it shows what "enable --keep-counters" would carry.`,
+It also lists which statistics, counters and captures would miss carried packets. With
+--keep-counters it shows what "enable --keep-counters" would carry.`,
 		Example: `  venturi fastpath plan
   venturi fastpath plan --netns node1
   venturi fastpath plan --keep-counters
@@ -159,9 +164,12 @@ func newFastpathEnable(env *Env) *cobra.Command {
 		Use:   "enable",
 		Short: "Carry this node's established flows, until Ctrl-C or \"fastpath disable\"",
 		Long: `Carry the flows that "venturi fastpath plan" lists, and follow every change of pods, peers,
-routes and rules, until Ctrl-C, SIGTERM or "venturi fastpath disable". Then everything that
-was added is removed. Nothing else on the node is changed. It prints what it carries, and each
-change of that; "venturi fastpath status" shows the counters.
+routes and rules, until Ctrl-C, SIGTERM or "venturi fastpath disable". Then it removes
+everything that it added. Nothing else on the node is changed. It prints what it carries, and
+each change of that; "venturi fastpath status" shows the counters.
+
+To try it, give --trial: it then ends by itself, and leaves nothing even if its process is
+killed.
 
 If nothing can be carried, nothing is changed, the plan is printed, and the exit code is 4.
 
@@ -173,27 +181,25 @@ disable", so that a DaemonSet, for example, does not start it again.
 
 It is recorded in the journal before it begins. If its process is killed, flows continue on
 the slow path at once, and "venturi fastpath disable" or "venturi undo" removes what is left.
-A trial (--trial) ends by itself, and leaves nothing even if its process is killed.
 
 Once a minute it checks whether the node is wired differently, for example because the tunnel
 was created after the start. If so, it stops carrying, plans again and begins anew.
 
 Translated connections are carried as well: those to the virtual address of a Service, and
-masqueraded ones. Their packets get the addresses, ports and checksums that connection
-tracking has for them. --nat=false leaves them on the slow path. What is masqueraded behind
-the wire's own address, or comes to it by a NodePort, is carried only over UDP, and only where
-pods are routed without a tunnel.
+masqueraded ones. Those that are masqueraded behind the wire's own address, or come to it by a
+NodePort, are carried only over UDP, and only where pods are routed without a tunnel. With
+--nat=false, all translated connections stay on the slow path.
 
 With --ipv6 it also carries what "venturi fastpath plan --ipv6" lists: packets to other pods of
 the node, unless they go to a Service, and to other nodes by one wire without encapsulation or
-in VXLAN over IPv6. One version of IP that can be carried is enough; the other is carried as
-soon as it can be. A rule or a route that keeps one of them slow does not affect the other.
-IPv4 and IPv6 are compared one after the other, each for --shadow-time at most.
+in VXLAN over IPv6. If only one version of IP can be carried, it carries that one, and the
+other as soon as it can be. A rule or a route that keeps one of them slow does not affect the
+other. IPv4 and IPv6 are compared one after the other, each for --shadow-time at most.
 
-With --replace it takes over from the process that carries here, of this version or another,
-as for an upgrade: that process ends and leaves everything in place, no packet is lost, and
-the counts go on. No packets are compared then. --nat, --ipv6 and --keep-counters are as in
-that process unless you give them. A trial cannot be taken over.
+With --replace it takes over from the process that runs here, of this version or another, as
+for an upgrade: that process ends and leaves everything in place, no packet is lost, and the
+counts go on. No packets are compared then. --nat, --ipv6 and --keep-counters stay as they were
+in that process unless you give them. A trial cannot be taken over.
 
 Some counters miss carried packets; "venturi fastpath plan" lists them. With --keep-counters,
 nothing is carried while a counter of these kinds would miss packets:
@@ -201,8 +207,8 @@ nothing is carried while a counter of these kinds would miss packets:
   conntrack  packets and bytes of connections, while net.netfilter.nf_conntrack_acct is 1
   rules      nftables rules with a counter, iptables rules that only count, and rules that
              log, if packets of established flows may reach them
-  iptables   any iptables rule that they may reach. All have counters, kube-proxy's included,
-             so this keeps everything slow on most nodes
+  iptables   any iptables rule that these packets may reach. All have counters, kube-proxy's
+             included, so this keeps everything slow on most nodes
 
 Without kinds, --keep-counters means conntrack,rules. Write kinds after "=", separated by
 commas; "none" keeps nothing. Device statistics cannot be kept.
@@ -271,7 +277,7 @@ the reasons. The label "family" is IPv4 or IPv6.`,
 	cmd.Flags().IntVar(&flows, "shadow", 16, "first compare packets of this many flows with the network's own; 0: none")
 	cmd.Flags().DurationVar(&limit, "shadow-time", 10*time.Second, "compare them for this long at most, such as 5m; 0: until that many flows have been seen")
 	cmd.Flags().BoolVar(&stay, "stay-off", false, "if a packet differs, or after \"fastpath disable\", wait for SIGTERM instead of exiting")
-	cmd.Flags().BoolVar(&again, "replace", false, "take over from the process that carries here, if there is one")
+	cmd.Flags().BoolVar(&again, "replace", false, "take over from the process that runs here, if there is one")
 	keepCountersFlag(cmd.Flags(), &keep)
 	cmd.MarkFlagsMutuallyExclusive("trial", "replace")
 	cmd.Flags().StringVar(&listen, "listen", "", "serve metrics at this address, such as 127.0.0.1:9138, or :9138 for all (default: not served)")
@@ -319,12 +325,13 @@ func newFastpathStatus(env *Env) *cobra.Command {
 names, what it carries, and what became of the packets since it was enabled: how many were
 carried, and why the others were not.
 
-For each pod and peer it counts the flows in the table: all, those that are carried in at
-least one direction, and those that the node translates, such as to Services. It also lists
-the statistics, counters and captures that miss carried packets.
+For each pod and peer (another node) it counts the flows in the table: all, those that are
+carried in at least one direction, and those that the node translates, such as to Services. It
+also lists the statistics, counters and captures that miss carried packets.
 
 When rules, routes or the like change, a new epoch begins: all flows take the slow path until
-they are learned anew. It shows the number of epochs by cause, and when and why the last began.
+they are learned anew. The output shows the number of epochs by cause, and when and why the
+last one began.
 
 With --watch it then prints a line each second until Ctrl-C: how many packets were carried and
 how many were not, and the main reason, and below it the pods and peers whose flows have
@@ -351,50 +358,5 @@ changed. A new epoch has a line, too. If IPv6 is carried, it has lines of its ow
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
 	cmd.Flags().BoolVar(&live, "watch", false, "then print a line each second until Ctrl-C")
 	cmd.MarkFlagsMutuallyExclusive("json", "watch")
-	return cmd
-}
-
-func newFastpathStats(env *Env) *cobra.Command {
-	asJSON, top := false, 10
-	cmd := &cobra.Command{
-		Use:   "stats",
-		Short: "Show why packets and flows stay on the slow path, by reason, pod and peer",
-		Long: `Show why packets stayed on the slow path since the fast path was enabled: for each reason the
-number of packets, their share of all packets, and whether they came out of a pod or went into
-one. The first packets of a connection are always slow, so short connections show here.
-
-Then it lists the pods and peers with the most flows that are not carried now, and why:
-
-  learning  a few more packets must take the slow path first
-  stale     rules, a pod or a peer have changed; the next packets decide
-  one way   carried in one direction; no packet of the other has been forwarded yet
-
-If IPv6 is carried, its figures follow. "venturi fastpath status" shows whether the fast path
-runs and what it carries. The exit code is 4 if there is no fast path here.`,
-		Example: "  venturi fastpath stats\n  venturi fastpath stats --top 3\n  venturi fastpath stats --json | jq '.reasons[] | select(.share > 0.01)'",
-		Args:    noArgs,
-		RunE: func(*cobra.Command, []string) error {
-			switch {
-			case top < 1:
-				return verr.New(verr.Usage, "cannot show so few pods and peers", "--top is less than 1", "give a number such as 10")
-			case os.Geteuid() != 0:
-				return verr.New(verr.Permission, "cannot read the fast path", "only root can read its tables", "run it as root, or through sudo")
-			}
-			s, err := readStatus()
-			if err != nil {
-				return err
-			}
-			if !s.Enabled {
-				return verr.New(verr.Missing, "cannot show why packets are slow", "there is no fast path here", "enable one with: venturi fastpath enable")
-			}
-			stats := display.NewFastPathStats(s, top)
-			if asJSON {
-				return display.PrintJSON(env.Stdout, stats)
-			}
-			return stats.Print(env.Stdout)
-		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
-	cmd.Flags().IntVar(&top, "top", top, "list this many pods and this many peers")
 	return cmd
 }

@@ -30,15 +30,16 @@ the device, and the priority for queueing. Nothing is carried, and pods see no d
 
 It runs until Ctrl-C, SIGTERM, "venturi fastpath disable" or the end of --time, or until
 packets of --flows flows were compared. Then it removes everything that it added. It prints
-how many packets were equal, and the first packet of each kind of difference:
+how many packets were equal and how many differed, the first packet of each kind of
+difference, and how many packets were
 
-  changed  it differs, and rules, pods or peers changed within a second
+  changed  different, but rules, pods or peers changed within a second
   missed   not compared, because packets came faster than they could be read
 
 In the outer headers, the IP ID and the source port and checksum of UDP may differ, and are
 not compared. Of packets over 64,000 bytes, only the first 64,000 are compared.
 
-It is recorded in the journal, as "venturi fastpath enable" is, which runs it first.
+"venturi fastpath enable" begins with such a comparison. Both are recorded in the journal.
 
 The exit code is 0 if all packets were equal, 8 if one differed, and 4 if none was compared
 or nothing could be carried.`,

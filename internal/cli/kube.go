@@ -84,10 +84,10 @@ each to the first one in the same rounds, with a 95 % interval and a verdict.
 
 Paths, all of them unless some are named:
 ` + kube.PathHelp() + `
-By default each end is an unprivileged pod that PodSecurity "restricted" admits, and paths
+By default each endpoint is an unprivileged pod that PodSecurity "restricted" admits, and paths
 are compared with the path pod. With --node-agents, one agent on each of the two nodes enters
-the network namespace of every end, and paths are compared with the host network. The rights
-that it needs are printed first.
+the network namespace of every endpoint, and paths are compared with the host network. The
+rights that it needs are printed first.
 
 By default it measures for about 70 s, and the result is there in less than 90 s. More loads
 or sizes take longer; --budget, or --series and --rounds, say for how long it measures.
@@ -288,7 +288,7 @@ switch.
 ` + meshHelp + `
 One unprivileged pod runs on each node that is ready, and the pod network is measured between
 them. With --node-agents it is the nodes' own network, by their InternalIP: compare the two to
-tell whose fault it is. The pods tolerate every taint unless --toleration names some; they are
+see which of them is slow. The pods tolerate every taint unless --toleration names some; they are
 removed at the end. "kubectl venturi rbac mesh" prints the rights that it needs.
 
 Name what shares an uplink with --zone-label: a rack, a zone. Then no two pairs use the same

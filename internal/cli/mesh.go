@@ -53,11 +53,12 @@ pair at most, so 100 nodes take 99 rounds, not 4,950 turns. A turn is three slic
 ms. Passes over all pairs are repeated in random order, at most 20 of them, until the budget is
 spent: a machine that is busy for some seconds slows other pairs in each pass.
 
-How it is judged: each pair is the level of all, plus an effect of each of its nodes, plus its
-own. Slow is more than 5 % (--margin) slower than the rest leads to expect, by permutation
-tests: in at most 5 % of all runs anything is named that is not slow. The table also says from
-how many times slower on a node or pair would have been named. That takes 6 nodes and 3 passes;
-fewer are measured, but not judged.
+How it is judged: the figure of each pair is modelled as a level common to all, plus an effect
+of each of its two nodes, plus an effect of its own. A node or pair is slow if it is more than
+5 % (--margin) slower than the rest leads to expect, by permutation tests: at most 5 % of all
+runs name something that is not slow. The table also says how many times slower a node or pair
+would have to be to be named. Judging takes 6 nodes and 3 passes; with fewer, the pairs are
+only measured.
 `
 
 const meshExit = `

@@ -13,7 +13,7 @@ func newPath(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "path",
 		Short: "List the data paths that can be built, and what each needs",
-		Long: `A path is what lies between two ends of traffic. Options follow its name after a colon:
+		Long: `A path is what lies between two endpoints of traffic. Options follow its name after a colon:
 vxlan:vni=42,tunnels=5. The same path can be given several times, with different options.`,
 		Example: `  venturi path ls
   venturi path show ovs-vxlan

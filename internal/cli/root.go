@@ -46,14 +46,17 @@ var commands = []func(*Env) *cobra.Command{
 	newExitCodes,
 }
 
-const longHelp = `Venturi measures the data paths of virtual networks against the host network,
-in the same minutes on the same machine. It says how much slower or faster each
-path is, with a confidence interval. It also tunes, and undoes every change to
-the byte.
+const longHelp = `Venturi measures how much slower or faster virtual networks are than the host
+network, with a confidence interval, and helps to close the gap.
 
-It measures in a lab: two or more machines, played by network namespaces that
-Venturi creates and removes. Only "venturi knob set", "venturi tune" and "venturi
-fastpath enable" change this machine's own network, and "venturi undo" restores it.`
+Measure with "compare", in a Kubernetes cluster with "kube compare". Find problems of this host
+with "doctor". Close the gap with "tune", which proves which settings help ("undo" restores
+every byte), and with "fastpath", which carries pods' flows past the overlay.
+
+Measurements run in a lab unless you name pods, machines or namespaces. A lab is two or more
+machines, played by network namespaces that Venturi creates and removes. Only "venturi knob
+set", "venturi tune" and "venturi fastpath enable" change this machine's own network, and
+"venturi undo" restores it.`
 
 // product is the program of users.
 func product() CommandLine {
@@ -65,6 +68,7 @@ func product() CommandLine {
   venturi compare vxlan --load tcp_lat  one path, one load
   venturi report                        the report of the newest run
   venturi knob get --all                the current value of everything that can be tuned here
+  venturi fastpath plan                 what the fast path would carry on this node; changes nothing
   venturi undo                          restore what was changed
   venturi lab down                      remove what a killed run left behind`,
 		Commands: commands,

@@ -42,17 +42,17 @@ apply. Only the targets that you name are changed: --host is the host as a whole
 own network namespace, --dev a device, --netns a namespace such as a pod's, --manifest a
 file, --db a database of Open vSwitch or OVN.
 
---plan is the default: it changes nothing, and prints exactly what would be written as
-a diff; without a target, that of --host. --apply makes these changes in one transaction, all or none. "venturi undo"
-restores every byte; with --trial that happens by itself unless "venturi confirm" comes
-first.
+--plan is the default: it changes nothing, and prints as a diff exactly what would be
+written. Without a target, it is the plan of --host. --apply makes these changes in one
+transaction, all or none. "venturi undo" restores every byte; with --trial, that happens by
+itself unless you run "venturi confirm" in time.
 
 --prove finds the smallest set of changes that helps, by measuring. It raises a lab with
 a path, or uses two existing namespaces (--path attach:...), and toggles the changes on
 that path and on the targets that you name, in random order. The host as a whole is
 changed only with --host. First it compares the path with itself, to find figures too
-noisy to judge. It keeps a change if removing it from the set was a loss in fresh
-measurements, and keeps the set if no other figure gets worse. Everything is undone at
+noisy to judge. It keeps a change if fresh measurements get worse without it, and keeps the
+set if no other figure gets worse. Everything is undone at
 the end. With --machines it measures between two real machines, and changes both.
 
 In a plan, steps have marks: not shown (no evidence here that it helps), obsolete, wrong
