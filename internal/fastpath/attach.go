@@ -213,7 +213,7 @@ func (d *daemon) attachOne() error {
 	}
 	p := d.attach.missing[0]
 	d.attach.missing = d.attach.missing[1:]
-	err := kernel.AttachProgram(d.netns, p.program, p.device, p.point, d.pin(p), d.clsacts)
+	err := kernel.AttachProgram(d.netns, p.program, p.device, p.point, d.pin(p))
 	if errors.Is(err, host.ErrGone) { // an event will follow
 		return nil
 	}

@@ -87,7 +87,7 @@ func TestUnknownPrograms(t *testing.T) {
 	defer p.Close()
 	filters := []string{pin("to_future"), filepath.Join(n.Pins, "future")}
 	for _, filter := range filters {
-		must(t, kernel.AttachProgram(n.Netns, p, tunnel, kernel.FilterEgress, filter, filepath.Dir(n.Pins)))
+		must(t, kernel.AttachProgram(n.Netns, p, tunnel, kernel.FilterEgress, filter))
 	}
 	last := n.serve(t, "--replace")
 	must(t, first.Wait())

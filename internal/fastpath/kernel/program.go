@@ -109,12 +109,11 @@ func (at AttachPoint) attach(p *ebpf.Program, device int) (link.Link, error) {
 
 // AttachProgram attaches a program to a device of the namespace, and pins it: it stays until
 // it is detached, or the device goes away. A program with the same pin is replaced
-// atomically. That clsact is added for a filter is recorded in the folder clsacts. The error wraps
-// [host.ErrGone] if the device or its attach point is gone.
-func AttachProgram(n *netcfg.Namespace, p *ebpf.Program, device int, at AttachPoint, pin, clsacts string) error {
+// atomically. The error wraps [host.ErrGone] if the device or its attach point is gone.
+func AttachProgram(n *netcfg.Namespace, p *ebpf.Program, device int, at AttachPoint, pin string) error {
 	return n.Wrap(fmt.Sprintf("attach %s to device %d", filepath.Base(pin), device), n.Do(func() error {
 		if at.IsFilter() {
-			return putFilter(n, p, device, at, pin, clsacts)
+			return putFilter(n, p, device, at, pin)
 		}
 		if replaced, err := replaceLink(n, p, device, at, pin); replaced || err != nil {
 			return err

@@ -39,7 +39,7 @@ var HasTCX = sync.OnceValue(func() bool {
 })
 
 // putFilter adds a program as a filter, or replaces the filter with the same pin.
-func putFilter(n *netcfg.Namespace, p *ebpf.Program, device int, at AttachPoint, pin, clsacts string) error {
+func putFilter(n *netcfg.Namespace, p *ebpf.Program, device int, at AttachPoint, pin string) error {
 	f, err := filterOf(n, pin, device, at)
 	switch {
 	case err != nil:
@@ -48,7 +48,7 @@ func putFilter(n *netcfg.Namespace, p *ebpf.Program, device int, at AttachPoint,
 		return replaceFilter(n, p, device, at, pin, f)
 	}
 	return pinFilter(p, device, pin, func() error {
-		return addToClsact(n, device, clsacts, func() error { return addFilter(n, p, device, at, topology.OwnFilterPrefix+pin) })
+		return addToClsact(device, func() error { return addFilter(n, p, device, at, topology.OwnFilterPrefix+pin) })
 	})
 }
 
