@@ -217,7 +217,11 @@ func DetachProgram(n *netcfg.Namespace, pin string) error {
 	if l, ok := by.(link.Link); ok {
 		// Without its pin the link would go too, but later: until then the same program
 		// cannot be attached again.
-		err = errors.Join(l.Detach(), removePin(pin))
+		err = l.Detach()
+		if errors.Is(err, ebpf.ErrNotSupported) { // of a kind that another version of the daemon has: it goes without its pin
+			err = nil
+		}
+		err = errors.Join(err, removePin(pin))
 	} else if err == nil || errors.Is(err, os.ErrNotExist) {
 		err = errors.Join(removeFilter(n, pin), removePin(pin))
 	}

@@ -292,6 +292,27 @@ func TestProgramOfTCX(t *testing.T) {
 	}
 }
 
+// A link of a kind that only another version of the daemon has, and that the kernel does not detach, goes with its
+// pin.
+func TestLinkOfOtherKind(t *testing.T) {
+	testenv.Root(t)
+	n, err := netcfg.NewAnonymous()
+	testenv.Must(t, err)
+	defer n.Close()
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.RawTracepoint, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}})
+	testenv.Must(t, err)
+	defer p.Close()
+	held, err := tcx.AttachRawTracepoint(tcx.RawTracepointOptions{Name: "sched_process_exit", Program: p})
+	testenv.Must(t, err)
+	defer held.Close()
+	pin := filepath.Join(pinFolder(t), "at_exit_1")
+	testenv.Must(t, held.Pin(pin))
+	testenv.Must(t, kernel.DetachProgram(n, pin))
+	if _, err := os.Lstat(pin); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the pin is left: %v", err)
+	}
+}
+
 // withForeignFilter does something with a filter of somebody else.
 func withForeignFilter(p *ebpf.Program, do func(netlink.Filter) error) error {
 	return do(&netlink.BpfFilter{
