@@ -92,7 +92,7 @@ func (d *daemon) probeMissingFDB() error {
 func (d *daemon) probeNewPods() error {
 	var pods []topology.LocalPod
 	for device, p := range d.tables.unprobed {
-		if d.attach.attached[d.pin(d.attachmentFor("from_pod", device))] { // otherwise the answer is not seen
+		if d.attach.attached[d.pinFor("from_pod", device)] { // otherwise the answer is not seen
 			pods = append(pods, p)
 			delete(d.tables.unprobed, device)
 		}

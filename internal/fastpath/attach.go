@@ -49,55 +49,69 @@ type attachment struct {
 // pod. Programs that learn come before those that carry, which depend on them.
 func (d *daemon) attachments() []attachment {
 	var all []attachment
+	add := func(device int, names ...string) {
+		for _, name := range names {
+			if p, known := d.attachmentFor(name, device); known {
+				all = append(all, p)
+			}
+		}
+	}
 	outs := map[int]bool{}
 	for h := range d.tables.peers {
 		outs[h.device] = true
 	}
 	for device := range outs {
-		all = append(all, d.attachmentFor("to_peer", device))
+		add(device, "to_peer")
 	}
 	for device := range d.tables.tunnels() {
-		all = append(all, d.attachmentFor("to_tunnel", device), d.attachmentFor("from_tunnel", device))
+		add(device, "to_tunnel", "from_tunnel")
 	}
 	for wire := range d.tables.wires() {
-		all = append(all, d.attachmentFor("from_wire", wire))
+		add(wire, "from_wire")
 	}
 	for _, device := range slices.Sorted(maps.Keys(d.tables.pods)) {
-		all = append(all, d.attachmentFor("to_pod", device), d.attachmentFor("from_pod", device))
+		add(device, "to_pod", "from_pod")
 	}
 	return all
 }
 
-// attachmentFor is where a program belongs at a device.
-func (d *daemon) attachmentFor(name string, device int) attachment {
+// attachmentFor is where a program belongs at a device. A name that is not known may be that of a
+// program which only another version of the daemon has.
+func (d *daemon) attachmentFor(name string, device int) (p attachment, known bool) {
+	p.name, p.device = name, device
 	switch name {
 	case "to_peer":
-		return attachment{d.objs.ToPeer, name, device, d.egress()}
+		p.program, p.point = d.objs.ToPeer, d.egress()
 	case "to_tunnel":
-		return attachment{d.objs.ToTunnel, name, device, d.egress()}
+		p.program, p.point = d.objs.ToTunnel, d.egress()
 	case "from_tunnel":
-		return attachment{d.objs.FromTunnel, name, device, d.ingress()}
+		p.program, p.point = d.objs.FromTunnel, d.ingress()
 	case "to_pod":
-		return attachment{d.objs.ToPod, name, device, d.egress()}
+		p.program, p.point = d.objs.ToPod, d.egress()
 	case "from_pod":
-		return attachment{d.objs.FromPod, name, device, d.podIngress(d.topo.TC[device])}
+		p.program, p.point = d.objs.FromPod, d.podIngress(d.topo.TC[device])
+	case "from_wire":
+		p.program, p.point = d.objs.FromWire, d.ingress()
+	default:
+		return attachment{}, false
 	}
-	return attachment{d.objs.FromWire, name, device, d.ingress()}
+	return p, true
 }
 
-// attachmentOfPin derives from a pin which program it is for, and where.
+// attachmentOfPin derives from a pin which program it is for, and where; not ok: it is the pin of
+// nothing that this daemon attaches.
 func (d *daemon) attachmentOfPin(pin string) (p attachment, ok bool) {
 	i := strings.LastIndexByte(pin, '_')
 	device, err := strconv.Atoi(pin[i+1:])
 	if err != nil {
 		return p, false
 	}
-	p = d.attachmentFor(filepath.Base(pin[:max(i, 0)]), device)
-	return p, d.pin(p) == pin
+	p, ok = d.attachmentFor(filepath.Base(pin[:max(i, 0)]), device)
+	return p, ok && d.pin(p) == pin
 }
 
 // replacePrograms replaces the programs of an earlier daemon, which use its tables. It
-// detaches those that it cannot replace.
+// detaches those that it cannot replace, or that this version does not know.
 func (d *daemon) replacePrograms() error {
 	pins, err := bpf.Attached(d.Pins)
 	filters, failed := kernel.FiltersAt(d.netns, d.Pins, d.topo.Clsacts)
@@ -199,7 +213,7 @@ func (d *daemon) attachOne() error {
 	}
 	p := d.attach.missing[0]
 	d.attach.missing = d.attach.missing[1:]
-	err := kernel.AttachProgram(d.netns, p.program, p.device, p.point, d.pin(p), d.clsacts)
+	err := kernel.AttachProgram(d.netns, p.program, p.device, p.point, d.pin(p))
 	if errors.Is(err, host.ErrGone) { // an event will follow
 		return nil
 	}
@@ -300,8 +314,10 @@ func (c *Config) podIngress(w topology.TCState) kernel.AttachPoint {
 }
 
 // pin is the file by which a program is attached.
-func (d *daemon) pin(p attachment) string {
-	return filepath.Join(d.Pins, p.name+"_"+strconv.Itoa(p.device))
+func (d *daemon) pin(p attachment) string { return d.pinFor(p.name, p.device) }
+
+func (d *daemon) pinFor(name string, device int) string {
+	return filepath.Join(d.Pins, name+"_"+strconv.Itoa(device))
 }
 
 // detachPin detaches the program of a pin, and removes the pin.

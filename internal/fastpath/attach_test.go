@@ -65,6 +65,51 @@ func TestManyPods(t *testing.T) {
 	last.end(t)
 }
 
+// What another version has attached, under a name that this one does not know, is detached when this one takes
+// over: nothing is attached in its place, not even for a moment.
+func TestUnknownPrograms(t *testing.T) {
+	if !kernel.HasTCX() {
+		t.Skip("this kernel has no tcx")
+	}
+	n := newNode(t, fastpath.VXLAN, 2, 3)
+	first := n.serve(t)
+	n.carrying(t)
+	tunnel := n.index(t, "tunnel")
+	pin := func(name string) string { return filepath.Join(n.Pins, fmt.Sprintf("%s_%d", name, tunnel)) }
+	must(t, os.Rename(pin("from_tunnel"), pin("from_future")))
+	held, err := link.LoadPinnedLink(pin("from_future"), nil)
+	must(t, err)
+	defer held.Close()
+	before, err := held.Info()
+	must(t, err)
+	p, err := ebpf.NewProgramFromID(before.Program)
+	must(t, err)
+	defer p.Close()
+	filters := []string{pin("to_future"), filepath.Join(n.Pins, "future")}
+	for _, filter := range filters {
+		must(t, kernel.AttachProgram(n.Netns, p, tunnel, kernel.FilterEgress, filter))
+	}
+	last := n.serve(t, "--replace")
+	must(t, first.Wait())
+	eventually(t, "what is not known is detached", func() bool {
+		_, err := os.Lstat(pin("from_future"))
+		left, failed := kernel.Filters(n.Netns, n.Pins)
+		must(t, failed)
+		return os.IsNotExist(err) && len(left) == 0
+	})
+	after, err := held.Info()
+	must(t, err)
+	if after.Program != before.Program || after.TCX().Ifindex != 0 {
+		t.Errorf("the link was of program %d, and is of %d at device %d", before.Program, after.Program, after.TCX().Ifindex)
+	}
+	for _, filter := range filters {
+		if _, err := os.Lstat(filter); !os.IsNotExist(err) {
+			t.Errorf("%s is left: %v", filter, err)
+		}
+	}
+	last.end(t)
+}
+
 // The first pods are carried before the others are looked at, and the network's tables are not read
 // again for these.
 func TestFirstPods(t *testing.T) {

@@ -9,11 +9,9 @@
 package fastpath
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"time"
@@ -40,9 +38,6 @@ type Options struct {
 	// Report is called with each new state once all programs are attached; nil: nobody wants
 	// to know.
 	Report func(State)
-	// Clsacts is the folder that records on which devices clsact was added. Daemons of one namespace
-	// share it; "": it is that of the pins' folder.
-	Clsacts string
 	// Compared is called with what a shadow ([Config].Shadow) has found until then.
 	Compared func(shadow.Result)
 }
@@ -158,7 +153,6 @@ type daemon struct {
 	neigh                 neighbourState
 	prober                *kernel.ARPProber // nil: no probe was sent yet
 	lastState, lastReport *State            // as written to the state file, and what of it is reported when it changes
-	clsacts               string            // see [Options]
 	report                func(State)
 	compared              func(shadow.Result)
 }
@@ -172,7 +166,7 @@ var ErrHandOver = errors.New("another process takes over")
 
 func serve(ctx context.Context, c *Config, o Options) (err error) {
 	d := newDaemon(c)
-	d.report, d.compared, d.clsacts = o.Report, o.Compared, cmp.Or(o.Clsacts, filepath.Dir(c.Pins))
+	d.report, d.compared = o.Report, o.Compared
 	d.whenComplete = func() { d.settle(); saveResources() }
 	open := netcfg.CurrentNetns
 	if c.Devices.Node {
@@ -389,5 +383,5 @@ func (d *daemon) stop() error {
 	}
 	detach, restore := expediteEach(d.detachPin)
 	defer restore()
-	return errors.Join(err, bpf.Remove(d.Pins, detach), kernel.RemoveClsacts(d.netns, d.clsacts))
+	return errors.Join(err, bpf.Remove(d.Pins, detach), kernel.RemoveClsacts(d.netns))
 }

@@ -13,8 +13,8 @@ import (
 )
 
 // Remove takes over from the daemon that holds a folder of pins, if it lives, and removes all
-// that it has put into the calling thread's namespace. clsacts is its folder of records, see [Options].
-func Remove(ctx context.Context, pins, clsacts string) error {
+// that it has put into the calling thread's namespace.
+func Remove(ctx context.Context, pins string) error {
 	restored := netcfg.RestoreRCU()
 	if _, err := os.Stat(pins); errors.Is(err, fs.ErrNotExist) {
 		return restored
@@ -39,7 +39,7 @@ func Remove(ctx context.Context, pins, clsacts string) error {
 	for failed = append(failed, err); len(filters) > 0; filters = filters[1:] {
 		failed = append(failed, detach(filters[0]))
 	}
-	return errors.Join(append(failed, kernel.RemoveClsacts(n, clsacts))...)
+	return errors.Join(append(failed, kernel.RemoveClsacts(n))...)
 }
 
 // expediteEach has what detaches a program wait for short grace periods only, however many there are,

@@ -109,12 +109,11 @@ func (at AttachPoint) attach(p *ebpf.Program, device int) (link.Link, error) {
 
 // AttachProgram attaches a program to a device of the namespace, and pins it: it stays until
 // it is detached, or the device goes away. A program with the same pin is replaced
-// atomically. That clsact is added for a filter is recorded in the folder clsacts. The error wraps
-// [host.ErrGone] if the device or its attach point is gone.
-func AttachProgram(n *netcfg.Namespace, p *ebpf.Program, device int, at AttachPoint, pin, clsacts string) error {
+// atomically. The error wraps [host.ErrGone] if the device or its attach point is gone.
+func AttachProgram(n *netcfg.Namespace, p *ebpf.Program, device int, at AttachPoint, pin string) error {
 	return n.Wrap(fmt.Sprintf("attach %s to device %d", filepath.Base(pin), device), n.Do(func() error {
 		if at.IsFilter() {
-			return putFilter(n, p, device, at, pin, clsacts)
+			return putFilter(n, p, device, at, pin)
 		}
 		if replaced, err := replaceLink(n, p, device, at, pin); replaced || err != nil {
 			return err
@@ -218,7 +217,11 @@ func DetachProgram(n *netcfg.Namespace, pin string) error {
 	if l, ok := by.(link.Link); ok {
 		// Without its pin the link would go too, but later: until then the same program
 		// cannot be attached again.
-		err = errors.Join(l.Detach(), removePin(pin))
+		err = l.Detach()
+		if errors.Is(err, ebpf.ErrNotSupported) { // of a kind that another version of the daemon has: it goes without its pin
+			err = nil
+		}
+		err = errors.Join(err, removePin(pin))
 	} else if err == nil || errors.Is(err, os.ErrNotExist) {
 		err = errors.Join(removeFilter(n, pin), removePin(pin))
 	}

@@ -2,7 +2,6 @@ package kernel_test
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -18,11 +17,10 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-// sharers are two fast paths of a namespace that have one folder for their records.
+// sharers are two fast paths of a namespace.
 type sharers struct {
-	n       *netcfg.Namespace
-	records string
-	pins    [2]string
+	n    *netcfg.Namespace
+	pins [2]string
 }
 
 func newSharers(t *testing.T) (s sharers) {
@@ -31,7 +29,7 @@ func newSharers(t *testing.T) (s sharers) {
 	n, err := netcfg.NewAnonymous()
 	testenv.Must(t, err)
 	t.Cleanup(n.Close)
-	s.n, s.records = n, t.TempDir()
+	s.n = n
 	for i := range s.pins {
 		s.pins[i] = filepath.Join(pinFolder(t), "in_1")
 	}
@@ -40,7 +38,7 @@ func newSharers(t *testing.T) (s sharers) {
 
 // end ends the one of them, for good.
 func (s *sharers) end(i int) error {
-	return errors.Join(kernel.DetachProgram(s.n, s.pins[i]), kernel.RemoveClsacts(s.n, s.records))
+	return errors.Join(kernel.DetachProgram(s.n, s.pins[i]), kernel.RemoveClsacts(s.n))
 }
 
 // has tells whether the device has clsact.
@@ -50,20 +48,20 @@ func (s *sharers) has(t *testing.T) bool {
 	return slices.Contains(qdiscs, "clsact")
 }
 
+// foreignClsact is that of somebody else.
+var foreignClsact = &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: device1, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}}
+
 // addClsact adds clsact as somebody else.
 func (s *sharers) addClsact() error {
-	return host.Do(s.n.Path(), func() error {
-		return netlink.QdiscAdd(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: device1, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}})
-	})
+	return host.Do(s.n.Path(), func() error { return netlink.QdiscAdd(foreignClsact) })
 }
 
 // delClsact removes it again. The kernel refuses that while a filter is being added.
 func (s *sharers) delClsact() error {
-	qdisc := &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: device1, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}}
 	return host.Do(s.n.Path(), func() error {
-		err := netlink.QdiscDel(qdisc)
+		err := netlink.QdiscDel(foreignClsact)
 		for end := time.Now().Add(testenv.Timeout); errors.Is(err, unix.EBUSY) && time.Now().Before(end); {
-			err = netlink.QdiscDel(qdisc)
+			err = netlink.QdiscDel(foreignClsact)
 		}
 		return err
 	})
@@ -79,7 +77,7 @@ func TestClsactShared(t *testing.T) {
 		}
 		for first := range s.pins {
 			for _, pin := range s.pins {
-				testenv.Must(t, kernel.AttachProgram(s.n, p, device1, kernel.FilterIngress, pin, s.records))
+				testenv.Must(t, kernel.AttachProgram(s.n, p, device1, kernel.FilterIngress, pin))
 			}
 			testenv.Must(t, s.end(first))
 			if _, filters := tc(t, s.n); len(filters) != 1 {
@@ -89,8 +87,41 @@ func TestClsactShared(t *testing.T) {
 			if s.has(t) != theirs {
 				t.Errorf("clsact of somebody else: %v; is there in the end: %v", theirs, s.has(t))
 			}
-			if left, err := os.ReadDir(s.records); err != nil || len(left) > 0 {
-				t.Errorf("records are left: %v, %v", left, err)
+		}
+	}
+}
+
+// A clsact that somebody else has made anew, or replaced, is his, even if both fast paths had attached their
+// programs before, or attach them again. One that was removed and that they have made anew themselves is theirs.
+func TestClsactMadeAnew(t *testing.T) {
+	s := newSharers(t)
+	p := programNamed(t, "first")
+	attachBoth := func() {
+		for _, pin := range s.pins {
+			testenv.Must(t, kernel.AttachProgram(s.n, p, device1, kernel.FilterIngress, pin))
+		}
+	}
+	for name, by := range map[string]struct {
+		do   func() error
+		left bool
+	}{
+		"removed and added": {func() error { return errors.Join(s.delClsact(), s.addClsact()) }, true},
+		"replaced":          {func() error { return host.Do(s.n.Path(), func() error { return netlink.QdiscReplace(foreignClsact) }) }, true},
+		"removed":           {s.delClsact, false},
+		"added again":       {func() error { _ = s.addClsact(); return nil }, false}, // it is there
+	} {
+		for _, again := range []bool{false, true} {
+			attachBoth()
+			testenv.Must(t, by.do())
+			if again {
+				attachBoth()
+			}
+			testenv.Must(t, errors.Join(s.end(0), s.end(1)))
+			if s.has(t) != by.left {
+				t.Errorf("%s, and attached again: %v; is there in the end: %v", name, again, s.has(t))
+			}
+			if s.has(t) {
+				testenv.Must(t, s.delClsact())
 			}
 		}
 	}
@@ -107,7 +138,7 @@ func TestClsactSharedAtOnce(t *testing.T) {
 		var theirs bool
 		var begin, end errgroup.Group
 		for _, pin := range s.pins {
-			begin.Go(func() error { return kernel.AttachProgram(s.n, p, device1, kernel.FilterIngress, pin, s.records) })
+			begin.Go(func() error { return kernel.AttachProgram(s.n, p, device1, kernel.FilterIngress, pin) })
 		}
 		begin.Go(func() error {
 			err := s.addClsact()
@@ -139,18 +170,15 @@ func TestClsactSharedAtOnce(t *testing.T) {
 // A qdisc of another kind, which somebody has put in the place of clsact, stays.
 func TestClsactReplaced(t *testing.T) {
 	s := newSharers(t)
-	testenv.Must(t, kernel.AttachProgram(s.n, programNamed(t, "first"), device1, kernel.FilterIngress, s.pins[0], s.records))
+	testenv.Must(t, kernel.AttachProgram(s.n, programNamed(t, "first"), device1, kernel.FilterIngress, s.pins[0]))
 	testenv.Must(t, kernel.DetachProgram(s.n, s.pins[0]))
 	testenv.Must(t, s.delClsact())
 	testenv.Must(t, host.Do(s.n.Path(), func() error {
 		return netlink.QdiscAdd(&netlink.Ingress{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: device1, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_INGRESS}})
 	}))
-	testenv.Must(t, kernel.RemoveClsacts(s.n, s.records))
+	testenv.Must(t, kernel.RemoveClsacts(s.n))
 	if qdiscs, _ := tc(t, s.n); !slices.Contains(qdiscs, "ingress") {
 		t.Errorf("the qdiscs are %v", qdiscs)
-	}
-	if left, err := os.ReadDir(s.records); err != nil || len(left) > 0 {
-		t.Errorf("records are left: %v, %v", left, err)
 	}
 }
 
@@ -165,7 +193,7 @@ func TestClsactRemovedMeanwhile(t *testing.T) {
 		testenv.Must(t, s.addClsact())
 		var both errgroup.Group
 		both.Go(s.delClsact)
-		err := kernel.AttachProgram(s.n, p, device1, kernel.FilterIngress, s.pins[0], s.records)
+		err := kernel.AttachProgram(s.n, p, device1, kernel.FilterIngress, s.pins[0])
 		testenv.Must(t, both.Wait())
 		switch {
 		case errors.Is(err, host.ErrGone):

@@ -39,7 +39,7 @@ var HasTCX = sync.OnceValue(func() bool {
 })
 
 // putFilter adds a program as a filter, or replaces the filter with the same pin.
-func putFilter(n *netcfg.Namespace, p *ebpf.Program, device int, at AttachPoint, pin, clsacts string) error {
+func putFilter(n *netcfg.Namespace, p *ebpf.Program, device int, at AttachPoint, pin string) error {
 	f, err := filterOf(n, pin, device, at)
 	switch {
 	case err != nil:
@@ -48,7 +48,7 @@ func putFilter(n *netcfg.Namespace, p *ebpf.Program, device int, at AttachPoint,
 		return replaceFilter(n, p, device, at, pin, f)
 	}
 	return pinFilter(p, device, pin, func() error {
-		return addToClsact(n, device, clsacts, func() error { return addFilter(n, p, device, at, topology.OwnFilterPrefix+pin) })
+		return addToClsact(device, func() error { return addFilter(n, p, device, at, topology.OwnFilterPrefix+pin) })
 	})
 }
 
@@ -153,15 +153,19 @@ func isGone(err error) bool {
 // Filters lists the pins in a folder whose programs are filters, even if the pin itself is
 // gone.
 func Filters(n *netcfg.Namespace, folder string) (pins []string, err error) {
-	var devices []int
-	err = n.Do(func() (err error) {
-		devices, err = topology.DevicesWithClsact()
-		return err
-	})
+	devices, err := devicesWithClsact(n)
 	if err != nil {
 		return nil, err
 	}
 	return FiltersAt(n, folder, devices)
+}
+
+func devicesWithClsact(n *netcfg.Namespace) (devices []int, err error) {
+	err = n.Do(func() error {
+		devices, err = topology.DevicesWithClsact()
+		return err
+	})
+	return devices, err
 }
 
 // FiltersAt lists those at some devices.
@@ -185,12 +189,24 @@ func FiltersAt(n *netcfg.Namespace, folder string, devices []int) (pins []string
 	return pins, err
 }
 
-// removeFilter removes the filter of a pin from the device that the pin is named after.
+// removeFilter removes the filter of a pin from the device that the pin is named after. One that is
+// named after none, as another version of the daemon may name it, is searched for at all devices.
 func removeFilter(n *netcfg.Namespace, pin string) error {
 	device, err := strconv.Atoi(pin[strings.LastIndexByte(pin, '_')+1:])
+	devices := []int{device}
 	if err != nil {
-		return nil // it is the pin of no filter
+		if devices, err = devicesWithClsact(n); err != nil {
+			return err
+		}
 	}
+	for _, device := range devices {
+		err = errors.Join(err, removeFilterAt(n, pin, device))
+	}
+	return err
+}
+
+// removeFilterAt removes it from a device, if it is there.
+func removeFilterAt(n *netcfg.Namespace, pin string, device int) (err error) {
 	for at, parent := range filterParents {
 		f, failed := filterOf(n, pin, device, at)
 		if f != nil && failed == nil {

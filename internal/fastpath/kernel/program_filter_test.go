@@ -57,9 +57,9 @@ func pinFolder(t *testing.T) string {
 	return pins
 }
 
-// attach attaches a program to the loopback device. What it records is beside the folder of its pin.
+// attach attaches a program to the loopback device.
 func attach(n *netcfg.Namespace, p *ebpf.Program, at kernel.AttachPoint, pin string) error {
-	return kernel.AttachProgram(n, p, device1, at, pin, filepath.Dir(filepath.Dir(pin)))
+	return kernel.AttachProgram(n, p, device1, at, pin)
 }
 
 // tc is what traffic control has at the loopback device of a namespace: its qdiscs, and
@@ -131,7 +131,7 @@ func TestFilter(t *testing.T) {
 	want("one is detached", clsact, "first")
 	testenv.Must(t, kernel.DetachProgram(n, out))
 	want("both are detached", clsact, "")
-	testenv.Must(t, kernel.RemoveClsacts(n, filepath.Dir(pins)))
+	testenv.Must(t, kernel.RemoveClsacts(n))
 	want("for good", bare, "")
 
 	// Somebody has taken the pins away: what they stood for is found, and exchanged.
@@ -145,22 +145,22 @@ func TestFilter(t *testing.T) {
 	want("attached anew", clsact, "second")
 	testenv.Must(t, os.Remove(in))
 	testenv.Must(t, kernel.DetachProgram(n, in))
-	testenv.Must(t, kernel.RemoveClsacts(n, filepath.Dir(pins)))
+	testenv.Must(t, kernel.RemoveClsacts(n))
 	want("detached without its pin", bare, "")
 
 	// A clsact of somebody else stays, and so does one in which he has put a filter.
 	testenv.Must(t, attach(n, first, kernel.FilterIngress, in))
 	testenv.Must(t, host.Do(n.Path(), func() error { return withForeignFilter(second, netlink.FilterAdd) }))
 	testenv.Must(t, kernel.DetachProgram(n, in))
-	testenv.Must(t, kernel.RemoveClsacts(n, filepath.Dir(pins)))
+	testenv.Must(t, kernel.RemoveClsacts(n))
 	want("beside another filter", clsact, "second")
 	testenv.Must(t, host.Do(n.Path(), func() error { return withForeignFilter(second, netlink.FilterDel) }))
 	testenv.Must(t, attach(n, first, kernel.FilterIngress, in))
 	testenv.Must(t, kernel.DetachProgram(n, in))
-	testenv.Must(t, kernel.RemoveClsacts(n, filepath.Dir(pins)))
+	testenv.Must(t, kernel.RemoveClsacts(n))
 	want("in a clsact that was there", clsact, "")
 
-	if err := kernel.AttachProgram(n, first, 4711, kernel.FilterIngress, in, filepath.Dir(pins)); !errors.Is(err, host.ErrGone) {
+	if err := kernel.AttachProgram(n, first, 4711, kernel.FilterIngress, in); !errors.Is(err, host.ErrGone) {
 		t.Errorf("at no device: %v", err)
 	}
 	if left, err := filepath.Glob(filepath.Join(pins, "*_*")); err != nil || len(left) > 0 {
@@ -201,7 +201,7 @@ func TestFilterOfOurName(t *testing.T) {
 	testenv.Must(t, kernel.DetachProgram(n, pin))
 	count("without it", 2)
 	testenv.Must(t, kernel.DetachProgram(n, filepath.Join(pins, "to_pod_1")))
-	testenv.Must(t, kernel.RemoveClsacts(n, filepath.Dir(pins)))
+	testenv.Must(t, kernel.RemoveClsacts(n))
 	count("after all", 1)
 	if is, err := kernel.IsFastPath(programID(t, theirs)); is || err != nil {
 		t.Errorf("theirs is a fast path's: %v, %v", is, err)
@@ -289,6 +289,27 @@ func TestProgramOfTCX(t *testing.T) {
 	}))
 	if len(list.Programs) > 0 {
 		t.Errorf("left attached: %v", list.Programs)
+	}
+}
+
+// A link of a kind that only another version of the daemon has, and that the kernel does not detach, goes with its
+// pin.
+func TestLinkOfOtherKind(t *testing.T) {
+	testenv.Root(t)
+	n, err := netcfg.NewAnonymous()
+	testenv.Must(t, err)
+	defer n.Close()
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.RawTracepoint, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}})
+	testenv.Must(t, err)
+	defer p.Close()
+	held, err := tcx.AttachRawTracepoint(tcx.RawTracepointOptions{Name: "sched_process_exit", Program: p})
+	testenv.Must(t, err)
+	defer held.Close()
+	pin := filepath.Join(pinFolder(t), "at_exit_1")
+	testenv.Must(t, held.Pin(pin))
+	testenv.Must(t, kernel.DetachProgram(n, pin))
+	if _, err := os.Lstat(pin); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the pin is left: %v", err)
 	}
 }
 

@@ -139,7 +139,7 @@ func (f files) daemon(ctx context.Context, c fastpath.Config, report func(fastpa
 	}
 	report, stopReports := latest(report)
 	defer stopReports()
-	return fastpath.Main(ctx, fastpath.Options{Config: f.config, Clsacts: f.clsacts, Report: report, Compared: compared})
+	return fastpath.Main(ctx, fastpath.Options{Config: f.config, Report: report, Compared: compared})
 }
 
 // latest hands what a function is called with to report, in order, and leaves out what is

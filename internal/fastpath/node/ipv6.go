@@ -99,7 +99,7 @@ func (f files) removeUnused(ctx context.Context, c Configs) error {
 	if c.IPv4 != nil {
 		return nil
 	}
-	if err := fastpath.Remove(ctx, f.pins, f.clsacts); err != nil {
+	if err := fastpath.Remove(ctx, f.pins); err != nil {
 		return err
 	}
 	return kernel.RemoveFiles(f.config, f.state)
@@ -111,7 +111,7 @@ func (f files) removeIPv6(ctx context.Context) error {
 	if _, err := os.Stat(six.folder); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	if err := fastpath.Remove(ctx, six.pins, six.clsacts); err != nil {
+	if err := fastpath.Remove(ctx, six.pins); err != nil {
 		return err // what is left of it is found by its pins
 	}
 	return kernel.RemovePins(six.folder)

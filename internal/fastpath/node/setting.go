@@ -32,14 +32,13 @@ type files struct {
 	stop                        string // asks the process to end
 	wish                        string // what the process was asked to carry
 	ending                      string // the process has begun to end
-	clsacts                     string // folder that records on which devices clsact was added
 }
 
 // ipv6 are the files of the fast path for IPv6, which the same process has. It has one folder more, so
 // that its pins and its state are its own.
 func (f files) ipv6() files {
 	six := filesIn(filepath.Join(f.folder, "ipv6"))
-	six.process, six.stop, six.ending, six.clsacts = f.process, f.stop, f.ending, f.clsacts
+	six.process, six.stop, six.ending = f.process, f.stop, f.ending
 	return six
 }
 
@@ -58,7 +57,7 @@ func filesIn(folder string) files {
 	return files{
 		folder, pins, fastpath.StateFile(pins), filepath.Join(folder, "config.json"),
 		filepath.Join(folder, "process"), filepath.Join(folder, "stop"), filepath.Join(folder, "wish.json"),
-		filepath.Join(folder, "ending"), folder,
+		filepath.Join(folder, "ending"),
 	}
 }
 
@@ -122,7 +121,7 @@ func (f files) remove() error {
 		return err
 	}
 	for _, pins := range []string{f.pins, f.ipv6().pins} {
-		if err := fastpath.Remove(context.Background(), pins, f.clsacts); err != nil {
+		if err := fastpath.Remove(context.Background(), pins); err != nil {
 			return err
 		}
 	}

@@ -1,7 +1,6 @@
 package topology
 
 import (
-	"cmp"
 	"encoding/binary"
 	"fmt"
 	"maps"
@@ -111,20 +110,8 @@ func (r *reader) geneveNextHops(l *netlink.Geneve) (peers []NextHop, err error) 
 	if err == nil {
 		h, err = parseGeneveHeader(data)
 	}
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("read tunnel %s: %w", a.Name, err)
-	case h.refusal != "":
-		r.refuse(l, "has attributes that the fast path does not support ("+h.refusal+")")
-		return nil, nil
-	}
-	if why := cmp.Or(r.masterReason(l), r.uncertainDevices[a.Index], r.sameGeneve(l)); why != "" {
-		r.refuse(l, why)
-		return nil, nil
-	}
-	if len(a.HardwareAddr) != macLen {
-		r.refuse(l, "has no MAC address")
-		return nil, nil
+	if ok, err := r.acceptTunnel(l, reasonWith(unsupportedAttrs, h.refusal), err, r.sameGeneve(l), noMAC(l)); !ok {
+		return nil, err
 	}
 	if h.ttl == 0 {
 		if h.ttl, err = defaultTTL(); err != nil {

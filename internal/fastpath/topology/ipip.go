@@ -2,8 +2,6 @@ package topology
 
 import (
 	"bytes"
-	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -89,18 +87,8 @@ func (r *reader) ipipNextHops(l netlink.Link) (peers []NextHop, err error) {
 	if err == nil {
 		h, err = parseIPIPHeader(data)
 	}
-	switch {
-	case errors.Is(err, unix.ENODEV):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("read tunnel %s: %w", a.Name, err)
-	case h.refusal != "":
-		r.refuse(l, "has attributes that the fast path does not support ("+h.refusal+")")
-		return nil, nil
-	}
-	if why := cmp.Or(r.masterReason(l), r.uncertainDevices[a.Index], r.otherReceiver(a.Index, h.local)); why != "" {
-		r.refuse(l, why)
-		return nil, nil
+	if ok, err := r.acceptTunnel(l, reasonWith(unsupportedAttrs, h.refusal), err, r.otherReceiver(a.Index, h.local)); !ok {
+		return nil, err
 	}
 	hops := slices.DeleteFunc(slices.Clone(r.gateways), func(n Neighbour) bool { return n.Device != a.Index })
 	slices.SortFunc(hops, func(a, b Neighbour) int { return a.Addr.Compare(b.Addr) })

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // IsPodLink tells whether a device may lead to a pod: it is one end of a pair, and the
@@ -124,17 +126,12 @@ func (r *reader) auditLower(l, upper netlink.Link) string {
 }
 
 // LowerLinks are those of some devices of a namespace that a VLAN or a bond stands on, by index. Other
-// devices stand on none.
-func LowerLinks(links iter.Seq[netlink.Link], l netlink.Link) (lower []netlink.Link) {
-	a := l.Attrs()
-	for other := range links {
-		isParent := l.Type() == kindVLAN && a.NetNsID < 0 && other.Attrs().Index == a.ParentIndex
-		if isParent || l.Type() == kindBond && other.Attrs().MasterIndex == a.Index {
-			lower = append(lower, other)
-		}
+// kinds of wires stand on none.
+func LowerLinks(links iter.Seq[netlink.Link], l netlink.Link) []netlink.Link {
+	if kind := l.Type(); kind != kindVLAN && kind != kindBond {
+		return nil
 	}
-	slices.SortFunc(lower, func(a, b netlink.Link) int { return a.Attrs().Index - b.Attrs().Index })
-	return lower
+	return host.LowerLinks(links, l)
 }
 
 // StandsOn says of a device that one below it is in the way.

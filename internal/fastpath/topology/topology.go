@@ -3,7 +3,6 @@ package topology
 import (
 	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -310,37 +309,27 @@ func (r *reader) tunnelNextHops(name string) (peers []NextHop, err error) {
 		r.refuse(l, "was created in another network namespace, and its packets pass through that one")
 		return nil, nil
 	}
+	switch tunnel := l.(type) {
+	case *netlink.Geneve:
+		return r.geneveNextHops(tunnel)
+	case *netlink.Vxlan:
+		if r.family == IPv6 {
+			return r.vxlan6NextHops(tunnel)
+		}
+		return r.vxlanNextHops(tunnel)
+	}
 	if l.Type() == kindIPIP {
 		return r.ipipNextHops(l)
 	}
-	if geneve, ok := l.(*netlink.Geneve); ok {
-		return r.geneveNextHops(geneve)
-	}
-	tunnel, isTunnel := l.(*netlink.Vxlan)
-	if !isTunnel {
-		return nil, nil
-	}
+	return nil, nil
+}
+
+// vxlanNextHops returns the next hops behind a vxlan device over IPv4: its forwarding entries.
+func (r *reader) vxlanNextHops(tunnel *netlink.Vxlan) (peers []NextHop, err error) {
 	a := tunnel.Attrs()
-	if r.family == IPv6 {
-		return r.vxlan6NextHops(tunnel)
-	}
 	whole, fickle, err := readVXLANHeader(a.Index)
-	switch {
-	case errors.Is(err, unix.ENODEV):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("read tunnel %s: %w", name, err)
-	case fickle != "":
-		r.refuse(l, "its outer headers are not the same for all packets ("+fickle+")")
-		return nil, nil
-	}
-	if why := cmp.Or(r.masterReason(l), r.uncertainDevices[a.Index]); why != "" {
-		r.refuse(l, why)
-		return nil, nil
-	}
-	if len(a.HardwareAddr) != macLen {
-		r.refuse(l, "has no MAC address")
-		return nil, nil
+	if ok, err := r.acceptTunnel(tunnel, reasonWith(perPacketHeaders, fickle), err, noMAC(tunnel)); !ok {
+		return nil, err
 	}
 	routeDevice := 0
 	if r.inVRF(tunnel.VtepDevIndex) { // the tunnel's packets are routed by the VRF
@@ -357,7 +346,7 @@ func (r *reader) tunnelNextHops(name string) (peers []NextHop, err error) {
 			continue
 		}
 		if n.unknownAttr != "" {
-			r.refuse(l, fmt.Sprintf("its entry for %v has %s", n.HardwareAddr, n.unknownAttr))
+			r.refuse(tunnel, fmt.Sprintf("its entry for %v has %s", n.HardwareAddr, n.unknownAttr))
 			continue
 		}
 		if n.IP == nil {

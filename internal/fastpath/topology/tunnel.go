@@ -1,11 +1,15 @@
 package topology
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/nlmsg"
+	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
@@ -23,6 +27,45 @@ type Encap struct {
 	DontFragment  bool   // false: with IPIP as in the pod's packet
 	RouteDevice   int    // ifindex of the device that outer packets are routed by, as what an ipip device is bound to; 0: any
 	BoundAddr     net.IP // local address that it is bound to; nil: none
+}
+
+// acceptTunnel tells whether there may be next hops behind a tunnel's device. It refuses one that has a
+// reason against it: header, of what was read of its headers, a common one, or another. failed is the error
+// of that read.
+func (r *reader) acceptTunnel(l netlink.Link, header string, failed error, others ...string) (ok bool, err error) {
+	a := l.Attrs()
+	switch {
+	case errors.Is(failed, unix.ENODEV):
+		return false, nil
+	case failed != nil:
+		return false, fmt.Errorf("read tunnel %s: %w", a.Name, failed)
+	}
+	if why := cmp.Or(header, r.masterReason(l), r.uncertainDevices[a.Index], cmp.Or(others...)); why != "" {
+		r.refuse(l, why)
+		return false, nil
+	}
+	return true, nil
+}
+
+// reasonWith adds details to a reason; "" if there are none.
+func reasonWith(reason, details string) string {
+	if details == "" {
+		return ""
+	}
+	return reason + " (" + details + ")"
+}
+
+const (
+	perPacketHeaders = "its outer headers are not the same for all packets"
+	unsupportedAttrs = "has attributes that the fast path does not support"
+)
+
+// noMAC says that a device has no MAC address; "": it has.
+func noMAC(l netlink.Link) string {
+	if len(l.Attrs().HardwareAddr) != macLen {
+		return "has no MAC address"
+	}
+	return ""
 }
 
 // perPacketVXLAN are the attributes of a vxlan device that make outer headers differ between

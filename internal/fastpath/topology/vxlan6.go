@@ -1,13 +1,10 @@
 package topology
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
 	"net"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/nlmsg"
 )
@@ -21,22 +18,8 @@ const vxlan6Overhead = 70
 func (r *reader) vxlan6NextHops(tunnel *netlink.Vxlan) (peers []NextHop, err error) {
 	a := tunnel.Attrs()
 	_, fickle, err := readVXLANHeader(a.Index)
-	switch {
-	case errors.Is(err, unix.ENODEV):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("read tunnel %s: %w", a.Name, err)
-	case fickle != "":
-		r.refuse(tunnel, "its outer headers are not the same for all packets ("+fickle+")")
-		return nil, nil
-	}
-	if why := cmp.Or(r.masterReason(tunnel), r.uncertainDevices[a.Index], r.notRouter(a.Name), r.bySourcePort); why != "" {
-		r.refuse(tunnel, why)
-		return nil, nil
-	}
-	if len(a.HardwareAddr) != macLen {
-		r.refuse(tunnel, "has no MAC address")
-		return nil, nil
+	if ok, err := r.acceptTunnel(tunnel, reasonWith(perPacketHeaders, fickle), err, r.notRouter(a.Name), r.bySourcePort, noMAC(tunnel)); !ok {
+		return nil, err
 	}
 	wire, ok := r.byIndex[tunnel.VtepDevIndex]
 	if !ok {
