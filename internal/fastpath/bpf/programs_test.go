@@ -113,7 +113,7 @@ func newRig(t testing.TB, kind string, protocol layers.IPProtocol) *rig {
 
 // hopKey is how the network addresses the peer.
 func (r *rig) hopKey(kind string) bpf.HopKey {
-	return bpf.NewHopKey(r.wire, map[string][]byte{bpf.VXLAN: farTunnelMAC, bpf.Geneve: farTunnelMAC, bpf.IPIP: remoteVTEP.AsSlice(), bpf.Routed: farMAC}[kind])
+	return bpf.NewHopKey(r.wire, map[string][]byte{bpf.VXLAN: farTunnelMAC, bpf.Geneve: farTunnelMAC, bpf.IPIP: remoteVTEP.AsSlice(), bpf.Routed: farMAC, bpf.Routed6: farMAC}[kind])
 }
 
 // putHop lets the network know the peer, by how it addresses it.

@@ -39,15 +39,26 @@ func (r *rig) translate(n nat) (wire bpf.FlowKey, onWire bpf.Flow) {
 	tenant := r.key.TenantProto >> 8
 	r.key = bpf.NewFlowKey(tenant, uint8(r.protocol), n.local, n.remote)
 	wire = bpf.NewFlowKey(tenant, uint8(r.protocol), n.wireLocal, n.wireOther).OnWire()
-	for _, f := range []struct {
-		flow *bpf.Flow
-		key  bpf.FlowKey
-	}{{&r.flow, wire}, {&onWire, r.key}} {
-		f.flow.Translated = 1
-		f.flow.Other.Local, f.flow.Other.Remote = f.key.Local, f.key.Remote
-		f.flow.Other.LocalPort, f.flow.Other.RemotePort = f.key.LocalPort, f.key.RemotePort
-	}
+	setOther(&r.flow, wire)
+	setOther(&onWire, r.key)
 	return wire, onWire
+}
+
+// newTranslated is a rig of a kind whose flow is translated, with its tables written, and the entry that the flow has
+// by its key on the wire.
+func newTranslated(t testing.TB, kind string, protocol layers.IPProtocol, n nat) (r *rig, wire bpf.FlowKey, onWire bpf.Flow) {
+	t.Helper()
+	if kind == bpf.Routed6 {
+		r = newRig6(t, protocol)
+		wire, onWire = r.translate6(t, n)
+	} else {
+		r = newRig(t, kind, protocol)
+		wire, onWire = r.translate(n)
+	}
+	r.put(t)
+	r.putHop(t, kind)
+	check(t, r.objs.Flows.Put(wire, onWire))
+	return r, wire, onWire
 }
 
 // withEnds gives a packet other ends.
@@ -74,10 +85,7 @@ func TestTranslates(t *testing.T) {
 }
 
 func translates(t *testing.T, kind string, n nat, protocol layers.IPProtocol) {
-	r := newRig(t, kind, protocol)
-	wire, onWire := r.translate(n)
-	r.put(t)
-	check(t, r.objs.Flows.Put(wire, onWire))
+	r, _, _ := newTranslated(t, kind, protocol, n)
 	for i := range 300 { // sums of many values, those around zero too
 		p := r.podPacket()
 		p.payload = binary.BigEndian.AppendUint16(bytes.Clone(p.payload), uint16(i*219))
@@ -109,10 +117,7 @@ func translates(t *testing.T, kind string, n nat, protocol layers.IPProtocol) {
 // A datagram without a checksum stays without.
 func TestTranslatesWithoutChecksum(t *testing.T) {
 	testenv.Root(t)
-	r := newRig(t, "routed", layers.IPProtocolUDP)
-	wire, onWire := r.translate(nats[0])
-	r.put(t)
-	check(t, r.objs.Flows.Put(wire, onWire))
+	r, _, _ := newTranslated(t, bpf.Routed, layers.IPProtocolUDP, nats[0])
 	const sum = 14 + 20 + 6 // offset
 	frame := r.podPacket().withEnds(nats[0].local, nats[0].remote).bytes(t)
 	copy(frame[sum:], []byte{0, 0})
@@ -174,11 +179,7 @@ func TestTranslatedApart(t *testing.T) {
 	} {
 		for _, kind := range kinds {
 			t.Run(kind+", "+c.name, func(t *testing.T) {
-				r := newRig(t, kind, layers.IPProtocolUDP)
-				wire, onWire := r.translate(n)
-				r.put(t)
-				r.putHop(t, kind)
-				check(t, r.objs.Flows.Put(wire, onWire))
+				r, wire, onWire := newTranslated(t, kind, layers.IPProtocolUDP, n)
 				try := func(out, in bpf.Count) {
 					t.Helper()
 					r.expect(t, r.objs.FromPod, r.pod, r.podPacket().withEnds(n.local, n.remote), out)
@@ -224,11 +225,7 @@ func TestTranslatedEnds(t *testing.T) {
 	n := nats[2]
 	for _, kind := range kinds {
 		for _, way := range []string{"out", "in"} {
-			r := newRig(t, kind, layers.IPProtocolTCP)
-			wire, onWire := r.translate(n)
-			r.put(t)
-			r.putHop(t, kind)
-			check(t, r.objs.Flows.Put(wire, onWire))
+			r, wire, _ := newTranslated(t, kind, layers.IPProtocolTCP, n)
 			p, program, device := r.podPacket().withEnds(n.local, n.remote), r.objs.FromPod, r.pod
 			counted, keys := bpf.SlowFlags, []bpf.FlowKey{r.key, wire}
 			if way == "in" {
