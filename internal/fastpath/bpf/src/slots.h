@@ -65,6 +65,15 @@ static __always_inline __u64 hash_key(__u64 a, __u64 b)
 	return (a & NO_TENANT) * 0x9e3779b97f4a7c15 + b * 0xc2b2ae3d27d4eb4f;
 }
 
+/* The same of a key that may not be read as words in place: it is aligned to 4 bytes, as its fields are. */
+static __always_inline __u64 hash_of(const struct flow_key *k)
+{
+	__u64 words[2];
+
+	__builtin_memcpy(words, k, sizeof(words));
+	return hash_key(words[0], words[1]);
+}
+
 /* The group of a flow, by the hash of its key; ../slots.go computes the same. */
 static __always_inline __u32 group_of(__u64 hash)
 {
@@ -74,9 +83,7 @@ static __always_inline __u32 group_of(__u64 hash)
 /* The entry of a flow was changed or deleted: invalidates its slots. */
 static __always_inline void bump_group(const struct flow_key *k)
 {
-	const __u64 *words = (const void *)k;
-
-	__sync_fetch_and_add((volatile __u32 *)&ended[group_of(hash_key(words[0], words[1]))], 1);
+	__sync_fetch_and_add((volatile __u32 *)&ended[group_of(hash_of(k))], 1);
 }
 
 /* Deletes an entry, if there is one. */
