@@ -32,16 +32,18 @@ func (f *Objects) OnVersion(call func()) {
 	n.version = func() error { call(); return end() }
 }
 
-// NewVXLANOf loads the fast path of an overlay whose table has room for so many flows.
-func NewVXLANOf(flows uint32, port uint16) (*Objects, error) {
-	spec, err := loadVxlan()
+// NewSmall loads the fast path of a kind, some of whose tables have room for so many entries.
+func NewSmall(kind string, port uint16, entries uint32, tables ...string) (*Objects, error) {
+	spec, err := source(kind, false)
 	if err != nil {
 		return nil, err
 	}
-	if err := setTunnel(spec, VXLAN, port); err != nil {
+	if err := setTunnel(spec, kind, port); err != nil {
 		return nil, err
 	}
-	spec.Maps["flows"].MaxEntries = flows
+	for _, name := range tables {
+		spec.Maps[name].MaxEntries = entries
+	}
 	return load(spec, Options{})
 }
 

@@ -76,7 +76,7 @@ func TestTableFull(t *testing.T) {
 	onCore(t, 0)
 	const learnAfter = 8
 	r := newRig(t, "vxlan", layers.IPProtocolUDP)
-	small, err := bpf.NewVXLANOf(1, port)
+	small, err := bpf.NewSmall(bpf.VXLAN, port, 1, "flows")
 	check(t, err)
 	t.Cleanup(small.Close)
 	r.objs = small

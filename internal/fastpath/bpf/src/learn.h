@@ -273,17 +273,20 @@ static __always_inline struct flow *get_entry(const struct flow_key *k, const st
 }
 
 /* Finds or makes the entry of a flow that connection tracking allows, by the key that its pod
- * sees; wire is the other one, if it is translated. 0: it is not to be carried yet. The first
- * reply invalidates what was learned before it. A direct flow between the ends that a translated
- * one has on the wire is over: conntrack gives them to one connection at a time. */
-static __always_inline struct flow *get_flow(const union flow_words *pod, const union flow_words *wire, const struct ct_state *t)
+ * sees; wire is the other one, if it is translated, and gets what pod gets: numbers. 0: it is not
+ * to be carried yet. The first reply invalidates what was learned before it. A direct flow between
+ * the ends that a translated one has on the wire is over: conntrack gives them to one connection
+ * at a time. */
+static __always_inline struct flow *get_flow(union flow_words *pod, union flow_words *wire, const struct ct_state *t)
 {
-	struct flow_key seen = wire->key;
-	struct flow *f, *at, *direct;
+	struct flow *f = 0, *at, *direct;
+	struct flow_key seen;
 
-	seen.tenant_proto |= WIRE_VIEW;
-	f = get_entry(&pod->key, t->translated ? &wire->key : 0);
+	if (give_numbers(pod, wire, t->translated))
+		f = get_entry(&pod->key, t->translated ? &wire->key : 0);
 	if (f && t->translated) {
+		seen = wire->key;
+		seen.tenant_proto |= WIRE_VIEW;
 		direct = bpf_map_lookup_elem(&flows, &wire->key);
 		if (direct && !direct->translated)
 			delete_entry(&wire->key); /* it would hide this one */
@@ -381,7 +384,7 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, const stru
 		return NEXT;
 	if (skb->ingress_ifindex != (crossed ? 0 : pod->ingress_ifindex))
 		return NEXT;
-	if (!crossed && give_numbers(&own, &wire, t.translated))
+	if (!crossed)
 		f = get_flow(&own, &wire, &t);
 	if (!f)
 		return NEXT;
@@ -452,7 +455,7 @@ static __always_inline int learn_in(struct __sk_buff *skb)
 		return NEXT;
 	number = c->peer;
 	peer = bpf_map_lookup_elem(&peers, &number);
-	if (!peer || !peer->epoch || c->seal != digest(a, b, number, peer->epoch) || peer->ingress_ifindex != skb->ingress_ifindex || !give_numbers(&own, wire, t.translated))
+	if (!peer || !peer->epoch || c->seal != digest(a, b, number, peer->epoch) || peer->ingress_ifindex != skb->ingress_ifindex)
 		return NEXT;
 	f = get_flow(&own, wire, &t);
 	if (!f)
