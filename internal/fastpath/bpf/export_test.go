@@ -1,6 +1,7 @@
 package bpf
 
 import (
+	"encoding/binary"
 	"errors"
 	"net/netip"
 
@@ -16,7 +17,17 @@ func Slot(k FlowKey) uint64 { return hashKey(k) >> 53 }
 func Group(k FlowKey) uint64 { return groupOf(k) }
 
 // SetLastNumber sets the last number that a program has given to an address of IPv6.
-func (f *Objects) SetLastNumber(last uint32) error { return f.addrs.(*numbers).last.Set(last) }
+func (f *Objects) SetLastNumber(last uint32) error {
+	spec, err := loadRouted6()
+	if err != nil {
+		return err
+	}
+	memory, err := f.Data.Memory()
+	if err == nil {
+		_, err = memory.WriteAt(binary.NativeEndian.AppendUint32(nil, last), int64(spec.Variables["last_number"].Offset))
+	}
+	return err
+}
 
 // Renumber gives an address of IPv6 another number, as if the one that it has were taken back and given
 // anew meanwhile.
