@@ -36,6 +36,12 @@ func (f *Objects) Renumber(addr netip.Addr, number uint32) error {
 	return errors.Join(n.byAddr.Put(addr6(addr.As16()), number), n.byNum.Put(number, addr6(addr.As16())))
 }
 
+// Misname has the table of numbers name an address by the number of another one, as a core reads it that has found an
+// entry which becomes the other one's before its number is read.
+func (f *Objects) Misname(addr netip.Addr, number uint32) error {
+	return f.addrs.(*numbers).byAddr.Put(addr6(addr.As16()), number)
+}
+
 // OnVersion has a function called whenever slots end because numbers are taken back.
 func (f *Objects) OnVersion(call func()) {
 	n := f.addrs.(*numbers)

@@ -116,6 +116,7 @@ var learnRows = []struct {
 	{"pod that is not known any more, in", eitherKind, inWay, func(l *learning, _ *packet) { l.hasEntry, l.podEntry.Epoch = true, 0 }, nil},
 	{"pod changed", eitherKind, outWay, func(l *learning, _ *packet) { l.hasEntry = true; l.podEntry.Epoch = 66 }, func(f *bpf.Flow) { f.SeenOut, f.PodEpoch = 5, 66 }},
 	{"on its way through a pod", eitherKind, inWay, func(l *learning, _ *packet) { l.hasEntry = true; l.podEntry.Addr++ }, nil},
+	{"the pod at its device is another", eitherKind, outWay, func(l *learning, _ *packet) { l.hasEntry = true; l.podEntry.Addr++ }, nil},
 	{"pod changed, in", eitherKind, inWay, func(l *learning, _ *packet) { l.hasEntry, l.flow.SeenOut, l.podEntry.Epoch = true, 5, 66 },
 		func(f *bpf.Flow) { f.SeenOut, f.SeenIn, f.PodEpoch = 0, 5, 66 }},
 	{"pod of another tenant", eitherKind, inWay, func(l *learning, _ *packet) { l.hasEntry = true; l.podEntry.Tenant++ }, nil},

@@ -309,7 +309,8 @@ static __always_inline struct flow *get_flow(union flow_words *pod, union flow_w
 	return conntrack_ready(&pod->key, f, t) ? f : 0;
 }
 
-/* The pod with an address, and the ifindex of its device; 0: there is none. */
+/* The pod with an address, and the ifindex of its device; 0: there is none. The entry of pod_at may have become
+ * that of another address while it was read. */
 static __always_inline struct pod *pod_of(__be32 addr, __u32 tenant, __u32 *device)
 {
 	struct pod_key who = {.tenant = tenant, .addr = addr};
@@ -320,7 +321,7 @@ static __always_inline struct pod *pod_of(__be32 addr, __u32 tenant, __u32 *devi
 		return 0;
 	*device = *at;
 	pod = bpf_map_lookup_elem(&pods, at);
-	return pod && pod->epoch ? pod : 0;
+	return pod && pod->epoch && pod->addr == addr ? pod : 0;
 }
 
 /* An address is that of a pod of this host. */
