@@ -42,6 +42,28 @@ func (f *Objects) Misname(addr netip.Addr, number uint32) error {
 	return f.addrs.(*numbers).byAddr.Put(addr6(addr.As16()), number)
 }
 
+// PutFlow writes an entry whose SeenOut and SeenIn are the epochs in which the network has forwarded it between its pod
+// and its peer.
+func (f *Objects) PutFlow(k FlowKey, v Flow) error {
+	for _, seen := range []*uint32{&v.SeenOut, &v.SeenIn} {
+		if *seen != 0 {
+			*seen = v.Proof(k, *seen)
+		}
+	}
+	return f.Flows.Put(k, v)
+}
+
+// LookupFlow reads an entry as PutFlow writes it. If it was between others, the epoch is one that there never is.
+func (f *Objects) LookupFlow(k FlowKey, v *Flow) error {
+	err := f.Flows.Lookup(k, v)
+	for _, seen := range []*uint32{&v.SeenOut, &v.SeenIn} {
+		if *seen != 0 {
+			*seen ^= v.digest(k)
+		}
+	}
+	return err
+}
+
 // OnVersion has a function called whenever slots end because numbers are taken back.
 func (f *Objects) OnVersion(call func()) {
 	n := f.addrs.(*numbers)

@@ -245,7 +245,7 @@ func TestLearnsIPv6(t *testing.T) {
 			t.Fatal("the other end has no number")
 		}
 		var f bpf.Flow
-		check(t, r.objs.Flows.Lookup(k, &f))
+		check(t, r.objs.LookupFlow(k, &f))
 		if f.SeenOut != r.epoch || f.SeenIn != r.epoch || f.Epoch != r.epoch || f.Pod != uint32(r.pod) || f.Peer != peerNumber {
 			t.Errorf("the flow is %+v", f)
 		}
@@ -259,7 +259,7 @@ func TestLearnsIPv6(t *testing.T) {
 		if protocol == layers.IPProtocolTCP {
 			out.tcp.RST = true
 			step(r.objs.FromPod, r.pod, out)
-			if err := r.objs.Flows.Lookup(k, &f); err == nil {
+			if err := r.objs.LookupFlow(k, &f); err == nil {
 				t.Error("the flow is still there after a reset")
 			}
 		}

@@ -151,7 +151,7 @@ func TestTranslatedApartIPv6(t *testing.T) {
 		}, bpf.SlowUnknown, bpf.SlowUnknown},
 		{"entry of the pod's of another connection", func(t *testing.T, r *rig, _ bpf.FlowKey) {
 			r.flow.Other.RemotePort++
-			check(t, errors.Join(r.objs.Flows.Put(r.key, r.flow), r.objs.InvalidateSlots(r.key)))
+			check(t, errors.Join(r.objs.PutFlow(r.key, r.flow), r.objs.InvalidateSlots(r.key)))
 		}, bpf.Counts, bpf.SlowUnknown},
 		{"rules changed", func(t *testing.T, r *rig, _ bpf.FlowKey) { check(t, r.objs.Epoch.Set(uint32(2))) }, bpf.SlowStale, bpf.SlowStale},
 		{"number of the endpoint taken back", taken(n.wireOther.Addr(), false), bpf.SlowStale, bpf.SlowUnknown},
@@ -220,7 +220,7 @@ func TestNoNATIPv6(t *testing.T) {
 	r := rig6Of(t, layers.IPProtocolUDP, "no NAT "+bpf.Routed6, func() (*bpf.Objects, error) { return bpf.New(bpf.Routed6, bpf.Options{NoNAT: true}, 0) })
 	wire, onWire := r.translate6(t, n)
 	r.put(t)
-	check(t, r.objs.Flows.Put(wire, onWire))
+	check(t, r.objs.PutFlow(wire, onWire))
 	for range 2 {
 		r.expect6(t, r.objs.FromPod, r.pod, r.podPacket6().withEnds(n.local, n.remote), bpf.SlowUnknown)
 		r.expect6(t, r.objs.FromWire, r.wire, r.received6().withEnds(n.wireOther, n.wireLocal), bpf.SlowUnknown+bpf.PerDirection)
@@ -242,7 +242,7 @@ func TestTranslationsOfSlotsIPv6(t *testing.T) {
 		all = append(all, n)
 		wire, onWire := r.translate6(t, n)
 		r.put(t)
-		check(t, r.objs.Flows.Put(wire, onWire))
+		check(t, r.objs.PutFlow(wire, onWire))
 	}
 	for round := range 2 {
 		for i, n := range all {
@@ -273,7 +273,7 @@ func TestShadowIPv6(t *testing.T) {
 					}
 					r.put(t)
 					if r.flow.Translated != 0 {
-						check(t, r.objs.Flows.Put(wire, onWire))
+						check(t, r.objs.PutFlow(wire, onWire))
 					}
 				}
 				out := plain.podPacket6().withEnds(n.local, n.remote)
@@ -297,7 +297,7 @@ func TestKeepsSumOfPacketIPv6(t *testing.T) {
 				if n.remote == n.wireOther && n.local == n.wireLocal {
 					r.flow.Translated = 0
 				} else {
-					check(t, r.objs.Flows.Put(wire, onWire))
+					check(t, r.objs.PutFlow(wire, onWire))
 				}
 				r.put(t)
 				for i := range 50 {

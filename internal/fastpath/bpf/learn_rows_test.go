@@ -52,7 +52,7 @@ func wirePort(port uint16) uint16 {
 func (l *learning) entry(t *testing.T) *bpf.Flow {
 	t.Helper()
 	var f bpf.Flow
-	if err := l.objs.Flows.Lookup(l.key, &f); errors.Is(err, ebpf.ErrKeyNotExist) {
+	if err := l.objs.LookupFlow(l.key, &f); errors.Is(err, ebpf.ErrKeyNotExist) {
 		return nil
 	} else if err != nil {
 		t.Fatal(err)
@@ -264,7 +264,7 @@ func (l *learning) enterTunnel(t *testing.T, kind string, p *packet) uint32 {
 	inner.encapsulated = false
 	l.run(t, stamped(t, l.objs.ToTunnel, l.stamp), l.wire, inFrontOf(kind, inner.bytes(t)))
 	var f bpf.Flow
-	if l.objs.Flows.Lookup(l.key, &f) != nil || l.podEntry.IngressIfindex != 0 {
+	if l.objs.LookupFlow(l.key, &f) != nil || l.podEntry.IngressIfindex != 0 {
 		return 0 // it takes the stamp away
 	}
 	return l.stamp | crossed
@@ -293,9 +293,9 @@ func TestLearnedAlone(t *testing.T) {
 	learn()
 	l.way(t, "out", "routed", bpf.Counts)
 	var f bpf.Flow
-	check(t, l.objs.Flows.Lookup(other, &f))
+	check(t, l.objs.LookupFlow(other, &f))
 	f.SeenIn = l.epoch
-	check(t, l.objs.Flows.Put(other, f))
+	check(t, l.objs.PutFlow(other, f))
 	learn() // now it is carried
 	l.way(t, "out", "routed", bpf.SlowUnknown)
 }

@@ -137,7 +137,7 @@ func (r *rig) put(t testing.TB) {
 		check(t, r.objs.PutPodAt(bpf.PodKey{Tenant: r.key.TenantProto >> 8, Addr: r.key.Local}, uint32(r.pod)))
 	}
 	for _, err := range []error{
-		r.objs.Flows.Put(r.key, r.flow),
+		r.objs.PutFlow(r.key, r.flow),
 		r.objs.Pods.Put(uint32(r.pod), r.podEntry),
 		r.objs.Peers.Put(uint32(peerNumber), r.peer),
 		r.objs.Deadline.Set(r.deadline),

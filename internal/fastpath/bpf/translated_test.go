@@ -48,16 +48,14 @@ func (r *rig) translate(n nat) (wire bpf.FlowKey, onWire bpf.Flow) {
 // by its key on the wire.
 func newTranslated(t testing.TB, kind string, protocol layers.IPProtocol, n nat) (r *rig, wire bpf.FlowKey, onWire bpf.Flow) {
 	t.Helper()
-	if kind == bpf.Routed6 {
-		r = newRig6(t, protocol)
+	if r = rigOf(t, kind, protocol); kind == bpf.Routed6 {
 		wire, onWire = r.translate6(t, n)
 	} else {
-		r = newRig(t, kind, protocol)
 		wire, onWire = r.translate(n)
 	}
 	r.put(t)
 	r.putHop(t, kind)
-	check(t, r.objs.Flows.Put(wire, onWire))
+	check(t, r.objs.PutFlow(wire, onWire))
 	return r, wire, onWire
 }
 
@@ -151,12 +149,12 @@ func TestTranslatedApart(t *testing.T) {
 		}, bpf.SlowUnknown, bpf.SlowUnknown},
 		{"entry on the wire of an earlier connection", func(t *testing.T, r *rig, wire bpf.FlowKey, onWire bpf.Flow) {
 			onWire.Other.LocalPort++
-			check(t, r.objs.Flows.Put(wire, onWire))
+			check(t, r.objs.PutFlow(wire, onWire))
 			check(t, r.objs.InvalidateSlots(wire))
 		}, bpf.Counts, bpf.SlowUnknown},
 		{"entry of the pod's of another connection", func(t *testing.T, r *rig, _ bpf.FlowKey, _ bpf.Flow) {
 			r.flow.Other.RemotePort++
-			check(t, r.objs.Flows.Put(r.key, r.flow))
+			check(t, r.objs.PutFlow(r.key, r.flow))
 			check(t, r.objs.InvalidateSlots(r.key))
 		}, bpf.Counts, bpf.SlowUnknown},
 		{"rules changed", func(t *testing.T, r *rig, _ bpf.FlowKey, _ bpf.Flow) { check(t, r.objs.Epoch.Set(uint32(2))) }, bpf.SlowStale, bpf.SlowStale},
@@ -166,7 +164,7 @@ func TestTranslatedApart(t *testing.T) {
 		}, bpf.SlowStale, bpf.SlowStale},
 		{"seen out only", func(t *testing.T, r *rig, _ bpf.FlowKey, _ bpf.Flow) {
 			r.flow.SeenIn = 0
-			check(t, r.objs.Flows.Put(r.key, r.flow))
+			check(t, r.objs.PutFlow(r.key, r.flow))
 			check(t, r.objs.InvalidateSlots(r.key))
 		}, bpf.Counts, bpf.SlowUnproven},
 		{"direct flow with the same ends on the wire", func(t *testing.T, r *rig, wire bpf.FlowKey, _ bpf.Flow) {
@@ -174,7 +172,7 @@ func TestTranslatedApart(t *testing.T) {
 			direct.Other.LocalPort++
 			direct.Other.Remote, direct.Other.RemotePort = wire.Remote, wire.RemotePort
 			wire.TenantProto &^= 0x80
-			check(t, r.objs.Flows.Put(wire, direct))
+			check(t, r.objs.PutFlow(wire, direct))
 		}, bpf.Counts, bpf.Counts},
 	} {
 		for _, kind := range kinds {
@@ -231,7 +229,7 @@ func TestTranslatedEnds(t *testing.T) {
 			if way == "in" {
 				direct := wire
 				direct.TenantProto &^= 0x80
-				check(t, r.objs.Flows.Put(direct, bpf.Flow{Epoch: 1}))
+				check(t, r.objs.PutFlow(direct, bpf.Flow{Epoch: 1}))
 				keys = append(keys, direct)
 				p, program, device = r.received(kind).withEnds(n.wireOther, n.wireLocal), r.objs.FromWire, r.wire
 				counted += bpf.PerDirection
@@ -240,7 +238,7 @@ func TestTranslatedEnds(t *testing.T) {
 			r.expect(t, program, device, p, counted)
 			for _, k := range keys {
 				var f bpf.Flow
-				if err := r.objs.Flows.Lookup(k, &f); !errors.Is(err, ebpf.ErrKeyNotExist) {
+				if err := r.objs.LookupFlow(k, &f); !errors.Is(err, ebpf.ErrKeyNotExist) {
 					t.Errorf("%s, %s: an entry is left: %+v, %v", kind, way, f, err)
 				}
 			}
@@ -259,7 +257,7 @@ func TestNoNAT(t *testing.T) {
 	r.objs = objs
 	wire, onWire := r.translate(nats[0])
 	r.put(t)
-	check(t, r.objs.Flows.Put(wire, onWire))
+	check(t, r.objs.PutFlow(wire, onWire))
 	for range 2 { // the second finds what the first has left
 		r.expect(t, r.objs.FromPod, r.pod, r.podPacket().withEnds(nats[0].local, nats[0].remote), bpf.SlowUnknown)
 		r.expect(t, r.objs.FromWire, r.wire, r.received("vxlan").withEnds(nats[0].remote, nats[0].local), bpf.SlowUnknown+bpf.PerDirection)

@@ -227,10 +227,10 @@ static __always_inline void note_peer(struct __sk_buff *skb, const struct parsed
 /* A packet on the wire has the headers that a carried packet would get. */
 static __always_inline int same_headers(const void *data, const struct peer *to);
 
-/* UDP is carried in each direction seen in this epoch, and TCP once both were. */
-static __always_inline void promote(const struct flow_key *k, struct flow *f, __u32 now)
+/* UDP is carried in each direction seen in this epoch, and TCP once both were, between the same pod and peer. */
+static __always_inline void promote(const struct flow_key *k, struct flow *f, __u32 proof, __u32 now)
 {
-	if ((k->tenant_proto & 0xff) == IPPROTO_UDP || (f->seen_out == now && f->seen_in == now))
+	if ((k->tenant_proto & 0xff) == IPPROTO_UDP || (f->seen_out == proof && f->seen_in == proof))
 		f->epoch = now;
 }
 
@@ -247,7 +247,7 @@ static __always_inline void reset_flow(const struct flow_key *k, struct flow *f)
  * flow that is not carried has none, and must not cost those of its group theirs. */
 static __always_inline void bump_carried(const struct flow_key *k, const struct flow *f, __u32 was)
 {
-	if (was || *(volatile const __u32 *)&f->epoch) /* another core may have set it */
+	if (was || read_once(&f->epoch)) /* another core may have set it */
 		bump_group(k);
 }
 
@@ -343,9 +343,8 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, const stru
 	union flow_words own, wire;
 	struct ct_state t;
 	__u64 ignored;
-	__u32 device;
+	__u32 device, number, pod_epoch, peer_epoch, proof, was;
 	struct flow *f = 0;
-	__u32 was;
 	struct parsed p;
 	struct peer *peer;
 	struct pod *pod;
@@ -379,9 +378,14 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, const stru
 		if (t.translated)
 			own = t.before;
 	}
+	number = read_once(&to->peer);
 	pod = pod_of(own.key.local, tenant, &device);
-	peer = bpf_map_lookup_elem(&peers, &to->peer);
-	if (!pod || !peer || !peer->epoch || !same_headers(data, peer))
+	peer = bpf_map_lookup_elem(&peers, &number);
+	if (!pod || !peer)
+		return NEXT;
+	pod_epoch = read_once(&pod->epoch); /* each once, and before the rest of it: the daemon may change it */
+	peer_epoch = read_once(&peer->epoch);
+	if (!pod_epoch || !peer_epoch || !same_headers(data, peer))
 		return NEXT;
 	if (skb->ingress_ifindex != (crossed ? 0 : pod->ingress_ifindex))
 		return NEXT;
@@ -397,16 +401,17 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, const stru
 	}
 	was = f->epoch;
 	f->epoch = 0; /* not carried while it is changed */
-	if (f->pod != device || f->pod_epoch != pod->epoch || f->peer != to->peer || f->peer_epoch != peer->epoch)
+	if (f->pod != device || f->pod_epoch != pod_epoch || f->peer != number || f->peer_epoch != peer_epoch)
 		f->seen_in = 0; /* that was another pod or peer */
 	f->port = port;
 	f->pod = device;
-	f->pod_epoch = pod->epoch;
-	f->peer = to->peer;
-	f->peer_epoch = peer->epoch;
+	f->pod_epoch = pod_epoch;
+	f->peer = number;
+	f->peer_epoch = peer_epoch;
 	f->used = tick;
-	f->seen_out = now;
-	promote(&own.key, f, now);
+	proof = proof_of(hash_of(&own.key), hash_of(&wire.key), pod_epoch, number, peer_epoch, now);
+	f->seen_out = proof;
+	promote(&own.key, f, proof, now);
 	if (epoch != now)
 		f->epoch = 0; /* the rules have changed meanwhile */
 	bump_carried(&own.key, f, was);
@@ -421,7 +426,7 @@ static __always_inline int learn_sibling(struct __sk_buff *skb, const void *eth,
 static __always_inline int learn_in(struct __sk_buff *skb)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	__u32 now = epoch, device = skb->ifindex, number, was;
+	__u32 now = epoch, device = skb->ifindex, number, pod_epoch, peer_epoch, proof, was;
 	union flow_words own, *wire;
 	struct candidate *c;
 	struct ct_state t;
@@ -456,24 +461,31 @@ static __always_inline int learn_in(struct __sk_buff *skb)
 		return NEXT;
 	number = c->peer;
 	peer = bpf_map_lookup_elem(&peers, &number);
-	if (!peer || !peer->epoch || c->seal != digest(a, b, number, peer->epoch) || peer->ingress_ifindex != skb->ingress_ifindex)
+	if (!peer)
+		return NEXT;
+	pod_epoch = read_once(&pod->epoch);
+	peer_epoch = read_once(&peer->epoch);
+	if (!pod_epoch || !peer_epoch || c->seal != digest(a, b, number, peer_epoch) || peer->ingress_ifindex != skb->ingress_ifindex)
 		return NEXT;
 	f = get_flow(&own, wire, &t);
 	if (!f)
 		return NEXT;
-	if (f->pod != device || f->pod_epoch != pod->epoch || f->peer != number || f->peer_epoch != peer->epoch) {
-		if (f->seen_out == now && f->peer != number)
+	a = hash_of(&own.key);
+	b = hash_of(&wire->key);
+	if (f->pod != device || f->pod_epoch != pod_epoch || f->peer != number || f->peer_epoch != peer_epoch) {
+		if (f->peer != number && f->seen_out == proof_of(a, b, f->pod_epoch, f->peer, f->peer_epoch, now))
 			return NEXT; /* replies come from another peer */
 		reset_flow(&own.key, f);
 		f->pod = device;
-		f->pod_epoch = pod->epoch;
+		f->pod_epoch = pod_epoch;
 		f->peer = number;
-		f->peer_epoch = peer->epoch;
+		f->peer_epoch = peer_epoch;
 	}
 	was = f->epoch;
 	f->used = tick;
-	f->seen_in = now;
-	promote(&own.key, f, now);
+	proof = proof_of(a, b, pod_epoch, number, peer_epoch, now);
+	f->seen_in = proof;
+	promote(&own.key, f, proof, now);
 	if (epoch != now)
 		f->epoch = 0;
 	bump_carried(&own.key, f, was);
