@@ -332,10 +332,9 @@ static __always_inline void candidate_key(const union flow_words *on, __u64 *a, 
 	*b = digest_flow(&on->local, &on->remote, &on->key, secret + DIGESTED);
 }
 
-/* The same of what a sibling sends, of a packet as the network hands it to the other one, which is not
- * translated; own is the key of the sender's flow. */
-static __always_inline void sender_candidate_key(const struct parsed *p, const struct flow_key *own, __u64 *a, __u64 *b)
+/* The same of what a sibling sends: own is the key of its flow, and in that of the same flow from the other side. */
+static __always_inline void sender_candidate_key(const union flow_words *in, const struct flow_key *own, __u64 *a, __u64 *b)
 {
-	*a = digest_flow(&p->remote, &p->local, own, secret);
-	*b = digest_flow(&p->remote, &p->local, own, secret + DIGESTED);
+	*a = digest_flow(&in->remote, &in->local, own, secret);
+	*b = digest_flow(&in->remote, &in->local, own, secret + DIGESTED);
 }

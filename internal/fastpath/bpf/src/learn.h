@@ -420,7 +420,11 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, const stru
 
 /* Learns from a packet that the network hands to a pod, if another pod of this host has sent it.
  * 0: that is not so. */
-static __always_inline int learn_sibling(struct __sk_buff *skb, const void *eth, __u32 device, const struct pod *pod, const struct parsed *p, const union flow_words *in, const struct ct_state *t, __u32 now);
+static __always_inline int learn_sibling(struct __sk_buff *skb, const void *eth, __u32 device, const struct pod *pod, const union flow_words *in, const struct ct_state *t, __u32 now);
+
+/* What another pod of this host has sent, as it has, is translated on its way, and is not to be carried. Its packets
+ * are counted from the beginning, so that one of many is stamped, and looked at here. */
+static __always_inline int recount_sibling(const union flow_words *in);
 
 /* The network hands a packet to a pod, behind all rules. */
 static __always_inline int learn_in(struct __sk_buff *skb)
@@ -453,8 +457,12 @@ static __always_inline int learn_in(struct __sk_buff *skb)
 	if (!conntrack_allows(skb, &own, IN, &t))
 		return NEXT;
 	wire = t.translated ? &t.before : &own; /* a copy of either has no room on the stack */
-	if ((SIBLINGS_TRANSLATED || !t.translated) && learn_sibling(skb, data, device, pod, &p, &own, &t, now))
+	if (!SIBLINGS_TRANSLATED && t.translated) {
+		if (is_pod(t.before.key.remote, pod->tenant))
+			return recount_sibling(&t.before);
+	} else if (learn_sibling(skb, data, device, pod, &own, &t, now)) {
 		return NEXT;
+	}
 	candidate_key(wire, &a, &b);
 	c = find_candidate(a, b);
 	if (!c)

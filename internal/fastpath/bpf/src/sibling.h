@@ -87,7 +87,7 @@ static __always_inline int led_by(const struct __sk_buff *skb, const void *eth, 
 	return -1;
 }
 
-static __always_inline int learn_sibling(struct __sk_buff *skb, const void *eth, __u32 device, const struct pod *pod, const struct parsed *p, const union flow_words *in, const struct ct_state *t, __u32 now)
+static __always_inline int learn_sibling(struct __sk_buff *skb, const void *eth, __u32 device, const struct pod *pod, const union flow_words *in, const struct ct_state *t, __u32 now)
 {
 	struct flow_key own, there, reverse;
 	__u32 sender, peer, was, proof, from_epoch, to_epoch;
@@ -113,7 +113,7 @@ static __always_inline int learn_sibling(struct __sk_buff *skb, const void *eth,
 	if (by == BRIDGED && own.remote != pod->addr && is_pod(own.remote, pod->tenant))
 		return 1;
 	/* Something that connection tracking does not know may have translated it: its pod has sent no such packet. */
-	sender_candidate_key(p, &own, &a, &b);
+	sender_candidate_key(in, &own, &a, &b);
 	c = find_candidate(a, b);
 	if (!c && !bpf_map_lookup_elem(&flows, &own))
 		return 1;
@@ -164,6 +164,20 @@ static __always_inline int learn_sibling(struct __sk_buff *skb, const void *eth,
 		f->epoch = 0; /* the rules have changed meanwhile */
 	bump_carried(&own, f, was);
 	return 1;
+}
+
+static __always_inline int recount_sibling(const union flow_words *in)
+{
+	struct candidate *c;
+	struct flow_key own;
+	__u64 a, b;
+
+	turn_ends(&own, &in->key);
+	sender_candidate_key(in, &own, &a, &b);
+	c = find_candidate(a, b);
+	if (c)
+		c->packets = 0;
+	return NEXT;
 }
 
 /* Writes all headers of a packet for a sibling. */
