@@ -5,15 +5,12 @@ import "github.com/venturi-net/venturi/internal/fastpath/bpf"
 // addrSweep finds in a sweep which addresses flows have that have numbers: those of IPv6.
 type addrSweep struct {
 	used map[uint32]bool // nil: the addresses of these flows have none
-	last uint32          // the last number that a program had given when the sweep began
 }
 
-func (s *addrSweep) start(objs *bpf.Objects) (err error) {
-	numbered := false
-	if s.last, numbered, err = objs.LastNumber(); numbered {
+func (s *addrSweep) start(objs *bpf.Objects) {
+	if s.used = nil; objs.HasNumbers() {
 		s.used = map[uint32]bool{}
 	}
-	return err
 }
 
 // see sees an entry. That of a translated flow has other addresses, too, which packets get from it.
@@ -27,12 +24,14 @@ func (s *addrSweep) see(k bpf.FlowKey, v bpf.Flow) {
 	}
 }
 
-// end has all others forgotten.
-func (s *addrSweep) end(objs *bpf.Objects) error {
+// end has those forgotten that neither this sweep nor the one before has seen: a connection whose flow has just
+// been deleted is still to be looked up by its key, such as one that was reset. flush says that all flows were
+// deleted in this sweep, which is also soon after the one before.
+func (s *addrSweep) end(objs *bpf.Objects, flush bool) error {
 	used := s.used
 	s.used = nil
-	if used == nil {
+	if used == nil || flush {
 		return nil
 	}
-	return objs.ForgetAddrs(used, s.last)
+	return objs.ForgetAddrs(used)
 }

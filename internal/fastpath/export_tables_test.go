@@ -20,3 +20,6 @@ func SyncTables(fast *bpf.Objects, w topology.Topology) (pods, peers int, err er
 	err = t.sync(w)
 	return len(t.pods), len(t.peers), err
 }
+
+// Add counts the entry of a flow, in an epoch.
+func (n *FlowCount) Add(k bpf.FlowKey, f bpf.Flow, epoch uint32) { n.add(k, f, epoch) }

@@ -48,9 +48,7 @@ func NewSweep(fast *bpf.Objects, track *kernel.Conntrack) *Sweep { return newSwe
 // many they were.
 func (s *sweep) Run(tick uint32, flush bool, silent map[uint8]uint32) (turns, seen int, err error) {
 	s.startTick = 0
-	if err := s.start(tick); err != nil {
-		return 0, 0, err
-	}
+	s.start(tick)
 	s.flush = flush
 	for protocol, seconds := range silent {
 		s.lifetimes[protocol] = ctTimeouts{seconds, seconds}

@@ -82,17 +82,13 @@ func (f *flows) sweepLoop(ctx context.Context, track *kernel.Conntrack) error {
 			return err
 		}
 		if flush {
-			if err := s.start(tick); err != nil {
-				return err
-			}
+			s.start(tick)
 			s.flush, under = true, true
 		}
 		if !under && int32(tick-s.startTick) >= sweepEvery {
-			err := s.start(tick)
-			if err != nil {
-				return err
-			}
+			s.start(tick)
 			s.flush, under = false, true
+			var err error
 			if s.lifetimes, err = readTimeouts(timeoutSysctls); err != nil {
 				return err
 			}
@@ -126,11 +122,11 @@ func newSweep(fast *bpf.Objects, track *kernel.Conntrack) *sweep {
 
 // start starts another sweep. The number of entries in the previous one decides how long
 // silent flows are kept.
-func (s *sweep) start(tick uint32) error {
+func (s *sweep) start(tick uint32) {
 	s.idleLimit = idleLimit(s.entries, int(s.objs.Flows.MaxEntries()))
 	s.prevStart, s.startTick = s.startTick, tick
 	s.cursor, s.entries = ebpf.MapBatchCursor{}, 0
-	return s.numbers.start(s.objs)
+	s.numbers.start(s.objs)
 }
 
 // idleLimit is after how many ticks a silent flow is deleted. It shrinks as the second half
@@ -160,7 +156,7 @@ func (s *sweep) step(tick uint32) (done bool, err error) {
 	if err := s.forget(s.expired); err != nil || !done {
 		return done, err
 	}
-	return true, s.numbers.end(s.objs)
+	return true, s.numbers.end(s.objs, s.flush)
 }
 
 // inspect decides whether an entry is deleted or its connection refreshed. A refresh is due

@@ -72,11 +72,35 @@ func TestTranslationKeepsNumbers(t *testing.T) {
 	for _, k := range []bpf.FlowKey{f.pod, f.wire} {
 		must(t, f.objs.Flows.Delete(k))
 	}
-	sweepAll(t, s, false, nil)
+	for range 2 {
+		sweepAll(t, s, false, nil)
+	}
 	for _, addr := range []netip.AddrPort{f.a, f.b, f.c} {
 		if _, ok, err := f.objs.Key(0, udp, addr, addr); ok || err != nil {
 			t.Errorf("nothing names %v, and it has a number: %v", addr, err)
 		}
+	}
+}
+
+// A connection whose flow a reset has deleted is still known by its key when the daemon comes to handle that, although
+// a sweep, or those that delete everything, have come in between. Its numbers are forgotten after another sweep.
+func TestResetKeepsNumbers(t *testing.T) {
+	f := newTranslated6(t)
+	s, _ := newSweep(t, f.objs, space(t))
+	must(t, f.objs.Flows.Put(f.pod, f.flow[0]))
+	sweepAll(t, s, false, nil)
+	must(t, f.objs.Flows.Delete(f.pod)) // as the programs do
+	known := func() bool {
+		local, remote, ok := f.objs.Ends(f.pod)
+		return ok && local == f.a && remote == f.b
+	}
+	for i, flush := range []bool{true, true, false} {
+		if sweepAll(t, s, flush, nil); !known() {
+			t.Fatalf("after sweep %d, nobody knows whose connection was reset", i+1)
+		}
+	}
+	if sweepAll(t, s, false, nil); known() {
+		t.Error("numbers that nothing has are kept")
 	}
 }
 

@@ -45,23 +45,20 @@ func (f *Objects) KeepPods(words iter.Seq[uint32]) {
 	}
 }
 
-// LastNumber is the last that a program has given to an address of IPv6. Those of IPv4 have none.
-func (f *Objects) LastNumber() (last uint32, numbered bool, err error) {
-	n, numbered := f.addrs.(*numbers)
-	if numbered {
-		err = n.last.Get(&last)
-	}
-	return last, numbered, err
+// HasNumbers tells whether addresses have numbers in the tables: those of IPv6.
+func (f *Objects) HasNumbers() bool {
+	_, numbered := f.addrs.(*numbers)
+	return numbered
 }
 
-// ForgetAddrs takes back the numbers of addresses of IPv6 that no pod has, and no flow: those of
-// flows are used, of all that there were when last was the last number.
-func (f *Objects) ForgetAddrs(used map[uint32]bool, last uint32) error {
+// ForgetAddrs takes back the numbers of addresses of IPv6 that no pod has, and no flow: those of flows are used, of
+// all that there were. Those that were not used when this was called last are taken back, the others next time.
+func (f *Objects) ForgetAddrs(used map[uint32]bool) error {
 	n, numbered := f.addrs.(*numbers)
 	if !numbered {
 		return nil
 	}
-	return n.forget(used, last)
+	return n.forget(used)
 }
 
 // Key is the key of a flow; the tenant is its VNI, or 0. false: there is no such flow.

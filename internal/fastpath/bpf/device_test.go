@@ -54,14 +54,14 @@ func TestLeavesToDevice(t *testing.T) {
 				r.put(t)
 				other := r.key
 				other.LocalPort++
-				check(t, r.objs.Flows.Put(other, r.flow))
+				check(t, r.objs.PutFlow(other, r.flow))
 				beside := r.key
 				for beside.LocalPort += 2; bpf.Slot(beside) != bpf.Slot(r.key); beside.LocalPort++ {
 					if beside.LocalPort == r.key.LocalPort {
 						t.Fatal("no other flow is in the slot")
 					}
 				}
-				check(t, r.objs.Flows.Put(beside, r.flow))
+				check(t, r.objs.PutFlow(beside, r.flow))
 				step := func(tick uint32, what string, want uint32) {
 					t.Helper()
 					check(t, r.objs.Tick.Set(tick))
@@ -225,7 +225,7 @@ func TestLeavesTCPAtDevice(t *testing.T) {
 				t.Errorf("%s, RST %v: verdict %d, counted %v", kind, reset, int32(verdict), got)
 			}
 			var f bpf.Flow
-			if check(t, r.objs.Flows.Lookup(r.key, &f)); f.Epoch != r.epoch {
+			if check(t, r.objs.LookupFlow(r.key, &f)); f.Epoch != r.epoch {
 				t.Errorf("%s, RST %v: the flow has ended: %+v", kind, reset, f)
 			}
 		}

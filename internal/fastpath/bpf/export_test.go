@@ -1,6 +1,7 @@
 package bpf
 
 import (
+	"encoding/binary"
 	"errors"
 	"net/netip"
 
@@ -16,13 +17,51 @@ func Slot(k FlowKey) uint64 { return hashKey(k) >> 53 }
 func Group(k FlowKey) uint64 { return groupOf(k) }
 
 // SetLastNumber sets the last number that a program has given to an address of IPv6.
-func (f *Objects) SetLastNumber(last uint32) error { return f.addrs.(*numbers).last.Set(last) }
+func (f *Objects) SetLastNumber(last uint32) error {
+	spec, err := loadRouted6()
+	if err != nil {
+		return err
+	}
+	memory, err := f.Data.Memory()
+	if err == nil {
+		_, err = memory.WriteAt(binary.NativeEndian.AppendUint32(nil, last), int64(spec.Variables["last_number"].Offset))
+	}
+	return err
+}
 
 // Renumber gives an address of IPv6 another number, as if the one that it has were taken back and given
 // anew meanwhile.
 func (f *Objects) Renumber(addr netip.Addr, number uint32) error {
 	n := f.addrs.(*numbers)
 	return errors.Join(n.byAddr.Put(addr6(addr.As16()), number), n.byNum.Put(number, addr6(addr.As16())))
+}
+
+// Misname has the table of numbers name an address by the number of another one, as a core reads it that has found an
+// entry which becomes the other one's before its number is read.
+func (f *Objects) Misname(addr netip.Addr, number uint32) error {
+	return f.addrs.(*numbers).byAddr.Put(addr6(addr.As16()), number)
+}
+
+// PutFlow writes an entry whose SeenOut and SeenIn are the epochs in which the network has forwarded it between its pod
+// and its peer.
+func (f *Objects) PutFlow(k FlowKey, v Flow) error {
+	for _, seen := range []*uint32{&v.SeenOut, &v.SeenIn} {
+		if *seen != 0 {
+			*seen = v.Proof(k, *seen)
+		}
+	}
+	return f.Flows.Put(k, v)
+}
+
+// LookupFlow reads an entry as PutFlow writes it. If it was between others, the epoch is one that there never is.
+func (f *Objects) LookupFlow(k FlowKey, v *Flow) error {
+	err := f.Flows.Lookup(k, v)
+	for _, seen := range []*uint32{&v.SeenOut, &v.SeenIn} {
+		if *seen != 0 {
+			*seen ^= v.digest(k)
+		}
+	}
+	return err
 }
 
 // OnVersion has a function called whenever slots end because numbers are taken back.
@@ -32,16 +71,18 @@ func (f *Objects) OnVersion(call func()) {
 	n.version = func() error { call(); return end() }
 }
 
-// NewVXLANOf loads the fast path of an overlay whose table has room for so many flows.
-func NewVXLANOf(flows uint32, port uint16) (*Objects, error) {
-	spec, err := loadVxlan()
+// NewSmall loads the fast path of a kind, some of whose tables have room for so many entries.
+func NewSmall(kind string, port uint16, entries uint32, tables ...string) (*Objects, error) {
+	spec, err := source(kind, false)
 	if err != nil {
 		return nil, err
 	}
-	if err := setTunnel(spec, VXLAN, port); err != nil {
+	if err := setTunnel(spec, kind, port); err != nil {
 		return nil, err
 	}
-	spec.Maps["flows"].MaxEntries = flows
+	for _, name := range tables {
+		spec.Maps[name].MaxEntries = entries
+	}
 	return load(spec, Options{})
 }
 

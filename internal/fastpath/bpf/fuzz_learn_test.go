@@ -180,7 +180,7 @@ func (f *fuzzing) rewrite(t *testing.T, is, entries map[bpf.FlowKey]bpf.Flow) {
 		check(t, f.objs.Flows.Delete(k))
 	}
 	for k, e := range entries {
-		check(t, f.objs.Flows.Put(k, e))
+		check(t, f.objs.PutFlow(k, e))
 	}
 }
 
@@ -189,7 +189,7 @@ func (f *fuzzing) lookUp(t *testing.T, keys map[bpf.FlowKey]bpf.Flow) map[bpf.Fl
 	entries := map[bpf.FlowKey]bpf.Flow{}
 	for k := range keys {
 		var e bpf.Flow
-		err := f.objs.Flows.Lookup(k, &e)
+		err := f.objs.LookupFlow(k, &e)
 		if errors.Is(err, ebpf.ErrKeyNotExist) {
 			continue
 		}

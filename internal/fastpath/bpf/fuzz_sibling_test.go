@@ -110,8 +110,8 @@ func (r *siblingReference) carryAll(t *testing.T, f *fuzzing, packets int) (carr
 						return fmt.Errorf("packet %d has ended the flow, whose entry is there:\n% x", i, packet)
 					}
 				}
-				check(t, r.objs.Flows.Put(r.key, r.siblingRig.flow))
-				check(t, r.objs.Flows.Put(r.reverse, r.reverseFlow))
+				check(t, r.objs.PutFlow(r.key, r.siblingRig.flow))
+				check(t, r.objs.PutFlow(r.reverse, r.reverseFlow))
 				r.flow.isGone, r.flow.warm = false, false
 			}
 			if f.chance(50) {

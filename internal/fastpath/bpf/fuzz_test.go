@@ -104,7 +104,7 @@ func tupleOf(local, remote string) (u tuple) {
 // restore writes the entries of a flow.
 func (f *fuzzing) restore(t *testing.T, i int) {
 	for k, e := range f.entries[i] {
-		check(t, f.objs.Flows.Put(k, e))
+		check(t, f.objs.PutFlow(k, e))
 	}
 	f.ref.flows[i].isGone, f.ref.flows[i].warm = false, false
 }
@@ -212,7 +212,7 @@ func (f *fuzzing) settle(t *testing.T, changed bool) {
 	for i, flow := range f.ref.flows {
 		if flow.isGone {
 			for k := range f.entries[i] {
-				if err := f.objs.Flows.Lookup(k, new(bpf.Flow)); !errors.Is(err, ebpf.ErrKeyNotExist) {
+				if err := f.objs.LookupFlow(k, new(bpf.Flow)); !errors.Is(err, ebpf.ErrKeyNotExist) {
 					t.Errorf("a packet has ended flow %d, whose entry is there: %v", i, err)
 				}
 			}

@@ -101,7 +101,7 @@ func fuzz6(t *testing.T, rng *rand.Rand, n nat, protocol layers.IPProtocol, pack
 		r.put(t)
 		check(t, r.objs.InvalidateSlots(r.key))
 		if r.flow.Translated != 0 {
-			check(t, errors.Join(r.objs.Flows.Put(wire, onWire), r.objs.InvalidateSlots(wire)))
+			check(t, errors.Join(r.objs.PutFlow(wire, onWire), r.objs.InvalidateSlots(wire)))
 		}
 	}
 	if n.local == n.wireLocal && n.remote == n.wireOther {

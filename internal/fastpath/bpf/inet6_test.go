@@ -3,7 +3,6 @@ package bpf_test
 import (
 	"bytes"
 	"net/netip"
-	"slices"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -246,7 +245,7 @@ func TestLearnsIPv6(t *testing.T) {
 			t.Fatal("the other end has no number")
 		}
 		var f bpf.Flow
-		check(t, r.objs.Flows.Lookup(k, &f))
+		check(t, r.objs.LookupFlow(k, &f))
 		if f.SeenOut != r.epoch || f.SeenIn != r.epoch || f.Epoch != r.epoch || f.Pod != uint32(r.pod) || f.Peer != peerNumber {
 			t.Errorf("the flow is %+v", f)
 		}
@@ -260,127 +259,9 @@ func TestLearnsIPv6(t *testing.T) {
 		if protocol == layers.IPProtocolTCP {
 			out.tcp.RST = true
 			step(r.objs.FromPod, r.pod, out)
-			if err := r.objs.Flows.Lookup(k, &f); err == nil {
+			if err := r.objs.LookupFlow(k, &f); err == nil {
 				t.Error("the flow is still there after a reset")
 			}
 		}
 	})
-}
-
-// What no flow and no pod has any more is forgotten, with the slots that know it.
-func TestForgetsAddresses(t *testing.T) {
-	testenv.Root(t)
-	onCore(t, 0)
-	r := newRig6(t, layers.IPProtocolUDP)
-	r.put(t)
-	p := r.podPacket6().bytes(t)
-	carried := func() bool {
-		verdict, _ := r.run(t, r.objs.FromPod, r.pod, p)
-		return verdict == redirect
-	}
-	last, _, err := r.objs.LastNumber()
-	check(t, err)
-	if !carried() {
-		t.Fatalf("not carried: %v", r.counted(t))
-	}
-	r.objs.KeepPods(slices.Values([]uint32{r.key.Local}))
-	check(t, r.objs.ForgetAddrs(map[uint32]bool{r.key.Remote: true}, last))
-	if !carried() {
-		t.Error("an address is forgotten that a flow has")
-	}
-	check(t, r.objs.ForgetAddrs(nil, last))
-	if carried() {
-		t.Error("a flow is carried whose address is forgotten")
-	}
-	if _, _, ok := r.objs.Ends(r.key); ok {
-		t.Error("the forgotten address still has its number")
-	}
-	again, err := r.objs.AddrWord(remoteAddr6)
-	check(t, err)
-	if again == r.key.Remote {
-		t.Errorf("number %d was given twice", again)
-	}
-	pod, err := r.objs.AddrWord(podAddr6)
-	if check(t, err); pod != r.key.Local {
-		t.Errorf("the address of a pod had number %d, and now has %d", r.key.Local, pod)
-	}
-}
-
-// Numbers begin again after the last one, and those that a program gives while a sweep runs are kept.
-func TestNumbersBeginAgain(t *testing.T) {
-	onCore(t, 0)
-	const learnAfter, greatest = 8, 1<<31 - 1
-	r := newRig6(t, layers.IPProtocolUDP)
-	r.put(t)
-	r.putHop(t, bpf.Routed)
-	check(t, r.objs.SetLastNumber(greatest-1))
-	// learn has a flow learned, and gives the number of its other end; 0: it has none.
-	learn := func(other netip.Addr) uint32 {
-		out, forwarded := r.podPacket6(), r.podPacket6()
-		out.ip.DstIP, forwarded.ip.DstIP = other.AsSlice(), other.AsSlice()
-		forwarded.eth.SrcMAC, forwarded.eth.DstMAC = r.wireMAC, farMAC
-		for range learnAfter + 2 {
-			r.run(t, r.objs.FromPod, r.pod, out.bytes(t))
-		}
-		r.run(t, stamped(t, r.objs.ToPeer, r.epoch), r.wire, forwarded.bytes(t))
-		k, _, err := r.objs.Key(0, uint8(layers.IPProtocolUDP), netip.AddrPortFrom(podAddr6, 4000), netip.AddrPortFrom(other, 5000))
-		check(t, err)
-		return k.Remote
-	}
-	before, after, third := netip.MustParseAddr("fd00:10:244:1::3"), netip.MustParseAddr("fd00:10:244:1::4"), netip.MustParseAddr("fd00:10:244:1::5")
-	if number := learn(before); number != greatest {
-		t.Fatalf("the last number is %d", number)
-	}
-	last, _, err := r.objs.LastNumber()
-	check(t, err)
-	first := learn(after)
-	if first == 0 { // there is no number 0
-		first = learn(after)
-	}
-	if first == 0 || first > 3 {
-		t.Fatalf("then the number %d is given", first)
-	}
-	check(t, r.objs.ForgetAddrs(nil, last))
-	if number := learn(after); number != first {
-		t.Errorf("the number %d, which was given meanwhile, is forgotten: %d", first, number)
-	}
-	// One that is still of another address is not given.
-	check(t, r.objs.SetLastNumber(first-1))
-	number := learn(third)
-	if number == 0 {
-		number = learn(third)
-	}
-	if number == first || number == 0 {
-		t.Errorf("a third address has the number %d", number)
-	}
-}
-
-// Addresses are forgotten some at a time, and the daemon can give a number to a pod in between.
-func TestForgetsSomeAddressesAtATime(t *testing.T) {
-	onCore(t, 0)
-	r := newRig6(t, layers.IPProtocolUDP)
-	const many, batch = 1000, 256
-	addrOf := func(i int) netip.Addr {
-		a := netip.MustParseAddr("fd00:77::").As16()
-		a[14], a[15] = byte(i>>8), byte(i)
-		return netip.AddrFrom16(a)
-	}
-	for i := range many {
-		_, err := r.objs.AddrWord(addrOf(i))
-		check(t, err)
-	}
-	r.objs.KeepPods(slices.Values([]uint32{}))
-	last, _, err := r.objs.LastNumber()
-	check(t, err)
-	batches := 0
-	r.objs.OnVersion(func() { batches++ })
-	check(t, r.objs.ForgetAddrs(nil, last))
-	if batches < many/batch {
-		t.Errorf("%d addresses are forgotten in %d steps", many, batches)
-	}
-	for i := range many {
-		if _, ok, err := r.objs.Key(0, 17, netip.AddrPortFrom(addrOf(i), 1), netip.AddrPortFrom(addrOf(i), 1)); ok || err != nil {
-			t.Fatalf("address %d is not forgotten: %v", i, err)
-		}
-	}
 }

@@ -53,17 +53,6 @@ func (r *rig) translate6(t testing.TB, n nat) (wire bpf.FlowKey, onWire bpf.Flow
 	return wire, onWire
 }
 
-// translated6 is a rig whose flow is translated, with its tables written.
-func translated6(t testing.TB, protocol layers.IPProtocol, n nat) (r *rig, wire bpf.FlowKey, onWire bpf.Flow) {
-	t.Helper()
-	r = newRig6(t, protocol)
-	wire, onWire = r.translate6(t, n)
-	r.put(t)
-	r.putHop(t, bpf.Routed)
-	check(t, r.objs.Flows.Put(wire, onWire))
-	return r, wire, onWire
-}
-
 // withEnds gives a packet other ends.
 func (p *packet6) withEnds(from, to netip.AddrPort) *packet6 {
 	p.ip.SrcIP, p.ip.DstIP = from.Addr().AsSlice(), to.Addr().AsSlice()
@@ -84,7 +73,7 @@ func TestTranslatesIPv6(t *testing.T) {
 	for _, n := range nats6 {
 		t.Run(n.name, func(t *testing.T) {
 			protocols(t, func(t *testing.T, protocol layers.IPProtocol) {
-				r, _, _ := translated6(t, protocol, n)
+				r, _, _ := newTranslated(t, bpf.Routed6, protocol, n)
 				for i := range 300 { // sums of many values, those around zero too
 					with := func(p *packet6) *packet6 {
 						p.payload = binary.BigEndian.AppendUint16(bytes.Clone(p.payload), uint16(i*219))
@@ -111,7 +100,7 @@ func TestTranslatesIPv6(t *testing.T) {
 func TestTranslatesIPv6WithoutChecksum(t *testing.T) {
 	testenv.Root(t)
 	n := nats6[0]
-	r, _, _ := translated6(t, layers.IPProtocolUDP, n)
+	r, _, _ := newTranslated(t, bpf.Routed6, layers.IPProtocolUDP, n)
 	const sum = 14 + 40 + 6 // offset
 	frame := r.podPacket6().withEnds(n.local, n.remote).bytes(t)
 	copy(frame[sum:], []byte{0, 0})
@@ -162,7 +151,7 @@ func TestTranslatedApartIPv6(t *testing.T) {
 		}, bpf.SlowUnknown, bpf.SlowUnknown},
 		{"entry of the pod's of another connection", func(t *testing.T, r *rig, _ bpf.FlowKey) {
 			r.flow.Other.RemotePort++
-			check(t, errors.Join(r.objs.Flows.Put(r.key, r.flow), r.objs.InvalidateSlots(r.key)))
+			check(t, errors.Join(r.objs.PutFlow(r.key, r.flow), r.objs.InvalidateSlots(r.key)))
 		}, bpf.Counts, bpf.SlowUnknown},
 		{"rules changed", func(t *testing.T, r *rig, _ bpf.FlowKey) { check(t, r.objs.Epoch.Set(uint32(2))) }, bpf.SlowStale, bpf.SlowStale},
 		{"number of the endpoint taken back", taken(n.wireOther.Addr(), false), bpf.SlowStale, bpf.SlowUnknown},
@@ -175,7 +164,7 @@ func TestTranslatedApartIPv6(t *testing.T) {
 		}, bpf.SlowStale, bpf.SlowUnknown},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r, wire, _ := translated6(t, layers.IPProtocolUDP, n)
+			r, wire, _ := newTranslated(t, bpf.Routed6, layers.IPProtocolUDP, n)
 			try := func(out, in bpf.Count) {
 				t.Helper()
 				for range 2 { // the second finds what the first has left
@@ -208,7 +197,7 @@ func TestTranslatedEndsIPv6(t *testing.T) {
 	testenv.Root(t)
 	n := nats6[2]
 	for _, way := range []string{"out", "in"} {
-		r, wire, _ := translated6(t, layers.IPProtocolTCP, n)
+		r, wire, _ := newTranslated(t, bpf.Routed6, layers.IPProtocolTCP, n)
 		p, program, device, counted := r.podPacket6().withEnds(n.local, n.remote), r.objs.FromPod, r.pod, bpf.SlowFlags
 		if way == "in" {
 			p, program, device, counted = r.received6().withEnds(n.wireOther, n.wireLocal), r.objs.FromWire, r.wire, bpf.SlowFlags+bpf.PerDirection
@@ -231,7 +220,7 @@ func TestNoNATIPv6(t *testing.T) {
 	r := rig6Of(t, layers.IPProtocolUDP, "no NAT "+bpf.Routed6, func() (*bpf.Objects, error) { return bpf.New(bpf.Routed6, bpf.Options{NoNAT: true}, 0) })
 	wire, onWire := r.translate6(t, n)
 	r.put(t)
-	check(t, r.objs.Flows.Put(wire, onWire))
+	check(t, r.objs.PutFlow(wire, onWire))
 	for range 2 {
 		r.expect6(t, r.objs.FromPod, r.pod, r.podPacket6().withEnds(n.local, n.remote), bpf.SlowUnknown)
 		r.expect6(t, r.objs.FromWire, r.wire, r.received6().withEnds(n.wireOther, n.wireLocal), bpf.SlowUnknown+bpf.PerDirection)
@@ -253,7 +242,7 @@ func TestTranslationsOfSlotsIPv6(t *testing.T) {
 		all = append(all, n)
 		wire, onWire := r.translate6(t, n)
 		r.put(t)
-		check(t, r.objs.Flows.Put(wire, onWire))
+		check(t, r.objs.PutFlow(wire, onWire))
 	}
 	for round := range 2 {
 		for i, n := range all {
@@ -284,7 +273,7 @@ func TestShadowIPv6(t *testing.T) {
 					}
 					r.put(t)
 					if r.flow.Translated != 0 {
-						check(t, r.objs.Flows.Put(wire, onWire))
+						check(t, r.objs.PutFlow(wire, onWire))
 					}
 				}
 				out := plain.podPacket6().withEnds(n.local, n.remote)
@@ -308,7 +297,7 @@ func TestKeepsSumOfPacketIPv6(t *testing.T) {
 				if n.remote == n.wireOther && n.local == n.wireLocal {
 					r.flow.Translated = 0
 				} else {
-					check(t, r.objs.Flows.Put(wire, onWire))
+					check(t, r.objs.PutFlow(wire, onWire))
 				}
 				r.put(t)
 				for i := range 50 {

@@ -52,7 +52,7 @@ func wirePort(port uint16) uint16 {
 func (l *learning) entry(t *testing.T) *bpf.Flow {
 	t.Helper()
 	var f bpf.Flow
-	if err := l.objs.Flows.Lookup(l.key, &f); errors.Is(err, ebpf.ErrKeyNotExist) {
+	if err := l.objs.LookupFlow(l.key, &f); errors.Is(err, ebpf.ErrKeyNotExist) {
 		return nil
 	} else if err != nil {
 		t.Fatal(err)
@@ -116,6 +116,7 @@ var learnRows = []struct {
 	{"pod that is not known any more, in", eitherKind, inWay, func(l *learning, _ *packet) { l.hasEntry, l.podEntry.Epoch = true, 0 }, nil},
 	{"pod changed", eitherKind, outWay, func(l *learning, _ *packet) { l.hasEntry = true; l.podEntry.Epoch = 66 }, func(f *bpf.Flow) { f.SeenOut, f.PodEpoch = 5, 66 }},
 	{"on its way through a pod", eitherKind, inWay, func(l *learning, _ *packet) { l.hasEntry = true; l.podEntry.Addr++ }, nil},
+	{"the pod at its device is another", eitherKind, outWay, func(l *learning, _ *packet) { l.hasEntry = true; l.podEntry.Addr++ }, nil},
 	{"pod changed, in", eitherKind, inWay, func(l *learning, _ *packet) { l.hasEntry, l.flow.SeenOut, l.podEntry.Epoch = true, 5, 66 },
 		func(f *bpf.Flow) { f.SeenOut, f.SeenIn, f.PodEpoch = 0, 5, 66 }},
 	{"pod of another tenant", eitherKind, inWay, func(l *learning, _ *packet) { l.hasEntry = true; l.podEntry.Tenant++ }, nil},
@@ -263,7 +264,7 @@ func (l *learning) enterTunnel(t *testing.T, kind string, p *packet) uint32 {
 	inner.encapsulated = false
 	l.run(t, stamped(t, l.objs.ToTunnel, l.stamp), l.wire, inFrontOf(kind, inner.bytes(t)))
 	var f bpf.Flow
-	if l.objs.Flows.Lookup(l.key, &f) != nil || l.podEntry.IngressIfindex != 0 {
+	if l.objs.LookupFlow(l.key, &f) != nil || l.podEntry.IngressIfindex != 0 {
 		return 0 // it takes the stamp away
 	}
 	return l.stamp | crossed
@@ -292,9 +293,9 @@ func TestLearnedAlone(t *testing.T) {
 	learn()
 	l.way(t, "out", "routed", bpf.Counts)
 	var f bpf.Flow
-	check(t, l.objs.Flows.Lookup(other, &f))
+	check(t, l.objs.LookupFlow(other, &f))
 	f.SeenIn = l.epoch
-	check(t, l.objs.Flows.Put(other, f))
+	check(t, l.objs.PutFlow(other, f))
 	learn() // now it is carried
 	l.way(t, "out", "routed", bpf.SlowUnknown)
 }

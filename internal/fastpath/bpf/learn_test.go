@@ -76,7 +76,7 @@ func TestTableFull(t *testing.T) {
 	onCore(t, 0)
 	const learnAfter = 8
 	r := newRig(t, "vxlan", layers.IPProtocolUDP)
-	small, err := bpf.NewVXLANOf(1, port)
+	small, err := bpf.NewSmall(bpf.VXLAN, port, 1, "flows")
 	check(t, err)
 	t.Cleanup(small.Close)
 	r.objs = small
@@ -115,7 +115,7 @@ func TestTableFull(t *testing.T) {
 	out(bpf.Counts)
 	r.way(t, "in", "vxlan", bpf.SlowUnproven) // it was seen one way
 	var f bpf.Flow
-	if err := r.objs.Flows.Lookup(key, &f); err != nil || f.SeenOut != r.epoch {
+	if err := r.objs.LookupFlow(key, &f); err != nil || f.SeenOut != r.epoch {
 		t.Errorf("%v, the flow is %+v", err, f)
 	}
 	if f.Port != wirePort(forwardedPort) {

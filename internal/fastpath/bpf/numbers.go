@@ -31,21 +31,21 @@ const (
 // numbers are what the addresses of IPv6 are in keys of flows and in the entries of pods.
 type numbers struct {
 	mu      sync.Mutex
-	byAddr  *ebpf.Map      // address: number
-	byNum   *ebpf.Map      // number: address
-	last    *ebpf.Variable // uint32: the last number that a program has given
-	version func() error   // ends all slots
+	byAddr  *ebpf.Map    // address: number
+	byNum   *ebpf.Map    // number: address
+	version func() error // ends all slots
 	next    uint32
 	pods    map[uint32]bool       // numbers of pods
 	cache   map[uint32]netip.Addr // a part of byNum
+	unused  map[uint32]bool       // numbers that no flow had when some were taken back last
 }
 
 // addr6 is an address of IPv6 as tables have it.
 type addr6 [16]byte
 
-func newNumbers(tables map[string]*ebpf.Map, last *ebpf.Variable, version func() error) *numbers {
+func newNumbers(tables map[string]*ebpf.Map, version func() error) *numbers {
 	return &numbers{
-		byAddr: tables[numbersTable], byNum: tables[addressesTable], last: last, version: version, next: firstPodNumber,
+		byAddr: tables[numbersTable], byNum: tables[addressesTable], version: version, next: firstPodNumber,
 		pods: map[uint32]bool{}, cache: map[uint32]netip.Addr{},
 	}
 }
@@ -127,13 +127,15 @@ func (n *numbers) keep(pods iter.Seq[uint32]) {
 	}
 }
 
-// forget takes back the numbers of addresses that no pod has, and no flow.
+// forget takes back the numbers of addresses that no pod has, and no flow: neither now nor the last time. So one that
+// a program has just given, for an entry that it is about to make, is kept, and one whose flow has just been deleted:
+// the daemon still looks its connection up, if it was reset.
 //
 // A packet may make another flow with such a number at the same time. Nothing finds its entry then, or
 // nobody translates to that address, and as all slots end, nobody carries it; it is removed as any silent
-// flow is, long before another address gets the number.
-func (n *numbers) forget(used map[uint32]bool, last uint32) error {
-	unused, err := n.unused(used, last)
+// flow is, long before another address gets the number: programs give 2^31 others first.
+func (n *numbers) forget(used map[uint32]bool) error {
+	unused, err := n.unusedTwice(used)
 	if err != nil {
 		return err
 	}
@@ -172,22 +174,22 @@ func (n *numbers) forgetSome(some []numbered) (err error) {
 	return err
 }
 
-// unused finds those that no flow has, but for those that programs have given since last.
-func (n *numbers) unused(used map[uint32]bool, last uint32) (unused []numbered, err error) {
+// unusedTwice finds those that no flow has, now and the last time.
+func (n *numbers) unusedTwice(used map[uint32]bool) (twice []numbered, err error) {
+	now := map[uint32]bool{}
 	if err := eachAddr(n.byNum, func(number uint32, addr addr6) {
-		if !used[number] {
-			unused = append(unused, numbered{number, addr})
+		switch {
+		case used[number]:
+		case n.unused[number]:
+			twice = append(twice, numbered{number, addr})
+		default:
+			now[number] = true
 		}
 	}); err != nil {
 		return nil, err
 	}
-	now := uint32(0)
-	if err := n.last.Get(&now); err != nil {
-		return nil, err
-	}
-	const mask = firstPodNumber - 1 // they begin again
-	since := func(number uint32) bool { return number < firstPodNumber && (number-last-1)&mask < (now-last)&mask }
-	return slices.DeleteFunc(unused, func(one numbered) bool { return since(one.number) }), nil
+	n.unused = now
+	return twice, nil
 }
 
 // eachAddr lists a table of addresses by number.

@@ -194,8 +194,8 @@ func load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 			f.extraTables[name] = m
 		}
 	}
-	if last := c.Variables["last_number"]; last != nil {
-		f.addrs = newNumbers(f.extraTables, last, f.bumpVersion)
+	if f.extraTables[numbersTable] != nil {
+		f.addrs = newNumbers(f.extraTables, f.bumpVersion)
 	}
 	return f, c.Assign(f)
 }

@@ -113,7 +113,7 @@ func newRig(t testing.TB, kind string, protocol layers.IPProtocol) *rig {
 
 // hopKey is how the network addresses the peer.
 func (r *rig) hopKey(kind string) bpf.HopKey {
-	return bpf.NewHopKey(r.wire, map[string][]byte{bpf.VXLAN: farTunnelMAC, bpf.Geneve: farTunnelMAC, bpf.IPIP: remoteVTEP.AsSlice(), bpf.Routed: farMAC}[kind])
+	return bpf.NewHopKey(r.wire, map[string][]byte{bpf.VXLAN: farTunnelMAC, bpf.Geneve: farTunnelMAC, bpf.IPIP: remoteVTEP.AsSlice(), bpf.Routed: farMAC, bpf.Routed6: farMAC}[kind])
 }
 
 // putHop lets the network know the peer, by how it addresses it.
@@ -137,7 +137,7 @@ func (r *rig) put(t testing.TB) {
 		check(t, r.objs.PutPodAt(bpf.PodKey{Tenant: r.key.TenantProto >> 8, Addr: r.key.Local}, uint32(r.pod)))
 	}
 	for _, err := range []error{
-		r.objs.Flows.Put(r.key, r.flow),
+		r.objs.PutFlow(r.key, r.flow),
 		r.objs.Pods.Put(uint32(r.pod), r.podEntry),
 		r.objs.Peers.Put(uint32(peerNumber), r.peer),
 		r.objs.Deadline.Set(r.deadline),

@@ -58,7 +58,7 @@ func TestShadow(t *testing.T) {
 					for _, r := range []*rig{plain, shadow} {
 						r.put(t)
 						if n.local.IsValid() {
-							check(t, r.objs.Flows.Put(wire, onWire))
+							check(t, r.objs.PutFlow(wire, onWire))
 						}
 					}
 					out := plain.podPacket().withEnds(from, to)

@@ -79,7 +79,7 @@ func TestLearnsSibling(t *testing.T) {
 				}
 				for k, want := range map[bpf.FlowKey]bpf.Flow{key: there, b.reverse: back} {
 					var is bpf.Flow
-					if err := b.objs.Flows.Lookup(k, &is); err != nil || is != want {
+					if err := b.objs.LookupFlow(k, &is); err != nil || is != want {
 						t.Errorf("the entry is %+v (%v), want %+v", is, err, want)
 					}
 				}

@@ -94,8 +94,8 @@ func (b *siblingRig) put(t testing.TB) {
 	tenant := b.key.TenantProto >> 8
 	check(t, b.objs.PutPodAt(bpf.PodKey{Tenant: tenant, Addr: b.sibling.Addr}, uint32(b.wire)))
 	check(t, b.objs.PutPod(uint32(b.wire), b.sibling))
-	check(t, b.objs.Flows.Put(b.key, b.flow))
-	check(t, b.objs.Flows.Put(b.reverse, b.reverseFlow))
+	check(t, b.objs.PutFlow(b.key, b.flow))
+	check(t, b.objs.PutFlow(b.reverse, b.reverseFlow))
 }
 
 func (l delivery) isIPv6() bool { return l.nat.local.Addr().Is6() }

@@ -135,7 +135,7 @@ func TestSiblingToAnotherMAC(t *testing.T) {
 				t.Errorf("%s: an entry is left", l.name)
 			}
 		}
-		check(t, b.objs.Flows.Put(b.key, b.flow))
+		check(t, b.objs.PutFlow(b.key, b.flow))
 		b.expect(t, b.objs.FromPod, b.pod, p, bpf.SlowSource) // without a slot
 		b.expect(t, b.objs.FromPod, b.pod, p, bpf.SlowUnknown)
 		b.sibling.IngressIfindex++
@@ -148,7 +148,7 @@ func TestSiblingToAnotherMAC(t *testing.T) {
 func hasFlow(t *testing.T, objs *bpf.Objects, k bpf.FlowKey) bool {
 	t.Helper()
 	var f bpf.Flow
-	err := objs.Flows.Lookup(k, &f)
+	err := objs.LookupFlow(k, &f)
 	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func TestKnownEnds(t *testing.T) {
 			check(t, r.objs.Flows.Delete(r.key))
 			check(t, r.objs.InvalidateSlots(r.key))
 			r.flow.Epoch = 0
-			check(t, r.objs.Flows.Put(r.key, r.flow))
+			check(t, r.objs.PutFlow(r.key, r.flow))
 		}, bpf.SlowUnproven},
 		{"connection ended on another core", func(t *testing.T, r *rig) {
 			if runtime.NumCPU() < 2 {
@@ -120,7 +120,7 @@ func TestKnownIsUsed(t *testing.T) {
 		check(t, r.objs.Tick.Set(now))
 		r.sendEachWay(t, "vxlan", bpf.Counts)
 		var f bpf.Flow
-		check(t, r.objs.Flows.Lookup(r.key, &f))
+		check(t, r.objs.LookupFlow(r.key, &f))
 		if f.Used != now {
 			t.Errorf("used in tick %d, want %d", f.Used, now)
 		}
@@ -141,7 +141,7 @@ func TestKnownApart(t *testing.T) {
 	}
 	second := r.flow
 	second.Port++
-	check(t, r.objs.Flows.Put(other, second))
+	check(t, r.objs.PutFlow(other, second))
 	const outerPort = 14 + 20 // offset of the source port
 	for range 2 {
 		for from, want := range map[uint16]uint16{4000: r.flow.Port, port: second.Port} {

@@ -141,7 +141,7 @@ func TestGoesSlow(t *testing.T) {
 				t.Errorf("counted %v, want %v", got, want)
 			}
 			var f bpf.Flow
-			if err := r.objs.Flows.Lookup(r.key, &f); errors.Is(err, ebpf.ErrKeyNotExist) != c.forgets {
+			if err := r.objs.LookupFlow(r.key, &f); errors.Is(err, ebpf.ErrKeyNotExist) != c.forgets {
 				t.Errorf("the flow: %v, want it forgotten: %v", err, c.forgets)
 			}
 		})
@@ -183,7 +183,7 @@ func TestStrangersEndNoFlow(t *testing.T) {
 					r.putHop(t, kind)
 					verdict, _ := r.run(t, r.objs.FromWire, r.wire, p.bytes(t))
 					var f bpf.Flow
-					err := r.objs.Flows.Lookup(r.key, &f)
+					err := r.objs.LookupFlow(r.key, &f)
 					same := err == nil && f == r.flow
 					counted := r.counted(t)[bpf.PerDirection+bpf.SlowSource] == 1
 					if verdict != next || same != (change != nil) || counted != (change != nil) {

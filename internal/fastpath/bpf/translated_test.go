@@ -39,15 +39,24 @@ func (r *rig) translate(n nat) (wire bpf.FlowKey, onWire bpf.Flow) {
 	tenant := r.key.TenantProto >> 8
 	r.key = bpf.NewFlowKey(tenant, uint8(r.protocol), n.local, n.remote)
 	wire = bpf.NewFlowKey(tenant, uint8(r.protocol), n.wireLocal, n.wireOther).OnWire()
-	for _, f := range []struct {
-		flow *bpf.Flow
-		key  bpf.FlowKey
-	}{{&r.flow, wire}, {&onWire, r.key}} {
-		f.flow.Translated = 1
-		f.flow.Other.Local, f.flow.Other.Remote = f.key.Local, f.key.Remote
-		f.flow.Other.LocalPort, f.flow.Other.RemotePort = f.key.LocalPort, f.key.RemotePort
-	}
+	setOther(&r.flow, wire)
+	setOther(&onWire, r.key)
 	return wire, onWire
+}
+
+// newTranslated is a rig of a kind whose flow is translated, with its tables written, and the entry that the flow has
+// by its key on the wire.
+func newTranslated(t testing.TB, kind string, protocol layers.IPProtocol, n nat) (r *rig, wire bpf.FlowKey, onWire bpf.Flow) {
+	t.Helper()
+	if r = rigOf(t, kind, protocol); kind == bpf.Routed6 {
+		wire, onWire = r.translate6(t, n)
+	} else {
+		wire, onWire = r.translate(n)
+	}
+	r.put(t)
+	r.putHop(t, kind)
+	check(t, r.objs.PutFlow(wire, onWire))
+	return r, wire, onWire
 }
 
 // withEnds gives a packet other ends.
@@ -74,10 +83,7 @@ func TestTranslates(t *testing.T) {
 }
 
 func translates(t *testing.T, kind string, n nat, protocol layers.IPProtocol) {
-	r := newRig(t, kind, protocol)
-	wire, onWire := r.translate(n)
-	r.put(t)
-	check(t, r.objs.Flows.Put(wire, onWire))
+	r, _, _ := newTranslated(t, kind, protocol, n)
 	for i := range 300 { // sums of many values, those around zero too
 		p := r.podPacket()
 		p.payload = binary.BigEndian.AppendUint16(bytes.Clone(p.payload), uint16(i*219))
@@ -109,10 +115,7 @@ func translates(t *testing.T, kind string, n nat, protocol layers.IPProtocol) {
 // A datagram without a checksum stays without.
 func TestTranslatesWithoutChecksum(t *testing.T) {
 	testenv.Root(t)
-	r := newRig(t, "routed", layers.IPProtocolUDP)
-	wire, onWire := r.translate(nats[0])
-	r.put(t)
-	check(t, r.objs.Flows.Put(wire, onWire))
+	r, _, _ := newTranslated(t, bpf.Routed, layers.IPProtocolUDP, nats[0])
 	const sum = 14 + 20 + 6 // offset
 	frame := r.podPacket().withEnds(nats[0].local, nats[0].remote).bytes(t)
 	copy(frame[sum:], []byte{0, 0})
@@ -146,12 +149,12 @@ func TestTranslatedApart(t *testing.T) {
 		}, bpf.SlowUnknown, bpf.SlowUnknown},
 		{"entry on the wire of an earlier connection", func(t *testing.T, r *rig, wire bpf.FlowKey, onWire bpf.Flow) {
 			onWire.Other.LocalPort++
-			check(t, r.objs.Flows.Put(wire, onWire))
+			check(t, r.objs.PutFlow(wire, onWire))
 			check(t, r.objs.InvalidateSlots(wire))
 		}, bpf.Counts, bpf.SlowUnknown},
 		{"entry of the pod's of another connection", func(t *testing.T, r *rig, _ bpf.FlowKey, _ bpf.Flow) {
 			r.flow.Other.RemotePort++
-			check(t, r.objs.Flows.Put(r.key, r.flow))
+			check(t, r.objs.PutFlow(r.key, r.flow))
 			check(t, r.objs.InvalidateSlots(r.key))
 		}, bpf.Counts, bpf.SlowUnknown},
 		{"rules changed", func(t *testing.T, r *rig, _ bpf.FlowKey, _ bpf.Flow) { check(t, r.objs.Epoch.Set(uint32(2))) }, bpf.SlowStale, bpf.SlowStale},
@@ -161,7 +164,7 @@ func TestTranslatedApart(t *testing.T) {
 		}, bpf.SlowStale, bpf.SlowStale},
 		{"seen out only", func(t *testing.T, r *rig, _ bpf.FlowKey, _ bpf.Flow) {
 			r.flow.SeenIn = 0
-			check(t, r.objs.Flows.Put(r.key, r.flow))
+			check(t, r.objs.PutFlow(r.key, r.flow))
 			check(t, r.objs.InvalidateSlots(r.key))
 		}, bpf.Counts, bpf.SlowUnproven},
 		{"direct flow with the same ends on the wire", func(t *testing.T, r *rig, wire bpf.FlowKey, _ bpf.Flow) {
@@ -169,16 +172,12 @@ func TestTranslatedApart(t *testing.T) {
 			direct.Other.LocalPort++
 			direct.Other.Remote, direct.Other.RemotePort = wire.Remote, wire.RemotePort
 			wire.TenantProto &^= 0x80
-			check(t, r.objs.Flows.Put(wire, direct))
+			check(t, r.objs.PutFlow(wire, direct))
 		}, bpf.Counts, bpf.Counts},
 	} {
 		for _, kind := range kinds {
 			t.Run(kind+", "+c.name, func(t *testing.T) {
-				r := newRig(t, kind, layers.IPProtocolUDP)
-				wire, onWire := r.translate(n)
-				r.put(t)
-				r.putHop(t, kind)
-				check(t, r.objs.Flows.Put(wire, onWire))
+				r, wire, onWire := newTranslated(t, kind, layers.IPProtocolUDP, n)
 				try := func(out, in bpf.Count) {
 					t.Helper()
 					r.expect(t, r.objs.FromPod, r.pod, r.podPacket().withEnds(n.local, n.remote), out)
@@ -224,17 +223,13 @@ func TestTranslatedEnds(t *testing.T) {
 	n := nats[2]
 	for _, kind := range kinds {
 		for _, way := range []string{"out", "in"} {
-			r := newRig(t, kind, layers.IPProtocolTCP)
-			wire, onWire := r.translate(n)
-			r.put(t)
-			r.putHop(t, kind)
-			check(t, r.objs.Flows.Put(wire, onWire))
+			r, wire, _ := newTranslated(t, kind, layers.IPProtocolTCP, n)
 			p, program, device := r.podPacket().withEnds(n.local, n.remote), r.objs.FromPod, r.pod
 			counted, keys := bpf.SlowFlags, []bpf.FlowKey{r.key, wire}
 			if way == "in" {
 				direct := wire
 				direct.TenantProto &^= 0x80
-				check(t, r.objs.Flows.Put(direct, bpf.Flow{Epoch: 1}))
+				check(t, r.objs.PutFlow(direct, bpf.Flow{Epoch: 1}))
 				keys = append(keys, direct)
 				p, program, device = r.received(kind).withEnds(n.wireOther, n.wireLocal), r.objs.FromWire, r.wire
 				counted += bpf.PerDirection
@@ -243,7 +238,7 @@ func TestTranslatedEnds(t *testing.T) {
 			r.expect(t, program, device, p, counted)
 			for _, k := range keys {
 				var f bpf.Flow
-				if err := r.objs.Flows.Lookup(k, &f); !errors.Is(err, ebpf.ErrKeyNotExist) {
+				if err := r.objs.LookupFlow(k, &f); !errors.Is(err, ebpf.ErrKeyNotExist) {
 					t.Errorf("%s, %s: an entry is left: %+v, %v", kind, way, f, err)
 				}
 			}
@@ -262,7 +257,7 @@ func TestNoNAT(t *testing.T) {
 	r.objs = objs
 	wire, onWire := r.translate(nats[0])
 	r.put(t)
-	check(t, r.objs.Flows.Put(wire, onWire))
+	check(t, r.objs.PutFlow(wire, onWire))
 	for range 2 { // the second finds what the first has left
 		r.expect(t, r.objs.FromPod, r.pod, r.podPacket().withEnds(nats[0].local, nats[0].remote), bpf.SlowUnknown)
 		r.expect(t, r.objs.FromWire, r.wire, r.received("vxlan").withEnds(nats[0].remote, nats[0].local), bpf.SlowUnknown+bpf.PerDirection)

@@ -1,9 +1,16 @@
 package node_test
 
 import (
+	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+
+	"github.com/venturi-net/venturi/internal/fastpath/bpf"
+	"github.com/venturi-net/venturi/internal/fastpath/node"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -77,7 +84,8 @@ func TestSiblingIPv6MadeAnew(t *testing.T) {
 	}
 }
 
-// To a Service whose pod is a sibling, packets are translated: they stay slow, and arrive.
+// To a Service whose pod is a sibling, packets are translated: they stay slow, and arrive. Those few are looked at that
+// come when as many have been sent as before a flow is learned, and then that begins anew.
 func TestSiblingServiceOfIPv6StaysSlow(t *testing.T) {
 	for _, w := range []siblingWiring{siblingWirings6[0], siblingWirings6[2]} {
 		t.Run(w.name, func(t *testing.T) {
@@ -88,9 +96,12 @@ func TestSiblingServiceOfIPv6StaysSlow(t *testing.T) {
 			b.carry(t)
 			flushConntrack(t, b.nodes[0])
 			b.untilAllCarried(t, direct)
-			before := b.carriedNow(t)
+			before, learned := b.carriedNow(t), b.toBeLearned(t)
 			for range 50 {
 				testenv.Must(t, translated())
+			}
+			if now := b.toBeLearned(t); now > learned {
+				t.Errorf("each packet of %d flows that are not to be carried is looked at", now-learned)
 			}
 			if now := b.carriedNow(t); now > before {
 				t.Errorf("%d packets of a translated flow are carried", now-before)
@@ -98,4 +109,27 @@ func TestSiblingServiceOfIPv6StaysSlow(t *testing.T) {
 			b.untilAllCarried(t, direct)
 		})
 	}
+}
+
+// toBeLearned counts the candidates of IPv6 on the node that have sent enough packets to be learned of.
+func (b *siblingNode) toBeLearned(t *testing.T) (n int) {
+	t.Helper()
+	const size, packets, learnAfter = 32, 28, 8 // of struct candidate
+	id, err := host.ID(b.nodes[0].Path())
+	testenv.Must(t, err)
+	table, err := ebpf.LoadPinnedMap(bpf.TableFile(filepath.Join(node.Root, strconv.FormatUint(id.Ino, 10), "ipv6", "bpf"), "candidates"), nil)
+	testenv.Must(t, err)
+	defer table.Close()
+	var set uint32
+	var ways [4 * size]byte
+	all := table.Iterate()
+	for all.Next(&set, &ways) {
+		for at := packets; at < len(ways); at += size {
+			if ways[at] >= learnAfter {
+				n++
+			}
+		}
+	}
+	testenv.Must(t, all.Err())
+	return n
 }

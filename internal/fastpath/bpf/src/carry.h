@@ -21,25 +21,26 @@ static __always_inline int is_for_sibling(const void *eth, const struct pod *fro
 static __always_inline void drop_entries(const struct flow_key *k, const struct flow *f, int reset)
 {
 	int translated = f->translated;
-	union flow_words other;
+	struct flow_key other;
 
 	if (f->peer & SIBLING)
 		drop_reverse(k, f);
-	other_key(&other.key, k->tenant_proto ^ WIRE_VIEW, &f->other);
+	other_key(&other, k->tenant_proto ^ WIRE_VIEW, &f->other);
 #ifndef SHADOW
 	if (reset && (translated || f->ct_entry))
-		send_request(k->tenant_proto & WIRE_VIEW ? &other.key : k, RESET);
+		send_request(k->tenant_proto & WIRE_VIEW ? &other : k, RESET);
 #endif
 	delete_entry(k);
 	if (carry_translated && translated)
-		delete_entry(&other.key);
+		delete_entry(&other);
 }
 
 /* A packet opens or ends a connection: what is known of earlier packets with the same
  * addresses and ports is void. */
 static __always_inline int drop_flow(const struct parsed *p, enum direction dir)
 {
-	union flow_words own = words_of(p), wire = {.a = p->a | WIRE_VIEW, .b = p->b};
+	union flow_words own = words_of(p);
+	struct flow_key wire = p->key;
 	struct flow *f = bpf_map_lookup_elem(&flows, &p->key);
 	struct candidate *c;
 	__u64 a, b;
@@ -51,9 +52,10 @@ static __always_inline int drop_flow(const struct parsed *p, enum direction dir)
 	if (f && (dir == OUT || !(f->translated || f->peer & SIBLING)))
 		drop_entries(&p->key, f, p->flags & TCP_RST);
 	if (carry_translated && dir == IN) {
-		f = bpf_map_lookup_elem(&flows, &wire.key);
+		wire.tenant_proto |= WIRE_VIEW;
+		f = bpf_map_lookup_elem(&flows, &wire);
 		if (f)
-			drop_entries(&wire.key, f, p->flags & TCP_RST);
+			drop_entries(&wire, f, p->flags & TCP_RST);
 	}
 	return SLOW_FLAGS;
 }
@@ -260,15 +262,14 @@ static __always_inline void stamp_in(struct __sk_buff *skb, void *data, const st
 static __always_inline int slow_in(struct __sk_buff *skb, void *data, const struct hop_key *via, __be32 addr, __u32 tenant, const struct carried *c, int why)
 {
 	struct pod_key who = {.tenant = tenant, .addr = addr};
-	union flow_words wire;
+	struct flow_key wire = c->p.key;
 
 	if (!bpf_map_lookup_elem(&pod_at, &who)) {
 		/* Masquerade has put an address of the host in place of a pod's. */
 		if (!carry_translated || (why != SLOW_UNKNOWN && why != SLOW_STALE && why != SLOW_UNPROVEN))
 			return NEXT;
-		wire.a = c->p.a | WIRE_VIEW;
-		wire.b = c->p.b;
-		if (!bpf_map_lookup_elem(&flows, &wire.key))
+		wire.tenant_proto |= WIRE_VIEW;
+		if (!bpf_map_lookup_elem(&flows, &wire))
 			return NEXT;
 	}
 	if (why == SLOW_UNKNOWN ? count_candidate(&c->p, &why) : why == SLOW_STALE || why == SLOW_UNPROVEN || why == SLOW_SOURCE)

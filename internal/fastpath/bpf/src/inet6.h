@@ -104,20 +104,31 @@ static __always_inline __u32 number_of(const struct addr6 *addr)
 	return number ? *number : 0;
 }
 
-/* The same, and gives it a number if it has none; 0: there is no room. */
+/* The address has the number, and the number the address. What was read of one table may be another address's: the
+ * kernel gives the memory of a deleted entry to the next one at once, while other cores still read it. Both
+ * tables agree on no such mixture. */
+static __always_inline int is_number_of(const __u32 *number, const struct addr6 *addr)
+{
+	struct addr6 *is = bpf_map_lookup_elem(&addresses, number);
+
+	return is && same_addr(is, addr);
+}
+
+/* The number of an address, which gets one if it has none; 0: there is no room. */
 static __noinline __u32 give_number(const struct addr6 *addr)
 {
 	__u32 number = number_of(addr);
 
-	if (number)
-		return number;
-	number = (__sync_fetch_and_add(&last_number, 1) + 1) & MAX_NUMBER;
-	if (!number || bpf_map_update_elem(&addresses, &number, addr, BPF_NOEXIST))
-		return 0;
-	if (!bpf_map_update_elem(&numbers, addr, &number, BPF_NOEXIST))
-		return number;
-	bpf_map_delete_elem(&addresses, &number); /* another core was faster, or there is no room */
-	return number_of(addr);
+	if (!number) {
+		number = (__sync_fetch_and_add(&last_number, 1) + 1) & MAX_NUMBER;
+		if (!number || bpf_map_update_elem(&addresses, &number, addr, BPF_NOEXIST))
+			return 0;
+		if (!bpf_map_update_elem(&numbers, addr, &number, BPF_NOEXIST))
+			return number;
+		bpf_map_delete_elem(&addresses, &number); /* another core was faster, or there is no room */
+		number = number_of(addr);
+	}
+	return is_number_of(&number, addr) ? number : 0;
 }
 
 /* Writes the addresses of a flow into its key, as far as they have numbers; without one for the local
@@ -129,9 +140,11 @@ static __always_inline void name_flow(struct parsed *p)
 }
 
 /* The flow is to have an entry, or two: its ends get numbers, but for its pod, which has one. 0: there is
- * no room. */
+ * no room, or somebody takes a number back meanwhile. */
 static __always_inline int give_numbers(union flow_words *own, union flow_words *wire, int translated)
 {
+	if (!is_number_of(&own->key.local, &own->local))
+		return 0;
 	own->key.remote = give_number(&own->remote);
 	if (!translated) {
 		wire->key.remote = own->key.remote;
@@ -319,10 +332,9 @@ static __always_inline void candidate_key(const union flow_words *on, __u64 *a, 
 	*b = digest_flow(&on->local, &on->remote, &on->key, secret + DIGESTED);
 }
 
-/* The same of what a sibling sends, of a packet as the network hands it to the other one, which is not
- * translated; own is the key of the sender's flow. */
-static __always_inline void sender_candidate_key(const struct parsed *p, const struct flow_key *own, __u64 *a, __u64 *b)
+/* The same of what a sibling sends: own is the key of its flow, and in that of the same flow from the other side. */
+static __always_inline void sender_candidate_key(const union flow_words *in, const struct flow_key *own, __u64 *a, __u64 *b)
 {
-	*a = digest_flow(&p->remote, &p->local, own, secret);
-	*b = digest_flow(&p->remote, &p->local, own, secret + DIGESTED);
+	*a = digest_flow(&in->remote, &in->local, own, secret);
+	*b = digest_flow(&in->remote, &in->local, own, secret + DIGESTED);
 }

@@ -227,10 +227,10 @@ static __always_inline void note_peer(struct __sk_buff *skb, const struct parsed
 /* A packet on the wire has the headers that a carried packet would get. */
 static __always_inline int same_headers(const void *data, const struct peer *to);
 
-/* UDP is carried in each direction seen in this epoch, and TCP once both were. */
-static __always_inline void promote(const struct flow_key *k, struct flow *f, __u32 now)
+/* UDP is carried in each direction seen in this epoch, and TCP once both were, between the same pod and peer. */
+static __always_inline void promote(const struct flow_key *k, struct flow *f, __u32 proof, __u32 now)
 {
-	if ((k->tenant_proto & 0xff) == IPPROTO_UDP || (f->seen_out == now && f->seen_in == now))
+	if ((k->tenant_proto & 0xff) == IPPROTO_UDP || (f->seen_out == proof && f->seen_in == proof))
 		f->epoch = now;
 }
 
@@ -247,7 +247,7 @@ static __always_inline void reset_flow(const struct flow_key *k, struct flow *f)
  * flow that is not carried has none, and must not cost those of its group theirs. */
 static __always_inline void bump_carried(const struct flow_key *k, const struct flow *f, __u32 was)
 {
-	if (was || *(volatile const __u32 *)&f->epoch) /* another core may have set it */
+	if (was || read_once(&f->epoch)) /* another core may have set it */
 		bump_group(k);
 }
 
@@ -273,17 +273,20 @@ static __always_inline struct flow *get_entry(const struct flow_key *k, const st
 }
 
 /* Finds or makes the entry of a flow that connection tracking allows, by the key that its pod
- * sees; wire is the other one, if it is translated. 0: it is not to be carried yet. The first
- * reply invalidates what was learned before it. A direct flow between the ends that a translated
- * one has on the wire is over: conntrack gives them to one connection at a time. */
-static __always_inline struct flow *get_flow(const union flow_words *pod, const union flow_words *wire, const struct ct_state *t)
+ * sees; wire is the other one, if it is translated, and gets what pod gets: numbers. 0: it is not
+ * to be carried yet. The first reply invalidates what was learned before it. A direct flow between
+ * the ends that a translated one has on the wire is over: conntrack gives them to one connection
+ * at a time. */
+static __always_inline struct flow *get_flow(union flow_words *pod, union flow_words *wire, const struct ct_state *t)
 {
-	struct flow_key seen = wire->key;
-	struct flow *f, *at, *direct;
+	struct flow *f = 0, *at, *direct;
+	struct flow_key seen;
 
-	seen.tenant_proto |= WIRE_VIEW;
-	f = get_entry(&pod->key, t->translated ? &wire->key : 0);
+	if (give_numbers(pod, wire, t->translated))
+		f = get_entry(&pod->key, t->translated ? &wire->key : 0);
 	if (f && t->translated) {
+		seen = wire->key;
+		seen.tenant_proto |= WIRE_VIEW;
 		direct = bpf_map_lookup_elem(&flows, &wire->key);
 		if (direct && !direct->translated)
 			delete_entry(&wire->key); /* it would hide this one */
@@ -306,7 +309,8 @@ static __always_inline struct flow *get_flow(const union flow_words *pod, const 
 	return conntrack_ready(&pod->key, f, t) ? f : 0;
 }
 
-/* The pod with an address, and the ifindex of its device; 0: there is none. */
+/* The pod with an address, and the ifindex of its device; 0: there is none. The entry of pod_at may have become
+ * that of another address while it was read. */
 static __always_inline struct pod *pod_of(__be32 addr, __u32 tenant, __u32 *device)
 {
 	struct pod_key who = {.tenant = tenant, .addr = addr};
@@ -317,7 +321,7 @@ static __always_inline struct pod *pod_of(__be32 addr, __u32 tenant, __u32 *devi
 		return 0;
 	*device = *at;
 	pod = bpf_map_lookup_elem(&pods, at);
-	return pod && pod->epoch ? pod : 0;
+	return pod && pod->epoch && pod->addr == addr ? pod : 0;
 }
 
 /* An address is that of a pod of this host. */
@@ -339,9 +343,8 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, const stru
 	union flow_words own, wire;
 	struct ct_state t;
 	__u64 ignored;
-	__u32 device;
+	__u32 device, number, pod_epoch, peer_epoch, proof, was;
 	struct flow *f = 0;
-	__u32 was;
 	struct parsed p;
 	struct peer *peer;
 	struct pod *pod;
@@ -375,13 +378,18 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, const stru
 		if (t.translated)
 			own = t.before;
 	}
+	number = read_once(&to->peer);
 	pod = pod_of(own.key.local, tenant, &device);
-	peer = bpf_map_lookup_elem(&peers, &to->peer);
-	if (!pod || !peer || !peer->epoch || !same_headers(data, peer))
+	peer = bpf_map_lookup_elem(&peers, &number);
+	if (!pod || !peer)
+		return NEXT;
+	pod_epoch = read_once(&pod->epoch); /* each once, and before the rest of it: the daemon may change it */
+	peer_epoch = read_once(&peer->epoch);
+	if (!pod_epoch || !peer_epoch || !same_headers(data, peer))
 		return NEXT;
 	if (skb->ingress_ifindex != (crossed ? 0 : pod->ingress_ifindex))
 		return NEXT;
-	if (!crossed && give_numbers(&own, &wire, t.translated))
+	if (!crossed)
 		f = get_flow(&own, &wire, &t);
 	if (!f)
 		return NEXT;
@@ -393,16 +401,17 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, const stru
 	}
 	was = f->epoch;
 	f->epoch = 0; /* not carried while it is changed */
-	if (f->pod != device || f->pod_epoch != pod->epoch || f->peer != to->peer || f->peer_epoch != peer->epoch)
+	if (f->pod != device || f->pod_epoch != pod_epoch || f->peer != number || f->peer_epoch != peer_epoch)
 		f->seen_in = 0; /* that was another pod or peer */
 	f->port = port;
 	f->pod = device;
-	f->pod_epoch = pod->epoch;
-	f->peer = to->peer;
-	f->peer_epoch = peer->epoch;
+	f->pod_epoch = pod_epoch;
+	f->peer = number;
+	f->peer_epoch = peer_epoch;
 	f->used = tick;
-	f->seen_out = now;
-	promote(&own.key, f, now);
+	proof = proof_of(hash_of(&own.key), hash_of(&wire.key), pod_epoch, number, peer_epoch, now);
+	f->seen_out = proof;
+	promote(&own.key, f, proof, now);
 	if (epoch != now)
 		f->epoch = 0; /* the rules have changed meanwhile */
 	bump_carried(&own.key, f, was);
@@ -411,13 +420,17 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, const stru
 
 /* Learns from a packet that the network hands to a pod, if another pod of this host has sent it.
  * 0: that is not so. */
-static __always_inline int learn_sibling(struct __sk_buff *skb, const void *eth, __u32 device, const struct pod *pod, const struct parsed *p, const union flow_words *in, const struct ct_state *t, __u32 now);
+static __always_inline int learn_sibling(struct __sk_buff *skb, const void *eth, __u32 device, const struct pod *pod, const union flow_words *in, const struct ct_state *t, __u32 now);
+
+/* What another pod of this host has sent, as it has, is translated on its way, and is not to be carried. Its packets
+ * are counted from the beginning, so that one of many is stamped, and looked at here. */
+static __always_inline int recount_sibling(const union flow_words *in);
 
 /* The network hands a packet to a pod, behind all rules. */
 static __always_inline int learn_in(struct __sk_buff *skb)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	__u32 now = epoch, device = skb->ifindex, number, was;
+	__u32 now = epoch, device = skb->ifindex, number, pod_epoch, peer_epoch, proof, was;
 	union flow_words own, *wire;
 	struct candidate *c;
 	struct ct_state t;
@@ -444,32 +457,43 @@ static __always_inline int learn_in(struct __sk_buff *skb)
 	if (!conntrack_allows(skb, &own, IN, &t))
 		return NEXT;
 	wire = t.translated ? &t.before : &own; /* a copy of either has no room on the stack */
-	if ((SIBLINGS_TRANSLATED || !t.translated) && learn_sibling(skb, data, device, pod, &p, &own, &t, now))
+	if (!SIBLINGS_TRANSLATED && t.translated) {
+		if (is_pod(t.before.key.remote, pod->tenant))
+			return recount_sibling(&t.before);
+	} else if (learn_sibling(skb, data, device, pod, &own, &t, now)) {
 		return NEXT;
+	}
 	candidate_key(wire, &a, &b);
 	c = find_candidate(a, b);
 	if (!c)
 		return NEXT;
 	number = c->peer;
 	peer = bpf_map_lookup_elem(&peers, &number);
-	if (!peer || !peer->epoch || c->seal != digest(a, b, number, peer->epoch) || peer->ingress_ifindex != skb->ingress_ifindex || !give_numbers(&own, wire, t.translated))
+	if (!peer)
+		return NEXT;
+	pod_epoch = read_once(&pod->epoch);
+	peer_epoch = read_once(&peer->epoch);
+	if (!pod_epoch || !peer_epoch || c->seal != digest(a, b, number, peer_epoch) || peer->ingress_ifindex != skb->ingress_ifindex)
 		return NEXT;
 	f = get_flow(&own, wire, &t);
 	if (!f)
 		return NEXT;
-	if (f->pod != device || f->pod_epoch != pod->epoch || f->peer != number || f->peer_epoch != peer->epoch) {
-		if (f->seen_out == now && f->peer != number)
+	a = hash_of(&own.key);
+	b = hash_of(&wire->key);
+	if (f->pod != device || f->pod_epoch != pod_epoch || f->peer != number || f->peer_epoch != peer_epoch) {
+		if (f->peer != number && f->seen_out == proof_of(a, b, f->pod_epoch, f->peer, f->peer_epoch, now))
 			return NEXT; /* replies come from another peer */
 		reset_flow(&own.key, f);
 		f->pod = device;
-		f->pod_epoch = pod->epoch;
+		f->pod_epoch = pod_epoch;
 		f->peer = number;
-		f->peer_epoch = peer->epoch;
+		f->peer_epoch = peer_epoch;
 	}
 	was = f->epoch;
 	f->used = tick;
-	f->seen_in = now;
-	promote(&own.key, f, now);
+	proof = proof_of(a, b, pod_epoch, number, peer_epoch, now);
+	f->seen_in = proof;
+	promote(&own.key, f, proof, now);
 	if (epoch != now)
 		f->epoch = 0;
 	bump_carried(&own.key, f, was);

@@ -249,9 +249,8 @@ static __always_inline void candidate_key(const union flow_words *on, __u64 *a, 
 	*b = on->b;
 }
 
-/* The same of what a sibling sends, of a packet as the network hands it to the other one; own is the key
- * of the sender's flow. */
-static __always_inline void sender_candidate_key(const struct parsed *p, const struct flow_key *own, __u64 *a, __u64 *b)
+/* The same of what a sibling sends; own is the key of its flow. */
+static __always_inline void sender_candidate_key(const union flow_words *in, const struct flow_key *own, __u64 *a, __u64 *b)
 {
 	union flow_words on = {.key = *own};
 

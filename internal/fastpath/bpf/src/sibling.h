@@ -32,7 +32,7 @@ static __always_inline int is_for_sibling(const void *eth, const struct pod *fro
 	return to && to->sibling && to->ingress_ifindex == from->ingress_ifindex && same_mac(eth, to->header);
 }
 
-static __always_inline void fill_sibling(struct slot *s, const struct flow *f, __u32 way, const struct flow_key *k, const struct pod *from, const struct pod *to, __u32 now)
+static __always_inline void fill_sibling(struct slot *s, int proven, __u32 way, const struct flow_key *k, const struct pod *from, const struct pod *to)
 {
 	__u16 *header = (void *)s->header;
 	int i, bridged = way & BRIDGED;
@@ -40,7 +40,7 @@ static __always_inline void fill_sibling(struct slot *s, const struct flow *f, _
 	const __u16 *sent_to = bridged && k->remote == to->addr ? to->header : from->header + MAC_LEN / 2;
 
 	s->wire = way;
-	s->size[OUT] = f->seen_out == now && to->mac_epoch == to->epoch ? to->size : 0;
+	s->size[OUT] = proven && to->mac_epoch == to->epoch ? to->size : 0;
 	s->size[IN] = 0; /* nothing comes by the wire */
 	s->port = 0;
 	s->sum = 0;
@@ -87,10 +87,10 @@ static __always_inline int led_by(const struct __sk_buff *skb, const void *eth, 
 	return -1;
 }
 
-static __always_inline int learn_sibling(struct __sk_buff *skb, const void *eth, __u32 device, const struct pod *pod, const struct parsed *p, const union flow_words *in, const struct ct_state *t, __u32 now)
+static __always_inline int learn_sibling(struct __sk_buff *skb, const void *eth, __u32 device, const struct pod *pod, const union flow_words *in, const struct ct_state *t, __u32 now)
 {
 	struct flow_key own, there, reverse;
-	__u32 sender, peer, was;
+	__u32 sender, peer, was, proof, from_epoch, to_epoch;
 	struct flow *f, *back;
 	struct candidate *c;
 	struct pod *from;
@@ -104,14 +104,16 @@ static __always_inline int learn_sibling(struct __sk_buff *skb, const void *eth,
 	from = pod_of(own.local, pod->tenant, &sender);
 	if (!from || (skb->ingress_ifindex != sender && skb->ingress_ifindex != from->ingress_ifindex))
 		return 0;
+	from_epoch = read_once(&from->epoch); /* before the rest of it: the daemon may change it */
+	to_epoch = read_once(&pod->epoch);
 	by = led_by(skb, eth, from, sender, pod);
-	if (by < 0 || sender == device || !from->sibling || !pod->sibling || t->unreplied)
+	if (by < 0 || !from_epoch || !to_epoch || sender == device || !from->sibling || !pod->sibling || t->unreplied)
 		return 1;
 	/* Its pod may have sent it to the MAC of the pod that rules have put this one in place of. */
 	if (by == BRIDGED && own.remote != pod->addr && is_pod(own.remote, pod->tenant))
 		return 1;
 	/* Something that connection tracking does not know may have translated it: its pod has sent no such packet. */
-	sender_candidate_key(p, &own, &a, &b);
+	sender_candidate_key(in, &own, &a, &b);
 	c = find_candidate(a, b);
 	if (!c && !bpf_map_lookup_elem(&flows, &own))
 		return 1;
@@ -132,30 +134,50 @@ static __always_inline int learn_sibling(struct __sk_buff *skb, const void *eth,
 	peer = SIBLING | by | device;
 	was = f->epoch;
 	f->epoch = 0; /* not carried while it is changed */
-	if (f->pod != sender || f->pod_epoch != from->epoch || f->peer != peer || f->peer_epoch != pod->epoch)
+	if (f->pod != sender || f->pod_epoch != from_epoch || f->peer != peer || f->peer_epoch != to_epoch)
 		f->seen_in = 0;
 	f->port = 0;
 	f->pod = sender;
-	f->pod_epoch = from->epoch;
+	f->pod_epoch = from_epoch;
 	f->peer = peer;
-	f->peer_epoch = pod->epoch;
+	f->peer_epoch = to_epoch;
 	f->used = tick;
-	f->seen_out = now;
+	proof = proof_of(hash_of(&own), hash_of(&there), from_epoch, peer, to_epoch, now);
+	f->seen_out = proof;
 	back = reverse_of(&own, t->translated, &f->other, &reverse);
-	if (back && back->seen_out == now && back->pod == device && back->pod_epoch == pod->epoch && back->peer_epoch == from->epoch &&
-	    (back->peer & DEVICE_OF_SIBLING) == sender) {
-		f->seen_in = now;
-		if (back->seen_in != now) { /* the first packet that way: now both were seen */
-			back->seen_in = now;
-			back->epoch = now;
-			bump_group(&reverse);
+	if (back) {
+		__u32 way = read_once(&back->peer), back_proof;
+
+		turn_ends(&there, &own); /* the other flow as this pod sees it */
+		back_proof = proof_of(hash_of(&reverse), hash_of(&there), to_epoch, way, from_epoch, now);
+		if (back->seen_out == back_proof && back->pod == device && (way & DEVICE_OF_SIBLING) == sender) {
+			f->seen_in = proof;
+			if (back->seen_in != back_proof) { /* the first packet that way: now both were seen */
+				back->seen_in = back_proof;
+				back->epoch = now;
+				bump_group(&reverse);
+			}
 		}
 	}
-	promote(&own, f, now);
+	promote(&own, f, proof, now);
 	if (epoch != now)
 		f->epoch = 0; /* the rules have changed meanwhile */
 	bump_carried(&own, f, was);
 	return 1;
+}
+
+static __always_inline int recount_sibling(const union flow_words *in)
+{
+	struct candidate *c;
+	struct flow_key own;
+	__u64 a, b;
+
+	turn_ends(&own, &in->key);
+	sender_candidate_key(in, &own, &a, &b);
+	c = find_candidate(a, b);
+	if (c)
+		c->packets = 0;
+	return NEXT;
 }
 
 /* Writes all headers of a packet for a sibling. */

@@ -65,6 +65,32 @@ static __always_inline __u64 hash_key(__u64 a, __u64 b)
 	return (a & NO_TENANT) * 0x9e3779b97f4a7c15 + b * 0xc2b2ae3d27d4eb4f;
 }
 
+/* The same of a key that may not be read as words in place: it is aligned to 4 bytes, as its fields are. */
+static __always_inline __u64 hash_of(const struct flow_key *k)
+{
+	__u64 words[2];
+
+	__builtin_memcpy(words, k, sizeof(words));
+	return hash_key(words[0], words[1]);
+}
+
+/* That the network has forwarded a flow in a policy epoch: the epoch, with a digest of the hashes of both keys of the
+ * flow, or twice that of the only one, and of the pod and the peer between which that was; never 0.
+ *
+ * Several cores may write an entry at a time, one of them by another route, or still write to it when it is another
+ * flow's: the kernel gives the memory of a deleted entry to the next one at once. So an entry may be a mixture. A
+ * direction is carried only if its proof is that of all else that is read. ../proof.go computes the same. */
+static __always_inline __u32 proof_of(__u64 own, __u64 wire, __u32 pod_epoch, __u32 peer, __u32 peer_epoch, __u32 now)
+{
+	__u64 hash = own + wire * 0xd6e8feb86659fd93;
+	__u32 proof;
+
+	hash = (hash ^ (__u64)peer << 32 ^ peer_epoch) * 0xe7037ed1a0b428db;
+	hash = ((hash ^ hash >> 32) + pod_epoch) * 0xa0761d6478bd642f;
+	proof = now ^ hash >> 32;
+	return proof ? proof : 1;
+}
+
 /* The group of a flow, by the hash of its key; ../slots.go computes the same. */
 static __always_inline __u32 group_of(__u64 hash)
 {
@@ -74,9 +100,7 @@ static __always_inline __u32 group_of(__u64 hash)
 /* The entry of a flow was changed or deleted: invalidates its slots. */
 static __always_inline void bump_group(const struct flow_key *k)
 {
-	const __u64 *words = (const void *)k;
-
-	__sync_fetch_and_add((volatile __u32 *)&ended[group_of(hash_key(words[0], words[1]))], 1);
+	__sync_fetch_and_add((volatile __u32 *)&ended[group_of(hash_of(k))], 1);
 }
 
 /* Deletes an entry, if there is one. */
@@ -190,7 +214,7 @@ static __always_inline void fill_translation(struct translation *n, const struct
 }
 
 /* What a slot has of the way from one pod of this host to another. */
-static __always_inline void fill_sibling(struct slot *s, const struct flow *f, __u32 way, const struct flow_key *k, const struct pod *from, const struct pod *to, __u32 now);
+static __always_inline void fill_sibling(struct slot *s, int proven, __u32 way, const struct flow_key *k, const struct pod *from, const struct pod *to);
 
 /* Fills a slot from the tables. 0: the flow can be carried, at least in one direction. */
 static __always_inline int fill_slot(struct slot *s, struct translation *n, const struct parsed *p, __u64 hash, enum direction dir)
@@ -202,8 +226,9 @@ static __always_inline int fill_slot(struct slot *s, struct translation *n, cons
 	union flow_words to;
 	struct pod *pod, *sibling = 0;
 	struct peer *peer = 0;
-	__u32 device, way;
-	int i, translated = f && f->translated;
+	__u32 device, to_device, way, pod_epoch, peer_epoch, proof;
+	int i, out, in, translated = f && f->translated;
+	__u64 other;
 
 #ifdef INET6
 	/* The numbers may have been taken back before the version was read, unless it is that of a pod which is
@@ -223,20 +248,29 @@ static __always_inline int fill_slot(struct slot *s, struct translation *n, cons
 		return SLOW_UNKNOWN; /* before the slot is written, or the next packet would find it valid */
 	if (f->epoch != now)
 		return f->epoch ? SLOW_STALE : SLOW_UNPROVEN;
-	pod = bpf_map_lookup_elem(&pods, &f->pod);
-	way = *(volatile __u32 *)&f->peer; /* once: another core may change it */
+	device = read_once(&f->pod);
+	way = read_once(&f->peer);
+	pod_epoch = read_once(&f->pod_epoch);
+	peer_epoch = read_once(&f->peer_epoch);
+	other = translated ? hash_key(to.a, to.b) : hash;
+	proof = proof_of(dir == OUT ? hash : other, dir == OUT ? other : hash, pod_epoch, way, peer_epoch, now);
+	out = read_once(&f->seen_out) == proof;
+	in = read_once(&f->seen_in) == proof;
+	pod = bpf_map_lookup_elem(&pods, &device);
 	if (way & SIBLING) {
-		device = way & DEVICE_OF_SIBLING;
-		sibling = bpf_map_lookup_elem(&pods, &device);
-		if (!sibling || f->peer_epoch != sibling->epoch)
+		to_device = way & DEVICE_OF_SIBLING;
+		sibling = bpf_map_lookup_elem(&pods, &to_device);
+		if (!sibling || peer_epoch != sibling->epoch)
 			return SLOW_STALE;
 	} else {
 		peer = bpf_map_lookup_elem(&peers, &way);
-		if (!peer || f->peer_epoch != peer->epoch)
+		if (!peer || peer_epoch != peer->epoch)
 			return SLOW_STALE;
 	}
-	if (!pod || f->pod_epoch != pod->epoch)
+	if (!pod || pod_epoch != pod->epoch)
 		return SLOW_STALE;
+	if ((p->key.tenant_proto & 0xff) == IPPROTO_TCP && !(out && in))
+		return SLOW_UNPROVEN;
 	if (translated && !find_addrs(&to, p))
 		return SLOW_STALE;
 	if (f->used != t)
@@ -251,15 +285,15 @@ static __always_inline int fill_slot(struct slot *s, struct translation *n, cons
 	s->tick = t;
 	s->epoch = now;
 	s->version = v;
-	s->pod = f->pod;
+	s->pod = device;
 	s->translated = translated;
 	if (sibling) {
-		fill_sibling(s, f, way, &p->key, pod, sibling, now);
+		fill_sibling(s, out, way, &p->key, pod, sibling);
 	} else if (peer) {
 		s->wire = peer->ifindex;
-		s->size[OUT] = f->seen_out == now ? peer->size : 0;
+		s->size[OUT] = out ? peer->size : 0;
 		/* Carried packets reach a pod whatever its MAC is; on the slow path they would not. */
-		s->size[IN] = f->seen_in == now && pod->mac_epoch == pod->epoch ? pod->size : 0;
+		s->size[IN] = in && pod->mac_epoch == pod->epoch ? pod->size : 0;
 		s->port = f->port;
 		s->sum = peer->sum;
 		for (i = 0; i < MAC_LEN; i++)

@@ -47,8 +47,7 @@ struct ends {
  * only if the first names it. Packets of the pod take the first alone. */
 struct flow {
 	__u32 epoch; /* policy epoch in which it is carried, in at least one direction; 0: none */
-	__u32 seen_out, seen_in; /* policy epochs in which the network last forwarded it; it is
-	                          * carried in a direction if that is the epoch above */
+	__u32 seen_out, seen_in; /* proofs that the network has forwarded it, see proof_of(); or 0 */
 	__u32 pod, pod_epoch; /* index of the pod's device on the machine */
 	__u32 peer, peer_epoch; /* or SIBLING and another pod of this host, with the epoch of that */
 	__u32 used;  /* tick in which it was last carried */
@@ -237,6 +236,12 @@ static __always_inline void count(struct __sk_buff *skb, enum direction dir, enu
 		c->packets++;
 		c->bytes += skb->len;
 	}
+}
+
+/* A word that other cores may change, read at one time. */
+static __always_inline __u32 read_once(const __u32 *word)
+{
+	return *(const volatile __u32 *)word;
 }
 
 /* Leaves a packet to the slow path, and to later programs. */
