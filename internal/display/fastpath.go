@@ -75,12 +75,12 @@ func PrintFastPaths(out io.Writer, all []FastPathStatus) error {
 			sanitize.Fprintf(w, "%s\t%s\t%v\n", where, what, n)
 			where = blank
 		}
-		for _, key := range view.ByFate(&analysis.FastPath{Packets: f.Packets}) {
+		for _, key := range view.ByOutcome(&analysis.FastPath{Packets: f.Packets}) {
 			n := sanitize.Sprintf("%d", f.Packets[key])
 			if into, told := f.SlowIngress[key]; told {
 				n = sanitize.Sprintf("%d\t%d\t%d", f.Packets[key], f.Packets[key]-into, into)
 			}
-			say(view.Fate(key), n)
+			say(view.Outcome(key), n)
 		}
 		switch {
 		case f.State == nil:

@@ -98,7 +98,7 @@ func (r FastPathReport) Print(out io.Writer) error {
 	if r.Running && r.Config != nil && r.State != nil && r.State.Counters != nil {
 		printCounters(w, *r.State.Counters, r.Config.Devices.Wire)
 	}
-	printFates(w, r.Packets, r.SlowIngress)
+	printOutcomes(w, r.Packets, r.SlowIngress)
 	if err := w.Flush(); err != nil || r.IPv6 == nil {
 		return err
 	}
@@ -142,9 +142,9 @@ func stateLine(s fastpath.State) sanitize.Safe {
 	return line
 }
 
-// printFates prints what became of packets.
-func printFates(w io.Writer, packets, into map[string]int64) {
-	keys := view.ByFate(&analysis.FastPath{Packets: packets})
+// printOutcomes prints what became of packets.
+func printOutcomes(w io.Writer, packets, into map[string]int64) {
+	keys := view.ByOutcome(&analysis.FastPath{Packets: packets})
 	if len(keys) > 0 {
 		sanitize.Fprintf(w, "\nSINCE IT WAS ENABLED\tPACKETS\tINTO PODS\n")
 	}
@@ -153,7 +153,7 @@ func printFates(w io.Writer, packets, into map[string]int64) {
 		if n, told := into[key]; told {
 			pods = fmt.Sprint(n)
 		}
-		sanitize.Fprintf(w, "%s\t%d\t%s\n", view.Fate(key), packets[key], pods)
+		sanitize.Fprintf(w, "%s\t%d\t%s\n", view.Outcome(key), packets[key], pods)
 	}
 }
 
@@ -179,11 +179,11 @@ func PrintFastPathEnd(out io.Writer, stats node.FamilyStats) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	sanitize.Fprintf(w, "the fast path is disabled; nothing of it is left\n")
 	counts := fastPathCounts(stats.IPv4)
-	printFates(w, counts.Packets, counts.SlowIngress)
+	printOutcomes(w, counts.Packets, counts.SlowIngress)
 	if len(stats.IPv6) > 0 {
 		sanitize.Fprintf(w, titleIPv6)
 		counts = fastPathCounts(stats.IPv6)
-		printFates(w, counts.Packets, counts.SlowIngress)
+		printOutcomes(w, counts.Packets, counts.SlowIngress)
 	}
 	return w.Flush()
 }

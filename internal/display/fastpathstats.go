@@ -62,7 +62,7 @@ func slowReasons(stats []fastpath.Stat, total int64) []SlowReason {
 		i := slices.IndexFunc(reasons, func(r SlowReason) bool { return r.Reason == what })
 		if i < 0 {
 			i = len(reasons)
-			reasons = append(reasons, SlowReason{Reason: what, Why: strings.TrimPrefix(view.Fate(what), "slow: ")})
+			reasons = append(reasons, SlowReason{Reason: what, Why: strings.TrimPrefix(view.Outcome(what), "slow: ")})
 		}
 		r := &reasons[i]
 		r.Packets, r.Bytes = r.Packets+int64(s.Packets), r.Bytes+int64(s.Bytes)

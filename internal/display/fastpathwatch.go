@@ -79,7 +79,7 @@ func (r FastPathReport) rate(before FastPathReport, took time.Duration) sanitize
 	case r.State != nil && r.State.Off != "":
 		line += sanitize.Sprintf("; nothing is carried: %s", r.State.Off)
 	case most != "":
-		line += sanitize.Sprintf("; main reason for slow packets: %s", strings.TrimPrefix(view.Fate(most), "slow: "))
+		line += sanitize.Sprintf("; main reason for slow packets: %s", strings.TrimPrefix(view.Outcome(most), "slow: "))
 	}
 	return line
 }

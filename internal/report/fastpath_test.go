@@ -135,13 +135,13 @@ func TestNoFastPath(t *testing.T) {
 }
 
 // Every count of the programs has words of its own here, and its line in the docs.
-func TestFates(t *testing.T) {
+func TestOutcomes(t *testing.T) {
 	docs, err := os.ReadFile("../../docs/fast-path.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	known := map[string]bool{}
-	for _, f := range view.Fates {
+	for _, f := range view.Outcomes {
 		known[f.Key] = true
 		if !strings.Contains(string(docs), "| "+f.Text+" |") {
 			t.Errorf("docs/fast-path.md has no line for %q", f.Text)
@@ -158,6 +158,6 @@ func TestFates(t *testing.T) {
 		}
 	}
 	if len(known) != len(all.Packets) {
-		t.Errorf("the report knows %d fates, the programs %d", len(known), len(all.Packets))
+		t.Errorf("the report knows %d outcomes, the programs %d", len(known), len(all.Packets))
 	}
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/venturi-net/venturi/result"
 )
 
-// Fates are what becomes of packets that a fast path's programs see, in the order
+// Outcomes are what becomes of packets that a fast path's programs see, in the order
 // of the report. A reason that is not here is shown by its key.
-var Fates = []struct{ Key, Text string }{
+var Outcomes = []struct{ Key, Text string }{
 	{"carried_out", "carried out of its pod"},
 	{"carried_in", "carried into its pod"},
 	{"slow_no_daemon", "slow: the fast path is off"},
@@ -37,9 +37,9 @@ var Fates = []struct{ Key, Text string }{
 	{"slow_source", "slow: unexpected source"},
 }
 
-// Fate says in words what a key of the packets of an [analysis.FastPath] means.
-func Fate(key string) string {
-	for _, f := range Fates {
+// Outcome says in words what a key of the packets of an [analysis.FastPath] means.
+func Outcome(key string) string {
+	for _, f := range Outcomes {
 		if f.Key == key {
 			return f.Text
 		}
@@ -47,15 +47,15 @@ func Fate(key string) string {
 	return sanitize.Text(strings.ReplaceAll(key, "_", " "))
 }
 
-// ByFate lists the keys of the packets that there were, as fates have them.
-func ByFate(f *analysis.FastPath) []string {
+// ByOutcome lists the keys of the packets that there were, in the order of Outcomes.
+func ByOutcome(f *analysis.FastPath) []string {
 	place := func(key string) int {
-		for i := range Fates {
-			if Fates[i].Key == key {
+		for i := range Outcomes {
+			if Outcomes[i].Key == key {
 				return i
 			}
 		}
-		return len(Fates)
+		return len(Outcomes)
 	}
 	keys := slices.DeleteFunc(slices.Collect(maps.Keys(f.Packets)), func(key string) bool { return f.Packets[key] == 0 })
 	slices.SortFunc(keys, func(a, b string) int { return cmp.Or(cmp.Compare(place(a), place(b)), cmp.Compare(a, b)) })
@@ -85,13 +85,13 @@ func FastBlock(s *analysis.Summary) (Block, bool) {
 				load, name = "", ""
 			}
 			seen := r.FastPath.Total()
-			for _, key := range ByFate(r.FastPath) {
+			for _, key := range ByOutcome(r.FastPath) {
 				n := r.FastPath.Packets[key]
 				out, into := "", ""
 				if of, told := r.FastPath.SlowIngress[key]; told {
 					out, into = unit.Count(n-of), unit.Count(of)
 				}
-				add(Fate(key), unit.Count(n), unit.Percent(float64(n)/float64(max(seen, 1))), out, into)
+				add(Outcome(key), unit.Count(n), unit.Percent(float64(n)/float64(max(seen, 1))), out, into)
 			}
 			if seen == 0 {
 				add("none were seen", "0", "", "", "")
@@ -141,7 +141,7 @@ func slowBanners(rec *result.Record, s *analysis.Summary) (out []string) {
 // mostOf says why most of the packets were slow that were.
 func mostOf(f *analysis.FastPath) string {
 	most := ""
-	for _, key := range ByFate(f) {
+	for _, key := range ByOutcome(f) {
 		if strings.HasPrefix(key, "slow_") && (most == "" || f.Packets[key] > f.Packets[most]) {
 			most = key
 		}
@@ -149,5 +149,5 @@ func mostOf(f *analysis.FastPath) string {
 	if most == "" {
 		return "; its programs saw no packets"
 	}
-	return "; most are " + Fate(most)
+	return "; most are " + Outcome(most)
 }
