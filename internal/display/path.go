@@ -104,8 +104,8 @@ func MarkdownPaths(out io.Writer, all []PathInfo) error {
 		"`venturi path ls --md` writes this page; a test keeps it so.\n\n" +
 		"Overhead is what a path adds to each packet on the wire, with its default options.\n\n" +
 		"Paths are compared with `host`, the lab's own wire, or with the path that `--baseline` names. Where several paths are given and all " +
-		"are `attach`, the first is the baseline, and no lab is raised.\n\n" +
-		"| path | what it is | who wires it so | overhead | needs |\n|---|---|---|---|---|\n")
+		"are `attach`, the first is the baseline, and no lab is started.\n\n" +
+		"| path | what it is | used by | overhead | needs |\n|---|---|---|---|---|\n")
 	for _, p := range all {
 		sanitize.Fprintf(&b, "| [`%s`](#%s) | %s | %s | %d B | %s |\n", p.Name, anchor(p.Name), p.Summary, p.Analogue, p.Overhead, p.needs.text(feature.Need.String))
 	}

@@ -1,4 +1,4 @@
-// Package doctor reads a machine and names what is off with its network: one
+// Package doctor reads a machine and names what is wrong with its network: one
 // rule a file, or a few of a kind, and a line in the table. It changes nothing.
 //
 // Look reads everything into a View, rules judge the View without asking the

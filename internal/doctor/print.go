@@ -130,14 +130,14 @@ func Page(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString("# What `venturi doctor` looks for\n\n" +
 		"Look up a finding by its code: what was read, what it costs, and which knob fixes it. " +
-		"`venturi doctor --md` writes this page; a test keeps it so.\n\n" +
-		"`venturi doctor` reads the host and its devices, in all network namespaces that it can see, and names what is off. It changes nothing. " +
-		"Each finding has a stable code, a severity, what was read, the size of the effect that others saw with its source, and the knob that fixes it.\n\n" +
-		"- **error**: packets are lost, or will be\n- **warning**: the network is slower, or costs more, than it need be\n- **note**: good to know; it may be intended\n\n" +
+		"`venturi doctor --md` writes this page.\n\n" +
+		"`venturi doctor` reads the host and its devices, in all network namespaces that it can see, and names what is wrong. It changes nothing. " +
+		"Each finding has a stable code, a severity, what was read, how large the effect was elsewhere (with the source), and the knob that fixes it.\n\n" +
+		"- **error**: packets are lost, or will be\n- **warning**: the network is slower, or costs more, than necessary\n- **note**: good to know; it may be intended\n\n" +
 		"A rule can give a finding a lower severity than the one here. The exit code is 0 if there are only notes, and 8 if there are warnings or errors.\n\n" +
 		"Grades say how good the evidence is: A repeated runs with their spread, B a number by a weak method, C a recommendation without a " +
 		"number, D sources contradict each other. `venturi tune --prove` measures what a change is worth on your host.\n\n" +
-		"| code | severity | what is off |\n|---|---|---|\n")
+		"| code | severity | what is wrong |\n|---|---|---|\n")
 	for _, r := range Table {
 		sanitize.Fprintf(&b, "| [`%s`](#%[1]s) | %s | %s |\n", r.Code, r.Severity, r.Title)
 	}

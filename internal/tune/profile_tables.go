@@ -49,7 +49,7 @@ func throughput() Profile {
 }
 
 func balanced() Profile {
-	return Profile{Name: "balanced", Title: "Fix what is off, and change little else: start with this one", Steps: slices.Concat(
+	return Profile{Name: "balanced", Title: "Fix what is wrong, and change little else: start with this one", Steps: slices.Concat(
 		mend(),
 		[]Step{
 			{Name: "energy preference", Knob: "cpu.epp", On: Host, Value: "balance_performance", Reason: "the governor is left alone unless a proof shows a gain"},
