@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/host"
@@ -65,7 +67,7 @@ func (d *fastDaemon) start(replace bool) error {
 	if replace {
 		args = append(args, "--replace")
 	}
-	child, err := d.space.Start(netcfg.Command{Args: args, Log: filepath.Join(filepath.Dir(d.config), "again.log")})
+	child, err := d.space.Start(netcfg.Command{Args: args, Log: d.log()})
 	if err != nil {
 		return err
 	}
@@ -73,6 +75,9 @@ func (d *fastDaemon) start(replace bool) error {
 	d.pid = child.Pid
 	return nil
 }
+
+// log is the file of what the daemons that were started here have said.
+func (d *fastDaemon) log() string { return filepath.Join(filepath.Dir(d.config), "again.log") }
 
 // send sends a signal to the daemon.
 func (d *fastDaemon) send(s syscall.Signal) error {
@@ -83,10 +88,20 @@ func (d *fastDaemon) send(s syscall.Signal) error {
 	return p.Signal(s)
 }
 
-// awaitExit waits until a process has exited.
+// awaitExit waits until a process has exited, and has let go of its locks: its memory and its command
+// line are gone before that.
 func awaitExit(ctx context.Context, pid int) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open process %d: %w", pid, err)
+	}
+	defer unix.Close(fd)
 	return poll(ctx, fmt.Sprintf("process %d ends", pid), func() (bool, error) {
-		return len(host.Reader{}.Command(pid)) == 0, nil
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+		return n > 0, err
 	})
 }
 
@@ -161,7 +176,8 @@ func (d *fastDaemon) awaitCarrying(ctx context.Context) error {
 		return now[bpf.CarriedOut] >= before[bpf.CarriedOut]+some && now[bpf.CarriedIn] >= before[bpf.CarriedIn]+some, err
 	})
 	if err != nil {
-		return fmt.Errorf("%w (counted by reason: %v, before: %v)", err, now, first)
+		said, _ := os.ReadFile(d.log())
+		return fmt.Errorf("%w (counted by reason: %v, before: %v; the daemon said %q)", err, now, first, said)
 	}
 	return nil
 }
