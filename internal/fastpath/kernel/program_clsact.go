@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/vishvananda/netlink"
@@ -12,6 +15,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/netcfg"
+	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
 // A device has one clsact for the filters of everybody. The kernel stops a device for a moment when
@@ -69,16 +73,52 @@ func ensureClsact(device int) error {
 	return added
 }
 
-// addClsact adds one with the mark, which the library does not know.
+// addClsact adds one with the mark.
 func addClsact(device int) error {
+	return requestClsact(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_EXCL, device, markAttr())
+}
+
+// markAttr is the mark, which the library does not know.
+func markAttr() *nl.RtAttr {
 	mark := nl.NewRtAttr(nl.TCA_STAB, nil)
 	mark.AddRtAttr(stabBase, clsactMark)
-	req := nl.NewNetlinkRequest(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK)
+	return mark
+}
+
+// requestClsact requests something of a device's clsact. The kernel refuses it if another qdisc is in its
+// place.
+func requestClsact(message, flags, device int, attrs ...*nl.RtAttr) error {
+	req := nl.NewNetlinkRequest(message, flags|unix.NLM_F_ACK)
 	req.AddData(&nl.TcMsg{Family: nl.FAMILY_ALL, Ifindex: int32(device), Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT})
 	req.AddData(nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated("clsact")))
-	req.AddData(mark)
+	for _, a := range attrs {
+		req.AddData(a)
+	}
 	_, err := req.Execute(unix.NETLINK_ROUTE, 0)
 	return err
+}
+
+// clsactRecord begins the names of the files by which earlier versions recorded, in the folder that the pins'
+// folder is in, which devices they had added clsact to.
+const clsactRecord = "clsact_"
+
+// MarkClsacts marks each clsact that an earlier version has recorded in a folder, and removes the record. One
+// whose device has no clsact any more is removed, too.
+func MarkClsacts(n *netcfg.Namespace, folder string) error {
+	records, _ := sanitize.Files(folder, clsactRecord+"*") // the pattern is sound
+	var failed []error
+	for _, record := range records {
+		device, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(record), clsactRecord))
+		if err != nil {
+			continue // no version has written it
+		}
+		err = n.Do(func() error { return requestClsact(unix.RTM_NEWQDISC, 0, device, markAttr()) })
+		if err == nil || isGone(err) {
+			err = removePin(record)
+		}
+		failed = append(failed, err)
+	}
+	return n.Wrap("mark clsact", errors.Join(failed...))
 }
 
 // lostClsact tells whether an error in adding a filter means that its device is gone, or has no

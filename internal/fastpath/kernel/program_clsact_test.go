@@ -2,6 +2,7 @@ package kernel_test
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -124,6 +125,42 @@ func TestClsactMadeAnew(t *testing.T) {
 				testenv.Must(t, s.delClsact())
 			}
 		}
+	}
+}
+
+// A clsact that an earlier version has added, and recorded in a file, is removed by whichever fast path ends last.
+// Nothing becomes of a record of one that is gone, or whose device is.
+func TestClsactRecorded(t *testing.T) {
+	s := newSharers(t)
+	p := programNamed(t, "first")
+	folder := t.TempDir()
+	for _, attached := range []bool{false, true} {
+		testenv.Must(t, s.addClsact())
+		if attached {
+			testenv.Must(t, kernel.AttachProgram(s.n, p, device1, kernel.FilterIngress, s.pins[0]))
+		}
+		for _, record := range []string{"clsact_1", "clsact_4711", "clsact_none"} {
+			testenv.Must(t, os.Symlink("made", filepath.Join(folder, record)))
+		}
+		testenv.Must(t, kernel.MarkClsacts(s.n, folder))
+		left, err := os.ReadDir(folder)
+		testenv.Must(t, err)
+		if len(left) != 1 || left[0].Name() != "clsact_none" {
+			t.Errorf("the records %v are left", left)
+		}
+		testenv.Must(t, os.Remove(filepath.Join(folder, "clsact_none")))
+		if !s.has(t) {
+			t.Error("clsact is removed already")
+		}
+		testenv.Must(t, s.end(0))
+		if s.has(t) {
+			t.Errorf("clsact is left; with a filter: %v", attached)
+		}
+	}
+	testenv.Must(t, os.Symlink("made", filepath.Join(folder, "clsact_1")))
+	testenv.Must(t, kernel.MarkClsacts(s.n, folder))
+	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 || s.has(t) {
+		t.Errorf("without clsact, the records %v are left, %v; it is there now: %v", left, err, s.has(t))
 	}
 }
 
