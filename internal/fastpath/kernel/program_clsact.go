@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -171,26 +172,39 @@ func RemoveClsacts(n *netcfg.Namespace) error {
 	return n.Wrap("remove clsact", errors.Join(failed...))
 }
 
-func removeClsact(n *netcfg.Namespace, device int, step func()) error {
+// The kernel does not remove clsact while a request of anybody has hold of it, be it one that adds a filter or only
+// looks for one. Such a request is over in a moment.
+const busyAttempts, busyPause = 200, 5 * time.Millisecond
+
+func removeClsact(n *netcfg.Namespace, device int, step func()) (err error) {
 	clsactMu.Lock()
 	defer clsactMu.Unlock()
-	_, ours, err := readClsact(device)
-	if isGone(err) || err == nil && !ours {
-		return nil
-	}
-	own, others, failed := topology.HasFilters(device)
-	if err := errors.Join(err, failed); own || err != nil {
-		return err
-	}
-	if !others {
-		step()
-		err = n.Handle().QdiscDel(clsact(device))
-	}
-	if others || errors.Is(err, unix.EBUSY) { // busy: somebody is adding a filter
-		err = n.Handle().QdiscChange(clsact(device)) // to one without the mark
+	for range busyAttempts {
+		if err = removeIfUnused(n, device, step); !errors.Is(err, unix.EBUSY) {
+			break
+		}
+		time.Sleep(busyPause)
 	}
 	if isGone(err) {
 		return nil
 	}
-	return err
+	return err // if it is still busy, it keeps the mark
+}
+
+// removeIfUnused removes clsact from a device if it has the mark and no filters, and takes away the mark if all its
+// filters are others'.
+func removeIfUnused(n *netcfg.Namespace, device int, step func()) error {
+	_, ours, err := readClsact(device)
+	if err != nil || !ours {
+		return err
+	}
+	own, others, err := topology.HasFilters(device)
+	if own || err != nil {
+		return err
+	}
+	if others {
+		return n.Handle().QdiscChange(clsact(device)) // to one without the mark
+	}
+	step()
+	return n.Handle().QdiscDel(clsact(device))
 }

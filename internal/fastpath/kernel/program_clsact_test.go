@@ -1,6 +1,7 @@
 package kernel_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -202,6 +203,35 @@ func TestClsactSharedAtOnce(t *testing.T) {
 		}
 	}
 	t.Logf("somebody else was first in %d rounds", first)
+}
+
+// That others ask something of clsact while it is to be removed makes it nobody else's: it is removed a little later.
+func TestClsactBusy(t *testing.T) {
+	s := newSharers(t)
+	p := programNamed(t, "first")
+	defer netcfg.ExpediteRCU()()
+	for round := range 30 {
+		testenv.Must(t, kernel.AttachProgram(s.n, p, device1, kernel.FilterIngress, s.pins[0]))
+		testenv.Must(t, kernel.DetachProgram(s.n, s.pins[0]))
+		ctx, cancel := context.WithCancel(t.Context())
+		var asking errgroup.Group
+		asking.Go(func() error {
+			return host.Do(s.n.Path(), func() error {
+				for ctx.Err() == nil {
+					if withForeignFilter(p, netlink.FilterDel) == nil {
+						return errors.New("a filter was removed that nobody had added")
+					}
+				}
+				return nil
+			})
+		})
+		err := kernel.RemoveClsacts(s.n)
+		cancel()
+		testenv.Must(t, errors.Join(err, asking.Wait()))
+		if s.has(t) {
+			t.Fatalf("clsact is left in round %d", round)
+		}
+	}
 }
 
 // A qdisc of another kind, which somebody has put in the place of clsact, stays.
