@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"time"
@@ -186,7 +187,7 @@ func serve(ctx context.Context, c *Config, o Options) (err error) {
 		return err
 	}
 	defer d.lock.Close()
-	if err := netcfg.RestoreRCU(); err != nil {
+	if err := errors.Join(netcfg.RestoreRCU(), kernel.MarkClsacts(d.netns, filepath.Dir(c.Pins))); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
@@ -34,7 +35,7 @@ func Remove(ctx context.Context, pins string) error {
 	defer n.Close()
 	detach, restore := expediteEach(func(pin string) error { return kernel.DetachProgram(n, pin) })
 	defer restore()
-	failed := []error{restored, bpf.Remove(pins, detach)}
+	failed := []error{restored, kernel.MarkClsacts(n, filepath.Dir(pins)), bpf.Remove(pins, detach)}
 	filters, err := kernel.Filters(n, pins) // of pins that are gone
 	for failed = append(failed, err); len(filters) > 0; filters = filters[1:] {
 		failed = append(failed, detach(filters[0]))

@@ -4,7 +4,11 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -12,6 +16,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/netcfg"
+	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
 // A device has one clsact for the filters of everybody. The kernel stops a device for a moment when
@@ -69,16 +74,52 @@ func ensureClsact(device int) error {
 	return added
 }
 
-// addClsact adds one with the mark, which the library does not know.
+// addClsact adds one with the mark.
 func addClsact(device int) error {
+	return requestClsact(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_EXCL, device, markAttr())
+}
+
+// markAttr is the mark, which the library does not know.
+func markAttr() *nl.RtAttr {
 	mark := nl.NewRtAttr(nl.TCA_STAB, nil)
 	mark.AddRtAttr(stabBase, clsactMark)
-	req := nl.NewNetlinkRequest(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK)
+	return mark
+}
+
+// requestClsact requests something of a device's clsact. The kernel refuses it if another qdisc is in its
+// place.
+func requestClsact(message, flags, device int, attrs ...*nl.RtAttr) error {
+	req := nl.NewNetlinkRequest(message, flags|unix.NLM_F_ACK)
 	req.AddData(&nl.TcMsg{Family: nl.FAMILY_ALL, Ifindex: int32(device), Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT})
 	req.AddData(nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated("clsact")))
-	req.AddData(mark)
+	for _, a := range attrs {
+		req.AddData(a)
+	}
 	_, err := req.Execute(unix.NETLINK_ROUTE, 0)
 	return err
+}
+
+// clsactRecord begins the names of the files by which earlier versions recorded, in the folder that the pins'
+// folder is in, which devices they had added clsact to.
+const clsactRecord = "clsact_"
+
+// MarkClsacts marks each clsact that an earlier version has recorded in a folder, and removes the record. One
+// whose device has no clsact any more is removed, too.
+func MarkClsacts(n *netcfg.Namespace, folder string) error {
+	records, _ := sanitize.Files(folder, clsactRecord+"*") // the pattern is sound
+	var failed []error
+	for _, record := range records {
+		device, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(record), clsactRecord))
+		if err != nil {
+			continue // no version has written it
+		}
+		err = n.Do(func() error { return requestClsact(unix.RTM_NEWQDISC, 0, device, markAttr()) })
+		if err == nil || isGone(err) {
+			err = removePin(record)
+		}
+		failed = append(failed, err)
+	}
+	return n.Wrap("mark clsact", errors.Join(failed...))
 }
 
 // lostClsact tells whether an error in adding a filter means that its device is gone, or has no
@@ -131,26 +172,39 @@ func RemoveClsacts(n *netcfg.Namespace) error {
 	return n.Wrap("remove clsact", errors.Join(failed...))
 }
 
-func removeClsact(n *netcfg.Namespace, device int, step func()) error {
+// The kernel does not remove clsact while a request of anybody has hold of it, be it one that adds a filter or only
+// looks for one. Such a request is over in a moment.
+const busyAttempts, busyPause = 200, 5 * time.Millisecond
+
+func removeClsact(n *netcfg.Namespace, device int, step func()) (err error) {
 	clsactMu.Lock()
 	defer clsactMu.Unlock()
-	_, ours, err := readClsact(device)
-	if isGone(err) || err == nil && !ours {
-		return nil
-	}
-	own, others, failed := topology.HasFilters(device)
-	if err := errors.Join(err, failed); own || err != nil {
-		return err
-	}
-	if !others {
-		step()
-		err = n.Handle().QdiscDel(clsact(device))
-	}
-	if others || errors.Is(err, unix.EBUSY) { // busy: somebody is adding a filter
-		err = n.Handle().QdiscChange(clsact(device)) // to one without the mark
+	for range busyAttempts {
+		if err = removeIfUnused(n, device, step); !errors.Is(err, unix.EBUSY) {
+			break
+		}
+		time.Sleep(busyPause)
 	}
 	if isGone(err) {
 		return nil
 	}
-	return err
+	return err // if it is still busy, it keeps the mark
+}
+
+// removeIfUnused removes clsact from a device if it has the mark and no filters, and takes away the mark if all its
+// filters are others'.
+func removeIfUnused(n *netcfg.Namespace, device int, step func()) error {
+	_, ours, err := readClsact(device)
+	if err != nil || !ours {
+		return err
+	}
+	own, others, err := topology.HasFilters(device)
+	if own || err != nil {
+		return err
+	}
+	if others {
+		return n.Handle().QdiscChange(clsact(device)) // to one without the mark
+	}
+	step()
+	return n.Handle().QdiscDel(clsact(device))
 }

@@ -1,7 +1,9 @@
 package kernel_test
 
 import (
+	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -127,6 +129,42 @@ func TestClsactMadeAnew(t *testing.T) {
 	}
 }
 
+// A clsact that an earlier version has added, and recorded in a file, is removed by whichever fast path ends last.
+// Nothing becomes of a record of one that is gone, or whose device is.
+func TestClsactRecorded(t *testing.T) {
+	s := newSharers(t)
+	p := programNamed(t, "first")
+	folder := t.TempDir()
+	for _, attached := range []bool{false, true} {
+		testenv.Must(t, s.addClsact())
+		if attached {
+			testenv.Must(t, kernel.AttachProgram(s.n, p, device1, kernel.FilterIngress, s.pins[0]))
+		}
+		for _, record := range []string{"clsact_1", "clsact_4711", "clsact_none"} {
+			testenv.Must(t, os.Symlink("made", filepath.Join(folder, record)))
+		}
+		testenv.Must(t, kernel.MarkClsacts(s.n, folder))
+		left, err := os.ReadDir(folder)
+		testenv.Must(t, err)
+		if len(left) != 1 || left[0].Name() != "clsact_none" {
+			t.Errorf("the records %v are left", left)
+		}
+		testenv.Must(t, os.Remove(filepath.Join(folder, "clsact_none")))
+		if !s.has(t) {
+			t.Error("clsact is removed already")
+		}
+		testenv.Must(t, s.end(0))
+		if s.has(t) {
+			t.Errorf("clsact is left; with a filter: %v", attached)
+		}
+	}
+	testenv.Must(t, os.Symlink("made", filepath.Join(folder, "clsact_1")))
+	testenv.Must(t, kernel.MarkClsacts(s.n, folder))
+	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 || s.has(t) {
+		t.Errorf("without clsact, the records %v are left, %v; it is there now: %v", left, err, s.has(t))
+	}
+}
+
 // It makes no difference when they begin and end at the same time, nor when somebody else adds clsact just
 // then.
 func TestClsactSharedAtOnce(t *testing.T) {
@@ -165,6 +203,35 @@ func TestClsactSharedAtOnce(t *testing.T) {
 		}
 	}
 	t.Logf("somebody else was first in %d rounds", first)
+}
+
+// That others ask something of clsact while it is to be removed makes it nobody else's: it is removed a little later.
+func TestClsactBusy(t *testing.T) {
+	s := newSharers(t)
+	p := programNamed(t, "first")
+	defer netcfg.ExpediteRCU()()
+	for round := range 30 {
+		testenv.Must(t, kernel.AttachProgram(s.n, p, device1, kernel.FilterIngress, s.pins[0]))
+		testenv.Must(t, kernel.DetachProgram(s.n, s.pins[0]))
+		ctx, cancel := context.WithCancel(t.Context())
+		var asking errgroup.Group
+		asking.Go(func() error {
+			return host.Do(s.n.Path(), func() error {
+				for ctx.Err() == nil {
+					if withForeignFilter(p, netlink.FilterDel) == nil {
+						return errors.New("a filter was removed that nobody had added")
+					}
+				}
+				return nil
+			})
+		})
+		err := kernel.RemoveClsacts(s.n)
+		cancel()
+		testenv.Must(t, errors.Join(err, asking.Wait()))
+		if s.has(t) {
+			t.Fatalf("clsact is left in round %d", round)
+		}
+	}
 }
 
 // A qdisc of another kind, which somebody has put in the place of clsact, stays.

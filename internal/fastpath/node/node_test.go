@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/node"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -263,7 +265,7 @@ func (c *cluster) untilRefused(t *testing.T, i int, device, reason string) {
 }
 
 // When a daemon is killed whose mounts were its own, its pins are gone with them. The filters and
-// the clsacts that it has added are found and removed all the same.
+// the clsacts that it has added are found and removed all the same, also one that an earlier version has added.
 func TestUndoOfFilters(t *testing.T) {
 	c := newCluster(t, wirings[0].node, wirings[0].pod)
 	exchange := c.flow(t)
@@ -279,12 +281,22 @@ func TestUndoOfFilters(t *testing.T) {
 	if left := c.snapshot(t, 0); !strings.Contains(left, "qdisc clsact") || !strings.Contains(left, topology.OwnFilterPrefix) || strings.Contains(left, "table_flows") {
 		t.Errorf("left are not filters without their pins:\n%s", left)
 	}
+	c.recordClsact(t, 0, "eth0")
 	testenv.Must(t, exchange())
 	testenv.Must(t, c.disable(t, 0))
 	c.check(t, 0, before)
 	testenv.Must(t, exchange())
 	testenv.Must(t, second.Process.Signal(syscall.SIGTERM))
 	testenv.Must(t, second.Wait())
+}
+
+// recordClsact leaves the clsact of a device as earlier versions did: without a mark, and with a record.
+func (c *cluster) recordClsact(t *testing.T, i int, device string) {
+	t.Helper()
+	id, err := host.ID(c.nodes[i].Path())
+	testenv.Must(t, err)
+	record := filepath.Join(node.Root, strconv.FormatUint(id.Ino, 10), "clsact_")
+	testenv.Shell(t, c.nodes[i].Path(), "tc qdisc change dev "+device+" clsact; ln -s made "+record+"$(ip -o link show "+device+" | cut -d: -f1)")
 }
 
 // A second one is refused while the first lives, and changes nothing.
