@@ -234,18 +234,30 @@ func TestClsactBusy(t *testing.T) {
 	}
 }
 
-// A qdisc of another kind, which somebody has put in the place of clsact, stays.
+// A qdisc of another kind, which somebody has put in the place of clsact, stays, even if he does that while clsact is
+// being removed.
 func TestClsactReplaced(t *testing.T) {
 	s := newSharers(t)
-	testenv.Must(t, kernel.AttachProgram(s.n, programNamed(t, "first"), device1, kernel.FilterIngress, s.pins[0]))
-	testenv.Must(t, kernel.DetachProgram(s.n, s.pins[0]))
-	testenv.Must(t, s.delClsact())
-	testenv.Must(t, host.Do(s.n.Path(), func() error {
-		return netlink.QdiscAdd(&netlink.Ingress{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: device1, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_INGRESS}})
-	}))
-	testenv.Must(t, kernel.RemoveClsacts(s.n))
-	if qdiscs, _ := tc(t, s.n); !slices.Contains(qdiscs, "ingress") {
-		t.Errorf("the qdiscs are %v", qdiscs)
+	ingress := &netlink.Ingress{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: device1, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_INGRESS}}
+	replace := func() {
+		testenv.Must(t, s.delClsact())
+		testenv.Must(t, host.Do(s.n.Path(), func() error { return netlink.QdiscAdd(ingress) }))
+	}
+	for when, remove := range map[string]func() error{
+		"before": func() error {
+			replace()
+			return kernel.RemoveClsacts(s.n)
+		},
+		"meanwhile": func() error { return s.n.Do(func() error { return kernel.RemoveClsact(device1, replace) }) },
+	} {
+		testenv.Must(t, kernel.AttachProgram(s.n, programNamed(t, "first"), device1, kernel.FilterIngress, s.pins[0]))
+		testenv.Must(t, kernel.DetachProgram(s.n, s.pins[0]))
+		testenv.Must(t, remove())
+		if qdiscs, _ := tc(t, s.n); !slices.Contains(qdiscs, "ingress") {
+			t.Errorf("replaced %s, the qdiscs are %v", when, qdiscs)
+			continue
+		}
+		testenv.Must(t, host.Do(s.n.Path(), func() error { return netlink.QdiscDel(ingress) }))
 	}
 }
 
