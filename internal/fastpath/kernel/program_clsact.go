@@ -153,7 +153,11 @@ func readClsact(device int) (has, ours bool, err error) {
 // RemoveClsacts removes the clsact qdiscs that fast paths have added. One with filters of a fast path
 // stays until that ends, and one that has only filters of others is theirs from now on.
 func RemoveClsacts(n *netcfg.Namespace) error {
-	devices, err := devicesWithClsact(n)
+	var devices []int
+	err := n.Do(func() (err error) {
+		devices, err = topology.DevicesWithSizedClsact() // to ask for one announces it to everybody
+		return err
+	})
 	if err != nil {
 		return err
 	}

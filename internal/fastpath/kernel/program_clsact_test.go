@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
@@ -230,6 +231,31 @@ func TestClsactBusy(t *testing.T) {
 		testenv.Must(t, errors.Join(err, asking.Wait()))
 		if s.has(t) {
 			t.Fatalf("clsact is left in round %d", round)
+		}
+	}
+}
+
+// Of a clsact of somebody else, nothing is announced when those of fast paths are removed.
+func TestClsactUnannounced(t *testing.T) {
+	s := newSharers(t)
+	testenv.Must(t, s.addClsact())
+	var news *nl.NetlinkSocket
+	testenv.InNetns(t, s.n.Path(), func() (err error) {
+		news, err = nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_TC)
+		return err
+	})
+	defer news.Close()
+	testenv.Must(t, news.SetReceiveTimeout(&unix.Timeval{Sec: int64(testenv.Timeout.Seconds())}))
+	testenv.Must(t, kernel.RemoveClsacts(s.n))
+	testenv.Must(t, s.delClsact())
+	for {
+		messages, _, err := news.Receive()
+		testenv.Must(t, err)
+		for _, m := range messages {
+			if m.Header.Type == unix.RTM_DELQDISC {
+				return
+			}
+			t.Errorf("message %d about a qdisc: %v", m.Header.Type, m.Data)
 		}
 	}
 }
