@@ -118,6 +118,8 @@ func (d *daemon) replacePrograms() error {
 	if err := errors.Join(err, failed); err != nil {
 		return err
 	}
+	detach, restore := expediteEach(d.detachPin)
+	defer restore()
 	for _, pin := range append(pins, filters...) {
 		if d.attach.attached[pin] {
 			continue // it is both a link and a filter
@@ -127,7 +129,7 @@ func (d *daemon) replacePrograms() error {
 			ok, err = kernel.ReplaceProgram(d.netns, p.program, p.device, p.point, pin)
 		}
 		if err == nil && !ok {
-			err = d.detachPin(pin)
+			err = detach(pin)
 		}
 		if err != nil {
 			return err

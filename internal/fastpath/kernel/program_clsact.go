@@ -42,12 +42,6 @@ const stabBase = 1
 // or is removed: the daemons for both versions of IP are in one process.
 var clsactMu sync.Mutex
 
-func clsact(device int) netlink.Qdisc {
-	return &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
-		LinkIndex: device, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
-	}}
-}
-
 // addToClsact calls add, which adds a filter to a device of the calling thread's namespace, and adds
 // clsact before that if there is none.
 func addToClsact(device int, add func() error) error {
@@ -86,8 +80,8 @@ func markAttr() *nl.RtAttr {
 	return mark
 }
 
-// requestClsact requests something of a device's clsact. The kernel refuses it if another qdisc is in its
-// place.
+// requestClsact requests something of a device's clsact. It says its kind also to remove it, as the library does
+// not: the kernel refuses that if another qdisc is in its place.
 func requestClsact(message, flags, device int, attrs ...*nl.RtAttr) error {
 	req := nl.NewNetlinkRequest(message, flags|unix.NLM_F_ACK)
 	req.AddData(&nl.TcMsg{Family: nl.FAMILY_ALL, Ifindex: int32(device), Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT})
@@ -159,7 +153,11 @@ func readClsact(device int) (has, ours bool, err error) {
 // RemoveClsacts removes the clsact qdiscs that fast paths have added. One with filters of a fast path
 // stays until that ends, and one that has only filters of others is theirs from now on.
 func RemoveClsacts(n *netcfg.Namespace) error {
-	devices, err := devicesWithClsact(n)
+	var devices []int
+	err := n.Do(func() (err error) {
+		devices, err = topology.DevicesWithSizedClsact() // to ask for one announces it to everybody
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -167,7 +165,7 @@ func RemoveClsacts(n *netcfg.Namespace) error {
 	defer restore()
 	var failed []error
 	for _, device := range devices {
-		failed = append(failed, n.Do(func() error { return removeClsact(n, device, step) }))
+		failed = append(failed, n.Do(func() error { return removeClsact(device, step) }))
 	}
 	return n.Wrap("remove clsact", errors.Join(failed...))
 }
@@ -176,11 +174,11 @@ func RemoveClsacts(n *netcfg.Namespace) error {
 // looks for one. Such a request is over in a moment.
 const busyAttempts, busyPause = 200, 5 * time.Millisecond
 
-func removeClsact(n *netcfg.Namespace, device int, step func()) (err error) {
+func removeClsact(device int, step func()) (err error) {
 	clsactMu.Lock()
 	defer clsactMu.Unlock()
 	for range busyAttempts {
-		if err = removeIfUnused(n, device, step); !errors.Is(err, unix.EBUSY) {
+		if err = removeIfUnused(device, step); !errors.Is(err, unix.EBUSY) {
 			break
 		}
 		time.Sleep(busyPause)
@@ -193,7 +191,7 @@ func removeClsact(n *netcfg.Namespace, device int, step func()) (err error) {
 
 // removeIfUnused removes clsact from a device if it has the mark and no filters, and takes away the mark if all its
 // filters are others'.
-func removeIfUnused(n *netcfg.Namespace, device int, step func()) error {
+func removeIfUnused(device int, step func()) error {
 	_, ours, err := readClsact(device)
 	if err != nil || !ours {
 		return err
@@ -203,8 +201,8 @@ func removeIfUnused(n *netcfg.Namespace, device int, step func()) error {
 		return err
 	}
 	if others {
-		return n.Handle().QdiscChange(clsact(device)) // to one without the mark
+		return requestClsact(unix.RTM_NEWQDISC, 0, device) // to be one without the mark
 	}
 	step()
-	return n.Handle().QdiscDel(clsact(device))
+	return requestClsact(unix.RTM_DELQDISC, 0, device)
 }

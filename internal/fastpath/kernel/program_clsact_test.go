@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
@@ -234,18 +235,55 @@ func TestClsactBusy(t *testing.T) {
 	}
 }
 
-// A qdisc of another kind, which somebody has put in the place of clsact, stays.
+// Of a clsact of somebody else, nothing is announced when those of fast paths are removed.
+func TestClsactUnannounced(t *testing.T) {
+	s := newSharers(t)
+	testenv.Must(t, s.addClsact())
+	var news *nl.NetlinkSocket
+	testenv.InNetns(t, s.n.Path(), func() (err error) {
+		news, err = nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_TC)
+		return err
+	})
+	defer news.Close()
+	testenv.Must(t, news.SetReceiveTimeout(&unix.Timeval{Sec: int64(testenv.Timeout.Seconds())}))
+	testenv.Must(t, kernel.RemoveClsacts(s.n))
+	testenv.Must(t, s.delClsact())
+	for {
+		messages, _, err := news.Receive()
+		testenv.Must(t, err)
+		for _, m := range messages {
+			if m.Header.Type == unix.RTM_DELQDISC {
+				return
+			}
+			t.Errorf("message %d about a qdisc: %v", m.Header.Type, m.Data)
+		}
+	}
+}
+
+// A qdisc of another kind, which somebody has put in the place of clsact, stays, even if he does that while clsact is
+// being removed.
 func TestClsactReplaced(t *testing.T) {
 	s := newSharers(t)
-	testenv.Must(t, kernel.AttachProgram(s.n, programNamed(t, "first"), device1, kernel.FilterIngress, s.pins[0]))
-	testenv.Must(t, kernel.DetachProgram(s.n, s.pins[0]))
-	testenv.Must(t, s.delClsact())
-	testenv.Must(t, host.Do(s.n.Path(), func() error {
-		return netlink.QdiscAdd(&netlink.Ingress{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: device1, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_INGRESS}})
-	}))
-	testenv.Must(t, kernel.RemoveClsacts(s.n))
-	if qdiscs, _ := tc(t, s.n); !slices.Contains(qdiscs, "ingress") {
-		t.Errorf("the qdiscs are %v", qdiscs)
+	ingress := &netlink.Ingress{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: device1, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_INGRESS}}
+	replace := func() {
+		testenv.Must(t, s.delClsact())
+		testenv.Must(t, host.Do(s.n.Path(), func() error { return netlink.QdiscAdd(ingress) }))
+	}
+	for when, remove := range map[string]func() error{
+		"before": func() error {
+			replace()
+			return kernel.RemoveClsacts(s.n)
+		},
+		"meanwhile": func() error { return s.n.Do(func() error { return kernel.RemoveClsact(device1, replace) }) },
+	} {
+		testenv.Must(t, kernel.AttachProgram(s.n, programNamed(t, "first"), device1, kernel.FilterIngress, s.pins[0]))
+		testenv.Must(t, kernel.DetachProgram(s.n, s.pins[0]))
+		testenv.Must(t, remove())
+		if qdiscs, _ := tc(t, s.n); !slices.Contains(qdiscs, "ingress") {
+			t.Errorf("replaced %s, the qdiscs are %v", when, qdiscs)
+			continue
+		}
+		testenv.Must(t, host.Do(s.n.Path(), func() error { return netlink.QdiscDel(ingress) }))
 	}
 }
 

@@ -39,7 +39,7 @@ func probeAttach(n *netcfg.Namespace, at AttachPoint) error {
 	const loopback = 1
 	return n.Wrap("attach a program to a device", n.Do(func() error {
 		if at.IsFilter() {
-			return errors.Join(n.Handle().QdiscAdd(clsact(loopback)), addFilter(n, p, loopback, at, "probe"))
+			return errors.Join(addClsact(loopback), addFilter(n, p, loopback, at, "probe"))
 		}
 		l, err := at.attach(p, loopback)
 		switch {

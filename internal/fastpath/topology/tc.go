@@ -145,6 +145,7 @@ type qdisc struct {
 	device         int // ifindex
 	handle, parent uint32
 	kind           string
+	sized          bool // has a size table
 }
 
 // dumpQdiscs lists the queueing disciplines of all devices.
@@ -174,8 +175,11 @@ func readQdisc(message []byte) (q qdisc, err error) {
 	m := nl.DeserializeTcMsg(message)
 	q = qdisc{device: int(m.Ifindex), handle: m.Handle, parent: m.Parent}
 	nlmsg.EachAttr(message[nl.SizeofTcMsg:], func(number uint16, value []byte) {
-		if number == nl.TCA_KIND {
+		switch number {
+		case nl.TCA_KIND:
 			q.kind = unix.ByteSliceToString(value)
+		case nl.TCA_STAB:
+			q.sized = true
 		}
 	})
 	return q, nil
@@ -185,6 +189,12 @@ func readQdisc(message []byte) (q qdisc, err error) {
 func DevicesWithClsact() ([]int, error) {
 	queues, err := dumpQdiscs()
 	return devicesWithClsact(queues), err
+}
+
+// DevicesWithSizedClsact lists those whose clsact has a size table.
+func DevicesWithSizedClsact() ([]int, error) {
+	queues, err := dumpQdiscs()
+	return devicesWithClsact(slices.DeleteFunc(queues, func(q qdisc) bool { return !q.sized })), err
 }
 
 func devicesWithClsact(queues []qdisc) (devices []int) {
