@@ -250,11 +250,14 @@ static __always_inline int from_peer(void *data, const void *header, const struc
  * name. */
 static __always_inline void stamp_in(struct __sk_buff *skb, void *data, const struct hop_key *via, __u32 tenant, const struct carried *c)
 {
-	__u32 number;
+	__u32 number, peer_epoch;
 	struct peer *peer = peer_behind(via, tenant, &number);
 
-	if (peer && !from_peer(data, peer->header, &c->p, 1))
-		note_peer(skb, &c->p, number, peer->epoch);
+	if (!peer)
+		return;
+	peer_epoch = read_once(&peer->epoch); /* before the rest of it, as pod_of() does */
+	if (peer_epoch && !from_peer(data, peer->header, &c->p, 1))
+		note_peer(skb, &c->p, number, peer_epoch);
 }
 
 /* Leaves a packet from the wire to the slow path. A packet for no pod of this host is neither
