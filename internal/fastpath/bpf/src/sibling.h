@@ -113,7 +113,7 @@ static __always_inline int learn_sibling(struct __sk_buff *skb, const void *eth,
 	/* Something that connection tracking does not know may have translated it: its pod has sent no such packet. */
 	sender_candidate_key(in, &own, &a, &b);
 	c = find_candidate(a, b);
-	if (!c && !bpf_map_lookup_elem(&flows, &own))
+	if (!are_numbered(in) || (!c && !bpf_map_lookup_elem(&flows, &own)))
 		return 1;
 	f = get_entry(&own, t->translated ? &there : 0);
 	if (!f) {
