@@ -55,38 +55,43 @@ func TestAddressesFull(t *testing.T) {
 }
 
 // No flow is learned by a number that is another address's: it would lead what is for that one to this one's peer.
+// The same packets are learned from if the addresses are those that have the numbers.
 func TestLearnsByNoOtherNumber(t *testing.T) {
 	testenv.Root(t)
 	onCore(t, 0)
-	other := netip.MustParseAddr("fd00:10:244:1::3")
 	for _, way := range []string{"out", "in", "out, of the pod"} {
-		r := newRig6(t, layers.IPProtocolUDP)
-		r.put(t)
-		r.putHop(t, bpf.Routed6)
-		out, in, forwarded, arrived := r.podPacket6(), r.received6(), r.podPacket6(), r.received6()
-		forwarded.eth.SrcMAC, forwarded.eth.DstMAC = r.wireMAC, farMAC
-		arrived.eth.SrcMAC, arrived.eth.DstMAC = gatewayMAC, podMAC
-		for _, addr := range []*net.IP{&out.ip.DstIP, &in.ip.SrcIP, &forwarded.ip.DstIP, &arrived.ip.SrcIP} {
-			*addr = other.AsSlice()
-		}
-		check(t, r.objs.Misname(other, r.key.Remote))
-		if way == "out, of the pod" {
-			strange := netip.MustParseAddr("fd00:10:244::99")
-			forwarded.ip.SrcIP, forwarded.ip.DstIP = strange.AsSlice(), remoteAddr6.AsSlice()
-			check(t, r.objs.Misname(strange, r.key.Local))
-		}
-		check(t, r.objs.Flows.Delete(r.key))
-		for range 8 {
-			r.run(t, r.objs.FromPod, r.pod, out.bytes(t))
-			r.run(t, r.objs.FromWire, r.wire, in.bytes(t))
-		}
-		if way == "in" {
-			r.run(t, stamped(t, r.objs.ToPod, r.epoch), r.pod, arrived.bytes(t))
-		} else {
-			r.run(t, stamped(t, r.objs.ToPeer, r.epoch), r.wire, forwarded.bytes(t))
-		}
-		if hasFlow(t, r.objs, r.key) {
-			t.Errorf("%s: a flow with %v is learned as one with %v", way, other, remoteAddr6)
+		for _, misnamed := range []bool{true, false} {
+			r := newRig6(t, layers.IPProtocolUDP)
+			r.put(t)
+			r.putHop(t, bpf.Routed6)
+			out, in, forwarded, arrived := r.podPacket6(), r.received6(), r.podPacket6(), r.received6()
+			forwarded.eth.SrcMAC, forwarded.eth.DstMAC = r.wireMAC, farMAC
+			arrived.eth.SrcMAC, arrived.eth.DstMAC = gatewayMAC, podMAC
+			other := netip.MustParseAddr("fd00:10:244:1::3")
+			switch {
+			case misnamed && way == "out, of the pod":
+				strange := netip.MustParseAddr("fd00:10:244::99")
+				forwarded.ip.SrcIP = strange.AsSlice()
+				check(t, r.objs.Misname(strange, r.key.Local))
+			case misnamed:
+				for _, addr := range []*net.IP{&out.ip.DstIP, &in.ip.SrcIP, &forwarded.ip.DstIP, &arrived.ip.SrcIP} {
+					*addr = other.AsSlice()
+				}
+				check(t, r.objs.Misname(other, r.key.Remote))
+			}
+			check(t, r.objs.Flows.Delete(r.key))
+			for range 8 {
+				r.run(t, r.objs.FromPod, r.pod, out.bytes(t))
+				r.run(t, r.objs.FromWire, r.wire, in.bytes(t))
+			}
+			if way == "in" {
+				r.run(t, stamped(t, r.objs.ToPod, r.epoch), r.pod, arrived.bytes(t))
+			} else {
+				r.run(t, stamped(t, r.objs.ToPeer, r.epoch), r.wire, forwarded.bytes(t))
+			}
+			if learned := hasFlow(t, r.objs, r.key); learned == misnamed {
+				t.Errorf("%s, with the number of another address %v: the flow is learned: %v", way, misnamed, learned)
+			}
 		}
 	}
 }

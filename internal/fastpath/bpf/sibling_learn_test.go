@@ -1,6 +1,7 @@
 package bpf_test
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/gopacket/gopacket/layers"
@@ -108,6 +109,33 @@ func TestLearnsNoUnsentSibling(t *testing.T) {
 			if hasFlow(t, b.objs, key) {
 				t.Errorf("%s: with %d packets sent to another port, a flow is learned", l.name, 8*sent)
 			}
+		}
+	}
+}
+
+// Nothing is learned of what another address sends, which is taken for that of another pod by its number.
+func TestLearnsNoMisnamedSibling(t *testing.T) {
+	testenv.Root(t)
+	onCore(t, 0)
+	for _, misnamed := range []bool{true, false} {
+		b := newSiblingRig(t, bpf.Routed, layers.IPProtocolTCP, deliveries6[0])
+		b.podEntry.IngressIfindex = 0 // as the packets of a test
+		sent, handed := b.podFrame(), b.handedOn()
+		key := b.key
+		b.noEntries()
+		b.put(t)
+		if misnamed {
+			strange := netip.MustParseAddr("fd00:10:244::99")
+			copy(sent.parts().src, strange.AsSlice())
+			copy(handed.parts().src, strange.AsSlice())
+			check(t, b.objs.Misname(strange, key.Local))
+		}
+		for range 8 {
+			b.run(t, b.objs.FromPod, b.pod, sent.bytes(t))
+		}
+		b.run(t, stamped(t, b.objs.ToPod, 5), b.wire, handed.bytes(t))
+		if learned := hasFlow(t, b.objs, key); learned == misnamed {
+			t.Errorf("with the number of another address %v: the flow is learned: %v", misnamed, learned)
 		}
 	}
 }

@@ -250,11 +250,14 @@ static __always_inline int from_peer(void *data, const void *header, const struc
  * name. */
 static __always_inline void stamp_in(struct __sk_buff *skb, void *data, const struct hop_key *via, __u32 tenant, const struct carried *c)
 {
-	__u32 number;
+	__u32 number, peer_epoch;
 	struct peer *peer = peer_behind(via, tenant, &number);
 
-	if (peer && !from_peer(data, peer->header, &c->p, 1))
-		note_peer(skb, &c->p, number, peer->epoch);
+	if (!peer)
+		return;
+	peer_epoch = read_once(&peer->epoch); /* before the rest of it, as pod_of() does */
+	if (peer_epoch && !from_peer(data, peer->header, &c->p, 1))
+		note_peer(skb, &c->p, number, peer_epoch);
 }
 
 /* Leaves a packet from the wire to the slow path. A packet for no pod of this host is neither
@@ -262,12 +265,13 @@ static __always_inline void stamp_in(struct __sk_buff *skb, void *data, const st
 static __always_inline int slow_in(struct __sk_buff *skb, void *data, const struct hop_key *via, __be32 addr, __u32 tenant, const struct carried *c, int why)
 {
 	struct pod_key who = {.tenant = tenant, .addr = addr};
-	struct flow_key wire = c->p.key;
+	struct flow_key wire;
 
 	if (!bpf_map_lookup_elem(&pod_at, &who)) {
 		/* Masquerade has put an address of the host in place of a pod's. */
 		if (!carry_translated || (why != SLOW_UNKNOWN && why != SLOW_STALE && why != SLOW_UNPROVEN))
 			return NEXT;
+		wire = c->p.key; /* not before: a packet that was not parsed has none */
 		wire.tenant_proto |= WIRE_VIEW;
 		if (!bpf_map_lookup_elem(&flows, &wire))
 			return NEXT;

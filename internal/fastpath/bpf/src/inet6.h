@@ -139,6 +139,12 @@ static __always_inline void name_flow(struct parsed *p)
 	p->key.remote = p->key.local ? number_of(&p->remote) : 0;
 }
 
+/* The ends of a flow have the numbers in its key. */
+static __always_inline int are_numbered(const union flow_words *k)
+{
+	return is_number_of(&k->key.local, &k->local) && is_number_of(&k->key.remote, &k->remote);
+}
+
 /* The flow is to have an entry, or two: its ends get numbers, but for its pod, which has one. 0: there is
  * no room, or somebody takes a number back meanwhile. */
 static __always_inline int give_numbers(union flow_words *own, union flow_words *wire, int translated)

@@ -309,27 +309,32 @@ static __always_inline struct flow *get_flow(union flow_words *pod, union flow_w
 	return conntrack_ready(&pod->key, f, t) ? f : 0;
 }
 
-/* The pod with an address, and the ifindex of its device; 0: there is none. The entry of pod_at may have become
- * that of another address while it was read. */
-static __always_inline struct pod *pod_of(__be32 addr, __u32 tenant, __u32 *device)
+/* The pod with an address, the ifindex of its device, and its epoch; 0: there is none. The entry of pod_at may have
+ * become that of another address while it was read. The epoch is read before all that it vouches for, as the
+ * daemon may make the entry that of another pod meanwhile: what is learned is not that one's then. */
+static __always_inline struct pod *pod_of(__be32 addr, __u32 tenant, __u32 *device, __u32 *pod_epoch)
 {
 	struct pod_key who = {.tenant = tenant, .addr = addr};
 	__u32 *at = bpf_map_lookup_elem(&pod_at, &who);
 	struct pod *pod;
 
+	*device = *pod_epoch = 0; /* or they may be read unwritten, for what the kernel can tell */
 	if (!at)
 		return 0;
-	*device = *at;
-	pod = bpf_map_lookup_elem(&pods, at);
-	return pod && pod->epoch && pod->addr == addr ? pod : 0;
+	*device = read_once(at);
+	pod = bpf_map_lookup_elem(&pods, device);
+	if (!pod)
+		return 0;
+	*pod_epoch = read_once(&pod->epoch);
+	return *pod_epoch && read_once(&pod->addr) == addr ? pod : 0;
 }
 
 /* An address is that of a pod of this host. */
 static __always_inline int is_pod(__be32 addr, __u32 tenant)
 {
-	__u32 device;
+	__u32 device, pod_epoch;
 
-	return maybe_pod(addr) && pod_of(addr, tenant, &device);
+	return maybe_pod(addr) && pod_of(addr, tenant, &device, &pod_epoch);
 }
 
 /* The network sends a pod's packet to a peer, behind all rules, also those for the outer
@@ -379,13 +384,12 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, const stru
 			own = t.before;
 	}
 	number = read_once(&to->peer);
-	pod = pod_of(own.key.local, tenant, &device);
+	pod = pod_of(own.key.local, tenant, &device, &pod_epoch);
 	peer = bpf_map_lookup_elem(&peers, &number);
 	if (!pod || !peer)
 		return NEXT;
-	pod_epoch = read_once(&pod->epoch); /* each once, and before the rest of it: the daemon may change it */
-	peer_epoch = read_once(&peer->epoch);
-	if (!pod_epoch || !peer_epoch || !same_headers(data, peer))
+	peer_epoch = read_once(&peer->epoch); /* before the rest of it, as pod_of() does */
+	if (!peer_epoch || !same_headers(data, peer))
 		return NEXT;
 	if (skb->ingress_ifindex != (crossed ? 0 : pod->ingress_ifindex))
 		return NEXT;
@@ -420,7 +424,7 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, const stru
 
 /* Learns from a packet that the network hands to a pod, if another pod of this host has sent it.
  * 0: that is not so. */
-static __always_inline int learn_sibling(struct __sk_buff *skb, const void *eth, __u32 device, const struct pod *pod, const union flow_words *in, const struct ct_state *t, __u32 now);
+static __always_inline int learn_sibling(struct __sk_buff *skb, const void *eth, __u32 device, const struct pod *pod, __u32 to_epoch, const union flow_words *in, const struct ct_state *t, __u32 now);
 
 /* What another pod of this host has sent, as it has, is translated on its way, and is not to be carried. Its packets
  * are counted from the beginning, so that one of many is stamped, and looked at here. */
@@ -446,11 +450,14 @@ static __always_inline int learn_in(struct __sk_buff *skb)
 	if (skb->vlan_present || data + ETH_HLEN > end || skb->protocol != bpf_htons(ETHERTYPE) || parse(data + ETH_HLEN, end, IN, &p) || p.flags)
 		return NEXT;
 	pod = bpf_map_lookup_elem(&pods, &device);
-	/* A packet for another address is only passing: a pod may be a router. */
-	if (!pod || !pod->epoch)
+	if (!pod)
+		return NEXT;
+	pod_epoch = read_once(&pod->epoch); /* before the rest of it, as pod_of() does */
+	if (!pod_epoch)
 		return NEXT;
 	name_flow(&p);
-	if (pod->addr != p.key.local)
+	/* A packet for another address is only passing: a pod may be a router. */
+	if (read_once(&pod->addr) != p.key.local)
 		return NEXT;
 	p.key.tenant_proto |= pod->tenant << 8;
 	own = words_of(&p);
@@ -460,7 +467,7 @@ static __always_inline int learn_in(struct __sk_buff *skb)
 	if (!SIBLINGS_TRANSLATED && t.translated) {
 		if (is_pod(t.before.key.remote, pod->tenant))
 			return recount_sibling(&t.before);
-	} else if (learn_sibling(skb, data, device, pod, &own, &t, now)) {
+	} else if (learn_sibling(skb, data, device, pod, pod_epoch, &own, &t, now)) {
 		return NEXT;
 	}
 	candidate_key(wire, &a, &b);
@@ -471,9 +478,8 @@ static __always_inline int learn_in(struct __sk_buff *skb)
 	peer = bpf_map_lookup_elem(&peers, &number);
 	if (!peer)
 		return NEXT;
-	pod_epoch = read_once(&pod->epoch);
 	peer_epoch = read_once(&peer->epoch);
-	if (!pod_epoch || !peer_epoch || c->seal != digest(a, b, number, peer_epoch) || peer->ingress_ifindex != skb->ingress_ifindex)
+	if (!peer_epoch || c->seal != digest(a, b, number, peer_epoch) || peer->ingress_ifindex != skb->ingress_ifindex)
 		return NEXT;
 	f = get_flow(&own, wire, &t);
 	if (!f)

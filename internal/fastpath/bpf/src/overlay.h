@@ -43,7 +43,7 @@ SEC("tc/to_tunnel")
 int to_tunnel(struct __sk_buff *skb)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	__u32 now = epoch, of = tenant, device;
+	__u32 now = epoch, of = tenant, device, pod_epoch;
 	union flow_words own, wire;
 	struct ct_state t;
 	struct parsed p;
@@ -60,7 +60,7 @@ int to_tunnel(struct __sk_buff *skb)
 		return NEXT;
 	if (t.translated)
 		own = t.before;
-	pod = pod_of(own.key.local, of, &device);
+	pod = pod_of(own.key.local, of, &device, &pod_epoch);
 	if (pod && pod->ingress_ifindex == skb->ingress_ifindex && get_flow(&own, &wire, &t))
 		stamp_tunnel(skb, now);
 	return NEXT;

@@ -23,12 +23,12 @@ static __always_inline void turn_ends(struct flow_key *to, const struct flow_key
 /* A pod sends a frame to the MAC of the pod that it is for. They are ports of one bridge. */
 static __always_inline int is_for_sibling(const void *eth, const struct pod *from, const struct parsed *p)
 {
+	__u32 device, to_epoch;
 	struct pod *to;
-	__u32 device;
 
 	if (!from->sibling || !maybe_pod(p->key.remote) || !same_mac(eth + MAC_LEN, from->header))
 		return 0;
-	to = pod_of(p->key.remote, from->tenant, &device);
+	to = pod_of(p->key.remote, from->tenant, &device, &to_epoch);
 	return to && to->sibling && to->ingress_ifindex == from->ingress_ifindex && same_mac(eth, to->header);
 }
 
@@ -87,10 +87,10 @@ static __always_inline int led_by(const struct __sk_buff *skb, const void *eth, 
 	return -1;
 }
 
-static __always_inline int learn_sibling(struct __sk_buff *skb, const void *eth, __u32 device, const struct pod *pod, const union flow_words *in, const struct ct_state *t, __u32 now)
+static __always_inline int learn_sibling(struct __sk_buff *skb, const void *eth, __u32 device, const struct pod *pod, __u32 to_epoch, const union flow_words *in, const struct ct_state *t, __u32 now)
 {
 	struct flow_key own, there, reverse;
-	__u32 sender, peer, was, proof, from_epoch, to_epoch;
+	__u32 sender, peer, was, proof, from_epoch;
 	struct flow *f, *back;
 	struct candidate *c;
 	struct pod *from;
@@ -101,13 +101,11 @@ static __always_inline int learn_sibling(struct __sk_buff *skb, const void *eth,
 	turn_ends(&own, t->translated ? &t->before.key : &in->key);
 	if (!maybe_pod(own.local))
 		return 0;
-	from = pod_of(own.local, pod->tenant, &sender);
+	from = pod_of(own.local, pod->tenant, &sender, &from_epoch);
 	if (!from || (skb->ingress_ifindex != sender && skb->ingress_ifindex != from->ingress_ifindex))
 		return 0;
-	from_epoch = read_once(&from->epoch); /* before the rest of it: the daemon may change it */
-	to_epoch = read_once(&pod->epoch);
 	by = led_by(skb, eth, from, sender, pod);
-	if (by < 0 || !from_epoch || !to_epoch || sender == device || !from->sibling || !pod->sibling || t->unreplied)
+	if (by < 0 || sender == device || !from->sibling || !pod->sibling || t->unreplied)
 		return 1;
 	/* Its pod may have sent it to the MAC of the pod that rules have put this one in place of. */
 	if (by == BRIDGED && own.remote != pod->addr && is_pod(own.remote, pod->tenant))
@@ -115,7 +113,7 @@ static __always_inline int learn_sibling(struct __sk_buff *skb, const void *eth,
 	/* Something that connection tracking does not know may have translated it: its pod has sent no such packet. */
 	sender_candidate_key(in, &own, &a, &b);
 	c = find_candidate(a, b);
-	if (!c && !bpf_map_lookup_elem(&flows, &own))
+	if (!are_numbered(in) || (!c && !bpf_map_lookup_elem(&flows, &own)))
 		return 1;
 	f = get_entry(&own, t->translated ? &there : 0);
 	if (!f) {

@@ -223,7 +223,7 @@ static __always_inline int fill_slot(struct slot *s, struct translation *n, cons
 	/* A full barrier: the tables are read after the numbers. */
 	__u64 number = __sync_fetch_and_add(&ended[group_of(hash)], 0), at_pod = number;
 	struct flow *f = bpf_map_lookup_elem(&flows, &p->key);
-	union flow_words to;
+	union flow_words to = {}; /* older kernels do not know that it is read only if it was filled */
 	struct pod *pod, *sibling = 0;
 	struct peer *peer = 0;
 	__u32 device, to_device, way, pod_epoch, peer_epoch, proof;
