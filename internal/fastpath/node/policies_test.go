@@ -76,6 +76,7 @@ func (c *cluster) policyChanges(t *testing.T, e fastpathtest.PolicyEngine, excha
 		}
 	}
 	admit(true)
+	c.untilAnswered(t, exchange) // who answers may have just been started
 	after("established")
 	admit(false)
 	after("denied")
