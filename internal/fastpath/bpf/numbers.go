@@ -38,7 +38,7 @@ type numbers struct {
 	pods    map[uint32]bool       // numbers of pods
 	cache   map[uint32]netip.Addr // a part of byNum
 	unused  map[uint32]bool       // numbers that no flow had when some were taken back last
-	gone    map[uint32]netip.Addr // those taken back then: a connection whose flow was reset may still be looked up
+	former  map[uint32]netip.Addr // those taken back then: a connection whose flow was reset may still be looked up
 }
 
 // addr6 is an address of IPv6 as tables have it.
@@ -102,7 +102,7 @@ func (n *numbers) addr(number uint32) (netip.Addr, bool) {
 	}
 	var key addr6
 	if err := n.byNum.Lookup(number, &key); err != nil {
-		a, ok := n.gone[number]
+		a, ok := n.former[number]
 		return a, ok
 	}
 	n.cache[number] = netip.AddrFrom16(key)
@@ -143,7 +143,7 @@ func (n *numbers) forget(used map[uint32]bool) error {
 		return err
 	}
 	n.mu.Lock()
-	n.gone = map[uint32]netip.Addr{}
+	n.former = map[uint32]netip.Addr{}
 	n.mu.Unlock()
 	for batch := range slices.Chunk(unused, forgetBatch) {
 		if err := n.forgetSome(batch); err != nil {
@@ -175,7 +175,7 @@ func (n *numbers) forgetSome(some []numbered) (err error) {
 	err = errors.Join(err, n.version())
 	for _, one := range some {
 		delete(n.cache, one.number)
-		n.gone[one.number] = netip.AddrFrom16(one.addr)
+		n.former[one.number] = netip.AddrFrom16(one.addr)
 		err = errors.Join(err, ignoreMissing(n.byNum.Delete(one.number)))
 	}
 	return err
