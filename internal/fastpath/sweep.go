@@ -68,6 +68,7 @@ func (f *flows) sweepLoop(ctx context.Context, track *kernel.Conntrack) error {
 	s := newSweep(f.objs, track)
 	pause := time.NewTimer(0)
 	defer pause.Stop()
+	var regular uint32 // tick in which the last sweep started that does not delete everything: those do not put it off
 	for under := false; ; {
 		flush := false
 		select {
@@ -85,8 +86,9 @@ func (f *flows) sweepLoop(ctx context.Context, track *kernel.Conntrack) error {
 			s.start(tick)
 			s.flush, under = true, true
 		}
-		if !under && int32(tick-s.startTick) >= sweepEvery {
+		if !under && int32(tick-regular) >= sweepEvery {
 			s.start(tick)
+			regular = tick
 			s.flush, under = false, true
 			var err error
 			if s.lifetimes, err = readTimeouts(timeoutSysctls); err != nil {
@@ -107,7 +109,7 @@ func (f *flows) sweepLoop(ctx context.Context, track *kernel.Conntrack) error {
 		}
 		switch {
 		case !under:
-			pause.Reset(time.Duration(max(1, sweepEvery-int32(tick-s.startTick))) * heartbeat)
+			pause.Reset(time.Duration(max(1, sweepEvery-int32(tick-regular))) * heartbeat)
 		case s.flush:
 			pause.Reset(flushPause)
 		default:

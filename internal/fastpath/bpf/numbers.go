@@ -38,6 +38,7 @@ type numbers struct {
 	pods    map[uint32]bool       // numbers of pods
 	cache   map[uint32]netip.Addr // a part of byNum
 	unused  map[uint32]bool       // numbers that no flow had when some were taken back last
+	former  map[uint32]netip.Addr // those taken back then: a connection whose flow was reset may still be looked up
 }
 
 // addr6 is an address of IPv6 as tables have it.
@@ -101,7 +102,8 @@ func (n *numbers) addr(number uint32) (netip.Addr, bool) {
 	}
 	var key addr6
 	if err := n.byNum.Lookup(number, &key); err != nil {
-		return netip.Addr{}, false
+		a, ok := n.former[number]
+		return a, ok
 	}
 	n.cache[number] = netip.AddrFrom16(key)
 	return n.cache[number], true
@@ -129,7 +131,8 @@ func (n *numbers) keep(pods iter.Seq[uint32]) {
 
 // forget takes back the numbers of addresses that no pod has, and no flow: neither now nor the last time. So one that
 // a program has just given, for an entry that it is about to make, is kept, and one whose flow has just been deleted:
-// the daemon still looks its connection up, if it was reset.
+// the daemon still looks its connection up, if it was reset. A flow may have come and gone between both times: so the
+// daemon, but no program, knows those taken back until the next time.
 //
 // A packet may make another flow with such a number at the same time. Nothing finds its entry then, or
 // nobody translates to that address, and as all slots end, nobody carries it; it is removed as any silent
@@ -139,6 +142,9 @@ func (n *numbers) forget(used map[uint32]bool) error {
 	if err != nil {
 		return err
 	}
+	n.mu.Lock()
+	n.former = map[uint32]netip.Addr{}
+	n.mu.Unlock()
 	for batch := range slices.Chunk(unused, forgetBatch) {
 		if err := n.forgetSome(batch); err != nil {
 			return fmt.Errorf("forget addresses: %w", err)
@@ -169,6 +175,7 @@ func (n *numbers) forgetSome(some []numbered) (err error) {
 	err = errors.Join(err, n.version())
 	for _, one := range some {
 		delete(n.cache, one.number)
+		n.former[one.number] = netip.AddrFrom16(one.addr)
 		err = errors.Join(err, ignoreMissing(n.byNum.Delete(one.number)))
 	}
 	return err

@@ -123,6 +123,10 @@ func TestForgetsAddresses(t *testing.T) {
 	if carried() {
 		t.Error("a flow is carried whose address is forgotten")
 	}
+	if _, _, ok := r.objs.Ends(r.key); !ok {
+		t.Error("the daemon does not know the address any more that was forgotten last")
+	}
+	check(t, r.objs.ForgetAddrs(nil))
 	if _, _, ok := r.objs.Ends(r.key); ok {
 		t.Error("the forgotten address still has its number")
 	}

@@ -81,8 +81,8 @@ func functionsOf(all asm.Instructions) (functions []function) {
 
 // onStack is what is known in front of an instruction. Places on the stack are counted in bytes from its end.
 type onStack struct {
-	written [stackLimit + 1]bool // by place
-	at      [11]int              // by register: one more than the place that it points to; 0: none, or nobody knows
+	content [stackLimit + 1]bool // by place: whether it was written
+	places  [11]int              // by register: one more than the place that it points to; 0: none, or nobody knows
 }
 
 // unwritten lists the instructions that read, by the register of the stack's end, what was not written on all ways to
@@ -91,7 +91,7 @@ type onStack struct {
 func (f function) unwritten() (found []int) {
 	before, next := make([]*onStack, len(f)), f.next()
 	before[0] = &onStack{}
-	before[0].at[asm.RFP] = 1
+	before[0].places[asm.RFP] = 1
 	merged := 0 // the farthest place whose address depends on the way
 	for todo := []int{0}; len(todo) > 0; {
 		i := todo[len(todo)-1]
@@ -112,7 +112,7 @@ func (f function) unwritten() (found []int) {
 		}
 		farthest := -int(f[i].Offset)
 		for place := farthest; place > max(merged, farthest-f[i].OpCode.Size().Sizeof()); place-- {
-			if !s.written[place] {
+			if !s.content[place] {
 				found = append(found, i)
 				break
 			}
@@ -151,8 +151,8 @@ var readers = []asm.BuiltinFunc{asm.FnMapLookupElem, asm.FnMapUpdateElem, asm.Fn
 
 // lose loses the place that a register points to: others may write there, and beyond.
 func (s *onStack) lose(r asm.Register) {
-	for place := s.at[r] - 1; place > 0; place-- {
-		s.written[place] = true
+	for place := s.places[r] - 1; place > 0; place-- {
+		s.content[place] = true
 	}
 }
 
@@ -161,21 +161,21 @@ func (s *onStack) run(i asm.Instruction) {
 	class, op := i.OpCode.Class(), i.OpCode
 	switch {
 	case class.IsStore():
-		if to := s.at[i.Dst]; to > 0 {
+		if to := s.places[i.Dst]; to > 0 {
 			farthest := to - 1 - int(i.Offset)
 			for place := farthest; place > farthest-op.Size().Sizeof(); place-- {
-				s.written[place] = true
+				s.content[place] = true
 			}
 		}
 		if class == asm.StXClass {
 			s.lose(i.Src)
 		}
 	case class.IsLoad():
-		s.at[i.Dst] = 0
+		s.places[i.Dst] = 0
 	case class == asm.ALU64Class && op.ALUOp() == asm.Mov && op.Source() == asm.RegSource:
-		s.at[i.Dst] = s.at[i.Src]
-	case class == asm.ALU64Class && op.ALUOp() == asm.Add && op.Source() == asm.ImmSource && s.at[i.Dst] > 0:
-		s.at[i.Dst] -= int(i.Constant)
+		s.places[i.Dst] = s.places[i.Src]
+	case class == asm.ALU64Class && op.ALUOp() == asm.Add && op.Source() == asm.ImmSource && s.places[i.Dst] > 0:
+		s.places[i.Dst] -= int(i.Constant)
 	case class.IsALU():
 		if op.ALUOp() != asm.Mov {
 			s.lose(i.Dst)
@@ -183,13 +183,13 @@ func (s *onStack) run(i asm.Instruction) {
 		if op.Source() == asm.RegSource {
 			s.lose(i.Src)
 		}
-		s.at[i.Dst] = 0
+		s.places[i.Dst] = 0
 	case class.IsJump() && op.JumpOp() == asm.Call:
 		for r := asm.R0; r <= asm.R5; r++ {
 			if !i.IsBuiltinCall() || !slices.Contains(readers, asm.BuiltinFunc(i.Constant)) {
 				s.lose(r)
 			}
-			s.at[r] = 0
+			s.places[r] = 0
 		}
 	}
 }
@@ -200,14 +200,14 @@ func (s *onStack) merge(other *onStack) (both onStack, farthest int) {
 	if other == nil {
 		return *s, 0
 	}
-	for place := range both.written {
-		both.written[place] = s.written[place] && other.written[place]
+	for place := range both.content {
+		both.content[place] = s.content[place] && other.content[place]
 	}
-	for r := range both.at {
-		if s.at[r] == other.at[r] {
-			both.at[r] = s.at[r]
+	for r := range both.places {
+		if s.places[r] == other.places[r] {
+			both.places[r] = s.places[r]
 		} else {
-			farthest = max(farthest, s.at[r]-1, other.at[r]-1)
+			farthest = max(farthest, s.places[r]-1, other.places[r]-1)
 		}
 	}
 	return both, farthest
