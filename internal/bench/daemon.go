@@ -11,8 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/host"
@@ -88,21 +86,9 @@ func (d *fastDaemon) send(s syscall.Signal) error {
 	return p.Signal(s)
 }
 
-// awaitExit waits until a process has exited, and has let go of its locks: its memory and its command
-// line are gone before that.
+// awaitExit waits until a process has exited, and has let go of its locks.
 func awaitExit(ctx context.Context, pid int) error {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if errors.Is(err, unix.ESRCH) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("open process %d: %w", pid, err)
-	}
-	defer unix.Close(fd)
-	return poll(ctx, fmt.Sprintf("process %d ends", pid), func() (bool, error) {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
-		return n > 0, err
-	})
+	return poll(ctx, fmt.Sprintf("process %d ends", pid), func() (bool, error) { return host.HasExited(pid) })
 }
 
 // end stops the daemon with a signal, and waits until it has exited. A daemon that is
