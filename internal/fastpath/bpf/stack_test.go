@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
@@ -19,25 +20,32 @@ const (
 // Each program and what it calls fit on the stack of every kernel: newer ones allow more than older ones.
 func TestStack(t *testing.T) {
 	t.Parallel()
+	eachProgram(t, func(t *testing.T, _ string, p *ebpf.ProgramSpec) {
+		own, called := 0, 0
+		for function, used := range stackOf(p.Instructions) {
+			steps := max((used+stackStep-1)/stackStep, 1) * stackStep
+			if function == p.Name {
+				own = steps
+			} else {
+				called = max(called, steps) // none of them calls another
+			}
+		}
+		if own == 0 || own+called > stackLimit {
+			t.Errorf("the program takes %d bytes, and what it calls %d", own, called)
+		}
+	})
+}
+
+// eachProgram runs a test of each program of every kind, those of shadows too, under the name that it has there.
+func eachProgram(t *testing.T, test func(t *testing.T, name string, p *ebpf.ProgramSpec)) {
+	t.Helper()
 	for _, kind := range append(kinds, bpf.Routed6) {
 		for _, shadow := range []bool{false, true} {
 			spec, err := bpf.Spec(kind, shadow)
 			check(t, err)
-			for name, p := range spec.Programs {
-				t.Run(fmt.Sprintf("%s, shadow %v, %s", kind, shadow, name), func(t *testing.T) {
-					own, called := 0, 0
-					for function, used := range stackOf(p.Instructions) {
-						steps := max((used+stackStep-1)/stackStep, 1) * stackStep
-						if function == p.Name {
-							own = steps
-						} else {
-							called = max(called, steps) // none of them calls another
-						}
-					}
-					if own == 0 || own+called > stackLimit {
-						t.Errorf("the program takes %d bytes, and what it calls %d", own, called)
-					}
-				})
+			for program, p := range spec.Programs {
+				name := fmt.Sprintf("%s, shadow %v, %s", kind, shadow, program)
+				t.Run(name, func(t *testing.T) { test(t, name, p) })
 			}
 		}
 	}

@@ -1,10 +1,10 @@
 package bpf_test
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
@@ -26,27 +26,19 @@ var unwrittenKnown = map[string]string{
 // kernels before Linux 5.16 do not know constants any more once these were on the stack as 32 bits.
 func TestReadsWrittenStack(t *testing.T) {
 	t.Parallel()
-	for _, kind := range append(kinds, bpf.Routed6) {
-		for _, shadow := range []bool{false, true} {
-			spec, err := bpf.Spec(kind, shadow)
-			check(t, err)
-			for name, p := range spec.Programs {
-				t.Run(fmt.Sprintf("%s, shadow %v, %s", kind, shadow, name), func(t *testing.T) {
-					reason, total := unwrittenKnown[fmt.Sprintf("%s, shadow %v, %s", kind, shadow, name)], 0
-					for _, f := range functionsOf(p.Instructions) {
-						for _, i := range f.unwritten() {
-							if total++; reason == "" {
-								t.Errorf("instruction %d, %v, reads what is not written on all ways to it: %v", i, f[i], f[i].Source())
-							}
-						}
-					}
-					if reason != "" && total == 0 {
-						t.Errorf("it is no exception any more: %s", reason)
-					}
-				})
+	eachProgram(t, func(t *testing.T, name string, p *ebpf.ProgramSpec) {
+		reason, total := unwrittenKnown[name], 0
+		for _, f := range functionsOf(p.Instructions) {
+			for _, i := range f.unwritten() {
+				if total++; reason == "" {
+					t.Errorf("instruction %d, %v, reads what is not written on all ways to it: %v", i, f[i], f[i].Source())
+				}
 			}
 		}
-	}
+		if reason != "" && total == 0 {
+			t.Errorf("it is no exception any more: %s", reason)
+		}
+	})
 }
 
 // The test above finds what is read on one way without having been written.
