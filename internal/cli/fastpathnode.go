@@ -117,6 +117,9 @@ func stayOff(ctx context.Context, env *Env, err error, disabled bool) {
 }
 
 func readStatus() (node.Status, error) {
+	if os.Geteuid() != 0 {
+		return node.Status{}, verr.New(verr.Permission, "cannot read the fast path", "only root can read its tables", "run it as root, or through sudo")
+	}
 	s, err := node.ReadStatus()
 	if err != nil {
 		err = verr.Wrap(verr.Failed, "cannot read the fast path", err, "it may have ended in the meantime: run the command again")
