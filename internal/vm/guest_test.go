@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -184,7 +185,9 @@ func TestMachineHeldByAnother(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- holder.Wait() }()
 	for end := time.Now().Add(3 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		if _, err := os.Stat(socket); err == nil {
+		// A socket has its name a moment before anybody listens on it.
+		if c, err := net.Dial("unix", socket); err == nil {
+			c.Close()
 			break
 		}
 		select {
