@@ -92,3 +92,18 @@ func TestMutationsApply(t *testing.T) {
 		t.Errorf("%v: %s", err, said)
 	}
 }
+
+// Whatever ends scripts/test, all that it has started ends with it, at whatever depth.
+func TestScriptEndsWhatItStarted(t *testing.T) {
+	out, err := exec.Command("bash", "-c", `
+		source <(sed -n '/^descendants()/,/^}/p' scripts/test)
+		bash -c 'bash -c "sleep 300; true" & wait' &
+		until child=$(pgrep -P $!) && grandchild=$(pgrep -P $child); do kill -0 $! || exit 1; done
+		all=$(descendants $$)
+		kill $! $child $grandchild
+		for pid in $! $child $grandchild; do grep -qx $pid <<<"$all" || echo "$pid is not among $all"; done
+	`).Output()
+	if err != nil || len(out) > 0 {
+		t.Errorf("%v: %s", err, out)
+	}
+}
