@@ -28,8 +28,16 @@ func TestTwoUsersOnOneMachine(t *testing.T) {
 	}
 	for _, user := range []string{"bob", "eve"} {
 		p.flags = []string{"--machines", "a=ssh://" + user + "@alpha", "--ssh", strings.Join(m.SSH, " ")}
-		running = append(running, p.start("doctor", "--interval", "8s"))
+		// On busy cores one of them may begin 20 seconds later than the other.
+		running = append(running, p.start("doctor", "--interval", "30s"))
 	}
+	t.Cleanup(func() {
+		for _, c := range running {
+			if t.Failed() {
+				t.Logf("it said: %s", c.output())
+			}
+		}
+	})
 	p.await(host.ScaleTimeout(time.Minute), "both run", func() bool {
 		agents := 0
 		for _, command := range m.Processes() {
