@@ -23,10 +23,20 @@ const device1 = 1 // the loopback device of any namespace
 // programNamed is one of a fast path that leaves every packet to others.
 func programNamed(t *testing.T, name string) *ebpf.Program {
 	t.Helper()
-	flows, err := ebpf.NewMap(&ebpf.MapSpec{Name: "flows", Type: ebpf.Hash, KeySize: 16, ValueSize: 4, MaxEntries: 1})
-	testenv.Must(t, err)
-	defer flows.Close()
-	return newProgram(t, name, asm.LoadMapPtr(asm.R1, flows.FD()))
+	return programWith(t, name, kernel.FastPathTables)
+}
+
+// programWith is one that uses tables, and leaves every packet to others.
+func programWith(t *testing.T, name string, tables map[string]ebpf.MapType) *ebpf.Program {
+	t.Helper()
+	var loads []asm.Instruction
+	for table, kind := range tables {
+		m, err := ebpf.NewMap(&ebpf.MapSpec{Name: table, Type: kind, KeySize: 4, ValueSize: 4, MaxEntries: 1})
+		testenv.Must(t, err)
+		defer m.Close()
+		loads = append(loads, asm.LoadMapPtr(asm.R1, m.FD()))
+	}
+	return newProgram(t, name, loads...)
 }
 
 // newProgram is one that leaves every packet to others, after some instructions.
@@ -208,6 +218,13 @@ func TestFilterOfOurName(t *testing.T) {
 	}
 	if is, err := kernel.IsFastPath(programID(t, ours)); !is || err != nil {
 		t.Errorf("ours is a fast path's: %v, %v", is, err)
+	}
+	for _, tables := range []map[string]ebpf.MapType{
+		{"flows": ebpf.Hash}, {"pods": ebpf.Array}, {"flows": ebpf.Array, "pods": ebpf.Array}, {"flows": ebpf.Hash, "pods": ebpf.Hash},
+	} {
+		if is, err := kernel.IsFastPath(programID(t, programWith(t, "from_pod", tables))); is || err != nil {
+			t.Errorf("one with the tables %v is a fast path's: %v, %v", tables, is, err)
+		}
 	}
 }
 

@@ -19,11 +19,12 @@ const maxPrograms = 1 << 12
 
 var programs = programCache{fastPath: map[ebpf.ProgramID]bool{}}
 
-// flowTable is the table that all programs of a fast path use.
-const flowTable = "flows"
+// FastPathTables are tables that every attached program of a fast path uses. One of them says little:
+// programs of others have a table of flows as well.
+var FastPathTables = map[string]ebpf.MapType{"flows": ebpf.Hash, "pods": ebpf.Array}
 
-// IsFastPath tells whether the program with an ID is one of a fast path, of whatever version: it
-// uses a table of flows. A name says nothing, because anybody can give it to a program or a filter.
+// IsFastPath tells whether the program with an ID is one of a fast path, of whatever version: it uses
+// all [FastPathTables]. Its own name says nothing, because anybody can give it to a program or a filter.
 // It takes the privilege to open programs by their IDs.
 func IsFastPath(id ebpf.ProgramID) (bool, error) {
 	programs.mu.Lock()
@@ -31,7 +32,7 @@ func IsFastPath(id ebpf.ProgramID) (bool, error) {
 	if own, known := programs.fastPath[id]; known {
 		return own, nil
 	}
-	own, err := usesFlowTable(id)
+	own, err := usesTables(id)
 	if errors.Is(err, fs.ErrNotExist) { // it was unloaded meanwhile
 		return false, nil
 	}
@@ -45,7 +46,7 @@ func IsFastPath(id ebpf.ProgramID) (bool, error) {
 	return own, nil
 }
 
-func usesFlowTable(id ebpf.ProgramID) (bool, error) {
+func usesTables(id ebpf.ProgramID) (bool, error) {
 	p, err := ebpf.NewProgramFromID(id)
 	if err != nil {
 		return false, err
@@ -55,21 +56,29 @@ func usesFlowTable(id ebpf.ProgramID) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	found := map[string]bool{}
 	tables, _ := info.MapIDs() // kernels with filters that have IDs know them
 	for _, table := range tables {
-		if is, err := isFlowTable(table); is || err != nil {
-			return is, err
+		name, kind, err := tableOf(table)
+		if err != nil {
+			return false, err
+		}
+		if want, known := FastPathTables[name]; known && kind == want {
+			found[name] = true
 		}
 	}
-	return false, nil
+	return len(found) == len(FastPathTables), nil
 }
 
-func isFlowTable(id ebpf.MapID) (bool, error) {
+func tableOf(id ebpf.MapID) (name string, kind ebpf.MapType, err error) {
 	m, err := ebpf.NewMapFromID(id)
 	if err != nil {
-		return false, err
+		return "", 0, err
 	}
 	defer m.Close()
 	info, err := m.Info()
-	return err == nil && info.Type == ebpf.Hash && info.Name == flowTable, err
+	if err != nil {
+		return "", 0, err
+	}
+	return info.Name, info.Type, nil
 }
