@@ -90,7 +90,7 @@ func serveNode(ctx context.Context, at *listener) (serving context.Context, stop
 	}
 	done := make(chan error, 1)
 	go func() {
-		err := watch.ServeMetrics(serving, listener, node.Metrics{})
+		err := watch.ServeMetrics(serving, listener, new(node.Metrics))
 		cancel(err)
 		done <- err
 	}()

@@ -2,9 +2,23 @@ package fastpath
 
 import (
 	"cmp"
+	"time"
 
+	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
+	"github.com/venturi-net/venturi/internal/host"
 )
+
+// LateBy reads from the folder of a fast path's pins how long its lease has been over, because its daemon was
+// stopped or held up; 0: it is valid, or the daemon has revoked it.
+func LateBy(c *Config, pins string) (time.Duration, error) {
+	jiffy, err := host.Jiffy()
+	if err != nil {
+		return 0, err
+	}
+	jiffies, err := bpf.ReadExpired(pins, c.Kind)
+	return time.Duration(jiffies) * jiffy, err
+}
 
 // renewLease extends the programs' lease, or revokes it if nothing may be carried. If the
 // last lease has expired, the daemon was held up for so long that events wait unread: it

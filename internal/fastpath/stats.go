@@ -23,6 +23,13 @@ func (s Stat) Key() string {
 	return s.Count.Key()
 }
 
+// ErrOtherVersion is that the tables of a fast path are those of another version, so this one cannot read them.
+var ErrOtherVersion = bpf.ErrOtherVersion
+
+// CheckVersion expects that this version can read the tables of a fast path from the folder of its pins. Before its
+// daemon has made them, the error wraps os.ErrNotExist.
+func CheckVersion(c *Config, pins string) error { return bpf.CheckLayout(pins, c.Kind) }
+
 // ReadStats reads the counters of a fast path from the folder of its pins, one for every
 // outcome, in order. The daemon need not run.
 func ReadStats(pins string) ([]Stat, error) {

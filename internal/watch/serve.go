@@ -16,6 +16,8 @@ const (
 	scrapeTime = 30 * time.Second
 	// shutdownTime is how long the answers that are on their way are waited for.
 	shutdownTime = 2 * time.Second
+	// maxScrapes is how many requests are answered at a time. Others are told to come again (503).
+	maxScrapes = 4
 )
 
 // MetricsPath is where the metrics are served.
@@ -33,7 +35,7 @@ func ServeMetrics(ctx context.Context, listener net.Listener, metrics prometheus
 		return errors.Join(err, listener.Close())
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET "+MetricsPath, promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
+	mux.Handle("GET "+MetricsPath, promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes}))
 	server := &http.Server{Handler: mux, ReadTimeout: scrapeTime, WriteTimeout: scrapeTime}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()

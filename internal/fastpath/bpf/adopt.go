@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 
 	"github.com/venturi-net/venturi/internal/sanitize"
 )
@@ -23,6 +24,9 @@ const (
 	dataTable   = ".data"
 )
 
+// flowsTable is read by commands, and not adopted.
+const flowsTable = "flows"
+
 var adopted = []string{countsTable, dataTable}
 
 // layoutFile is a dangling symbolic link. Its target is a hash of the layout of the tables
@@ -33,9 +37,15 @@ const layoutFile = "layout"
 // object file does not.
 const mmapable = 1 << 10
 
-// layout is a hash of what the tables hold. Tables of the same size may differ in it.
+// layout is a hash of what the tables hold that a daemon adopts or a command reads. Tables of the same
+// size may differ in it.
 func layout(spec *ebpf.CollectionSpec) string {
 	var b strings.Builder
+	if flow, ok := btf.As[*btf.Struct](spec.Maps[flowsTable].Value); ok {
+		for _, m := range flow.Members {
+			b.WriteString(fmt.Sprintln(m.Name, m.Offset))
+		}
+	}
 	for _, name := range adopted {
 		t := spec.Maps[name]
 		b.WriteString(fmt.Sprintln(name, t.Type, t.KeySize, t.ValueSize, t.MaxEntries, t.Flags))
@@ -48,6 +58,29 @@ func layout(spec *ebpf.CollectionSpec) string {
 	b.WriteString(fmt.Sprintln(countNames))
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(b.String())))[:16]
 }
+
+// CheckLayout expects that the tables in the folder of pins are laid out as this version lays out those of a
+// kind, or those of its shadow. Before a daemon has made them, the error wraps os.ErrNotExist.
+func CheckLayout(pins, kind string) error {
+	said, err := os.Readlink(filepath.Join(pins, layoutFile))
+	if err != nil {
+		return err
+	}
+	for _, shadow := range []bool{false, true} {
+		spec, err := source(kind, shadow)
+		if err != nil {
+			return err
+		}
+		spec.Maps[dataTable].Flags |= mmapable
+		if said == layout(spec) {
+			return nil
+		}
+	}
+	return ErrOtherVersion
+}
+
+// ErrOtherVersion is that the tables of a fast path are those of another version.
+var ErrOtherVersion = errors.New("its tables are those of another version")
 
 // adopt opens the tables of an earlier daemon. If their layout differs, or one is missing,
 // everything in the folder is removed, and its programs are detached: nobody could

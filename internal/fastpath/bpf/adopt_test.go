@@ -1,6 +1,7 @@
 package bpf_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -63,6 +64,10 @@ func TestAdopt(t *testing.T) {
 			must(first.Epoch.Set(uint32(7)))
 			must(first.Flows.Put(bpf.FlowKey{Local: 1}, bpf.Flow{CtEntry: 1}))
 			must(first.FromPod.Pin(filepath.Join(pins, "from_pod_1")))
+			must(bpf.CheckLayout(pins, bpf.VXLAN))
+			if err := bpf.CheckLayout(pins, bpf.Routed6); !errors.Is(err, bpf.ErrOtherVersion) {
+				t.Errorf("the layout of another kind: %v", err)
+			}
 			must(c.spoil(pins))
 
 			next, err := bpf.New(bpf.VXLAN, bpf.Options{Pins: pins, Detach: os.Remove}, port)

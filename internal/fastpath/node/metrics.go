@@ -1,6 +1,9 @@
 package node
 
 import (
+	"sync"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/venturi-net/venturi/internal/fastpath"
@@ -22,16 +25,31 @@ var (
 	bytesDesc    = prometheus.NewDesc("venturi_fastpath_bytes_total", "Bytes of these packets.", []string{familyLabel, "outcome"}, nil)
 )
 
-// Metrics collects those of the fast path of the network namespace that this process is in.
-type Metrics struct{}
+// Metrics collects those of the fast path of the network namespace that this process is in. To count the flows
+// takes the longer the more there are, so what was read is good for a second.
+type Metrics struct {
+	mu     sync.Mutex
+	status Status
+	err    error
+	read   time.Time
+}
+
+// reread is how long what was read is good for.
+const reread = time.Second
 
 // Describe is [prometheus.Collector.Describe]. It sends nothing: what there is depends on the
 // fast path.
-func (Metrics) Describe(chan<- *prometheus.Desc) {}
+func (*Metrics) Describe(chan<- *prometheus.Desc) {}
 
 // Collect is [prometheus.Collector.Collect].
-func (Metrics) Collect(out chan<- prometheus.Metric) {
-	s, err := ReadStatus()
+func (m *Metrics) Collect(out chan<- prometheus.Metric) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if time.Since(m.read) >= reread {
+		m.status, m.err = ReadStatus()
+		m.read = time.Now()
+	}
+	s, err := m.status, m.err
 	if err != nil {
 		out <- prometheus.NewInvalidMetric(carryingDesc, err)
 		return

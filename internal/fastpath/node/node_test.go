@@ -126,6 +126,7 @@ func TestDisableStopped(t *testing.T) {
 	stopped := c.enable(t, 0, "0")
 	c.untilRunning(t, 0, true)
 	testenv.Must(t, stopped.Process.Signal(syscall.SIGSTOP))
+	c.untilOff(t, "its daemon has not renewed its lease")
 	testenv.Must(t, c.disable(t, 0))
 	if err := stopped.Wait(); err == nil {
 		t.Error("the process has ended by itself")
@@ -321,7 +322,7 @@ func (c *cluster) metrics(t *testing.T, i int) map[string]float64 {
 	t.Helper()
 	out := make(chan prometheus.Metric, 200)
 	testenv.InNetns(t, c.nodes[i].Path(), func() error {
-		node.Metrics{}.Collect(out)
+		new(node.Metrics).Collect(out)
 		return nil
 	})
 	close(out)

@@ -2,11 +2,14 @@ package node
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"time"
 
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
+	"github.com/venturi-net/venturi/internal/verr"
 )
 
 // Status is what there is of a fast path in a network namespace.
@@ -61,7 +64,9 @@ func (f files) readStatus(s *Status, pins string) error {
 	// A daemon that starts makes these one after the other.
 	for _, read := range []func() error{
 		func() (err error) { s.Config, err = fastpath.Load(f.config); return err },
+		func() error { return checkVersion(pins, s.Config) },
 		func() (err error) { s.State, err = fastpath.ReadState(f.state); return err },
+		func() error { return s.checkLease(pins) },
 		func() (err error) { s.Stats, err = fastpath.ReadStats(pins); return err },
 		func() (err error) { s.Table, s.Pods, s.Peers, err = fastpath.ReadOwners(s.Config, pins); return err },
 	} {
@@ -73,4 +78,27 @@ func (f files) readStatus(s *Status, pins string) error {
 		}
 	}
 	return nil
+}
+
+// checkVersion expects that this version can read the tables of a fast path.
+func checkVersion(pins string, c *fastpath.Config) error {
+	err := fastpath.CheckVersion(c, pins)
+	if errors.Is(err, fastpath.ErrOtherVersion) {
+		return verr.New(verr.Failed, "cannot read the fast path", "another version of venturi runs it here",
+			"ask that version; or take over with: venturi fastpath enable --replace")
+	}
+	return err
+}
+
+// checkLease says in the state that nothing is carried because the daemon has not reported for too long, as one
+// that was stopped (SIGSTOP): it cannot say so itself.
+func (s *Status) checkLease(pins string) error {
+	if !s.Running || s.State.Off != "" {
+		return nil
+	}
+	late, err := fastpath.LateBy(s.Config, pins)
+	if late > 0 {
+		s.State.Off = fmt.Sprintf("its daemon has not renewed its lease, which ended %v ago: it was stopped, or this host is too busy", late.Round(time.Millisecond))
+	}
+	return err
 }
