@@ -149,6 +149,8 @@ var refusals = []refusal{
 	{name: "an Ethernet overlay", script: "ip link add vx9 type vxlan id 9 dstport 4789 local 192.0.10.1 dev eth0; ip link set vx9 up master cni0", what: "left vx9", reason: "is a port of cni0: the fast path does not support Ethernet overlays"},
 	{name: "a virtual machine on the pods' bridge", script: "ip tuntap add tap9 mode tap; ip link set tap9 up master cni0", what: "left tap9", reason: "is a port of cni0 and a tuntap device"},
 	{name: "a pod that is a router", script: "ip route add 10.9.0.0/16 via 10.244.0.2", what: "left cni0", reason: "leads to 10.9.0.0/16 through a pod"},
+	{name: "macvlan that takes what comes by the wire", script: "ip link add mv9 link eth0 type macvlan mode passthru; ip link set mv9 up", what: "192.0.10.2", reason: "eth0 has its packets taken by mv9, a macvlan in mode passthru or source"},
+	{name: "macvlan by sources", script: "ip link add mv9 link eth0 type macvlan mode source; ip link set mv9 up", what: "192.0.10.2", reason: "eth0 has its packets taken by mv9"},
 	{name: "macvlan that leads elsewhere", script: "ip link add mv9 link eth0 type macvlan; ip link set mv9 up; ip addr add 192.0.12.1/24 dev mv9; ip route add 10.9.0.0/16 via 192.0.12.2", what: "left mv9", reason: "leads to 10.9.0.0/16: the fast path uses one wire only, which is eth0"},
 	{name: "Geneve without a next hop", modules: true, script: "ip link add gn9 type geneve id 9 remote 192.0.10.9; ip link set gn9 up; ip route add 10.9.0.0/16 dev gn9", what: "left gn9", reason: "by Geneve, which the fast path does not support"},
 	{name: "Geneve beside a tunnel", modules: true, script: "geneve gn9 9 9", what: "left gn9", reason: "leads to 10.244.9.0/24 by Geneve: the fast path uses one wire or kind of tunnel only, which is flannel.1"},

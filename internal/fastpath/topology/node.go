@@ -88,7 +88,27 @@ func (r *reader) auditWire(l netlink.Link) string {
 	if why := r.masterReason(l); why != "" {
 		return why + ", which is not proven below a wire"
 	}
+	if taker := r.takerOf(a.Index); taker != "" {
+		return "has its packets taken by " + taker + ", a macvlan in mode passthru or source"
+	}
 	return r.auditStack(l)
+}
+
+// takerOf names a device of this namespace that takes packets for this host from the device below it; "": none.
+func (r *reader) takerOf(index int) string {
+	for _, l := range r.byIndex {
+		mode := netlink.MACVLAN_MODE_DEFAULT
+		switch upper := l.(type) {
+		case *netlink.Macvlan:
+			mode = upper.Mode
+		case *netlink.Macvtap:
+			mode = upper.Mode
+		}
+		if l.Attrs().ParentIndex == index && (mode == netlink.MACVLAN_MODE_PASSTHRU || mode == netlink.MACVLAN_MODE_SOURCE) {
+			return l.Attrs().Name
+		}
+	}
+	return ""
 }
 
 // auditStack says why a device must not carry a wire's packets, or one that it stands on; "": they may.
