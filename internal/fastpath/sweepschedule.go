@@ -23,12 +23,14 @@ func (s *sweepSchedule) start(tick uint32, flush bool) bool {
 
 // pause is the time until the next step of a sweep, or until the next sweep.
 func (s *sweepSchedule) pause(tick uint32) time.Duration {
+	rest := max(0, sweepEvery-int32(tick-s.regular))
 	switch {
-	case !s.running:
-		return time.Duration(max(1, sweepEvery-int32(tick-s.regular))) * heartbeat
-	case s.flush:
+	case s.running && s.flush:
 		return flushPause
-	default:
+	case s.running:
 		return sweepPause
+	case !s.flush:
+		rest = max(1, rest) // also behind one that took long
 	}
+	return time.Duration(rest) * heartbeat
 }
