@@ -45,6 +45,7 @@ const perFlow = 2 * time.Millisecond
 type Liveness struct {
 	mu        sync.Mutex
 	idle      sync.Cond     // no call is under way
+	awaited   time.Time     // since when somebody waits for that, for the last time
 	speaking  sync.Mutex    // held while agents are called between slices, until these go on
 	running   bool          // a series runs, or is about to: the client's agent says when to speak
 	calls     int           // that are under way
@@ -52,7 +53,7 @@ type Liveness struct {
 	silence   time.Duration // for how long agents may not be called, since slices run; 0: none runs
 	measuring bool          // the ends are of one measurement
 	onLoss    func()        // ends the series that the controller drives; nil: none runs
-	called    time.Time     // all agents, for the last time
+	called    time.Time     // all agents but those that still were, for the last time
 	ends      []*agentBeats // the client's agent first, the servers' behind it
 	cancel    context.CancelFunc
 }
@@ -140,16 +141,14 @@ func (l *Liveness) begin(ctx context.Context, plan load.Plan) (end func()) {
 func (l *Liveness) fallSilent(ctx context.Context, longest time.Duration, onLoss func()) (end func()) {
 	l.mu.Lock()
 	l.running, l.silence, l.onLoss = true, l.patience()*longest, onLoss
-	for l.calls > 0 {
-		l.idle.Wait()
-	}
+	l.awaitAnswers()
 	// A shorter one ends, with the second before the last call and one of grace, before agents give up.
 	long := l.silence > 3*beatEvery/2
 	l.ends[0].markHeard()
 	l.mu.Unlock()
 	l.speaking.Lock() // answers to a call of the series before pass beside no slice
 	if long || l.isDue() {
-		l.callAll(ctx, l.ends)
+		l.callAll(ctx)
 		l.ends[0].markHeard()
 	}
 	l.speaking.Unlock()
@@ -161,8 +160,8 @@ func (l *Liveness) fallSilent(ctx context.Context, longest time.Duration, onLoss
 	}
 }
 
-// callEvery calls the agents while no series runs, and watches over the silence of one
-// that does.
+// callEvery calls the agents while no series runs, and the others while one waits for the answers of some, so
+// that they do not take the controller for dead. It watches over the silence of a series that runs.
 func (l *Liveness) callEvery(ctx context.Context) {
 	const looks = 5 // at a series, while no more than one call is made
 	tick := time.NewTicker(beatEvery / looks)
@@ -175,19 +174,29 @@ func (l *Liveness) callEvery(ctx context.Context) {
 		}
 		l.mu.Lock()
 		running, limit := l.running && l.calls == 0, beatEvery+l.silence
-		if !l.running && time.Since(l.called) >= beatEvery {
+		if (!l.running || l.isAwaited()) && time.Since(l.called) >= beatEvery {
 			l.callIdle(ctx)
 		}
 		l.mu.Unlock()
-		if running && l.speaking.TryLock() {
-			if l.ends[0].silence() > limit { // a slice takes longer than any should: who is it?
-				l.callAll(ctx, l.ends)
-				l.ends[0].markHeard() // one that is lost is asked no more often
-				l.endIfLost()
-			}
-			l.speaking.Unlock()
+		if !running || !l.speaking.TryLock() {
+			continue
 		}
+		if l.ends[0].silence() <= limit {
+			l.speaking.Unlock()
+			continue
+		}
+		go func() { // a slice takes longer than any should: who is it?
+			defer l.speaking.Unlock()
+			l.callAll(ctx)
+			l.ends[0].markHeard() // one that is lost is asked no more often
+		}()
 	}
+}
+
+// isAwaited tells whether agents are to be called again while others are awaited. That ends with the time that an
+// answer may take: of several slow lines, one may always be about to answer.
+func (l *Liveness) isAwaited() bool {
+	return l.calls > 0 && time.Since(l.awaited) < l.patience()*answerBy
 }
 
 // isDue tells whether agents were not called for so long that they should be.
@@ -201,6 +210,7 @@ func (l *Liveness) isDue() bool {
 // the other waiting.
 func (l *Liveness) callIdle(ctx context.Context) {
 	l.called = time.Now()
+	silence := l.silence
 	for _, b := range l.ends {
 		if b.called {
 			continue
@@ -208,7 +218,7 @@ func (l *Liveness) callIdle(ctx context.Context) {
 		b.called = true
 		l.calls++
 		go func() {
-			b.probe(ctx, 0)
+			b.probe(ctx, silence)
 			l.endIfLost()
 			l.mu.Lock()
 			defer l.mu.Unlock()
@@ -219,17 +229,21 @@ func (l *Liveness) callIdle(ctx context.Context) {
 	}
 }
 
-// callAll calls agents, all or all but one that is called beside it, and waits for their answers.
-func (l *Liveness) callAll(ctx context.Context, agents []*agentBeats) {
+// callAll calls all agents, and waits for their answers.
+func (l *Liveness) callAll(ctx context.Context) {
 	l.mu.Lock()
-	l.called = time.Now()
-	silence := l.silence
-	l.mu.Unlock()
-	var wait sync.WaitGroup
-	for _, b := range agents {
-		wait.Go(func() { b.probe(ctx, silence) })
+	defer l.mu.Unlock()
+	l.callIdle(ctx)
+	l.awaitAnswers()
+}
+
+// awaitAnswers waits until no call is under way. Meanwhile [Liveness.callEvery] calls those again that have answered:
+// their own lines may stall next, and an agent whose CPU is emulated may take longer than they bear silence.
+func (l *Liveness) awaitAnswers() {
+	l.awaited = time.Now()
+	for l.calls > 0 {
+		l.idle.Wait()
 	}
-	wait.Wait()
 }
 
 // endIfLost ends the series one of whose servers' agents is lost. What was measured of it is
@@ -296,34 +310,10 @@ func (l *Liveness) usePause(client *agentBeats) {
 	l.speaking.Lock()
 	defer l.speaking.Unlock()
 	if l.isDue() { // another client may have paused just before
-		l.callBeside(client)
-		l.endIfLost()
+		l.callAll(client.stream.Context())
 	}
 	_ = client.send(&agentpb.Beat{Kind: agentpb.Beat_GO}) // an error shows in the series
 	client.markSilent()
-}
-
-// callBeside calls a client's agent, and all others beside it: their lines may stall, and it must know
-// until they do not that somebody is there.
-func (l *Liveness) callBeside(client *agentBeats) {
-	ctx := client.stream.Context()
-	l.mu.Lock()
-	silence := l.silence
-	l.mu.Unlock()
-	others := slices.DeleteFunc(slices.Clone(l.ends), func(b *agentBeats) bool { return b == client })
-	answered := make(chan struct{})
-	go func() {
-		defer close(answered)
-		l.callAll(ctx, others)
-	}()
-	for waiting := true; waiting; {
-		client.probe(ctx, silence)
-		select {
-		case <-answered:
-			waiting = false
-		case <-time.After(beatEvery / 2): // its own line may stall next
-		}
-	}
 }
 
 // markSilent notes that the agent has no reason to speak from now on: slices run. The message

@@ -114,8 +114,7 @@ func (p *drivePauser) Pause() {
 	p.liveness.speaking.Lock() // or a call that is under way would be answered beside the slice
 	defer p.liveness.speaking.Unlock()
 	if p.liveness.isDue() {
-		p.liveness.callAll(p.ctx, p.liveness.ends)
-		p.liveness.endIfLost()
+		p.liveness.callAll(p.ctx)
 	}
 	p.liveness.ends[0].markHeard() // the series goes on
 }

@@ -60,7 +60,7 @@ func (p pings) String() string {
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
 // check measures, prints what it saw on w, and wants no stall.
-func (c churnBench) check(ctx context.Context, w io.Writer, h compare.Host) (bars []verify.Requirement, err error) {
+func (c churnBench) check(ctx context.Context, w io.Writer, h compare.Host) (limits []verify.Requirement, err error) {
 	// Whoever answers or waits must not wait for those that make the noise.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4 * runtime.NumCPU()))
 	l, err := lab.Up(ctx, lab.Options{Name: h.LabName, Paths: []string{"vxlan", "vxlan+fast"}, Services: c.services, Program: h.Program})

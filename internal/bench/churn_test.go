@@ -10,7 +10,7 @@ import (
 	"github.com/venturi-net/venturi/internal/feature"
 )
 
-// The check runs to its end; whether this machine is quiet enough for its bars is not
+// The check runs to its end; whether this machine is quiet enough for its limits is not
 // asked here.
 func TestFastChurnShort(t *testing.T) {
 	h := comparetest.Host(t)
@@ -20,11 +20,11 @@ func TestFastChurnShort(t *testing.T) {
 	c := defaultChurn()
 	c.phase = 200 * time.Millisecond
 	var out strings.Builder
-	bars, err := c.check(t.Context(), &out, h)
+	limits, err := c.check(t.Context(), &out, h)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lines := strings.Count(out.String(), "median"); lines != 5 || len(bars) != 3 {
-		t.Errorf("%d bars, and\n%s", len(bars), &out)
+	if lines := strings.Count(out.String(), "median"); lines != 5 || len(limits) != 3 {
+		t.Errorf("%d limits, and\n%s", len(limits), &out)
 	}
 }

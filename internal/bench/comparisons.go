@@ -45,34 +45,34 @@ var fastCompares = []fastCompare{
 	{name: "connections, 1000 Services", services: fastServices, paths: overlayPaths, noHost: true, loads: []string{"tcp_crr"}, flows: []int{1, 16}},
 }
 
-// udpLatencyBar holds for one flow alone, and for each of many in turn.
-const udpLatencyBar = 1.11
+// udpLatencyLimit holds for one flow alone, and for each of many in turn.
+const udpLatencyLimit = 1.11
 
-// quicBar is for UDP GSO: devices segment and merge datagrams.
-const quicBar = 0.85
+// quicLimit is for UDP GSO: devices segment and merge datagrams.
+const quicLimit = 0.85
 
-// fastBars are ratios to the first path of their comparison. That of a prototype
+// fastLimits are ratios to the first path of their comparison. That of a prototype
 // stands beside each that it had; the kernel's own vxlan had 1.38, 1.53, 0.48 and
 // 0.68 there, without rules.
-var fastBars = []struct {
+var fastLimits = []struct {
 	compare   string
 	arm, load string
 	flows     int
 	cpu       bool // of CPU time for each byte, not of what is measured
-	below     bool // the ratio is to be below the bar, not above
-	bar       float64
+	below     bool // the ratio is to be below the limit, not above
+	limit     float64
 	prototype float64
 }{
 	{"plain", "vxlan+fast", "tcp_lat", 1, false, true, 1.13, 1.12},
-	{"plain", "vxlan+fast", "udp_lat", 1, false, true, udpLatencyBar, 1.09},
+	{"plain", "vxlan+fast", "udp_lat", 1, false, true, udpLatencyLimit, 1.09},
 	{"plain", "vxlan+fast", "udp_bw", 1, false, false, 0.82, 0.83},
 	{"plain", "vxlan+fast", "tcp_bw", 1, false, false, 0.88, 0.87},
 	{"plain", "vxlan+fast", "tcp_bw", 1, true, true, 1.20, 0},
-	{"plain", "vxlan+fast", "quic", 1, false, false, quicBar, 0},
+	{"plain", "vxlan+fast", "quic", 1, false, false, quicLimit, 0},
 	{"plain, routed", "routed+fast", "tcp_lat", 1, false, true, 1.07, 1.05},
 	{"plain, routed", "routed+fast", "udp_bw", 1, false, false, 0.86, 0.87},
 	{"plain, routed", "routed+fast", "tcp_bw", 1, false, false, 0.91, 0.92},
-	{"plain, routed", "routed+fast", "quic", 1, false, false, quicBar, 0},
+	{"plain, routed", "routed+fast", "quic", 1, false, false, quicLimit, 0},
 	{"services", "vxlan+fast", "tcp_lat", 1, false, true, 0.95, 0.93},
 	{"services", "vxlan+fast", "udp_lat", 1, false, true, 0.93, 0.90},
 	{"services", "vxlan+fast", "udp_bw", 1, false, false, 1.15, 1.23},
@@ -94,7 +94,7 @@ var fastBars = []struct {
 
 // comparisonSection makes a section of comparisons.
 func comparisonSection(names ...string) func(context.Context, io.Writer, compare.Host, time.Duration, uint64) ([]verify.Requirement, error) {
-	return func(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) (bars []verify.Requirement, err error) {
+	return func(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) (limits []verify.Requirement, err error) {
 		for _, name := range names {
 			for _, c := range fastCompares {
 				if c.name != name {
@@ -105,10 +105,10 @@ func comparisonSection(names ...string) func(context.Context, io.Writer, compare
 					return nil, err
 				}
 				c.print(w, s)
-				bars = append(bars, c.requirements(s)...)
+				limits = append(limits, c.requirements(s)...)
 			}
 		}
-		return bars, nil
+		return limits, nil
 	}
 }
 
@@ -151,28 +151,28 @@ func lostOf(row analysis.Row) string {
 	return fmt.Sprintf("%d of %d", row.Latency.Lost, row.Latency.Requests)
 }
 
-// requirements compares the ratios with the bars of the comparison.
-func (c fastCompare) requirements(s *analysis.Summary) (bars []verify.Requirement) {
-	for _, b := range fastBars {
-		if b.compare != c.name {
+// requirements compares the ratios with the limits of the comparison.
+func (c fastCompare) requirements(s *analysis.Summary) (limits []verify.Requirement) {
+	for _, l := range fastLimits {
+		if l.compare != c.name {
 			continue
 		}
-		what := fmt.Sprintf("%s: %s %s", c.name, b.arm, b.load)
-		if b.flows > 1 {
-			what += fmt.Sprintf(" x %d", b.flows)
+		what := fmt.Sprintf("%s: %s %s", c.name, l.arm, l.load)
+		if l.flows > 1 {
+			what += fmt.Sprintf(" x %d", l.flows)
 		}
-		row, found := verify.RowOf(s, b.arm, b.load, b.flows)
+		row, found := verify.RowOf(s, l.arm, l.load, l.flows)
 		r := row.Ratio
-		if b.cpu {
+		if l.cpu {
 			what, r = what+", CPU", cpuRatio(row)
 		}
-		text := fmt.Sprintf("%s: %s of %s, %s", what, interval(r), c.base(), boundText(b.below, b.bar))
-		if b.prototype > 0 {
-			text += fmt.Sprintf(" (prototype: %.2f)", b.prototype)
+		text := fmt.Sprintf("%s: %s of %s, %s", what, interval(r), c.base(), boundText(l.below, l.limit))
+		if l.prototype > 0 {
+			text += fmt.Sprintf(" (prototype: %.2f)", l.prototype)
 		}
-		bars = append(bars, ratioBars(what, text, r, found && meetsBar(r, b.bar, b.below))...)
+		limits = append(limits, ratioLimits(what, text, r, found && meetsLimit(r, l.limit, l.below))...)
 	}
-	return bars
+	return limits
 }
 
 func cpuRatio(row analysis.Row) *stats.Ratio {

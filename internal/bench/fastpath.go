@@ -74,7 +74,7 @@ const fastServices = 1000
 // narrow is how wide an interval may be to mean something: to each side.
 const narrow = 0.04
 
-// Check measures, prints the ratios on w, and holds them against the bars.
+// Check measures, prints the ratios on w, and holds them against the limits.
 func (c FastPathBench) Check(ctx context.Context, w io.Writer, h compare.Host) error {
 	sections, err := c.sections()
 	if err != nil {
@@ -84,7 +84,7 @@ func (c FastPathBench) Check(ctx context.Context, w io.Writer, h compare.Host) e
 		return verr.New(verr.Usage, fmt.Sprintf("cannot check the fast path with --budget %s", c.Budget),
 			"nothing would come of so short a comparison", "give a minute or more; sections have three to eight by default")
 	}
-	var bars []verify.Requirement
+	var limits []verify.Requirement
 	for _, s := range sections {
 		budget := s.Budget
 		if c.Budget != 0 {
@@ -95,10 +95,10 @@ func (c FastPathBench) Check(ctx context.Context, w io.Writer, h compare.Host) e
 		if err != nil {
 			return err
 		}
-		bars = append(bars, held...)
+		limits = append(limits, held...)
 		fmt.Fprintln(w)
 	}
-	return verify.CheckRequirements(w, "the fast path misses its limits", bars)
+	return verify.CheckRequirements(w, "the fast path misses its limits", limits)
 }
 
 func (c FastPathBench) sections() (all []Section, err error) {
@@ -122,26 +122,26 @@ func fastRequest(paths []string, services int, seed uint64) compare.Request {
 	return compare.Request{Paths: paths, Services: services, Seed: seed, Command: []string{"venturi-bench", "fast"}, Wait: true}
 }
 
-// ratioBars are two bars for a ratio: that it reaches its bound, and that its interval is
+// ratioLimits are two limits for a ratio: that it reaches its bound, and that its interval is
 // narrow enough to mean something. The better end of the interval decides on the bound,
 // so a wide interval would reach every bound.
-func ratioBars(what, text string, r *stats.Ratio, reached bool) []verify.Requirement {
-	return []verify.Requirement{{Text: text, Holds: reached}, narrowBar(what, r)}
+func ratioLimits(what, text string, r *stats.Ratio, reached bool) []verify.Requirement {
+	return []verify.Requirement{{Text: text, Holds: reached}, narrowLimit(what, r)}
 }
 
-func narrowBar(what string, r *stats.Ratio) verify.Requirement {
+func narrowLimit(what string, r *stats.Ratio) verify.Requirement {
 	return verify.Requirement{Text: what + ": the interval is within 4 % to each side", Holds: r != nil && !r.Open && (r.Hi-r.Lo)/2 <= narrow*r.Value}
 }
 
-// meetsBar tells whether the better end of the interval meets the bar.
-func meetsBar(r *stats.Ratio, bar float64, below bool) bool {
+// meetsLimit tells whether the better end of the interval meets the limit.
+func meetsLimit(r *stats.Ratio, limit float64, below bool) bool {
 	switch {
 	case r == nil || r.Open:
 		return false
 	case below:
-		return r.Lo <= bar
+		return r.Lo <= limit
 	}
-	return r.Hi >= bar
+	return r.Hi >= limit
 }
 
 func interval(r *stats.Ratio) string {
@@ -155,9 +155,9 @@ func interval(r *stats.Ratio) string {
 }
 
 // boundText says which bound a figure must meet.
-func boundText(below bool, bar float64) string {
+func boundText(below bool, limit float64) string {
 	if below {
-		return fmt.Sprintf("at most %.2f", bar)
+		return fmt.Sprintf("at most %.2f", limit)
 	}
-	return fmt.Sprintf("at least %.2f", bar)
+	return fmt.Sprintf("at least %.2f", limit)
 }

@@ -48,12 +48,12 @@ func TestFastSections(t *testing.T) {
 	}
 }
 
-// Each bar is of something that is measured, and each comparison belongs to a section.
-func TestFastBars(t *testing.T) {
-	for _, b := range fastBars {
-		i := slices.IndexFunc(fastCompares, func(c fastCompare) bool { return c.name == b.compare })
+// Each limit is of something that is measured, and each comparison belongs to a section.
+func TestFastLimits(t *testing.T) {
+	for _, l := range fastLimits {
+		i := slices.IndexFunc(fastCompares, func(c fastCompare) bool { return c.name == l.compare })
 		if i < 0 {
-			t.Errorf("bar of %q: no such comparison", b.compare)
+			t.Errorf("limit of %q: no such comparison", l.compare)
 			continue
 		}
 		c := fastCompares[i]
@@ -61,8 +61,8 @@ func TestFastBars(t *testing.T) {
 		if flows == nil {
 			flows = []int{1}
 		}
-		if !slices.Contains(c.paths, b.arm) || !slices.Contains(c.loads, b.load) || !slices.Contains(flows, b.flows) {
-			t.Errorf("bar of %+v: it is not measured", b)
+		if !slices.Contains(c.paths, l.arm) || !slices.Contains(c.loads, l.load) || !slices.Contains(flows, l.flows) {
+			t.Errorf("limit of %+v: it is not measured", l)
 		}
 	}
 	for _, c := range fastCompares {
@@ -127,8 +127,8 @@ func TestMoments(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, c.got.Value, c.want)
 		}
 	}
-	if r := ratioToHost(nil, "l"); r != nil || meetsBar(r, 1, true) {
-		t.Error("nothing reaches a bar")
+	if r := ratioToHost(nil, "l"); r != nil || meetsLimit(r, 1, true) {
+		t.Error("nothing meets a limit")
 	}
 }
 
@@ -186,7 +186,7 @@ func TestFastShort(t *testing.T) {
 	var out bytes.Buffer
 	err := c.Check(t.Context(), &out, comparetest.Host(t))
 	t.Logf("\n%s", out.String())
-	// That bars are missed on this machine is no error; that they were not measured is.
+	// That limits are missed on this machine is no error; that they were not measured is.
 	if missed := new(verr.Error); err != nil && (!errors.As(err, &missed) || missed.Code != verr.Failed) {
 		t.Fatal(err)
 	}

@@ -31,8 +31,8 @@ const (
 	floodTurn  = 4 // slices of each state in a turn
 	// floodReached is how much of its rate a flood must reach for the ratio to say something.
 	floodReached = 0.5
-	// floodBar is what is to be left of a stream's throughput.
-	floodBar = 0.97
+	// floodLimit is what is to be left of a stream's throughput.
+	floodLimit = 0.97
 	// floodLoad is the load that is measured.
 	floodLoad = "tcp_bw"
 )
@@ -41,7 +41,7 @@ const (
 // The flood itself takes most, because the lab's machines share cores with it. So the stream is
 // measured beside a flood between pods of the fast path, and in turn beside the same between pods of
 // a plain path: the fast path's own share is the ratio.
-func floodedStream(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) (bars []verify.Requirement, err error) {
+func floodedStream(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) (limits []verify.Requirement, err error) {
 	q := fastRequest(overlayPaths, 0, seed)
 	q.NoCopy = true
 	b, err := verify.OpenComparer(ctx, q, h)
@@ -118,8 +118,8 @@ func floodedStream(ctx context.Context, w io.Writer, h compare.Host, budget time
 // through a plain path.
 func judgeFlood(r *stats.Ratio) []verify.Requirement {
 	what := "flows: a stream beside a flood of new flows"
-	return ratioBars(what, fmt.Sprintf("%s: %s of that beside a flood through the plain path, %s", what, interval(r), boundText(false, floodBar)),
-		r, meetsBar(r, floodBar, false))
+	return ratioLimits(what, fmt.Sprintf("%s: %s of that beside a flood through the plain path, %s", what, interval(r), boundText(false, floodLimit)),
+		r, meetsLimit(r, floodLimit, false))
 }
 
 // stream sends 64 KiB at a time as fast as it can.

@@ -27,18 +27,18 @@ const sameLatency = 0.03
 
 // manySizes measures what flows cost others, those that are in the tables and those that are new.
 func manySizes(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) ([]verify.Requirement, error) {
-	bars, err := tableSizes(ctx, w, h, budget, seed)
+	limits, err := tableSizes(ctx, w, h, budget, seed)
 	if err != nil {
 		return nil, err
 	}
 	more, err := floodedStream(ctx, w, h, budget/4, seed)
-	return append(bars, more...), err
+	return append(limits, more...), err
 }
 
 // tableSizes measures latency with more and more flows in the tables of both machines:
 // first of one flow, of which the cores keep a copy, then of many in turn, each of which
 // is looked up.
-func tableSizes(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) (bars []verify.Requirement, err error) {
+func tableSizes(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) (limits []verify.Requirement, err error) {
 	const path = "vxlan+fast"
 	q := fastRequest([]string{path}, 0, seed)
 	q.Loads, q.NoCopy, q.Series, q.Rounds = fastLatencies, true, 1, 16
@@ -53,7 +53,7 @@ func tableSizes(ctx context.Context, w io.Writer, h compare.Host, budget time.Du
 	}
 	defer tables.close()
 	by := &comparisonSampler{comparer: b, request: q, path: path, figure: medianFigure}
-	bars, err = oneFlow(ctx, w, by, tables, budget/2, seed)
+	limits, err = oneFlow(ctx, w, by, tables, budget/2, seed)
 	if err != nil {
 		return nil, err
 	}
@@ -63,11 +63,11 @@ func tableSizes(ctx context.Context, w io.Writer, h compare.Host, budget time.Du
 		return nil, err
 	}
 	learned, err := takeTurns(ctx, w, arms[1])
-	return slices.Concat(bars, many, learned), err
+	return slices.Concat(limits, many, learned), err
 }
 
 // oneFlow measures the latency of one flow.
-func oneFlow(ctx context.Context, w io.Writer, by *comparisonSampler, tables ballasts, budget time.Duration, seed uint64) (bars []verify.Requirement, err error) {
+func oneFlow(ctx context.Context, w io.Writer, by *comparisonSampler, tables ballasts, budget time.Duration, seed uint64) (limits []verify.Requirement, err error) {
 	var memory []uint64 // of the first machine's table, by state
 	s := &states{measure: by.measure, enter: func(_ context.Context, state int) error {
 		if err := tables.hold(tableFlows[state]); err != nil {
@@ -96,7 +96,7 @@ func oneFlow(ctx context.Context, w io.Writer, by *comparisonSampler, tables bal
 			ratio := ratioBetween(seen[i], seen[0], load, true)
 			fmt.Fprintf(w, "%-10s %-14s %-26s %s\n", load, name, interval(ratioToHost(seen[i], load)), interval(ratio))
 			if i > 0 {
-				bars = append(bars, judgeSame("flows: "+load+" with "+name, "that with 1", ratio)...)
+				limits = append(limits, judgeSame("flows: "+load+" with "+name, "that with 1", ratio)...)
 			}
 		}
 	}
@@ -104,13 +104,13 @@ func oneFlow(ctx context.Context, w io.Writer, by *comparisonSampler, tables bal
 	each := float64(memory[last]-memory[0]) / float64(tableFlows[last]-tableFlows[0])
 	fmt.Fprintf(w, "\nmemory: %.0f bytes a flow; the table of a machine takes %d bytes with 1 flow and %d with %d\n\n",
 		each, memory[0], memory[last], tableFlows[last]+1)
-	return bars, nil
+	return limits, nil
 }
 
 // judgeSame holds the ratio of two latencies that are to be the same.
 func judgeSame(what, base string, r *stats.Ratio) []verify.Requirement {
-	return ratioBars(what, fmt.Sprintf("%s: %s of %s, within %.0f %%", what, interval(r), base, 100*sameLatency),
-		r, meetsBar(r, 1+sameLatency, true) && meetsBar(r, 1-sameLatency, false))
+	return ratioLimits(what, fmt.Sprintf("%s: %s of %s, within %.0f %%", what, interval(r), base, 100*sameLatency),
+		r, meetsLimit(r, 1+sameLatency, true) && meetsLimit(r, 1-sameLatency, false))
 }
 
 const ipUDP = 17 // protocol number

@@ -46,7 +46,7 @@ type turns interface {
 
 // takeTurns counts what is carried of flows that take turns on a path, once each has
 // sent [turnsToLearn] requests.
-func takeTurns(ctx context.Context, w io.Writer, arm lab.Arm) (bars []verify.Requirement, err error) {
+func takeTurns(ctx context.Context, w io.Writer, arm lab.Arm) (limits []verify.Requirement, err error) {
 	fmt.Fprintf(w, "%s: flows that send one request each in turn, and what of the %dth is carried\n\n", arm.Name, turnsToLearn+1)
 	for _, c := range turnFlows {
 		share, err := turnsCarried(ctx, arm, func() (turns, error) { return c.open(arm, c.flows) })
@@ -54,11 +54,11 @@ func takeTurns(ctx context.Context, w io.Writer, arm lab.Arm) (bars []verify.Req
 			return nil, fmt.Errorf("send on %d %s flows in turn: %w", c.flows, c.protocol, err)
 		}
 		fmt.Fprintf(w, "%-4s %7d flows  %6.2f %%\n", c.protocol, c.flows, 100*share)
-		bars = append(bars, verify.Requirement{Text: fmt.Sprintf("flows: %d %s flows in turn: %.2f %% of the packets are carried, more than %.0f %%",
+		limits = append(limits, verify.Requirement{Text: fmt.Sprintf("flows: %d %s flows in turn: %.2f %% of the packets are carried, more than %.0f %%",
 			c.flows, c.protocol, 100*share, 100*turnShare), Holds: share > turnShare})
 	}
 	fmt.Fprintln(w)
-	return bars, nil
+	return limits, nil
 }
 
 func turnsCarried(ctx context.Context, arm lab.Arm, open func() (turns, error)) (share float64, err error) {

@@ -151,17 +151,17 @@ func (c Lossless) check(ctx context.Context, w io.Writer, h compare.Host) ([]ver
 		return nil, err
 	}
 	printOutcomes(w, all)
-	var bars []verify.Requirement
+	var limits []verify.Requirement
 	for _, o := range all {
 		if o.Cycles == 0 {
 			continue
 		}
 		what := fmt.Sprintf("%s, %s, %d cycles: ", o.Path, o.Kind, o.Cycles)
-		bars = append(bars,
+		limits = append(limits,
 			verify.Requirement{Text: what + fmt.Sprintf("%d of %d datagrams lost, none allowed", o.Lost, o.Sent), Holds: o.Lost == 0 && o.Sent > 0},
 			verify.Requirement{Text: what + fmt.Sprintf("%d connections lost, none allowed", len(o.Broken)), Holds: len(o.Broken) == 0 && o.Opened > 0})
 	}
-	return bars, nil
+	return limits, nil
 }
 
 // Run runs all cycles, on one path after another.

@@ -20,9 +20,9 @@ func TestLosslessShort(t *testing.T) {
 	c := DefaultLossless()
 	c.Services, c.Cycles, c.Unattended, c.Datagrams, c.Streams, c.Rate, c.Baseline = 10, 4, 1, 2000, 2, 1<<20, 0
 	var out bytes.Buffer
-	bars, err := c.check(t.Context(), &out, h)
+	limits, err := c.check(t.Context(), &out, h)
 	if err == nil {
-		err = verify.CheckRequirements(&out, "something is lost", bars)
+		err = verify.CheckRequirements(&out, "something is lost", limits)
 	}
 	t.Logf("\n%s", out.String())
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 // podsBench measures the fast path's daemon on nodes with many pods and peers: the median of several starts
-// is held against the bars.
+// is held against the limits.
 type podsBench struct {
 	kinds  []string
 	nodes  []podsNode
@@ -24,7 +24,7 @@ type podsBench struct {
 	idle   time.Duration // how long it is measured after each start
 }
 
-// podsNode is a node with its bars; 0 means no bar.
+// podsNode is a node with its limits; 0 means no limit.
 type podsNode struct {
 	pods, peers int
 	first, all  time.Duration // from the start until a first pod is carried, and until all are
@@ -48,7 +48,7 @@ func defaultPods() podsBench {
 }
 
 // check measures all nodes, one after the other, and prints what it saw on w.
-func (c podsBench) check(ctx context.Context, w io.Writer, h compare.Host) (bars []verify.Requirement, err error) {
+func (c podsBench) check(ctx context.Context, w io.Writer, h compare.Host) (limits []verify.Requirement, err error) {
 	fmt.Fprintf(w, "medians of %d starts; pods and peers send nothing\n\n", c.starts)
 	fmt.Fprintf(w, "%-8s %6s %6s %15s %12s %10s %12s %10s %14s\n", "kind", "pods", "peers", "first pod, ms", "CPU, ms", "all, ms", "idle, %", "MB", "private, MB")
 	for _, kind := range c.kinds {
@@ -59,10 +59,10 @@ func (c podsBench) check(ctx context.Context, w io.Writer, h compare.Host) (bars
 			}
 			fmt.Fprintf(w, "%-8s %6d %6d %15d %12d %10d %12.2f %10.1f %14.1f\n", kind, node.pods, node.peers,
 				f.First.Milliseconds(), f.CPU.Milliseconds(), f.All.Milliseconds(), 100*f.Idle, float64(f.Memory)/megabyte, float64(f.Private)/megabyte)
-			bars = append(bars, node.requirements(kind, f)...)
+			limits = append(limits, node.requirements(kind, f)...)
 		}
 	}
-	return bars, nil
+	return limits, nil
 }
 
 // measure raises a node in a lab, which removes it afterwards, and gives the medians of its starts.
@@ -119,20 +119,20 @@ func medians(starts []manypods.Figures) manypods.Figures {
 	}
 }
 
-// requirements holds a daemon's figures against the bars of its node.
-func (n podsNode) requirements(kind string, f manypods.Figures) (bars []verify.Requirement) {
+// requirements holds a daemon's figures against the limits of its node.
+func (n podsNode) requirements(kind string, f manypods.Figures) (limits []verify.Requirement) {
 	what := fmt.Sprintf("pods: %s, pods %d, peers %d", kind, n.pods, n.peers)
-	within := func(of string, took, bar time.Duration) {
-		if bar > 0 {
-			bars = append(bars, verify.Requirement{
-				Text:  fmt.Sprintf("%s: %s carried after %d ms, at most %d", what, of, took.Milliseconds(), bar.Milliseconds()),
-				Holds: took <= bar,
+	within := func(of string, took, limit time.Duration) {
+		if limit > 0 {
+			limits = append(limits, verify.Requirement{
+				Text:  fmt.Sprintf("%s: %s carried after %d ms, at most %d", what, of, took.Milliseconds(), limit.Milliseconds()),
+				Holds: took <= limit,
 			})
 		}
 	}
 	within("the first pod is", f.First, n.first)
 	within("all pods are", f.All, n.all)
-	return append(bars, verify.Requirement{
+	return append(limits, verify.Requirement{
 		Text: fmt.Sprintf("%s: an idle daemon takes %.2f %% of a core, less than %.1f", what, 100*f.Idle, 100*n.idle), Holds: f.Idle < n.idle,
 	}, verify.Requirement{
 		Text: fmt.Sprintf("%s: an idle daemon has %.1f MB resident, less than %d", what, float64(f.Memory)/megabyte, n.memory/megabyte), Holds: f.Memory < n.memory,

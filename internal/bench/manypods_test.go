@@ -12,24 +12,24 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv/comparetest"
 )
 
-// Each node has the bars that it should have, and each of them is missed by the figure that it is of.
-func TestPodsBars(t *testing.T) {
+// Each node has the limits that it should have, and each of them is missed by the figure that it is of.
+func TestPodsLimits(t *testing.T) {
 	good := manypods.Figures{First: 100 * time.Millisecond, All: 2 * time.Second, Idle: 0.0049, Memory: 39 * megabyte}
 	for _, n := range defaultPods().nodes {
 		want := 2
-		for _, bar := range []time.Duration{n.first, n.all} {
-			if bar > 0 {
+		for _, limit := range []time.Duration{n.first, n.all} {
+			if limit > 0 {
 				want++
 			}
 		}
 		missed := func(f manypods.Figures) (texts []string) {
-			bars := n.requirements(fastpath.VXLAN, f)
-			if len(bars) != want {
-				t.Errorf("%d pods: %d bars, want %d", n.pods, len(bars), want)
+			limits := n.requirements(fastpath.VXLAN, f)
+			if len(limits) != want {
+				t.Errorf("%d pods: %d limits, want %d", n.pods, len(limits), want)
 			}
-			for _, b := range bars {
-				if !b.Holds {
-					texts = append(texts, b.Text)
+			for _, l := range limits {
+				if !l.Holds {
+					texts = append(texts, l.Text)
 				}
 			}
 			return texts
@@ -73,17 +73,17 @@ func TestPodsShort(t *testing.T) {
 	c := defaultPods()
 	c.nodes, c.starts, c.idle = []podsNode{{pods: 20, peers: 3, memory: 1}}, 2, 100*time.Millisecond
 	var out bytes.Buffer
-	bars, err := c.check(t.Context(), &out, h)
+	limits, err := c.check(t.Context(), &out, h)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("\n%s", out.String())
-	if len(bars) != 4 {
-		t.Errorf("%d bars, want those of idleness and memory, of both kinds: %v", len(bars), bars)
+	if len(limits) != 4 {
+		t.Errorf("%d limits, want those of idleness and memory, of both kinds: %v", len(limits), limits)
 	}
-	for _, b := range bars {
-		if strings.Contains(b.Text, "MB") && b.Holds {
-			t.Errorf("a daemon takes next to no memory: %s", b.Text)
+	for _, l := range limits {
+		if strings.Contains(l.Text, "MB") && l.Holds {
+			t.Errorf("a daemon takes next to no memory: %s", l.Text)
 		}
 	}
 }

@@ -50,7 +50,7 @@ var peerLabs = [][]string{overlayPaths, routedPaths, {"macvlan"}}
 const oneWayShare = 0.99
 
 // peers measures all paths with the programs that are installed.
-func peers(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) (bars []verify.Requirement, err error) {
+func peers(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) (limits []verify.Requirement, err error) {
 	var loads []peerLoad
 	for _, l := range peerLoads {
 		if err := l.tool.Installed(); err != nil {
@@ -67,13 +67,13 @@ func peers(ctx context.Context, w io.Writer, h compare.Host, budget time.Duratio
 		if err != nil {
 			return nil, err
 		}
-		bars = append(bars, more...)
+		limits = append(limits, more...)
 	}
-	return bars, nil
+	return limits, nil
 }
 
 // peersOf measures the paths of one lab, in turn with the host network.
-func peersOf(ctx context.Context, w io.Writer, h compare.Host, paths []string, loads []peerLoad, budget time.Duration, seed uint64) (bars []verify.Requirement, err error) {
+func peersOf(ctx context.Context, w io.Writer, h compare.Host, paths []string, loads []peerLoad, budget time.Duration, seed uint64) (limits []verify.Requirement, err error) {
 	b, err := verify.OpenComparer(ctx, fastRequest(paths, 0, seed), h)
 	if err != nil {
 		return nil, err
@@ -94,9 +94,9 @@ func peersOf(ctx context.Context, w io.Writer, h compare.Host, paths []string, l
 		if err != nil {
 			return nil, err
 		}
-		bars = append(bars, t.print(w, l, runs)...)
+		limits = append(limits, t.print(w, l, runs)...)
 	}
-	return bars, nil
+	return limits, nil
 }
 
 // peerTable measures the arms of a lab, of which the first is the host network.
@@ -151,7 +151,7 @@ func (r *peerRuns) add(before, after [bpf.Counts]uint64) {
 	}
 }
 
-func (t *peerTable) print(w io.Writer, l peerLoad, runs []peerRuns) (bars []verify.Requirement) {
+func (t *peerTable) print(w io.Writer, l peerLoad, runs []peerRuns) (limits []verify.Requirement) {
 	for i, arm := range t.arms {
 		ratio, share := "", ""
 		if i > 0 {
@@ -163,11 +163,11 @@ func (t *peerTable) print(w io.Writer, l peerLoad, runs []peerRuns) (bars []veri
 		fmt.Fprintf(w, "%-30s %-12s %14s  %-22s %s\n", l.name, arm.Name,
 			verify.FormatFigure(result.Cell{Metric: l.metric}, stats.Median(slices.Clone(runs[i].values))), ratio, share)
 		if arm.Pins != nil && l.load == "udp_bw" {
-			bars = append(bars, verify.Requirement{Text: fmt.Sprintf("peers: %s carries %s of the packets of %s, more than %.0f %%", arm.Name, share, l.name, 100*oneWayShare),
+			limits = append(limits, verify.Requirement{Text: fmt.Sprintf("peers: %s carries %s of the packets of %s, more than %.0f %%", arm.Name, share, l.name, 100*oneWayShare),
 				Holds: runs[i].share() > oneWayShare})
 		}
 	}
-	return bars
+	return limits
 }
 
 // logRatios are the logarithms of ratios, pair by pair.

@@ -22,14 +22,14 @@ type podCompare struct {
 	path     string // that its lab has
 	build    func(ctx context.Context, l *lab.Lab, program []string) ([]pods.Arm, error)
 	loads    []pods.Load
-	bars     []podBar
+	limits   []podLimit
 }
 
-// podBar holds the ratio of an arm to another against a bar: of latencies at most bar, of streams at
-// least 1/bar. Without a bar the ratio is only shown.
-type podBar struct {
+// podLimit holds the ratio of an arm to another against a limit: of latencies at most that, of streams at
+// least 1/limit. Without a limit the ratio is only shown.
+type podLimit struct {
 	arm, base string
-	bar       float64
+	limit     float64
 }
 
 var (
@@ -39,25 +39,25 @@ var (
 
 // What is asked for of them.
 const (
-	serviceBar = 1.06 // of a Service, compared with its pod's own address
-	versionBar = 1.03 // of IPv6, compared with IPv4
-	noSlower   = 1.00
+	serviceLimit = 1.06 // of a Service, compared with its pod's own address
+	versionLimit = 1.03 // of IPv6, compared with IPv4
+	noSlower     = 1.00
 )
 
-var siblingBars = []podBar{
+var siblingLimits = []podLimit{
 	{"bridge+fast", "bridge", noSlower},
 	{"routed+fast", "routed", noSlower},
 	{"routed+fast to a Service", "routed to a Service", noSlower},
-	{"routed+fast to a Service", "routed+fast", serviceBar},
+	{"routed+fast to a Service", "routed+fast", serviceLimit},
 }
 
 var podCompares = []podCompare{
-	{"siblings", 0, "routed", pods.Siblings, allLoads, siblingBars},
-	{"siblings, 1000 Services", fastServices, "routed", pods.Siblings, allLoads, siblingBars},
-	{"clusterip", 0, "vxlan+fast", clusterIP, latencies, []podBar{{"vxlan+fast to a Service", "vxlan+fast", serviceBar}}},
-	{"clusterip, routed", 0, "routed+fast", clusterIP, latencies, []podBar{{"routed+fast to a Service", "routed+fast", serviceBar}}},
-	{"ipv6", 0, "routed+fast", pods.BothVersions, allLoads, []podBar{
-		{pods.RoutedIPv6, pods.RoutedIPv4, versionBar}, {pods.HostIPv6, pods.HostIPv4, 0}, {pods.RoutedIPv4, pods.HostIPv4, 0}, {pods.RoutedIPv6, pods.HostIPv6, 0},
+	{"siblings", 0, "routed", pods.Siblings, allLoads, siblingLimits},
+	{"siblings, 1000 Services", fastServices, "routed", pods.Siblings, allLoads, siblingLimits},
+	{"clusterip", 0, "vxlan+fast", clusterIP, latencies, []podLimit{{"vxlan+fast to a Service", "vxlan+fast", serviceLimit}}},
+	{"clusterip, routed", 0, "routed+fast", clusterIP, latencies, []podLimit{{"routed+fast to a Service", "routed+fast", serviceLimit}}},
+	{"ipv6", 0, "routed+fast", pods.BothVersions, allLoads, []podLimit{
+		{pods.RoutedIPv6, pods.RoutedIPv4, versionLimit}, {pods.HostIPv6, pods.HostIPv4, 0}, {pods.RoutedIPv4, pods.HostIPv4, 0}, {pods.RoutedIPv6, pods.HostIPv6, 0},
 	}},
 }
 
@@ -67,7 +67,7 @@ func clusterIP(_ context.Context, l *lab.Lab, _ []string) ([]pods.Arm, error) {
 
 // podSection makes a section of all of its name.
 func podSection(section string) func(context.Context, io.Writer, compare.Host, time.Duration, uint64) ([]verify.Requirement, error) {
-	return func(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) (bars []verify.Requirement, err error) {
+	return func(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) (limits []verify.Requirement, err error) {
 		for _, b := range podCompares {
 			if name, _, _ := strings.Cut(b.name, ","); name != section {
 				continue
@@ -76,9 +76,9 @@ func podSection(section string) func(context.Context, io.Writer, compare.Host, t
 			if err != nil {
 				return nil, err
 			}
-			bars = append(bars, b.print(w, rows)...)
+			limits = append(limits, b.print(w, rows)...)
 		}
-		return bars, nil
+		return limits, nil
 	}
 }
 
@@ -100,25 +100,25 @@ func (b podCompare) measure(ctx context.Context, h compare.Host, p pods.Plan) (r
 	return p.Run(ctx)
 }
 
-// print shows the figures of all arms, and the ratios that there are bars for.
-func (b podCompare) print(w io.Writer, rows []pods.Row) (bars []verify.Requirement) {
+// print shows the figures of all arms, and the ratios that there are limits for.
+func (b podCompare) print(w io.Writer, rows []pods.Row) (limits []verify.Requirement) {
 	fmt.Fprintf(w, "%s: %d Services; medians\n\n", b.name, b.services)
 	row := pods.Print(w, rows)
 	fmt.Fprintf(w, "\n%-8s %-26s %-26s %s\n", "load", "way", "to", "ratio")
 	for _, l := range b.loads {
-		for _, of := range b.bars {
+		for _, of := range b.limits {
 			r := ratioOf(row[l][of.arm].RatiosTo(row[l][of.base]))
 			fmt.Fprintf(w, "%-8s %-26s %-26s %s\n", l, of.arm, of.base, interval(r))
-			if of.bar == 0 {
+			if of.limit == 0 {
 				continue
 			}
-			bar, below, what := of.bar, l != pods.TCPStream, fmt.Sprintf("%s: %s of %s", b.name, l, of.arm)
+			limit, below, what := of.limit, l != pods.TCPStream, fmt.Sprintf("%s: %s of %s", b.name, l, of.arm)
 			if !below {
-				bar = 1 / bar
+				limit = 1 / limit
 			}
-			bars = append(bars, ratioBars(what, fmt.Sprintf("%s: %s of %s, %s", what, interval(r), of.base, boundText(below, bar)), r, meetsBar(r, bar, below))...)
+			limits = append(limits, ratioLimits(what, fmt.Sprintf("%s: %s of %s, %s", what, interval(r), of.base, boundText(below, limit)), r, meetsLimit(r, limit, below))...)
 		}
 	}
 	fmt.Fprintln(w)
-	return bars
+	return limits
 }

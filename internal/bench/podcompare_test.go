@@ -49,26 +49,26 @@ func TestPodComparesShort(t *testing.T) {
 				t.Errorf("%d rows of %d arms and %d loads", len(rows), arms, len(b.loads))
 			}
 			var out bytes.Buffer
-			bars := b.print(&out, rows)
-			if lines := strings.Count(out.String(), "\n"); lines < len(rows)+len(b.bars)*len(b.loads) {
+			limits := b.print(&out, rows)
+			if lines := strings.Count(out.String(), "\n"); lines < len(rows)+len(b.limits)*len(b.loads) {
 				t.Errorf("the table has %d lines:\n%s", lines, out.String())
 			}
-			asked := slices.DeleteFunc(slices.Clone(b.bars), func(of podBar) bool { return of.bar == 0 })
-			if want := 2 * len(asked) * len(b.loads); len(bars) != want {
-				t.Errorf("%d bars, want %d", len(bars), want)
+			asked := slices.DeleteFunc(slices.Clone(b.limits), func(of podLimit) bool { return of.limit == 0 })
+			if want := 2 * len(asked) * len(b.loads); len(limits) != want {
+				t.Errorf("%d limits, want %d", len(limits), want)
 			}
 		})
 	}
 }
 
-// Each belongs to a section, and no bar holds without a figure.
-func TestPodCompareBars(t *testing.T) {
+// Each belongs to a section, and no limit holds without a figure.
+func TestPodCompareLimits(t *testing.T) {
 	for _, b := range podCompares {
 		if name, _, _ := strings.Cut(b.name, ","); !slices.ContainsFunc(Sections, func(s Section) bool { return s.Name == name }) {
 			t.Errorf("%q is of no section", b.name)
 		}
-		if bars := b.print(new(bytes.Buffer), nil); len(bars) > 0 && slices.ContainsFunc(bars, func(r verify.Requirement) bool { return r.Holds }) {
-			t.Errorf("%s: a bar holds without a figure", b.name)
+		if limits := b.print(new(bytes.Buffer), nil); len(limits) > 0 && slices.ContainsFunc(limits, func(r verify.Requirement) bool { return r.Holds }) {
+			t.Errorf("%s: a limit holds without a figure", b.name)
 		}
 	}
 }

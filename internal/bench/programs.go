@@ -46,17 +46,17 @@ type programBench struct {
 	seed           uint64
 }
 
-// defaultPrograms is what the bars of programs are held against.
+// defaultPrograms is what the limits of programs are held against.
 func defaultPrograms(seed uint64) programBench {
 	return programBench{series: 12, rounds: 10, slice: 50 * time.Millisecond, seed: seed}
 }
 
-// programBars are how many times as long as an empty one a program may take, for
+// programLimits are how many times as long as an empty one a program may take, for
 // UDP packets of 1 byte of one flow. Of many in turn, what counts is their latency,
 // see [manyFlows].
-var programBars = []struct {
+var programLimits = []struct {
 	program, load string
-	bar           float64
+	limit         float64
 }{
 	{"from_pod", "udp_bw", 3.5},
 	{"from_wire", "udp_bw", 2.8},
@@ -71,8 +71,8 @@ var programLoads = []struct {
 	size, flows int
 }{{"udp_bw", 1, 1}, {"tcp_bw", 65536, 1}, {"udp_bw", 1, liveFlows}}
 
-// check times the programs, prints the ratios on w, and gives the bars.
-func (c programBench) check(ctx context.Context, w io.Writer, h compare.Host) (bars []verify.Requirement, err error) {
+// check times the programs, prints the ratios on w, and gives the limits.
+func (c programBench) check(ctx context.Context, w io.Writer, h compare.Host) (limits []verify.Requirement, err error) {
 	unlock, err := lab.LockMeasure(ctx, true, "venturi-bench fast", nil)
 	if err != nil {
 		return nil, err
@@ -92,11 +92,11 @@ func (c programBench) check(ctx context.Context, w io.Writer, h compare.Host) (b
 		}
 		for _, t := range timed {
 			fmt.Fprintf(w, "%-12s %-10s %-8d %-10s %-24s %8.0f %8.0f\n", path, t.load, t.flows, t.program, interval(t.ratio), t.ns, t.empty)
-			bars = append(bars, t.requirements(path)...)
+			limits = append(limits, t.requirements(path)...)
 		}
 	}
 	fmt.Fprintln(w)
-	return bars, nil
+	return limits, nil
 }
 
 // programTime is the run time of a program, beside that of an empty one.
@@ -107,16 +107,16 @@ type programTime struct {
 	ns, empty     float64 // medians over slices
 }
 
-// requirements compares the time with its bar, if there is one.
-func (t programTime) requirements(path string) (bars []verify.Requirement) {
-	for _, b := range programBars {
-		if b.program == t.program && b.load == t.load && t.flows == 1 {
+// requirements compares the time with its limit, if there is one.
+func (t programTime) requirements(path string) (limits []verify.Requirement) {
+	for _, l := range programLimits {
+		if l.program == t.program && l.load == t.load && t.flows == 1 {
 			what := path + ": " + t.program
-			text := fmt.Sprintf("%s takes %s of an empty program, at most %.1f", what, interval(t.ratio), b.bar)
-			bars = append(bars, ratioBars(what, text, t.ratio, meetsBar(t.ratio, b.bar, true))...)
+			text := fmt.Sprintf("%s takes %s of an empty program, at most %.1f", what, interval(t.ratio), l.limit)
+			limits = append(limits, ratioLimits(what, text, t.ratio, meetsLimit(t.ratio, l.limit, true))...)
 		}
 	}
-	return bars
+	return limits
 }
 
 // path times the programs of one path.

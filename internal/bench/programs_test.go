@@ -24,13 +24,13 @@ func TestFastProgramsShort(t *testing.T) {
 		c = defaultPrograms(1)
 	}
 	var out bytes.Buffer
-	bars, err := c.check(t.Context(), &out, h)
+	limits, err := c.check(t.Context(), &out, h)
 	t.Logf("\n%s", out.String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := 2 * 2 * len(programBars); len(bars) != want { // each with one for its interval, of either path
-		t.Errorf("%d bars, want %d", len(bars), want)
+	if want := 2 * 2 * len(programLimits); len(limits) != want { // each with one for its interval, of either path
+		t.Errorf("%d limits, want %d", len(limits), want)
 	}
 	lines := 0
 	for line := range strings.Lines(out.String()) {

@@ -51,7 +51,7 @@ func DefaultProofs() Proofs {
 	return Proofs{Repeat: 10, Budget: 4*time.Minute + 45*time.Second, MDE: 0.25, Seed: 1}
 }
 
-// Bars of the check, as shares: faults whose mending was kept at least, and
+// Limits of the check, as shares: faults whose mending was kept at least, and
 // placebos kept at most.
 const (
 	minMended       = 0.95
@@ -74,7 +74,7 @@ func (c *Counts) add(o Counts) {
 	c.Alarms, c.Placebos, c.Untried = c.Alarms+o.Alarms, c.Placebos+o.Placebos, c.Untried+o.Untried
 }
 
-// Check makes the proofs, prints each on w, and holds the counts against the bars.
+// Check makes the proofs, prints each on w, and holds the counts against the limits.
 func (c Proofs) Check(ctx context.Context, w io.Writer, h compare.Host) error {
 	faults, err := c.faults()
 	if err != nil {

@@ -28,11 +28,11 @@ const (
 	rewrittenChains = 10
 )
 
-// rewriteBars are ratios to the host network while rules are rewritten.
-var rewriteBars = []struct {
+// rewriteLimits are ratios to the host network while rules are rewritten.
+var rewriteLimits = []struct {
 	load  string
 	below bool
-	bar   float64
+	limit float64
 }{{"tcp_lat", true, 0.95}, {"udp_lat", true, 0.93}, {"udp_bw", false, 1.15}, {"tcp_bw", false, 1.02}}
 
 // meanFigure is the mean of all slices: the medians of round trips and of slices would
@@ -57,7 +57,7 @@ var meanFigure = figureOf{
 
 // rewrites measures the fast path while rules of the machines are rewritten once a
 // second, and while they are left alone, in turn.
-func rewrites(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) (bars []verify.Requirement, err error) {
+func rewrites(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) (limits []verify.Requirement, err error) {
 	const path = "vxlan+fast"
 	q := fastRequest([]string{path}, fastServices, seed)
 	q.Loads, q.NoCopy, q.Series, q.Rounds = fastLoads, true, 1, rewriteRounds
@@ -93,14 +93,14 @@ func rewrites(ctx context.Context, w io.Writer, h compare.Host, budget time.Dura
 	return judgeRewrites(path, seen[1]), nil
 }
 
-// judgeRewrites holds a path, while rules were rewritten, against the bars.
-func judgeRewrites(path string, seen []sample) (bars []verify.Requirement) {
-	for _, of := range rewriteBars {
+// judgeRewrites holds a path, while rules were rewritten, against the limits.
+func judgeRewrites(path string, seen []sample) (limits []verify.Requirement) {
+	for _, of := range rewriteLimits {
 		ratio, what := ratioToHost(seen, of.load), fmt.Sprintf("rewrites: %s %s", path, of.load)
-		text := fmt.Sprintf("%s: %s of the host network, %s", what, interval(ratio), boundText(of.below, of.bar))
-		bars = append(bars, ratioBars(what, text, ratio, meetsBar(ratio, of.bar, of.below))...)
+		text := fmt.Sprintf("%s: %s of the host network, %s", what, interval(ratio), boundText(of.below, of.limit))
+		limits = append(limits, ratioLimits(what, text, ratio, meetsLimit(ratio, of.limit, of.below))...)
 	}
-	return bars
+	return limits
 }
 
 // rewriter rewrites a table of its own on the machines of a lab.

@@ -108,7 +108,7 @@ func (l *flowSet) carriedPackets() (packets uint64, err error) {
 
 // manyFlows measures the latency of live flows in turn, while the table holds no
 // others, and while it holds as many as make a million of them.
-func manyFlows(ctx context.Context, w io.Writer, arms []lab.Arm, tables ballasts, budget time.Duration, seed uint64) (bars []verify.Requirement, err error) {
+func manyFlows(ctx context.Context, w io.Writer, arms []lab.Arm, tables ballasts, budget time.Duration, seed uint64) (limits []verify.Requirement, err error) {
 	var ends [2]*flowSet // of the host network, and of the path
 	for i, arm := range arms[:2] {
 		if ends[i], err = openFlowSet(arm); err != nil {
@@ -138,20 +138,20 @@ func manyFlows(ctx context.Context, w io.Writer, arms []lab.Arm, tables ballasts
 	for i, name := range s.names {
 		ratio, host := ratioBetween(seen[i], seen[0], roundRobinLoad, true), ratioToHost(seen[i], roundRobinLoad)
 		fmt.Fprintf(w, "%-10s %-14s %-26s %s\n", roundRobinLoad, name, interval(host), interval(ratio))
-		bars = append(bars, judgeRoundRobin(fmt.Sprintf("flows: %s of %d in turn with %s", roundRobinLoad, liveFlows, name), host)...)
+		limits = append(limits, judgeRoundRobin(fmt.Sprintf("flows: %s of %d in turn with %s", roundRobinLoad, liveFlows, name), host)...)
 		if i > 0 {
-			bars = append(bars, judgeSame(fmt.Sprintf("flows: %s of %d in turn with %s", roundRobinLoad, liveFlows, name), "that with no others", ratio)...)
+			limits = append(limits, judgeSame(fmt.Sprintf("flows: %s of %d in turn with %s", roundRobinLoad, liveFlows, name), "that with no others", ratio)...)
 		}
 	}
-	return bars, nil
+	return limits, nil
 }
 
 // roundRobinLoad is the load of round-robin flows.
 const roundRobinLoad = "udp_lat"
 
-// judgeRoundRobin compares their latency with the bar for one flow alone.
+// judgeRoundRobin compares their latency with the limit for one flow alone.
 func judgeRoundRobin(what string, r *stats.Ratio) []verify.Requirement {
-	return ratioBars(what, fmt.Sprintf("%s: %s of the host network, %s", what, interval(r), boundText(true, udpLatencyBar)), r, meetsBar(r, udpLatencyBar, true))
+	return ratioLimits(what, fmt.Sprintf("%s: %s of the host network, %s", what, interval(r), boundText(true, udpLatencyLimit)), r, meetsLimit(r, udpLatencyLimit, true))
 }
 
 // measureFlowSets takes a sample of the host network and of the path, in turn.

@@ -109,6 +109,34 @@ func (f *flows) Sweeps(ctx context.Context, track *kernel.Conntrack) error {
 	return f.sweepLoop(ctx, track)
 }
 
+// RegularSweeps plays the schedule of sweeps of so many steps, while all flows are to be deleted every so often. It
+// gives the ticks in which the other sweeps start, which are about so many.
+func RegularSweeps(flushEvery time.Duration, steps, ticks int) (starts []int) {
+	var s sweepSchedule
+	left, wake, flushAt := 0, time.Duration(0), flushEvery
+	for {
+		now := min(wake, flushAt)
+		flush := flushAt == now
+		if flush {
+			flushAt += flushEvery
+		}
+		tick := int(now / heartbeat)
+		if tick >= ticks {
+			return starts
+		}
+		if s.start(uint32(tick)+1000, flush) {
+			if left = steps; !flush {
+				starts = append(starts, tick)
+			}
+		}
+		if s.running {
+			left--
+			s.running = left > 0
+		}
+		wake = now + s.pause(uint32(tick)+1000)
+	}
+}
+
 // Inbox holds news of a fast path.
 type EventQueue = eventQueue
 

@@ -68,8 +68,8 @@ func (f *flows) sweepLoop(ctx context.Context, track *kernel.Conntrack) error {
 	s := newSweep(f.objs, track)
 	pause := time.NewTimer(0)
 	defer pause.Stop()
-	var regular uint32 // tick in which the last sweep started that does not delete everything: those do not put it off
-	for under := false; ; {
+	var schedule sweepSchedule
+	for {
 		flush := false
 		select {
 		case <-ctx.Done():
@@ -82,39 +82,22 @@ func (f *flows) sweepLoop(ctx context.Context, track *kernel.Conntrack) error {
 		if err := f.objs.Tick.Get(&tick); err != nil {
 			return err
 		}
-		if flush {
+		if schedule.start(tick, flush) {
 			s.start(tick)
-			s.flush, under = true, true
-		}
-		if !under && int32(tick-regular) >= sweepEvery {
-			s.start(tick)
-			regular = tick
-			s.flush, under = false, true
-			var err error
-			if s.lifetimes, err = readTimeouts(timeoutSysctls); err != nil {
-				return err
+			if s.flush = flush; !flush {
+				if err := s.readLifetimes(); err != nil {
+					return err
+				}
 			}
-			waiting, err := readTimeouts(unrepliedSysctls)
-			if err != nil {
-				return err
-			}
-			s.unreplied = waiting[protoUDP]
 		}
-		if under {
+		if schedule.running {
 			done, err := s.step(tick)
 			if err != nil {
 				return err
 			}
-			under = !done
+			schedule.running = !done
 		}
-		switch {
-		case !under:
-			pause.Reset(time.Duration(max(1, sweepEvery-int32(tick-regular))) * heartbeat)
-		case s.flush:
-			pause.Reset(flushPause)
-		default:
-			pause.Reset(sweepPause)
-		}
+		pause.Reset(schedule.pause(tick))
 	}
 }
 
@@ -314,6 +297,16 @@ var timeoutSysctls = map[uint8][]string{
 
 // unrepliedSysctls are those of flows without a reply.
 var unrepliedSysctls = map[uint8][]string{protoUDP: {"udp_timeout"}}
+
+// readLifetimes reads how long connections live.
+func (s *sweep) readLifetimes() (err error) {
+	if s.lifetimes, err = readTimeouts(timeoutSysctls); err != nil {
+		return err
+	}
+	unreplied, err := readTimeouts(unrepliedSysctls)
+	s.unreplied = unreplied[protoUDP]
+	return err
+}
 
 // readTimeouts reads the timeouts in the calling thread's network namespace.
 func readTimeouts(timeouts map[uint8][]string) (all [256]ctTimeouts, err error) {

@@ -20,7 +20,7 @@ func BenchmarkUp(b *testing.B) {
 	for _, c := range []struct {
 		name, paths string
 		hosts       int
-		bar         time.Duration
+		limit       time.Duration
 	}{
 		{"kernel", kernel, 2, time.Second},
 		{"switches", kernel + switches, 2, 8 * time.Second},
@@ -43,7 +43,7 @@ func BenchmarkUp(b *testing.B) {
 			}
 			b.ReportMetric(0, "ns/op") // not shown: seconds are
 			b.ReportMetric(b.Elapsed().Seconds()/float64(b.N), "s/up")
-			b.ReportMetric(c.bar.Seconds(), "s/limit")
+			b.ReportMetric(c.limit.Seconds(), "s/limit")
 		})
 	}
 }

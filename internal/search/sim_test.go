@@ -252,7 +252,7 @@ func trial(t *testing.T, k kind, truth truth, seed uint64, size float64) tally {
 const searches = 8
 
 // Effects of twice what the gate says can be shown must be kept, and what does
-// nothing must not: the two bars of the real thing, with known truths.
+// nothing must not: the two limits of the real thing, with known truths.
 func TestSearchKeepsEffectsAndNoPlacebos(t *testing.T) {
 	if testing.Short() {
 		t.Skip("simulates for seconds") // without testenv, and all that it is linked with

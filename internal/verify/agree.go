@@ -31,7 +31,7 @@ type Agree struct {
 // DefaultAgree is what a claim of agreement rests on.
 func DefaultAgree() Agree { return Agree{Pairs: 30, Slice: 2 * time.Second, Seed: 1} }
 
-// Bars of the check: the median ratio to the tool, and what the better end of
+// Limits of the check: the median ratio to the tool, and what the better end of
 // the interval must reach in rate and in CPU time per byte or packet.
 const (
 	agreeLow, agreeHigh = 0.95, 1.05
@@ -123,7 +123,7 @@ func (c Agree) absentTools(runs []toolRun) (left map[string]bool, err error) {
 	return left, nil
 }
 
-// Check runs the pairs and holds the ratios against the bars.
+// Check runs the pairs and holds the ratios against the limits.
 func (c Agree) Check(ctx context.Context, w io.Writer, h compare.Host) (err error) {
 	if c.Pairs < 1 || c.Pairs > 1000 || c.Slice < tool.MinDuration || c.Slice%time.Second != 0 {
 		return verr.New(verr.Usage, fmt.Sprintf("cannot check with --pairs %d --slice %s", c.Pairs, c.Slice),
@@ -149,7 +149,7 @@ func (c Agree) Check(ctx context.Context, w io.Writer, h compare.Host) (err erro
 	}()
 	fmt.Fprintf(w, "%d pairs of runs of %s each; ratio of ours to the tool's, median with its interval\n\n", c.Pairs, c.Slice)
 	fmt.Fprintf(w, "%-14s %-7s %12s %12s  %-26s %s\n", "load", "tool", "ours", "tool's", "ratio", "CPU per unit")
-	var bars []Requirement
+	var limits []Requirement
 	for i, run := range runs {
 		if absent[run.tool] {
 			fmt.Fprintf(w, "%-14s %-7s is not installed and is left out\n", strings.Join(run.loads, ","), run.tool)
@@ -165,7 +165,7 @@ func (c Agree) Check(ctx context.Context, w io.Writer, h compare.Host) (err erro
 		for _, cell := range s.Cells {
 			for _, a := range cell.Agreement {
 				print(w, cell.Cell, a)
-				bars = append(bars, agreementBars(cell.Cell, a)...)
+				limits = append(limits, agreementLimits(cell.Cell, a)...)
 			}
 		}
 	}
@@ -175,7 +175,7 @@ func (c Agree) Check(ctx context.Context, w io.Writer, h compare.Host) (err erro
 		}
 	}
 	fmt.Fprintln(w)
-	return CheckRequirements(w, "Venturi's figures do not agree with those of the real tools", bars)
+	return CheckRequirements(w, "Venturi's figures do not agree with those of the real tools", limits)
 }
 
 // batched prints what many datagrams a system call give, which neither tool can.
@@ -210,22 +210,22 @@ func FormatFigure(c result.Cell, v float64) string {
 	return fmt.Sprintf("%.1f k/s", v/1e3)
 }
 
-// agreementBars makes the bars of one load and one tool.
-func agreementBars(c result.Cell, a analysis.Agreement) []Requirement {
+// agreementLimits makes the limits of one load and one tool.
+func agreementLimits(c result.Cell, a analysis.Agreement) []Requirement {
 	name := c.Name + " beside " + a.Tool
-	var bars []Requirement
+	var limits []Requirement
 	// iperf3 is held to for the TCP rate alone: it spends more on a datagram.
 	if a.Tool != "iperf3" || c.Transport == "tcp" {
-		bars = append(bars, Requirement{Text: fmt.Sprintf("%s: ratio %.3f is within %.2f..%.2f", name, a.Ratio.Value, agreeLow, agreeHigh),
+		limits = append(limits, Requirement{Text: fmt.Sprintf("%s: ratio %.3f is within %.2f..%.2f", name, a.Ratio.Value, agreeLow, agreeHigh),
 			Holds: a.Ratio.Value >= agreeLow && a.Ratio.Value <= agreeHigh})
 	}
 	if !slices.Contains([]result.Metric{result.Bandwidth, result.Messages}, c.Metric) {
-		return bars
+		return limits
 	}
-	bars = append(bars, Requirement{Text: fmt.Sprintf("%s: rate reaches %.2f (interval to %.3f)", name, reachRate, a.Ratio.Hi), Holds: a.Ratio.Hi >= reachRate})
+	limits = append(limits, Requirement{Text: fmt.Sprintf("%s: rate reaches %.2f (interval to %.3f)", name, reachRate, a.Ratio.Hi), Holds: a.Ratio.Hi >= reachRate})
 	cpu := math.Inf(1)
 	if a.CPU != nil {
 		cpu = a.CPU.Lo
 	}
-	return append(bars, Requirement{Text: fmt.Sprintf("%s: CPU per unit reaches %.2f (interval from %.3f)", name, reachCPU, cpu), Holds: cpu <= reachCPU})
+	return append(limits, Requirement{Text: fmt.Sprintf("%s: CPU per unit reaches %.2f (interval from %.3f)", name, reachCPU, cpu), Holds: cpu <= reachCPU})
 }

@@ -131,15 +131,15 @@ func (c Stats) decisionNeeds() (all []comparisons) {
 	return all
 }
 
-func (c Stats) checkDecisions(w io.Writer, found outcomes) (bars []Requirement, _ error) {
+func (c Stats) checkDecisions(w io.Writer, found outcomes) (limits []Requirement, _ error) {
 	for _, d := range c.Decisions {
 		runs := found[decisionName(d)]
 		fmt.Fprintf(w, "%s: %v\n", slowerName(d.Effect), tallyOf(runs))
 		median := medianTime(runs)
-		bars = append(bars, Requirement{Text: fmt.Sprintf("%s: median time until it is found, of %d runs: %s, at most %s", slowerName(d.Effect), len(runs), seconds(median), d.Limit),
+		limits = append(limits, Requirement{Text: fmt.Sprintf("%s: median time until it is found, of %d runs: %s, at most %s", slowerName(d.Effect), len(runs), seconds(median), d.Limit),
 			Holds: median <= d.Limit})
 	}
-	return bars, nil
+	return limits, nil
 }
 
 // notFound is the time of a run that has not found the difference.

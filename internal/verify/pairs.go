@@ -10,7 +10,7 @@ import (
 	"github.com/venturi-net/venturi/result"
 )
 
-// Bars of pairs of records, as shares: equal ones that are the same, and different ones of
+// Limits of pairs of records, as shares: equal ones that are the same, and different ones of
 // which the difference is found, at least.
 const (
 	minSamePairs  = 0.95

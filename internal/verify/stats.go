@@ -55,7 +55,7 @@ func DefaultStats() Stats {
 		Pairs: 20, PairEffect: 0.05, PairBudget: 5 * time.Second}
 }
 
-// Bars of the section verdicts, as shares: false alarms at most, and slower arms seen at least.
+// Limits of the section verdicts, as shares: false alarms at most, and slower arms seen at least.
 const (
 	maxFalseAlarms = 0.08
 	minDetected    = 0.90
@@ -267,7 +267,7 @@ func (b *Comparer) calibrate(ctx context.Context, q *compare.Request, rtt map[st
 	return nil
 }
 
-// Check makes the comparisons, and holds what they came to against the bars.
+// Check makes the comparisons, and holds what they came to against the limits.
 func (c Stats) Check(ctx context.Context, w io.Writer, h compare.Host) error {
 	sections, err := c.selection()
 	if err != nil {
@@ -283,17 +283,17 @@ func (c Stats) Check(ctx context.Context, w io.Writer, h compare.Host) error {
 		return err
 	}
 	fmt.Fprintf(w, "\nmeasured in %s\n", time.Since(start).Round(time.Second))
-	var bars []Requirement
+	var limits []Requirement
 	for _, s := range sections {
 		fmt.Fprintf(w, "\n%s: %s\n", s.Name, s.Summary)
 		held, err := s.check(c, w, found)
 		if err != nil {
 			return err
 		}
-		bars = append(bars, held...)
+		limits = append(limits, held...)
 	}
 	fmt.Fprintln(w)
-	return CheckRequirements(w, "the verdicts are not as reliable as they should be", bars)
+	return CheckRequirements(w, "the verdicts are not as reliable as they should be", limits)
 }
 
 // Tally counts verdicts.

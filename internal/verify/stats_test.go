@@ -40,15 +40,15 @@ func madeOutcomes(t *testing.T, seed uint64, n int, slower float64, together int
 	return out
 }
 
-func holding(bars []Requirement) (out []bool) {
-	for _, b := range bars {
-		out = append(out, b.Holds)
+func holding(limits []Requirement) (out []bool) {
+	for _, l := range limits {
+		out = append(out, l.Holds)
 	}
 	return out
 }
 
-// The bars hold for verdicts that are right, and are missed by those that are wrong.
-func TestStatsBars(t *testing.T) {
+// The limits hold for verdicts that are right, and are missed by those that are wrong.
+func TestStatsLimits(t *testing.T) {
 	c := DefaultStats()
 	c.Identical, c.Slower, c.Runs, c.Replays, c.Pairs, c.Decisions = 12, 6, 3, 40, 6, c.Decisions[:1]
 	right := outcomes{
@@ -66,16 +66,16 @@ func TestStatsBars(t *testing.T) {
 	for _, s := range StatsSections {
 		for name, found := range map[string]outcomes{"right": right, "wrong": wrong} {
 			var out bytes.Buffer
-			bars, err := s.check(c, &out, found)
+			limits, err := s.check(c, &out, found)
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := []bool{name == "right", name == "right"}[:len(bars)]
+			want := []bool{name == "right", name == "right"}[:len(limits)]
 			if s.Name == "anytime" && name == "wrong" {
 				want[1] = true // exchanged at random, no arm is always the slower one
 			}
-			if got := holding(bars); !slices.Equal(got, want) {
-				t.Errorf("%s, %s verdicts: bars hold %v, want %v: %+v\n%s", s.Name, name, got, want, bars, &out)
+			if got := holding(limits); !slices.Equal(got, want) {
+				t.Errorf("%s, %s verdicts: limits hold %v, want %v: %+v\n%s", s.Name, name, got, want, limits, &out)
 			}
 		}
 	}

@@ -81,19 +81,19 @@ type Requirement struct {
 }
 
 // CheckRequirements prints the requirements, and fails if one does not hold.
-func CheckRequirements(w io.Writer, what string, bars []Requirement) error {
+func CheckRequirements(w io.Writer, what string, limits []Requirement) error {
 	missed := 0
-	for _, b := range bars {
+	for _, l := range limits {
 		mark := "holds "
-		if !b.Holds {
+		if !l.Holds {
 			mark = "MISSED"
 			missed++
 		}
-		fmt.Fprintf(w, "%s  %s\n", mark, b.Text)
+		fmt.Fprintf(w, "%s  %s\n", mark, l.Text)
 	}
 	if missed == 0 {
 		return nil
 	}
-	return verr.New(verr.Failed, what, fmt.Sprintf("%d of %d limits were missed, marked above", missed, len(bars)),
+	return verr.New(verr.Failed, what, fmt.Sprintf("%d of %d limits were missed, marked above", missed, len(limits)),
 		"run it again on a host that does nothing else; if limits are missed again, report it as a defect")
 }

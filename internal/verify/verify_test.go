@@ -45,14 +45,14 @@ func statsOnce(t *testing.T, seed uint64) (wrong []string) {
 		t.Logf("\n%s", out.String())
 		t.Fatal(err)
 	}
-	bars := map[string]int{"verdicts": 2, "anytime": 2, "decided": 1, "pairs": 2}
+	limits := map[string]int{"verdicts": 2, "anytime": 2, "decided": 1, "pairs": 2}
 	for _, s := range StatsSections {
 		held, err := s.check(c, &out, found)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(held) != bars[s.Name] {
-			t.Errorf("%s: %d bars, want %d: %+v", s.Name, len(held), bars[s.Name], held)
+		if len(held) != limits[s.Name] {
+			t.Errorf("%s: %d limits, want %d: %+v", s.Name, len(held), limits[s.Name], held)
 		}
 	}
 	t.Logf("\n%s", out.String())
@@ -147,7 +147,7 @@ func agreeOnce(t *testing.T, seed uint64) (wrong []string) {
 	return wrong
 }
 
-// TestJudge holds the bars on both sides of each bound.
+// TestJudge holds the limits on both sides of each bound.
 func TestJudge(t *testing.T) {
 	ratio := func(v, lo, hi float64) stats.Ratio { return stats.Ratio{Value: v, Lo: lo, Hi: hi} }
 	cpu := ratio(1, 1.04, 1.1)
@@ -167,8 +167,8 @@ func TestJudge(t *testing.T) {
 		{bw, analysis.Agreement{Tool: "qperf", Ratio: ratio(1, 0.99, 1.01)}, []bool{true, true, false}},
 	} {
 		var got []bool
-		for _, b := range agreementBars(c.cell, c.a) {
-			got = append(got, b.Holds)
+		for _, l := range agreementLimits(c.cell, c.a) {
+			got = append(got, l.Holds)
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s %+v: %v, want %v", c.cell.Name, c.a, got, c.want)

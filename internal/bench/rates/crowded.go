@@ -117,29 +117,29 @@ func crowdedPingOf(row *analysis.Row) crowdedPing {
 	return p
 }
 
-// crowdedBar is by how much a stream must slow a ping down on one core, and how much more than on
+// crowdedLimit is by how much a stream must slow a ping down on one core, and how much more than on
 // all cores.
-const crowdedBar = 1.5
+const crowdedLimit = 1.5
 
-// judgeCrowded holds the pings of both wires against the bars. The 99th percentiles of both are
+// judgeCrowded holds the pings of both wires against the limits. The 99th percentiles of both are
 // printed and not compared: beside a stream, they are how long the scheduler leaves a core to a
 // thread of the load, which is the same however packets are spread.
-func judgeCrowded(one, all crowdedPings) (bars []verify.Requirement) {
+func judgeCrowded(one, all crowdedPings) (limits []verify.Requirement) {
 	for _, stream := range crowdedStreams {
 		slower, spread := one[stream].median/one[""].median, all[stream].median/all[""].median
 		tail := one[stream].p99 / one[""].p99
 		only := slices.DeleteFunc(slices.Clone(one[stream].full), func(name string) bool { return slices.Contains(all[stream].full, name) })
-		bars = append(bars,
+		limits = append(limits,
 			verify.Requirement{Text: fmt.Sprintf("beside %s, on one core: the median is at least %.1f times that of an idle ping (%.2f)",
-				stream, crowdedBar, slower), Holds: slower >= crowdedBar},
+				stream, crowdedLimit, slower), Holds: slower >= crowdedLimit},
 			verify.Requirement{Text: fmt.Sprintf("beside %s, on one core: p99 is at least %.1f times that of an idle ping (%.2f)",
-				stream, crowdedBar, tail), Holds: tail >= crowdedBar},
+				stream, crowdedLimit, tail), Holds: tail >= crowdedLimit},
 			verify.Requirement{Text: fmt.Sprintf("beside %s, on all cores: the median grows by a factor that is at least %.1f times smaller (%.2f / %.2f = %.2f)",
-				stream, crowdedBar, slower, spread, slower/spread), Holds: slower/spread >= crowdedBar},
+				stream, crowdedLimit, slower, spread, slower/spread), Holds: slower/spread >= crowdedLimit},
 			verify.Requirement{Text: fmt.Sprintf("beside %s: a thread or core is full on one core only (%s)",
 				stream, listed(only)), Holds: len(only) > 0})
 	}
-	return bars
+	return limits
 }
 
 // listed is names as a report prints them.

@@ -17,7 +17,7 @@ func TestJudgeCrowded(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		one, all crowdedPings
-		missed   string // what each missed bar tells of; empty: none is missed
+		missed   string // what each missed limit tells of; empty: none is missed
 		n        int
 	}{
 		{"found", wire(ping(60, 120), crowded, crowded), wire(ping(20, 60), spread, spread), "", 0},
@@ -39,7 +39,7 @@ func TestJudgeCrowded(t *testing.T) {
 			}
 		}
 		if missed != c.n {
-			t.Errorf("%s: %d bars are missed, want %d", c.name, missed, c.n)
+			t.Errorf("%s: %d limits are missed, want %d", c.name, missed, c.n)
 		}
 	}
 }

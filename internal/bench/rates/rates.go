@@ -42,7 +42,7 @@ var Sections = []Section{
 
 // Check measures, prints the figures on w, and compares them with the limits.
 func (c RatesBench) Check(ctx context.Context, w io.Writer, h compare.Host) error {
-	var bars []verify.Requirement
+	var limits []verify.Requirement
 	for _, name := range c.Sections {
 		if !slices.ContainsFunc(Sections, func(s Section) bool { return s.Name == name }) {
 			return verr.New(verr.Usage, fmt.Sprintf("cannot check %q alone", name), "there is no such section", "choose from schedule, held, core")
@@ -57,10 +57,10 @@ func (c RatesBench) Check(ctx context.Context, w io.Writer, h compare.Host) erro
 		if err != nil {
 			return err
 		}
-		bars = append(bars, held...)
+		limits = append(limits, held...)
 		fmt.Fprintln(w)
 	}
-	return verify.CheckRequirements(w, "a rate misses its limits", bars)
+	return verify.CheckRequirements(w, "a rate misses its limits", limits)
 }
 
 // request is what all comparisons have in common.
@@ -82,7 +82,7 @@ func measure(ctx context.Context, q compare.Request, h compare.Host) (s *analysi
 	return analysis.Analyze(rec, analysis.Options{})
 }
 
-func (c RatesBench) schedules(ctx context.Context, w io.Writer, h compare.Host) (bars []verify.Requirement, err error) {
+func (c RatesBench) schedules(ctx context.Context, w io.Writer, h compare.Host) (limits []verify.Requirement, err error) {
 	q := c.request("host")
 	fmt.Fprintf(w, "%-22s %12s\n", "a thread that waits", "late, p99")
 	for _, rate := range []float64{1, 10, 100, 1000, 10_000} {
@@ -108,11 +108,11 @@ func (c RatesBench) schedules(ctx context.Context, w io.Writer, h compare.Host) 
 				late, missed = row.Latency.LatenessP99, row.Latency.Missed
 			}
 			fmt.Fprintf(w, "%-22s %-10s %9.1f us %10d\n", cell.Cell.Name, row.Arm.Name, late/1000, missed)
-			bars = append(bars, verify.Requirement{Text: fmt.Sprintf("%s: sent within 20 us of when due at p99 (%.1f us)", cell.Cell.Name, late/1000),
+			limits = append(limits, verify.Requirement{Text: fmt.Sprintf("%s: sent within 20 us of when due at p99 (%.1f us)", cell.Cell.Name, late/1000),
 				Holds: late <= analysis.LatenessKept})
 		}
 	}
-	return bars, nil
+	return limits, nil
 }
 
 // heldShares are the rates of the streams, of the maximum.
@@ -121,7 +121,7 @@ var heldShares = []float64{0.2, 0.4, 0.6, 0.8}
 // leastHeldRate is the lowest rate that must be held, datagrams per second.
 const leastHeldRate = 10_000
 
-func (c RatesBench) pacedStreams(ctx context.Context, w io.Writer, h compare.Host) (bars []verify.Requirement, err error) {
+func (c RatesBench) pacedStreams(ctx context.Context, w io.Writer, h compare.Host) (limits []verify.Requirement, err error) {
 	loads := []string{"udp_bw", "tcp_bw"}
 	q := c.request("host")
 	q.Loads = loads
@@ -152,9 +152,9 @@ func (c RatesBench) pacedStreams(ctx context.Context, w io.Writer, h compare.Hos
 			}
 			fmt.Fprintf(w, "%-36s %9.2f%% %9.2f%%\n", cell.Cell.Name, 100*o.Sent, 100*o.Received)
 			within := func(share float64) bool { return math.Abs(share-1) <= 0.01 }
-			bars = append(bars, verify.Requirement{Text: fmt.Sprintf("%s: sent (%.2f %%) and arrived (%.2f %%) within 1 %%", cell.Cell.Name, 100*o.Sent, 100*o.Received),
+			limits = append(limits, verify.Requirement{Text: fmt.Sprintf("%s: sent (%.2f %%) and arrived (%.2f %%) within 1 %%", cell.Cell.Name, 100*o.Sent, 100*o.Received),
 				Holds: within(o.Sent) && within(o.Received)})
 		}
 	}
-	return bars, nil
+	return limits, nil
 }

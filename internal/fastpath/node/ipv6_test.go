@@ -121,31 +121,15 @@ func checkReplacedDualStack(t *testing.T, attach string) {
 	running, other := c.startBoth(t, "0", "ipv6", attach)
 	c.untilAttached(t, true)
 	c.untilCounted(t, c.carried6, six)
-	replace := func(exchange func() error, args ...string) {
-		t.Helper()
-		next := c.start(t, 0, new(syscall.SysProcAttr), append([]string{"0", "replace", attach}, args...)...)
-		for done := waiting(running); done != nil; time.Sleep(time.Millisecond) {
-			testenv.Must(t, exchange()) // each datagram is answered
-			select {
-			case err := <-done:
-				testenv.Must(t, err)
-				done = nil
-			case <-t.Context().Done():
-				t.Fatal("it has not handed over")
-			default:
-			}
-		}
-		running = next
-	}
 	for range 2 {
 		out, in := c.carried6(t, 0)
-		replace(six, "ipv6")
+		running = c.replace(t, running, six, attach, "ipv6")
 		c.untilCounted(t, c.carried6, six)
 		if nowOut, nowIn := c.carried6(t, 0); nowOut < out+100 || nowIn < in+100 {
 			t.Errorf("carried were %d packets out and %d in, and now %d and %d", out, in, nowOut, nowIn)
 		}
 	}
-	replace(four)
+	running = c.replace(t, running, four, attach)
 	c.untilCarried(t, four)
 	if s := c.status(t, 0); s.IPv6 != nil {
 		t.Errorf("IPv6 is carried no longer, and its status is %+v", s.IPv6)

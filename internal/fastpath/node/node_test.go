@@ -294,10 +294,15 @@ func TestUndoOfFilters(t *testing.T) {
 // recordClsact leaves the clsact of a device as earlier versions did: without a mark, and with a record.
 func (c *cluster) recordClsact(t *testing.T, i int, device string) {
 	t.Helper()
+	testenv.Shell(t, c.nodes[i].Path(), "tc qdisc change dev "+device+" clsact; ln -s made "+c.clsactRecord(t, i)+"$(ip -o link show "+device+" | cut -d: -f1)")
+}
+
+// clsactRecord begins the names of these records.
+func (c *cluster) clsactRecord(t *testing.T, i int) string {
+	t.Helper()
 	id, err := host.ID(c.nodes[i].Path())
 	testenv.Must(t, err)
-	record := filepath.Join(node.Root, strconv.FormatUint(id.Ino, 10), "clsact_")
-	testenv.Shell(t, c.nodes[i].Path(), "tc qdisc change dev "+device+" clsact; ln -s made "+record+"$(ip -o link show "+device+" | cut -d: -f1)")
+	return filepath.Join(node.Root, strconv.FormatUint(id.Ino, 10), "clsact_")
 }
 
 // A second one is refused while the first lives, and changes nothing.

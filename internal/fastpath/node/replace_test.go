@@ -1,11 +1,15 @@
 package node_test
 
 import (
+	"net"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -20,23 +24,11 @@ func TestEnableReplaced(t *testing.T) {
 	c.untilCarried(t, exchange)
 	for range 2 {
 		out, in := c.carried(t, 0)
-		next := c.start(t, 0, new(syscall.SysProcAttr), "0", "replace")
-		for done := waiting(running); done != nil; time.Sleep(time.Millisecond) {
-			testenv.Must(t, exchange()) // each datagram is answered
-			select {
-			case err := <-done:
-				testenv.Must(t, err)
-				done = nil
-			case <-t.Context().Done():
-				t.Fatal("it has not handed over")
-			default:
-			}
-		}
+		running = c.replace(t, running, exchange)
 		c.untilCarried(t, exchange)
 		if nowOut, nowIn := c.carried(t, 0); nowOut < out || nowIn < in {
 			t.Errorf("carried were %d packets out and %d in, and now %d and %d", out, in, nowOut, nowIn)
 		}
-		running = next
 	}
 	for _, cmd := range []*exec.Cmd{running, other} {
 		testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
@@ -46,10 +38,83 @@ func TestEnableReplaced(t *testing.T) {
 	testenv.Must(t, exchange())
 }
 
+// replace starts a process on the first node that takes over from another, and waits until that has ended. Each
+// datagram is answered meanwhile.
+func (c *cluster) replace(t *testing.T, running *exec.Cmd, exchange func() error, words ...string) (next *exec.Cmd) {
+	t.Helper()
+	next = c.start(t, 0, new(syscall.SysProcAttr), append([]string{"0", "replace"}, words...)...)
+	for done := waiting(running); done != nil; time.Sleep(time.Millisecond) {
+		testenv.Must(t, exchange())
+		select {
+		case err := <-done:
+			testenv.Must(t, err)
+			done = nil
+		case <-t.Context().Done():
+			t.Fatal("it has not handed over")
+		default:
+		}
+	}
+	return next
+}
+
 func waiting(cmd *exec.Cmd) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
 	return done
+}
+
+// A process of an earlier version, which recorded the clsacts that it added, is taken over, too: no packet is
+// lost, the records become marks, and when the one that took over ends, the node is as before the first.
+func TestEnableReplacedRecordedClsacts(t *testing.T) {
+	c := newCluster(t, wirings[0].node, wirings[0].pod)
+	exchange := c.flow(t)
+	testenv.Must(t, exchange())
+	before := c.snapshot(t, 0)
+	running, other := c.start(t, 0, new(syscall.SysProcAttr), "0", byFilters), c.start(t, 1, new(syscall.SysProcAttr), "0", byFilters)
+	for i := range c.nodes { // while clsact is added, the kernel may drop a packet
+		c.untilRunning(t, i, true)
+	}
+	c.untilCarried(t, exchange)
+	added, _ := c.clsacts(t)
+	for _, device := range added {
+		c.recordClsact(t, 0, device)
+	}
+	if _, marked := c.clsacts(t); len(added) == 0 || len(marked) > 0 {
+		t.Fatalf("clsact is at %v, and still has a mark at %v", added, marked)
+	}
+	running = c.replace(t, running, exchange, byFilters)
+	c.untilCarried(t, exchange)
+	_, marked := c.clsacts(t)
+	left, err := filepath.Glob(c.clsactRecord(t, 0) + "*")
+	testenv.Must(t, err)
+	if !slices.Equal(marked, added) || len(left) > 0 {
+		t.Errorf("clsact was added to %v, and has a mark at %v; the records %v are left", added, marked, left)
+	}
+	for _, cmd := range []*exec.Cmd{running, other} {
+		testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
+		testenv.Must(t, cmd.Wait())
+	}
+	c.check(t, 0, before)
+	testenv.Must(t, exchange())
+}
+
+// clsacts lists the devices of the first node that have clsact, and those of them whose clsact has a mark.
+func (c *cluster) clsacts(t *testing.T) (all, marked []string) {
+	t.Helper()
+	names := func(list func() ([]int, error)) (names []string) {
+		testenv.InNetns(t, c.nodes[0].Path(), func() error {
+			devices, err := list()
+			testenv.Must(t, err)
+			for _, index := range devices {
+				device, err := net.InterfaceByIndex(index)
+				testenv.Must(t, err)
+				names = append(names, device.Name)
+			}
+			return nil
+		})
+		return names
+	}
+	return names(topology.DevicesWithClsact), names(topology.DevicesWithSizedClsact)
 }
 
 // What cannot be taken over stays as it is: a trial, or one whose pins are not visible here.

@@ -167,8 +167,8 @@ func TestClusterAgrees(t *testing.T) {
 	s.nothingLeft(t, 0, everything...)
 }
 
-// agreeBar is how far the ratios of two ways of measuring may be apart.
-const agreeBar = 0.03
+// agreeLimit is how far the ratios of two ways of measuring may be apart.
+const agreeLimit = 0.03
 
 // In turn, the same pods are measured by all ways: what changes on the machine meets all of them.
 // `make bench-cluster` runs it on a quiet machine.
@@ -198,11 +198,11 @@ func BenchmarkClusterAgrees(b *testing.B) {
 			name := load + " by " + way.name
 			r, ok := stats.FromRounds(logs[name], stats.Design{Confidence: 0.95})
 			half, closed := r.HalfWidth()
-			text := fmt.Sprintf("%s: the ratio of pod to host by --kube is %.3f [%.3f, %.3f] of it; limit: within %.0f %%", name, r.Value, r.Lo, r.Hi, 100*agreeBar)
+			text := fmt.Sprintf("%s: the ratio of pod to host by --kube is %.3f [%.3f, %.3f] of it; limit: within %.0f %%", name, r.Value, r.Lo, r.Hi, 100*agreeLimit)
 			switch {
-			case !ok || !closed || half > agreeBar:
+			case !ok || !closed || half > agreeLimit:
 				b.Errorf("cannot tell: %s", text)
-			case math.Abs(math.Log(r.Value)) > math.Log1p(agreeBar):
+			case math.Abs(math.Log(r.Value)) > math.Log1p(agreeLimit):
 				b.Errorf("MISSED: %s", text)
 			default:
 				b.Logf("holds: %s", text)

@@ -40,9 +40,9 @@ func (s *samePods) compareWithLab(b *testing.B) figures {
 	return of
 }
 
-// fastBar is how much worse than the lab's the figures of a cluster may be, and fastWidth how far their
+// fastLimit is how much worse than the lab's the figures of a cluster may be, and fastWidth how far their
 // intervals may reach to each side.
-const fastBar, fastWidth = 0.03, 0.04
+const fastLimit, fastWidth = 0.03, 0.04
 
 // With the fast path enabled on both nodes, pods of the cluster reach the figures of vxlan+fast in a lab on
 // the same machine, measured in turn with them. It is disabled again for each second run, which shows
@@ -73,11 +73,11 @@ func BenchmarkClusterFastPath(b *testing.B) {
 	design := stats.Design{Confidence: 0.95}
 	for _, load := range fastLoads {
 		r, ok := stats.FromRounds(inLab[load], design)
-		least, most := 1-fastBar, math.Inf(1) // of the lab's
+		least, most := 1-fastLimit, math.Inf(1) // of the lab's
 		if load != "tcp_bw" {
-			least, most = 0, 1+fastBar
+			least, most = 0, 1+fastLimit
 		}
-		text := fmt.Sprintf("%s of pods is %.3f [%.3f, %.3f] of that of vxlan+fast in the lab; limit: no more than %.0f %% worse", load, r.Value, r.Lo, r.Hi, 100*fastBar)
+		text := fmt.Sprintf("%s of pods is %.3f [%.3f, %.3f] of that of vxlan+fast in the lab; limit: no more than %.0f %% worse", load, r.Value, r.Lo, r.Hi, 100*fastLimit)
 		half, closed := r.HalfWidth()
 		switch {
 		case !ok || !closed || half > fastWidth:

@@ -11,22 +11,22 @@ import (
 	"github.com/venturi-net/venturi/result"
 )
 
-// In every section that holds a ratio against a bar, the bar asks for an interval that
+// In every section that holds a ratio against a limit, the limit asks for an interval that
 // is narrow enough to mean something.
-func TestBarsAskForNarrowIntervals(t *testing.T) {
+func TestLimitsAskForNarrowIntervals(t *testing.T) {
 	sections := map[string]func(r *stats.Ratio) []verify.Requirement{
-		"comparisons": func(r *stats.Ratio) (bars []verify.Requirement) {
+		"comparisons": func(r *stats.Ratio) (limits []verify.Requirement) {
 			for _, c := range fastCompares {
 				s := &analysis.Summary{}
-				for _, b := range fastBars {
+				for _, l := range fastLimits {
 					s.Cells = append(s.Cells, analysis.Cell{
-						Cell: result.Cell{Load: b.load, Flows: b.flows},
-						Rows: []analysis.Row{{Arm: result.Arm{Name: b.arm}, Ratio: r, CPU: &analysis.CPU{Ratio: r}}},
+						Cell: result.Cell{Load: l.load, Flows: l.flows},
+						Rows: []analysis.Row{{Arm: result.Arm{Name: l.arm}, Ratio: r, CPU: &analysis.CPU{Ratio: r}}},
 					})
 				}
-				bars = append(bars, c.requirements(s)...)
+				limits = append(limits, c.requirements(s)...)
 			}
-			return bars
+			return limits
 		},
 		"rewrites": func(r *stats.Ratio) []verify.Requirement { return judgeRewrites("vxlan+fast", samplesOf(r)) },
 		"flows":    func(r *stats.Ratio) []verify.Requirement { return judgeSame("flows", "that with 1", r) },
@@ -47,14 +47,14 @@ func TestBarsAskForNarrowIntervals(t *testing.T) {
 			{"wide", &stats.Ratio{Value: 1, Lo: 0.5, Hi: 2}, false},
 			{"narrow", &stats.Ratio{Value: 1, Lo: 0.99, Hi: 1.01}, true},
 		} {
-			bars, narrow := judge(c.ratio), 0
-			for _, b := range bars {
-				if strings.Contains(b.Text, "within 4 %") && b.Holds == c.narrow {
+			limits, narrow := judge(c.ratio), 0
+			for _, l := range limits {
+				if strings.Contains(l.Text, "within 4 %") && l.Holds == c.narrow {
 					narrow++
 				}
 			}
-			if len(bars) == 0 || 2*narrow != len(bars) {
-				t.Errorf("%s, %s: of %d bars, %d are of an interval that is narrow (%v); want half of them", name, c.name, len(bars), narrow, c.narrow)
+			if len(limits) == 0 || 2*narrow != len(limits) {
+				t.Errorf("%s, %s: of %d limits, %d are of an interval that is narrow (%v); want half of them", name, c.name, len(limits), narrow, c.narrow)
 			}
 		}
 	}
@@ -75,8 +75,8 @@ func samplesOf(r *stats.Ratio) (all []sample) {
 			at = r.Value
 		}
 		m := sample{}
-		for _, b := range rewriteBars {
-			m[b.load] = struct{ path, ratio float64 }{0, math.Log(at)}
+		for _, l := range rewriteLimits {
+			m[l.load] = struct{ path, ratio float64 }{0, math.Log(at)}
 		}
 		all = append(all, m)
 	}
@@ -94,7 +94,7 @@ func TestIsNarrow(t *testing.T) {
 		{stats.Ratio{Value: 0.5, Lo: 0.47, Hi: 0.53}, false},
 		{stats.Ratio{Value: 1, Open: true}, false},
 	} {
-		if got := narrowBar("it", &c.ratio); got.Holds != c.want {
+		if got := narrowLimit("it", &c.ratio); got.Holds != c.want {
 			t.Errorf("%+v: %v, want %v", c.ratio, got.Holds, c.want)
 		}
 	}
