@@ -123,11 +123,12 @@ func NativeUint32(value []byte) uint32 {
 var ErrInterrupted error = netlink.ErrDumpInterrupted
 
 // dumpTries is how often an interrupted dump is tried.
-const DumpTries = 3
+const dumpTries = 3
 
-// dump asks again when the kernel's table changed while it was listed.
+// Dump lists a table of the kernel's, and asks again when that changed while it was listed. Any
+// other error is the table's last word.
 func Dump[T any](list func() ([]T, error)) (found []T, err error) {
-	for range DumpTries {
+	for range dumpTries {
 		if found, err = list(); !errors.Is(err, ErrInterrupted) {
 			break
 		}
