@@ -117,7 +117,7 @@ func ReadChain(message []byte) (c ChainSummary, err error) {
 	return c, err
 }
 
-// filterAttrs reads a message, which begins with a struct nfgenmsg.
+// FilterAttrs reads a message, which begins with a struct nfgenmsg.
 func FilterAttrs(message []byte) (attrs nlmsg.Attrs, family string, err error) {
 	if len(message) < nl.SizeofNfgenmsg {
 		return nil, "", fmt.Errorf("message of %d bytes is too short", len(message))

@@ -138,7 +138,7 @@ func (boost) read(m knob.Machine) (file knob.Queue, on, off string, err error) {
 	return knob.Queue{}, "", "", noFiles(m, "cpu.boost", noCpufreq)
 }
 
-// Get is of [Knob].
+// Get is of [knob.Knob].
 func (k boost) Get(m knob.Machine, _ knob.Target) (knob.Reading, error) {
 	file, on, _, err := k.read(m)
 	if err != nil {
@@ -150,7 +150,7 @@ func (k boost) Get(m knob.Machine, _ knob.Target) (knob.Reading, error) {
 	return knob.Reading{Value: "off"}, nil
 }
 
-// Plan is of [Knob].
+// Plan is of [knob.Knob].
 func (k boost) Plan(m knob.Machine, _ knob.Target, value string) ([]setting.Write, error) {
 	file, on, off, err := k.read(m)
 	if err != nil {
@@ -163,7 +163,7 @@ func (k boost) Plan(m knob.Machine, _ knob.Target, value string) ([]setting.Writ
 	return []setting.Write{{Setting: file.Setting, Value: setting.Text(digit)}}, nil
 }
 
-// Range is of [Ranger].
+// Range is of [knob.Ranger].
 func (k boost) Range(m knob.Machine, t knob.Target) ([]string, error) {
 	now, err := k.Get(m, t)
 	if err != nil {

@@ -87,7 +87,7 @@ func (threaded) read(m knob.Machine, t knob.Target) (of setting.Setting, device 
 	return of, strings.TrimSpace(v.String()), each, nil
 }
 
-// Get is of [Knob]. In effect is what the queues do.
+// Get is of [knob.Knob]. In effect is what the queues do.
 func (k threaded) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 	_, device, each, err := k.read(m, t)
 	if err != nil {
@@ -106,7 +106,7 @@ func (k threaded) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 	return r, nil
 }
 
-// Plan is of [Knob].
+// Plan is of [knob.Knob].
 func (k threaded) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Write, error) {
 	of, _, each, err := k.read(m, t)
 	if err != nil {
@@ -123,7 +123,7 @@ func (k threaded) Plan(m knob.Machine, t knob.Target, value string) ([]setting.W
 	return writes, nil
 }
 
-// Range is of [Ranger]: nothing where no queue of the device uses NAPI, for the
+// Range is of [knob.Ranger]: nothing where no queue of the device uses NAPI, for the
 // kernel refuses.
 func (k threaded) Range(m knob.Machine, t knob.Target) ([]string, error) {
 	r, err := k.Get(m, t)

@@ -94,7 +94,7 @@ func (s ovsSettings) text(values map[string]string) string {
 	return strings.Join(words, ",")
 }
 
-// Get is of [Knob].
+// Get is of [knob.Knob].
 func (s ovsSettings) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 	values, err := s.now(m, t)
 	if err != nil {
@@ -127,7 +127,7 @@ func (s ovsSettings) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 	}
 }
 
-// Plan is of [Knob].
+// Plan is of [knob.Knob].
 func (s ovsSettings) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Write, error) {
 	if _, err := s.now(m, t); err != nil {
 		return nil, err
@@ -164,7 +164,7 @@ func (s ovsSettings) Plan(m knob.Machine, t knob.Target, value string) ([]settin
 	return writes, nil
 }
 
-// Range is of [Ranger]: the trials that change something.
+// Range is of [knob.Ranger]: the trials that change something.
 func (s ovsSettings) Range(m knob.Machine, t knob.Target) ([]string, error) {
 	now, err := s.now(m, t)
 	if err != nil {
