@@ -93,11 +93,7 @@ func (k threaded) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 	if err != nil {
 		return knob.Reading{}, err
 	}
-	words := map[string]string{"0": "off", "1": "on"}
-	r := knob.Reading{Value: words[device]}
-	if r.Value == "" {
-		r.Value = device // later kernels know more states than two
-	}
+	r := knob.Reading{Value: knob.Bit.Parse(device)} // later kernels know more states than two
 	for _, q := range each {
 		if q.Value != device {
 			r.Effective, r.Note = "mixed", "queues of the device are set each by its own"
@@ -112,7 +108,7 @@ func (k threaded) Plan(m knob.Machine, t knob.Target, value string) ([]setting.W
 	if err != nil {
 		return nil, err
 	}
-	digit, ok := map[string]string{"on": "1", "off": "0"}[value]
+	digit, ok := knob.Bit.Text(value)
 	if !ok {
 		return nil, knob.BadValue("nic.napi_threaded", value, errors.New("want on or off"))
 	}

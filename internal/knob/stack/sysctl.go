@@ -62,8 +62,8 @@ func (s sysctl) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 	if s.field > 0 {
 		value = fields[s.field-1]
 	}
-	if word, ok := map[string]string{"1": "on", "0": "off"}[value]; ok && s.onOff {
-		value = word
+	if s.onOff {
+		value = knob.Bit.Parse(value)
 	}
 	return knob.Reading{Value: value, Note: s.note}, nil
 }
@@ -75,8 +75,8 @@ func (s sysctl) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Wri
 		return nil, err
 	}
 	value = strings.Join(strings.Fields(value), " ")
-	if digit, ok := map[string]string{"on": "1", "off": "0"}[value]; ok && s.onOff {
-		value = digit
+	if s.onOff {
+		value, _ = knob.Bit.Text(value)
 	}
 	if s.check != nil {
 		if err := s.check(value); err != nil {

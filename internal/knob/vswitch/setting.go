@@ -68,8 +68,8 @@ func (s ovsSettings) now(m knob.Machine, t knob.Target) (map[string]string, erro
 		if v.Present {
 			values[p.word] = v.String()
 		}
-		if word, ok := map[string]string{"true": "on", "false": knob.Off}[v.String()]; ok && p.onOff {
-			values[p.word] = word
+		if p.onOff {
+			values[p.word] = knob.Truth.Parse(values[p.word])
 		}
 	}
 	return values, nil
@@ -146,8 +146,8 @@ func (s ovsSettings) Plan(m knob.Machine, t knob.Target, value string) ([]settin
 			continue
 		}
 		delete(named, p.word)
-		if truth, ok := map[string]string{"on": "true", knob.Off: "false"}[v]; ok && p.onOff {
-			v = truth
+		if p.onOff {
+			v, _ = knob.Truth.Text(v)
 		}
 		w := setting.Write{Setting: p.cell(t.Switch, p.key)}
 		if v != byDefault {
