@@ -42,7 +42,7 @@ func TestLifeline(t *testing.T) {
 				t.Errorf("ended with %v", err)
 			}
 			cancel()
-			if !lostError(socket) {
+			if !socketRemoved(socket) {
 				t.Error("left its socket")
 			}
 		})

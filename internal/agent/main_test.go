@@ -138,8 +138,8 @@ func waitFor[T any](t *testing.T, what string, c <-chan T) T {
 	}
 }
 
-// gone tells whether the socket's file is away.
-func lostError(socket string) bool {
+// socketRemoved tells whether the socket's file is away.
+func socketRemoved(socket string) bool {
 	_, err := os.Lstat(socket)
 	return errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOENT)
 }

@@ -84,7 +84,7 @@ The exit code is 0 if there are only notes, and 8 if there are warnings or error
 	return onMachines(env, cmd, d.onMachines)
 }
 
-// doctorOnMachines examines several machines, and prints their findings in one list.
+// onMachines examines several machines, and prints their findings in one list.
 func (d *diagnosis) onMachines(ctx context.Context, r *fleetRun) error {
 	if err := r.open(ctx, true); err != nil {
 		return err

@@ -144,7 +144,7 @@ type stranger struct {
 	volume map[string]int // bytes that were taken, by transport
 }
 
-// ports are those of a server's loads.
+// firstDataPort and lastDataPort are the first and the last port of a server's loads.
 const firstDataPort, lastDataPort = 20000, 29999
 
 // scan knocks at every port.

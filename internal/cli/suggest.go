@@ -60,7 +60,7 @@ func plainUsage(cmd *cobra.Command, why string) string {
 	return why
 }
 
-// findKnob is [knob.Find], and knows what was probably meant.
+// findKnob is [table.Find], and knows what was probably meant.
 func findKnob(name string) (knob.Entry, error) {
 	e, err := table.Find(name)
 	var names []string

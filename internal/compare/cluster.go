@@ -16,6 +16,7 @@ import (
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/kube"
 	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/meter"
 	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
@@ -107,9 +108,6 @@ func (b *clusterTestbed) close() (err error) {
 	return err
 }
 
-// plainMeters are those of what a pod sees of itself.
-var plainMeters = []string{"tcp", "udp", "links"}
-
 // deadline is when the pods of a run end, whoever is there to end them: far later than it
 // takes. A run with a budget ends after the series in which that is spent.
 func (r *Resolved) deadline() time.Duration {
@@ -149,7 +147,7 @@ func openCluster(ctx context.Context, r *Resolved, h Host) (s *Session, err erro
 		s.machines = append(s.machines, testMachine{name: b.placement.Agents[i].Node, agent: b.agents[i], affinity: unpinned})
 	}
 	if b.plain {
-		s.meters = plainMeters
+		s.meters = meter.NamesOf(meter.Namespace)
 	} else if err := s.pinNodes(ctx); err != nil {
 		return nil, err
 	}
@@ -167,7 +165,7 @@ func openCluster(ctx context.Context, r *Resolved, h Host) (s *Session, err erro
 	for i, c := range b.agents {
 		var meters []string
 		if i == 0 || b.placement.Agents[i].Node == b.placement.Agents[0].Node { // the client's agent counts the cores
-			meters = plainMeters
+			meters = meter.NamesOf(meter.Namespace)
 		}
 		member := groupMember{ServerAgent: c, meters: meters}
 		if !b.plain && !s.sharedCores {

@@ -121,7 +121,7 @@ func (s *Session) Compare(ctx context.Context, r *Resolved, write func(result.Li
 	if s.meters != nil {
 		clientMeters, serverMeters = s.meters, s.meters
 	} else if s.sharedCores {
-		serverMeters = []string{"tcp", "udp", "links", "accel"} // both agents see the same cores: one counts them
+		serverMeters = meter.NamesOf(meter.Namespace, meter.FastPath) // both agents see the same cores: one counts them
 	}
 	rec := &result.Record{}
 	add := func(l result.Line) error {

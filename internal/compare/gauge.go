@@ -9,6 +9,7 @@ import (
 	"github.com/venturi-net/venturi/internal/experiment"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/meter"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
 )
@@ -31,14 +32,15 @@ func (s *Session) Gauge(r *Resolved) (*Gauge, error) {
 		}
 	}
 	plan.Arms, plan.Series = plan.Arms[:1], 1
-	server := []string{"tcp", "udp", "links"}
+	cores := []string{"cpu", "softnet"}
+	server := meter.NamesOf(meter.Namespace)
 	if !s.sharedCores { // else the client's meters see the cores of both
-		server = append(server, "cpu", "softnet")
+		server = append(server, cores...)
 	}
 	return &Gauge{experiment.Run{
 		Plan: plan, Ends: ends[:1], Client: s.machines[0].agent, Server: s.machines[1].agent,
 		DaemonExit:   func(int) error { return s.testbed.daemonExit(path) },
-		ClientMeters: []string{"cpu", "softnet", "tcp", "udp", "links"}, ServerMeters: server,
+		ClientMeters: append(cores, meter.NamesOf(meter.Namespace)...), ServerMeters: server,
 	}}, nil
 }
 

@@ -81,7 +81,7 @@ echo "{\"id\":\"c0ffee\",\"init_process_pid\":$(ip netns pids red | head -n 1)}"
 	}
 }
 
-// start measures between two machines in the background, and returns when slices run.
+// startOnMachines measures between two machines in the background, and returns when slices run.
 func startOnMachines(t *testing.T, a, b *testenv.SSHMachine, then func()) (rec *result.Record, err error) {
 	t.Helper()
 	program, execErr := os.Executable()

@@ -120,7 +120,7 @@ func (q Request) withDefaults() Request {
 	return q
 }
 
-// once leaves each value where it comes first.
+// dedup leaves each value where it comes first.
 func dedup[T comparable](values []T) []T {
 	var out []T
 	for _, v := range values {

@@ -151,7 +151,7 @@ func PrintTxnJSON(out io.Writer, h journal.History, txn int) error {
 	return PrintJSON(out, told)
 }
 
-// PrintUndoneJSON is [printUndone] for machines, with the same errors.
+// PrintUndoneJSON is [PrintUndone] for machines, with the same errors.
 func PrintUndoneJSON(out io.Writer, h journal.History, txns []int, outcomes []journal.Outcome) error {
 	all, err := undoneTxns(h, txns, outcomes)
 	if err == nil {

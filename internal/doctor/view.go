@@ -23,7 +23,7 @@ type View struct {
 	IRQs       map[string][]host.IRQ // by the device, of the first namespace
 	Routes     []PeerRoute
 	First      Counters
-	Second     Counters // later than Before, unless only one reading was asked for
+	Second     Counters // later than First, unless only one reading was asked for
 	Unread     []Unread
 }
 

@@ -44,7 +44,7 @@ func UncarriedWith(c *Config) []Uncarried { return c.uncarried() }
 
 func NewSweep(fast *bpf.Objects, track *kernel.Conntrack) *Sweep { return newSweep(fast, track) }
 
-// Whole goes through all flows, as the first sweep, and says in how many turns and how
+// Run goes through all flows, as the first sweep, and says in how many turns and how
 // many they were.
 func (s *sweep) Run(tick uint32, flush bool, silent map[uint8]uint32) (turns, seen int, err error) {
 	s.startTick = 0
@@ -59,7 +59,7 @@ func (s *sweep) Run(tick uint32, flush bool, silent map[uint8]uint32) (turns, se
 	return turns, s.entries, err
 }
 
-// Look looks at a flow of TCP in a sweep that began in some tick, and says for how many
+// Inspect looks at a flow of TCP in a sweep that began in some tick, and says for how many
 // seconds its connection is to live then; 0: as long as it does.
 func (s *sweep) Inspect(began, tick uint32, v bpf.Flow, limit int32, silent, least uint32) (alive uint32, forgotten bool) {
 	s.prevStart, s.startTick, s.idleLimit, s.expired, s.refresh = s.startTick, began, limit, nil, nil
@@ -76,7 +76,7 @@ func (s *sweep) Inspect(began, tick uint32, v bpf.Flow, limit int32, silent, lea
 	return alive, len(s.expired) > 0
 }
 
-// Lifetimes are those of connections of a protocol.
+// ReadTimeouts gives the timeouts of connections of a protocol.
 func ReadTimeouts(protocol uint8) (silent, least uint32, err error) {
 	all, err := readTimeouts(timeoutSysctls)
 	return all[protocol].established, all[protocol].shortest, err
@@ -102,7 +102,7 @@ func (f *flows) CloseReset(all []kernel.Connection, within time.Duration, track 
 
 func (f *flows) Reopen(track *kernel.Conntrack) error { return f.closed.reopen(track) }
 
-// Lost: everything is to be forgotten.
+// Flushing tells that everything is to be forgotten.
 func (f *flows) Flushing() bool { return len(f.flush) > 0 }
 
 func (f *flows) Sweeps(ctx context.Context, track *kernel.Conntrack) error {
@@ -137,7 +137,7 @@ func RegularSweeps(flushEvery time.Duration, steps, ticks int) (starts []int) {
 	}
 }
 
-// Inbox holds news of a fast path.
+// EventQueue holds events of a fast path.
 type EventQueue = eventQueue
 
 func NewEventQueue(fast *bpf.Objects) (*EventQueue, error) {
@@ -154,8 +154,8 @@ func (i *eventQueue) SetTopology(w topology.Topology)  { i.setTopology(w) }
 func (i *eventQueue) Drain() (topology.Changes, error) { return i.drain() }
 
 // Follow is a daemon in a namespace, the calling thread's, that reads ways as it is
-// told to, until ctx ends. It gives its inbox away before it reads any.
-func Follow(ctx context.Context, c *Config, n *netcfg.Namespace, fast *bpf.Objects, inbox chan<- *EventQueue, read func() (topology.Topology, error)) (err error) {
+// told to, until ctx ends. It gives its event queue away before it reads any.
+func Follow(ctx context.Context, c *Config, n *netcfg.Namespace, fast *bpf.Objects, queue chan<- *EventQueue, read func() (topology.Topology, error)) (err error) {
 	d, end, err := newTestDaemon(c, n, fast, read)
 	if err != nil {
 		return err
@@ -170,7 +170,7 @@ func Follow(ctx context.Context, c *Config, n *netcfg.Namespace, fast *bpf.Objec
 	if _, err := d.watch(ctx); err != nil {
 		return err
 	}
-	inbox <- d.events
+	queue <- d.events
 	return d.follow(ctx)
 }
 

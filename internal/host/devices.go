@@ -84,13 +84,11 @@ func openLinks() (h *netlink.Handle, links []netlink.Link, err error) {
 	if h, err = netlink.NewHandle(netlinkRoute); err != nil {
 		return nil, nil, fmt.Errorf("open netlink: %w", err)
 	}
-	for range nlmsg.DumpTries {
-		if links, err = h.LinkList(); err == nil {
-			return h, links, nil
-		}
+	if links, err = nlmsg.Dump(h.LinkList); err != nil {
+		h.Close()
+		return nil, nil, fmt.Errorf("list links: %w", err)
 	}
-	h.Close()
-	return nil, nil, fmt.Errorf("list links: %w", err)
+	return h, links, nil
 }
 
 const netlinkRoute = 0 // NETLINK_ROUTE

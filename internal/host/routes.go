@@ -23,12 +23,9 @@ func Routes(protocol int) ([]Route, error) {
 	}
 	defer h.Close()
 	filter := &netlink.Route{Protocol: netlink.RouteProtocol(protocol)}
-	var found []netlink.Route
-	for range nlmsg.DumpTries {
-		if found, err = h.RouteListFiltered(netlink.FAMILY_V4, filter, netlink.RT_FILTER_PROTOCOL); err == nil {
-			break
-		}
-	}
+	found, err := nlmsg.Dump(func() ([]netlink.Route, error) {
+		return h.RouteListFiltered(netlink.FAMILY_V4, filter, netlink.RT_FILTER_PROTOCOL)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("list routes: %w", err)
 	}

@@ -13,6 +13,37 @@ import (
 // Off is what a value is called where nothing is set.
 const Off = "off"
 
+// OnOff is what a setting has where it is on, and where it is off.
+type OnOff struct{ On, Off string }
+
+// Bit and Truth are those of most settings.
+var (
+	Bit   = OnOff{On: "1", Off: "0"}
+	Truth = OnOff{On: "true", Off: "false"}
+)
+
+// Parse gives "on" or "off" for what a setting has; other text stays as it is.
+func (s OnOff) Parse(text string) string {
+	switch text {
+	case s.On:
+		return "on"
+	case s.Off:
+		return Off
+	}
+	return text
+}
+
+// Text gives what a setting has for "on" or "off"; another value stays as it is, and is not known.
+func (s OnOff) Text(value string) (text string, known bool) {
+	switch value {
+	case "on":
+		return s.On, true
+	case Off:
+		return s.Off, true
+	}
+	return value, false
+}
+
 // Number checks that a value is a number of a range.
 func Number(least, most int) func(string) error {
 	return func(value string) error {

@@ -183,7 +183,7 @@ func resources(pinned bool) corev1.ResourceRequirements {
 	}
 }
 
-// nobody is a user without a name, a home and a file.
+// nobodyID is a user without a name, a home and a file.
 const nobodyID = 65532
 
 func restrictedContainer() *corev1.SecurityContext {

@@ -20,21 +20,32 @@ import (
 type Entry struct {
 	Name    string
 	Summary string // one line for --help
+	Source  Source
 	// Open prepares the meter for the arms of a series. It fails when this
 	// machine cannot be read at all; a coarser source is used when there is
 	// one, and [Sampler.Resolution] says so.
 	Open func(s Setup) (Sampler, error)
 }
 
+// Source is what a meter's counters are of.
+type Source int
+
+// The sources of counters.
+const (
+	Machine   Source = iota // the whole machine: of two agents that share its cores, one reads it
+	Namespace               // an arm's network namespaces, of which a pod without privileges sees its own
+	FastPath                // an arm's fast path on this machine
+)
+
 // Table holds every meter, in the order of reports.
 var Table = []Entry{
-	{"cpu", "busy time of each core, exact, and its classes", openCPU},
-	{"softnet", "packets that softirq processed and dropped, and its budget squeezes", openSoftnet},
-	{"tcp", "segments, retransmits and timeouts of an arm's namespaces", openTCP},
-	{"udp", "datagrams, and those lost to errors and full buffers, of an arm's namespaces", openUDP},
-	{"links", "drops and errors of the devices in an arm's namespaces", openLinks},
-	{"accel", "packets that an arm's fast path carried, and why others went slow", openAccel},
-	{"threads", "CPU time of each thread of the machine, the kernel's included", openThreads},
+	{"cpu", "busy time of each core, exact, and its classes", Machine, openCPU},
+	{"softnet", "packets that softirq processed and dropped, and its budget squeezes", Machine, openSoftnet},
+	{"tcp", "segments, retransmits and timeouts of an arm's namespaces", Namespace, openTCP},
+	{"udp", "datagrams, and those lost to errors and full buffers, of an arm's namespaces", Namespace, openUDP},
+	{"links", "drops and errors of the devices in an arm's namespaces", Namespace, openLinks},
+	{"accel", "packets that an arm's fast path carried, and why others went slow", FastPath, openAccel},
+	{"threads", "CPU time of each thread of the machine, the kernel's included", Machine, openThreads},
 }
 
 // Arm is what a meter needs to know of an arm on this machine.
@@ -101,6 +112,16 @@ func Names() []string {
 	names := make([]string, len(Table))
 	for i, e := range Table {
 		names[i] = e.Name
+	}
+	return names
+}
+
+// NamesOf lists the meters of [Table] whose counters are of some sources.
+func NamesOf(sources ...Source) (names []string) {
+	for _, e := range Table {
+		if slices.Contains(sources, e.Source) {
+			names = append(names, e.Name)
+		}
 	}
 	return names
 }

@@ -2,8 +2,10 @@ package meter
 
 import (
 	"errors"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/verr"
@@ -24,7 +26,7 @@ func (c *counter) Sample(arm int, dst []int64) error {
 	return c.fail
 }
 
-func newTestRecorder(c *counter) *Recorder {
+func newTestRecorder(c Sampler) *Recorder {
 	r := &Recorder{machine: "m1", arms: []Arm{{Name: "host"}, {Name: "vxlan"}, {Name: "idle"}}}
 	r.add("c", c)
 	return r
@@ -101,13 +103,35 @@ func TestRecorderGivesNoValuesAfterAFailedSlice(t *testing.T) {
 	}
 }
 
-// TestRecorderIsSafe is for the race detector: two arms at the same time.
+// sampleCounter is a sampler that counts the samples of each arm, and lets others run in the middle of one.
+type sampleCounter struct {
+	counter
+	samples  [3]int64
+	sampling atomic.Bool
+	overlaps atomic.Int64
+}
+
+func (c *sampleCounter) Sample(arm int, dst []int64) error {
+	if c.sampling.Swap(true) {
+		c.overlaps.Add(1)
+	}
+	c.samples[arm]++
+	runtime.Gosched()
+	dst[0], dst[1] = c.samples[arm], 1000*c.samples[arm]
+	c.sampling.Store(false)
+	return nil
+}
+
+// TestRecorderIsSafe runs slices of two arms at the same time: each has its own sums, and samples, which
+// share their files, come one after the other.
 func TestRecorderIsSafe(t *testing.T) {
-	r := newTestRecorder(&counter{})
+	const slices = 100
+	c := &sampleCounter{}
+	r := newTestRecorder(c)
 	var wg sync.WaitGroup
 	for arm := range 2 {
 		wg.Go(func() {
-			for range 100 {
+			for range slices {
 				r.Begin(arm)
 				r.End(arm)
 				r.Meters()
@@ -115,6 +139,18 @@ func TestRecorderIsSafe(t *testing.T) {
 		})
 	}
 	wg.Wait()
+	got := r.Meters()
+	if len(got) != 2 {
+		t.Fatalf("%d meters, want one for each arm that had slices: %+v", len(got), got)
+	}
+	for _, m := range got {
+		if m.Values["c/one"] != slices || m.Values["c/two"] != 1000*slices {
+			t.Errorf("%d slices of %s sum up to %v", slices, m.Arm, m.Values)
+		}
+	}
+	if n := c.overlaps.Load(); n > 0 {
+		t.Errorf("%d samples began during another", n)
+	}
 }
 
 func TestUnknownMeter(t *testing.T) {

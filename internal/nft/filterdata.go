@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// expressionData splits an element of a rule's list.
+// ExpressionData splits an element of a rule's list.
 func ExpressionData(elem []byte) (name string, data nlmsg.Map, err error) {
 	attrs, err := nl.ParseRouteAttr(elem)
 	if err != nil {

@@ -25,7 +25,7 @@ type legacyInfo struct {
 
 const (
 	legacyGetInfo = 64 // IPT_SO_GET_INFO
-	// legacyNames is where the calling thread's namespace lists tables of legacy iptables.
+	// LegacyTablesFile is where the calling thread's namespace lists tables of legacy iptables.
 	LegacyTablesFile = "/proc/thread-self/net/ip_tables_names"
 	// LegacyTables6File is the same for IPv6.
 	LegacyTables6File = "/proc/thread-self/net/ip6_tables_names"

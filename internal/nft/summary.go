@@ -68,16 +68,13 @@ func SummarizeRuleset() ([]ChainSummary, error) {
 	return list, nil
 }
 
-// dumpFilter asks again when something changed meanwhile.
-func DumpFilter(message int) (answers [][]byte, err error) {
-	for range nlmsg.DumpTries {
+// DumpFilter lists what a message asks nftables for. It asks again when something changed meanwhile.
+func DumpFilter(message int) ([][]byte, error) {
+	return nlmsg.Dump(func() ([][]byte, error) {
 		req := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_NFTABLES<<8|message, unix.NLM_F_DUMP)
 		req.AddData(&nl.Nfgenmsg{NfgenFamily: unix.AF_UNSPEC, Version: unix.NFNETLINK_V0})
-		if answers, err = req.Execute(unix.NETLINK_NETFILTER, 0); err == nil {
-			break
-		}
-	}
-	return answers, err
+		return req.Execute(unix.NETLINK_NETFILTER, 0)
+	})
 }
 
 var FamilyNames = map[byte]string{
@@ -120,7 +117,7 @@ func ReadChain(message []byte) (c ChainSummary, err error) {
 	return c, err
 }
 
-// filterAttrs reads a message, which begins with a struct nfgenmsg.
+// FilterAttrs reads a message, which begins with a struct nfgenmsg.
 func FilterAttrs(message []byte) (attrs nlmsg.Attrs, family string, err error) {
 	if len(message) < nl.SizeofNfgenmsg {
 		return nil, "", fmt.Errorf("message of %d bytes is too short", len(message))

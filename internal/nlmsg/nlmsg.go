@@ -19,7 +19,7 @@ type (
 	Attrs = []Attr
 )
 
-// exprData are the attributes of one expression of a rule, by their numbers.
+// Map are attributes by their numbers, such as those of one expression of a rule.
 type Map map[uint16][]byte
 
 func (d Map) Has(number uint16) bool { return d[number] != nil }
@@ -36,8 +36,7 @@ func (d Map) Octet(number uint16) byte {
 	return d[number][0]
 }
 
-// number reads a 32-bit number, which these messages have in network order; -1:
-// it is not there.
+// BigEndian32 reads a 32-bit number in network order, as nftables has them; -1: it is not there.
 func (d Map) BigEndian32(number uint16) int {
 	if len(d[number]) < 4 {
 		return -1
@@ -45,7 +44,7 @@ func (d Map) BigEndian32(number uint16) int {
 	return int(binary.BigEndian.Uint32(d[number]))
 }
 
-// nested gives the value of a nested attribute of data (NFTA_DATA_VALUE).
+// DataValue gives the value of a nested attribute of data (NFTA_DATA_VALUE).
 func (d Map) DataValue(number uint16) []byte {
 	parts, err := nl.ParseRouteAttr(d[number])
 	if err != nil {
@@ -94,11 +93,10 @@ func Find(list Attrs, number uint16) []byte {
 // Room is room for the attributes of most messages.
 type Room [72]Attr
 
-// attrType strips the two flag bits that share the field with an attribute's
-// number.
+// Number strips the two flag bits that share the field with an attribute's number.
 func Number(t uint16) uint16 { return t &^ (unix.NLA_F_NESTED | unix.NLA_F_NET_BYTEORDER) }
 
-// eachAttr goes through attributes, as far as they are whole.
+// EachAttr goes through attributes, as far as they are whole.
 func EachAttr(b []byte, do func(kind uint16, value []byte)) {
 	for len(b) >= unix.SizeofRtAttr {
 		n := int(binary.NativeEndian.Uint16(b))
@@ -110,7 +108,7 @@ func EachAttr(b []byte, do func(kind uint16, value []byte)) {
 	}
 }
 
-// nativeUint32 reads a number of the kernel's; 0: it is not there.
+// NativeUint32 reads a number of the kernel's; 0: it is not there.
 func NativeUint32(value []byte) uint32 {
 	if len(value) < 4 {
 		return 0
@@ -123,11 +121,12 @@ func NativeUint32(value []byte) uint32 {
 var ErrInterrupted error = netlink.ErrDumpInterrupted
 
 // dumpTries is how often an interrupted dump is tried.
-const DumpTries = 3
+const dumpTries = 3
 
-// dump asks again when the kernel's table changed while it was listed.
+// Dump lists a table of the kernel's, and asks again when that changed while it was listed. Any
+// other error is the table's last word.
 func Dump[T any](list func() ([]T, error)) (found []T, err error) {
-	for range DumpTries {
+	for range dumpTries {
 		if found, err = list(); !errors.Is(err, ErrInterrupted) {
 			break
 		}
@@ -135,7 +134,7 @@ func Dump[T any](list func() ([]T, error)) (found []T, err error) {
 	return found, err
 }
 
-// toPrefix reads a destination; none is that of a default route.
+// ToPrefix reads a destination; none is that of a default route.
 func ToPrefix(n *net.IPNet) netip.Prefix {
 	if n == nil {
 		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)

@@ -25,7 +25,7 @@ func Allocate(arms []Arm, hosts int) error {
 }
 
 // allocatePorts sees that no other device of a machine has the port of one that
-// takes all that comes by it. It does as fitVNIs does.
+// takes all that comes by it. It deals them out as allocateVNIs does.
 func allocatePorts(arms []Arm) error {
 	taken := map[int]string{} // by which arm
 	for _, a := range arms {

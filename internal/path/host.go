@@ -6,7 +6,7 @@ import (
 	"github.com/venturi-net/venturi/internal/host"
 )
 
-// host is the machines' own network: what every other path is compared with.
+// hostDriver is the machines' own network: what every other path is compared with.
 // It builds nothing, so two arms of it are the same ends.
 var hostDriver = Driver{
 	Name:    "host",

@@ -119,7 +119,7 @@ type Site struct {
 	Index    int    // of the arm, from 0: addresses derive from it
 	Nth      int    // among the arms of this driver, from 0: names of devices derive from it
 	Options  Values
-	VNI      int // of the first tunnel, of drivers with Tunnels
+	VNI      int // of the first tunnel, of drivers with KernelVXLAN
 	Port     int // UDP, of drivers with OwnPort
 	MTU      int // of the pods, bytes
 	Machines []Machine

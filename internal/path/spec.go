@@ -16,7 +16,7 @@ type Arm struct {
 	Nth     int // among those of the same driver, accelerated or not, from 0
 	Driver  *Driver
 	Options Values
-	VNI     int // of the first tunnel, of drivers with Tunnels; given by [Allocate]
+	VNI     int // of the first tunnel, of drivers with KernelVXLAN; given by [Allocate]
 	Port    int // UDP, of drivers with OwnPort; given by [Allocate]
 }
 

@@ -1,13 +1,17 @@
 package setting
 
-import "golang.org/x/sys/unix"
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
 
 // coalesceAggrMaxBytes is ETHTOOL_A_COALESCE_TX_AGGR_MAX_BYTES, which the
 // attributes for frames and time follow.
 const coalesceAggrMaxBytes = 26
 
 var coalesce = fields{
-	backendName: "coalesce", get: unix.ETHTOOL_MSG_COALESCE_GET, set: unix.ETHTOOL_MSG_COALESCE_SET,
+	backendName: "coalesce", settle: 20 * time.Millisecond, get: unix.ETHTOOL_MSG_COALESCE_GET, set: unix.ETHTOOL_MSG_COALESCE_SET,
 	list: []field{
 		{"adaptive-rx", unix.ETHTOOL_A_COALESCE_USE_ADAPTIVE_RX, flag, 0},
 		{"adaptive-tx", unix.ETHTOOL_A_COALESCE_USE_ADAPTIVE_TX, flag, 0},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/mdlayher/netlink"
 	vlink "github.com/vishvananda/netlink"
@@ -57,7 +58,7 @@ func (e *ethConn) features() (map[string]Feature, error) {
 // is not supported.
 func featureBackend() Backend {
 	return Backend{
-		Name: "feature",
+		Name: "feature", Settle: 20 * time.Millisecond,
 		Read: func(c Setting) (Value, error) {
 			all, err := DeviceFeatures(c.Scope)
 			if err != nil {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -35,7 +36,8 @@ var linkNumbers = map[string]struct {
 // A key is one of [linkNumbers].
 func linkBackend() Backend {
 	return Backend{
-		Name: "link",
+		Name: "link", Settle: 100 * time.Millisecond,
+		SettleOf: map[string]time.Duration{"mtu": 500 * time.Millisecond}, // drivers may make the whole device anew for it
 		Read: func(c Setting) (v Value, err error) {
 			err = withLink(c, func(attr int) error {
 				n, err := readLink(c.Scope.Device.Index, attr)
@@ -110,7 +112,7 @@ func writeLink(index, attr int, n uint32) error {
 func linkSideEffects(c Setting) ([]Setting, error) {
 	sibling := func(key string) []Setting { return []Setting{{Backend: c.Backend, Scope: c.Scope, Key: key}} }
 	switch c.Key {
-	case "mtu": // drivers may make the whole device anew for it
+	case "mtu":
 		own, err := otherDeviceSettings(c)
 		if err != nil {
 			return nil, err

@@ -14,5 +14,5 @@ var pause = fields{
 		{"tx", unix.ETHTOOL_A_PAUSE_TX, flag, 0},
 	},
 	// Some drivers show what the two ends of the cable agree upon.
-	settles: 5 * time.Second,
+	lag: 5 * time.Second,
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/venturi-net/venturi/internal/host"
 )
@@ -116,7 +117,7 @@ func qdiscBackend() Backend {
 		return err1 == nil && err2 == nil && a.matches(f)
 	})
 	return Backend{
-		Name: "qdisc",
+		Name: "qdisc", Settle: 50 * time.Millisecond,
 		Read: func(c Setting) (v Value, err error) {
 			err = withQdisc(c, func(index int) error {
 				q, err := readQdiscs(index)

@@ -2,12 +2,13 @@ package setting
 
 import (
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 var rings = fields{
-	backendName: "ring", get: unix.ETHTOOL_MSG_RINGS_GET, set: unix.ETHTOOL_MSG_RINGS_SET,
+	backendName: "ring", settle: time.Second, get: unix.ETHTOOL_MSG_RINGS_GET, set: unix.ETHTOOL_MSG_RINGS_SET,
 	list: []field{
 		{"rx", unix.ETHTOOL_A_RINGS_RX, number, unix.ETHTOOL_A_RINGS_RX_MAX},
 		{"rx-mini", unix.ETHTOOL_A_RINGS_RX_MINI, number, unix.ETHTOOL_A_RINGS_RX_MINI_MAX},

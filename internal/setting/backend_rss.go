@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -180,7 +181,7 @@ func rssBackend() Backend {
 		return err1 == nil && err2 == nil
 	})
 	return Backend{
-		Name: "rss",
+		Name: "rss", Settle: 200 * time.Millisecond,
 		Read: func(c Setting) (v Value, err error) {
 			err = onDevice(c.Scope, func(device string) error {
 				r, err := readRSS(device)

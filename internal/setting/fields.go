@@ -20,7 +20,8 @@ type fields struct {
 	rounds      func(name string, asked, found int) bool // whether a driver may make found of asked in a field; nil: none does
 	disturbs    bool                                     // drivers make the device anew for it
 	queues      bool                                     // what single queues were told to wait is lost by it
-	settles     time.Duration                            // how long what was written may take to show
+	lag         time.Duration                            // how long what was written may take to show
+	settle      time.Duration                            // see [Backend.Settle]
 }
 
 // field is one of them.
@@ -167,16 +168,16 @@ func (f fields) write(c Setting, v Value) error {
 			}
 			return nil
 		})
-		for end := time.Now().Add(f.settles); err == nil && len(missing) > 0 && time.Now().Before(end); {
-			time.Sleep(settlePoll)
+		for end := time.Now().Add(f.lag); err == nil && len(missing) > 0 && time.Now().Before(end); {
+			time.Sleep(lagPoll)
 			missing, err = f.pending(e, want)
 		}
 		return err
 	})
 }
 
-// settlePoll is how often a device is asked whether it has come to rest.
-const settlePoll = 50 * time.Millisecond
+// lagPoll is how often a device is asked whether it shows what was written.
+const lagPoll = 50 * time.Millisecond
 
 // pending are the values that a device does not have yet.
 func (f fields) pending(e *ethConn, want map[string]int) (map[string]int, error) {
@@ -192,7 +193,7 @@ func (f fields) pending(e *ethConn, want map[string]int) (map[string]int, error)
 
 func (f fields) backend() Backend {
 	s := Backend{
-		Name: f.backendName,
+		Name: f.backendName, Settle: f.settle,
 		Read: func(c Setting) (Value, error) {
 			now, _, err := f.read(c.Scope)
 			if err != nil {

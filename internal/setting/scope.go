@@ -15,7 +15,7 @@ import (
 	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
-// Scope is where a setting is. The zero Place is the whole host.
+// Scope is where a setting is. The zero Scope is the whole host.
 type Scope struct {
 	Netns  *NetnsID  `json:"netns,omitempty"`  // a network namespace
 	Device *DeviceID `json:"device,omitempty"` // a device in it

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"time"
 	"unicode/utf8"
 )
 
@@ -157,6 +158,12 @@ type Backend struct {
 	// as what a driver forgets when its rings are made anew. Nil: none.
 	SideEffects func(Setting) ([]Setting, error)
 
+	// Settle is how long what a write disturbs takes to calm down: what is measured earlier is
+	// of the disturbance. Zero: hardly any time.
+	Settle time.Duration
+	// SettleOf is the same of single keys that take longer than the others.
+	SettleOf map[string]time.Duration
+
 	// Sweep removes what a write that was killed half-way left behind, such as a
 	// file that did not come to its name. Nil: nothing is ever left.
 	Sweep func(Setting) error
@@ -258,6 +265,12 @@ func (c *Settings) SideEffects(cell Setting) ([]Setting, error) {
 		cells[i].Scope.entered = nil // they outlive it
 	}
 	return cells, err
+}
+
+// Settle is how long what a write to a setting disturbs takes to calm down.
+func (c *Settings) Settle(cell Setting) time.Duration {
+	s := c.backends[cell.Backend]
+	return max(s.Settle, s.SettleOf[cell.Key])
 }
 
 // Sweep removes what a write to a setting that was killed half-way left behind.

@@ -257,6 +257,9 @@ func TestWires(t *testing.T) {
 		{"flows: 640, threads: 5, show", "flows: 640, threads: 4, show", "/threads=4 is shown and not measured"},
 		{"{load: tcp_bw, flows: [1, 640]}", "{load: tcp_bw, flows: [1, 640]}, {load: tcp_bw, sizes: 64, flows: 640}", ""},
 	} {
+		if !strings.Contains(wired, c.old) {
+			t.Fatalf("%q is not in the study", c.old)
+		}
 		_, err := Parse("wired.yaml", []byte(strings.Replace(wired, c.old, c.new, 1)))
 		if c.why == "" && err != nil || c.why != "" && (verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), c.why)) {
 			t.Errorf("%s: %v, want %q", c.new, err, c.why)

@@ -18,9 +18,10 @@ import (
 // journal's rules, so that a process that is killed leaves nothing that
 // "venturi undo" does not know.
 type toggles struct {
-	tx    *journal.Tx
-	cells []*toggledSetting // in the order of their writes
-	now   search.Subset
+	tx       *journal.Tx
+	settings *setting.Settings
+	cells    []*toggledSetting // in the order of their writes
+	now      search.Subset
 }
 
 // toggledSetting is one setting that candidates write.
@@ -35,21 +36,14 @@ type toggledSetting struct {
 	entry *journal.Entry
 }
 
-// settleTime is how long what a write of a kind disturbs takes to calm down; all
-// others take hardly any time.
-var settleTime = map[string]time.Duration{
-	"rings": time.Second, "ring": time.Second, "channels": time.Second, "mtu": 500 * time.Millisecond,
-	"link": 100 * time.Millisecond, "qdisc": 50 * time.Millisecond, "feature": 20 * time.Millisecond,
-	"rss": 200 * time.Millisecond, "coalesce": 20 * time.Millisecond,
-}
-
+// minSettle is how long any write takes to calm down.
 const minSettle = 2 * time.Millisecond
 
 // prepare sets each candidate once, sees that it takes effect, and takes it back.
 // It gives the candidates that can be switched, and rows that say why the others cannot. Error: one
 // could not be taken back.
 func prepare(ctx context.Context, j *journal.Journal, tx *journal.Tx, m knob.Machine, all []Candidate) (*toggles, []Candidate, []search.Row, error) {
-	s := &toggles{tx: tx}
+	s := &toggles{tx: tx, settings: m.Settings}
 	shared := sharedCells(m, all)
 	var fit []Candidate
 	var unfit []search.Row
@@ -160,13 +154,11 @@ func (c *toggledSetting) valueIn(state search.Subset) setting.Value {
 // of how it was written, then what is turned on.
 func (s *toggles) switchTo(to search.Subset) error {
 	var back, on []*toggledSetting
-	settle := time.Duration(0)
 	for _, c := range s.cells {
 		want := c.valueIn(to)
 		if want.Equal(c.valueIn(s.now)) {
 			continue
 		}
-		settle = max(settle, minSettle, settleTime[c.setting.Backend])
 		if want.Equal(c.base) {
 			back = append(back, c)
 		} else {
@@ -174,14 +166,23 @@ func (s *toggles) switchTo(to search.Subset) error {
 		}
 	}
 	slices.Reverse(back)
-	for _, c := range append(back, on...) {
+	writes := append(back, on...)
+	for _, c := range writes {
 		if err := s.write(c, c.valueIn(to)); err != nil {
 			return err
 		}
 	}
 	s.now = to
-	time.Sleep(settle)
+	time.Sleep(s.settle(writes))
 	return nil
+}
+
+// settle is how long what some writes disturb takes to calm down.
+func (s *toggles) settle(writes []*toggledSetting) (longest time.Duration) {
+	for _, c := range writes {
+		longest = max(longest, minSettle, s.settings.Settle(c.setting))
+	}
+	return longest
 }
 
 func (s *toggles) write(c *toggledSetting, v setting.Value) error {

@@ -29,7 +29,7 @@ const (
 	Interrupted = 130 // Ctrl-C; what was measured until then is reported
 )
 
-// Error is a failure told to a person. What, Why and Do are sentences without
+// Error is a failure told to a person. Summary, Reason and Hint are sentences without
 // a final full stop; none of them is empty.
 type Error struct {
 	Summary string // what failed: "cannot raise path vxlan"

@@ -23,7 +23,7 @@ type stopper struct {
 	stop    func()
 }
 
-// A machine that others use may have changes of its own, so those before are let be.
+// Write stops the service at a change, if one was planted: a machine that others use may have changes of its own.
 func (s *stopper) Write(p []byte) (int, error) {
 	if bytes.Contains(p, []byte("CHANGED")) && s.planted() {
 		s.stop()

@@ -24,7 +24,7 @@ type ruleEffect struct {
 	setsMark       bool      // leaves packets with a mark that may not be 0
 	setsSecmark    bool      // sets the security mark of packets or connections
 	tunnelOnly     bool      // matches only packets to a tunnel's port
-	verdict        string    // see [RuleSummary]
+	verdict        string    // see [nft.RuleSummary]
 	verdictMap     bool      // has one of several verdicts
 	mayAccept      bool      // one of those is to accept
 	targets        []string  // chains that it may jump to

@@ -45,7 +45,7 @@ var harmlessFunctions = allowlist.NameSet(
 	"accept_all",
 )
 
-// hookPoint is a hook of a family. It indexes the names in [filterHooks].
+// hookPoint is a hook of a family. Its number indexes [nft.HookNames].
 type hookPoint struct {
 	family  byte
 	number  uint32

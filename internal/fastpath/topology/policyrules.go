@@ -12,7 +12,7 @@ import (
 
 // flowInvariantSelectors are the selectors of policy rules that are equal for all packets of an
 // established flow, and attributes that describe the rule itself. Marks are among them because
-// [Ruleset] audits the rules that set marks.
+// package audit examines the rules that set marks.
 var flowInvariantSelectors = map[uint16]bool{
 	unix.FRA_DST: true, unix.FRA_SRC: true, unix.FRA_IIFNAME: true, unix.FRA_OIFNAME: true, unix.FRA_L3MDEV: true,
 	unix.FRA_FWMARK: true, unix.FRA_FWMASK: true, unix.FRA_UID_RANGE: true,

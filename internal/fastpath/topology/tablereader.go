@@ -12,7 +12,7 @@ import (
 
 // Read reads the topology of the calling thread's namespace. It skips devices that do not exist,
 // and pods and peers that are not fully known. If interrupted dumps are the only problem, the error
-// wraps [ErrInterrupted].
+// wraps [nlmsg.ErrInterrupted].
 func Read(of DeviceNames, owns ProgramOwner) (Topology, error) {
 	r, err := OpenTableReader(readTables(of.Family), of, owns)
 	if err != nil {

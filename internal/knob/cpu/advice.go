@@ -22,10 +22,10 @@ type advice struct {
 	do     string // instead
 }
 
-// Get is of [Knob].
+// Get is of [knob.Knob].
 func (k advice) Get(m knob.Machine, _ knob.Target) (knob.Reading, error) { return k.get(m) }
 
-// Plan is of [Knob]: there is none.
+// Plan is of [knob.Knob]: there is none.
 func (k advice) Plan(knob.Machine, knob.Target, string) ([]setting.Write, error) {
 	return nil, verr.New(verr.Missing, "cannot set "+k.name, k.reason, k.do)
 }

@@ -89,7 +89,7 @@ func (k cpuFiles) read(m knob.Machine) ([]knob.Queue, error) {
 	return files, err
 }
 
-// Get is of [Knob].
+// Get is of [knob.Knob].
 func (k cpuFiles) Get(m knob.Machine, _ knob.Target) (knob.Reading, error) {
 	files, err := k.read(m)
 	if err != nil {
@@ -102,7 +102,7 @@ func (k cpuFiles) Get(m knob.Machine, _ knob.Target) (knob.Reading, error) {
 	return r, nil
 }
 
-// Plan is of [Knob]: one after the other.
+// Plan is of [knob.Knob]: one after the other.
 func (k cpuFiles) Plan(m knob.Machine, _ knob.Target, value string) ([]setting.Write, error) {
 	files, err := k.read(m)
 	if err != nil {
@@ -154,7 +154,7 @@ func (k cpuFiles) takes(m knob.Machine, f knob.Queue, text string) error {
 	return nil
 }
 
-// Range is of [Ranger]: those of the trials that all take.
+// Range is of [knob.Ranger]: those of the trials that all take.
 func (k cpuFiles) Range(m knob.Machine, t knob.Target) ([]string, error) {
 	now, err := k.Get(m, t)
 	if err != nil {

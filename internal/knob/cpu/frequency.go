@@ -118,52 +118,52 @@ var cpuBoost = knob.Entry{
 
 type boost struct{}
 
-// boostFiles are where it is said, and what says on.
-var boostFiles = []struct{ pattern, on, off string }{
-	{"cpufreq/boost", "1", "0"},
-	{"intel_pstate/no_turbo", "0", "1"},
+// boostFiles are where it is said, and how.
+var boostFiles = []struct {
+	pattern string
+	texts   knob.OnOff
+}{
+	{"cpufreq/boost", knob.Bit},
+	{"intel_pstate/no_turbo", knob.OnOff{On: "0", Off: "1"}},
 }
 
 // read gives the file, and what is on and off in it.
-func (boost) read(m knob.Machine) (file knob.Queue, on, off string, err error) {
+func (boost) read(m knob.Machine) (file knob.Queue, texts knob.OnOff, err error) {
 	for _, f := range boostFiles {
 		found, err := coreFiles(m, f.pattern)
 		if err != nil {
-			return knob.Queue{}, "", "", err
+			return knob.Queue{}, texts, err
 		}
 		if len(found) > 0 {
-			return found[0], f.on, f.off, nil
+			return found[0], f.texts, nil
 		}
 	}
-	return knob.Queue{}, "", "", noFiles(m, "cpu.boost", noCpufreq)
+	return knob.Queue{}, texts, noFiles(m, "cpu.boost", noCpufreq)
 }
 
-// Get is of [Knob].
+// Get is of [knob.Knob].
 func (k boost) Get(m knob.Machine, _ knob.Target) (knob.Reading, error) {
-	file, on, _, err := k.read(m)
+	file, texts, err := k.read(m)
 	if err != nil {
 		return knob.Reading{}, err
 	}
-	if file.Value == on {
-		return knob.Reading{Value: "on"}, nil
-	}
-	return knob.Reading{Value: "off"}, nil
+	return knob.Reading{Value: texts.Parse(file.Value)}, nil
 }
 
-// Plan is of [Knob].
+// Plan is of [knob.Knob].
 func (k boost) Plan(m knob.Machine, _ knob.Target, value string) ([]setting.Write, error) {
-	file, on, off, err := k.read(m)
+	file, texts, err := k.read(m)
 	if err != nil {
 		return nil, err
 	}
-	digit, ok := map[string]string{"on": on, "off": off}[value]
+	digit, ok := texts.Text(value)
 	if !ok {
 		return nil, knob.BadValue("cpu.boost", value, errors.New("want on or off"))
 	}
 	return []setting.Write{{Setting: file.Setting, Value: setting.Text(digit)}}, nil
 }
 
-// Range is of [Ranger].
+// Range is of [knob.Ranger].
 func (k boost) Range(m knob.Machine, t knob.Target) ([]string, error) {
 	now, err := k.Get(m, t)
 	if err != nil {

@@ -60,7 +60,7 @@ func microseconds(value string) error {
 // resumeLatency calls the kernel's 0 off: it means that there is no limit.
 type resumeLatency struct{ cpuFiles }
 
-// Get is of [Knob].
+// Get is of [knob.Knob].
 func (k resumeLatency) Get(m knob.Machine, _ knob.Target) (knob.Reading, error) {
 	files, err := k.read(m)
 	if err != nil {
@@ -72,7 +72,7 @@ func (k resumeLatency) Get(m knob.Machine, _ knob.Target) (knob.Reading, error) 
 	return knob.Reading{Value: knob.FormatLists(files)}, nil
 }
 
-// Plan is of [Knob].
+// Plan is of [knob.Knob].
 func (k resumeLatency) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Write, error) {
 	parts := strings.Fields(value)
 	for i, p := range parts {
@@ -87,7 +87,7 @@ func (k resumeLatency) Plan(m knob.Machine, t knob.Target, value string) ([]sett
 	return k.cpuFiles.Plan(m, t, strings.Join(parts, " "))
 }
 
-// Range is of [Ranger]: what the shallowest state that is a sleep takes.
+// Range is of [knob.Ranger]: what the shallowest state that is a sleep takes.
 func (k resumeLatency) Range(m knob.Machine, t knob.Target) ([]string, error) {
 	now, err := k.Get(m, t)
 	if err != nil {
@@ -155,7 +155,7 @@ func (idleDisable) read(m knob.Machine) ([]idleState, error) {
 	return states, nil
 }
 
-// Get is of [Knob]: the states that no core may enter.
+// Get is of [knob.Knob]: the states that no core may enter.
 func (k idleDisable) Get(m knob.Machine, _ knob.Target) (knob.Reading, error) {
 	states, err := k.read(m)
 	if err != nil {
@@ -190,7 +190,7 @@ func namesOf(states []idleState) (names []string) {
 	return names
 }
 
-// Plan is of [Knob].
+// Plan is of [knob.Knob].
 func (k idleDisable) Plan(m knob.Machine, _ knob.Target, value string) ([]setting.Write, error) {
 	states, err := k.read(m)
 	if err != nil {
@@ -216,7 +216,7 @@ func (k idleDisable) Plan(m knob.Machine, _ knob.Target, value string) ([]settin
 	return writes, nil
 }
 
-// Range is of [Ranger]: the deepest state, if it takes long to leave.
+// Range is of [knob.Ranger]: the deepest state, if it takes long to leave.
 func (k idleDisable) Range(m knob.Machine, t knob.Target) ([]string, error) {
 	states, err := k.read(m)
 	if err != nil {

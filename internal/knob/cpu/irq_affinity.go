@@ -77,7 +77,7 @@ func (affinity) read(m knob.Machine, t knob.Target) (c interrupts, err error) {
 	return c, nil
 }
 
-// Get is of [Knob].
+// Get is of [knob.Knob].
 func (k affinity) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 	c, err := k.read(m, t)
 	if err != nil {
@@ -102,7 +102,7 @@ func (k affinity) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 	return r, nil
 }
 
-// Plan is of [Knob].
+// Plan is of [knob.Knob].
 func (k affinity) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Write, error) {
 	c, err := k.read(m, t)
 	if err != nil {
@@ -198,7 +198,7 @@ func (c interrupts) nearest(on []int) []int {
 	return cores
 }
 
-// Range is of [Ranger]: dealt to the cores near the card, to all, and to all but the
+// Range is of [knob.Ranger]: dealt to the cores near the card, to all, and to all but the
 // first.
 func (k affinity) Range(m knob.Machine, t knob.Target) ([]string, error) {
 	on := knob.OnlineCores(m)

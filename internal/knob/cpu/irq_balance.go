@@ -63,7 +63,7 @@ func banOf(variables map[string]string) string {
 	return "on"
 }
 
-// Get is of [Knob]. In effect is what the daemon was started with.
+// Get is of [knob.Knob]. In effect is what the daemon was started with.
 func (k balance) Get(m knob.Machine, _ knob.Target) (knob.Reading, error) {
 	u, _, text, err := k.read(m)
 	if err != nil {
@@ -79,7 +79,7 @@ func (k balance) Get(m knob.Machine, _ knob.Target) (knob.Reading, error) {
 	return r, nil
 }
 
-// Plan is of [Knob].
+// Plan is of [knob.Knob].
 func (k balance) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Write, error) {
 	u, config, text, err := k.read(m)
 	if err != nil {

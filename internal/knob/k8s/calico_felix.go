@@ -159,18 +159,21 @@ func override(s settings) (others []string, ours string) {
 	return others, ours
 }
 
+// checksumWorks is what [checksumBroken] says.
+var checksumWorks = knob.OnOff{On: "false", Off: "true"}
+
 func readTunnelChecksum(s settings) knob.Reading {
 	r := knob.Reading{Value: defaultValue, Note: ownCalico}
 	_, ours := override(s)
 	if isBroken, err := strconv.ParseBool(ours); err == nil {
-		r.Value = map[bool]string{true: "off", false: "on"}[isBroken]
+		r.Value = checksumWorks.Parse(strconv.FormatBool(isBroken))
 	}
 	return r
 }
 
 func pairsTunnelChecksum(s settings, value string) ([]settingChange, error) {
 	others, _ := override(s)
-	text, known := map[string]string{"off": "true", "on": "false"}[value]
+	text, known := checksumWorks.Text(value)
 	if !known {
 		return nil, errors.New("want off, on, or " + defaultValue)
 	}

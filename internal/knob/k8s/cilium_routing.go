@@ -132,7 +132,7 @@ func pairsNative(s settings, value string) ([]settingChange, error) {
 		case mode == "native" && name == "cidr" && err == nil:
 			more = append(more, settingChange{key: "ipv4-native-routing-cidr", text: with})
 		case mode == "native" && name == "direct" && (with == "on" || with == "off"):
-			direct = map[string]string{"on": "true", "off": "false"}[with]
+			direct, _ = knob.Truth.Text(with)
 		default:
 			return nil, fmt.Errorf("%q is no option of %s: want cidr=NETWORK or direct=on|off", option, mode)
 		}

@@ -107,13 +107,14 @@ func readReplacement(s settings) knob.Reading {
 // pairsReplacement keeps to the words of the release that the file is of: each
 // refuses those of the other.
 func pairsReplacement(s settings, value string) ([]settingChange, error) {
-	words := map[string]string{"on": "true", "off": "false"}
+	words := knob.Truth
 	switch now, _ := s.get("kube-proxy-replacement"); now {
 	case "strict", "disabled", "partial", "probe":
-		words = map[string]string{"on": "strict", "off": "disabled"}
+		words = knob.OnOff{On: "strict", Off: "disabled"}
 	}
-	if words[value] == "" {
+	text, known := words.Text(value)
+	if !known {
 		return nil, errors.New("want on, off, or " + defaultValue)
 	}
-	return []settingChange{{key: "kube-proxy-replacement", text: words[value]}}, nil
+	return []settingChange{{key: "kube-proxy-replacement", text: text}}, nil
 }

@@ -96,7 +96,7 @@ func readManifest(m knob.Machine, cell setting.Setting) (manifest, error) {
 	return f, verr.Wrap(verr.Usage, what, err, "give a file with Kubernetes objects in YAML or JSON")
 }
 
-// Get is of [Knob].
+// Get is of [knob.Knob].
 func (k manifestKnob) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 	_, _, s, err := k.load(m, t)
 	if err != nil {
@@ -105,7 +105,7 @@ func (k manifestKnob) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 	return k.read(s), nil
 }
 
-// Plan is of [Knob].
+// Plan is of [knob.Knob].
 func (k manifestKnob) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Write, error) {
 	cell, f, s, err := k.load(m, t)
 	if err != nil {
@@ -140,7 +140,7 @@ func writePair(s settings, p settingChange) error {
 	return s.set(p.key, p.text)
 }
 
-// Range is of [Ranger].
+// Range is of [knob.Ranger].
 func (k manifestKnob) Range(m knob.Machine, t knob.Target) ([]string, error) {
 	now, err := k.Get(m, t)
 	return slices.DeleteFunc(slices.Clone(k.trials), func(v string) bool { return v == now.Value }), err

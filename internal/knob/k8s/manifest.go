@@ -10,8 +10,7 @@ import (
 	"github.com/venturi-net/venturi/internal/yamledit"
 )
 
-// manifestKnobs are the settings of a cluster's network, in the files that
-// somebody will apply to it.
+// Knobs are the settings of a cluster's network, in the files that somebody will apply to it.
 func Knobs() []knob.Entry {
 	return slices.Concat(
 		kubeOVNKnobs(),

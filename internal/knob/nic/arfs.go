@@ -61,7 +61,7 @@ func (arfs) read(m knob.Machine, t knob.Target) (filter setting.Setting, queues 
 	return filter, queues, err
 }
 
-// Get is of [Knob].
+// Get is of [knob.Knob].
 func (k arfs) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 	filter, queues, err := k.read(m, t)
 	if err != nil {
@@ -106,7 +106,7 @@ func (arfs) least(m knob.Machine, queues []setting.Setting) (string, error) {
 	return strconv.Itoa(slices.Min(numbers)), nil
 }
 
-// Plan is of [Knob].
+// Plan is of [knob.Knob].
 func (k arfs) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Write, error) {
 	filter, queues, err := k.read(m, t)
 	if err != nil {
@@ -150,7 +150,7 @@ func keepsRules(device string, rules int) error {
 		"see them with `ethtool -n "+device+"`, and delete them first if they are not needed")
 }
 
-// Range is of [Ranger]. Off is no part of it: what a trial turns off may lose
+// Range is of [knob.Ranger]. Off is no part of it: what a trial turns off may lose
 // rules that come while it runs.
 func (k arfs) Range(m knob.Machine, t knob.Target) ([]string, error) {
 	if _, err := k.Get(m, t); err != nil {

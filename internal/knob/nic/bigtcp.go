@@ -55,7 +55,7 @@ func (k bigTCP) maxSegment(m knob.Machine, found []numberValue) uint64 {
 	return n
 }
 
-// Plan is of [Knob].
+// Plan is of [knob.Knob].
 func (k bigTCP) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Write, error) {
 	found, err := k.now(m, t)
 	if err != nil {
@@ -89,7 +89,7 @@ func (k bigTCP) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Wri
 	return writes, nil
 }
 
-// Range is of [Ranger]: what Cilium sets, where the device can cut it.
+// Range is of [knob.Ranger]: what Cilium sets, where the device can cut it.
 func (k bigTCP) Range(m knob.Machine, t knob.Target) ([]string, error) {
 	found, err := k.now(m, t)
 	if err != nil || len(found) < len(k.parts) || k.maxSegment(m, found) < ciliumGSO {

@@ -106,7 +106,7 @@ func (h featureReading) inEffect(p offload, name string) bool {
 	})
 }
 
-// Get is of [Knob].
+// Get is of [knob.Knob].
 func (k features) Get(_ knob.Machine, t knob.Target) (knob.Reading, error) {
 	h, err := k.read(t)
 	if err != nil {
@@ -131,7 +131,7 @@ func (k features) Get(_ knob.Machine, t knob.Target) (knob.Reading, error) {
 	return r, nil
 }
 
-// Plan is of [Knob].
+// Plan is of [knob.Knob].
 func (k features) Plan(_ knob.Machine, t knob.Target, value string) ([]setting.Write, error) {
 	h, err := k.read(t)
 	if err != nil {
@@ -205,7 +205,7 @@ func (h featureReading) words() (words []string) {
 	return words
 }
 
-// Range is of [Ranger].
+// Range is of [knob.Ranger].
 func (k features) Range(m knob.Machine, t knob.Target) ([]string, error) {
 	now, err := k.Get(m, t)
 	if err != nil {

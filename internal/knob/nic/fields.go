@@ -71,7 +71,7 @@ func (k fields) read(m knob.Machine, t knob.Target) (h fieldsReading, err error)
 	return h, err
 }
 
-// Get is of [Knob].
+// Get is of [knob.Knob].
 func (k fields) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 	h, err := k.read(m, t)
 	if err != nil {
@@ -103,7 +103,7 @@ func (h fieldsReading) text(others fieldSet) string {
 	return strings.Join(items, ",")
 }
 
-// Plan is of [Knob].
+// Plan is of [knob.Knob].
 func (k fields) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Write, error) {
 	h, err := k.read(m, t)
 	if err != nil {
@@ -161,7 +161,7 @@ func (h fieldsReading) check(name, word string) error {
 	return knob.Number(0, most)(word)
 }
 
-// Range is of [Ranger].
+// Range is of [knob.Ranger].
 func (k fields) Range(m knob.Machine, t knob.Target) ([]string, error) {
 	h, err := k.read(m, t)
 	if err != nil || k.trials == nil {

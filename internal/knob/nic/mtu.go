@@ -35,7 +35,7 @@ const leastIPv6 = 1280
 
 type mtu struct{ deviceNumbers }
 
-// Plan is of [Knob]. It refuses what no undo could take back.
+// Plan is of [knob.Knob]. It refuses what no undo could take back.
 func (k mtu) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Write, error) {
 	writes, err := k.deviceNumbers.Plan(m, t, value)
 	if err != nil {

@@ -87,17 +87,13 @@ func (threaded) read(m knob.Machine, t knob.Target) (of setting.Setting, device 
 	return of, strings.TrimSpace(v.String()), each, nil
 }
 
-// Get is of [Knob]. In effect is what the queues do.
+// Get is of [knob.Knob]. In effect is what the queues do.
 func (k threaded) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 	_, device, each, err := k.read(m, t)
 	if err != nil {
 		return knob.Reading{}, err
 	}
-	words := map[string]string{"0": "off", "1": "on"}
-	r := knob.Reading{Value: words[device]}
-	if r.Value == "" {
-		r.Value = device // later kernels know more states than two
-	}
+	r := knob.Reading{Value: knob.Bit.Parse(device)} // later kernels know more states than two
 	for _, q := range each {
 		if q.Value != device {
 			r.Effective, r.Note = "mixed", "queues of the device are set each by its own"
@@ -106,13 +102,13 @@ func (k threaded) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 	return r, nil
 }
 
-// Plan is of [Knob].
+// Plan is of [knob.Knob].
 func (k threaded) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Write, error) {
 	of, _, each, err := k.read(m, t)
 	if err != nil {
 		return nil, err
 	}
-	digit, ok := map[string]string{"on": "1", "off": "0"}[value]
+	digit, ok := knob.Bit.Text(value)
 	if !ok {
 		return nil, knob.BadValue("nic.napi_threaded", value, errors.New("want on or off"))
 	}
@@ -123,7 +119,7 @@ func (k threaded) Plan(m knob.Machine, t knob.Target, value string) ([]setting.W
 	return writes, nil
 }
 
-// Range is of [Ranger]: nothing where no queue of the device uses NAPI, for the
+// Range is of [knob.Ranger]: nothing where no queue of the device uses NAPI, for the
 // kernel refuses.
 func (k threaded) Range(m knob.Machine, t knob.Target) ([]string, error) {
 	r, err := k.Get(m, t)

@@ -62,7 +62,7 @@ func (k deviceNumbers) now(m knob.Machine, t knob.Target) ([]numberValue, error)
 	return found, nil
 }
 
-// Get is of [Knob].
+// Get is of [knob.Knob].
 func (k deviceNumbers) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 	found, err := k.now(m, t)
 	if err != nil {
@@ -87,7 +87,7 @@ func (k deviceNumbers) spell(found []numberValue) string {
 	return strings.Join(parts, ",")
 }
 
-// Plan is of [Knob].
+// Plan is of [knob.Knob].
 func (k deviceNumbers) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Write, error) {
 	found, err := k.now(m, t)
 	if err != nil {
@@ -137,7 +137,7 @@ func (k deviceNumbers) parse(found []numberValue, value string) (map[string]stri
 	return named, nil
 }
 
-// Range is of [Ranger].
+// Range is of [knob.Ranger].
 func (k deviceNumbers) Range(m knob.Machine, t knob.Target) ([]string, error) {
 	now, err := k.Get(m, t)
 	if err != nil {

@@ -44,7 +44,7 @@ func (privFlags) read(t knob.Target) (setting.Scope, map[string]bool, error) {
 	return place, all, nil
 }
 
-// Get is of [Knob].
+// Get is of [knob.Knob].
 func (k privFlags) Get(_ knob.Machine, t knob.Target) (knob.Reading, error) {
 	_, all, err := k.read(t)
 	if err != nil {
@@ -57,7 +57,7 @@ func (k privFlags) Get(_ knob.Machine, t knob.Target) (knob.Reading, error) {
 	return knob.Reading{Value: strings.Join(items, ",")}, nil
 }
 
-// Plan is of [Knob].
+// Plan is of [knob.Knob].
 func (k privFlags) Plan(_ knob.Machine, t knob.Target, value string) ([]setting.Write, error) {
 	place, all, err := k.read(t)
 	if err != nil {

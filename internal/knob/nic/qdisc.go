@@ -48,7 +48,7 @@ func (qdisc) read(m knob.Machine, t knob.Target) (setting.Setting, setting.Qdisc
 	return cell, q, err
 }
 
-// Get is of [Knob].
+// Get is of [knob.Knob].
 func (k qdisc) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 	_, q, err := k.read(m, t)
 	if err != nil {
@@ -75,7 +75,7 @@ func kindsOf(q setting.Qdisc) []string {
 	return slices.Compact(kinds)
 }
 
-// Plan is of [Knob]. It refuses to replace what could not be made again.
+// Plan is of [knob.Knob]. It refuses to replace what could not be made again.
 func (k qdisc) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Write, error) {
 	cell, q, err := k.read(m, t)
 	if err != nil {
@@ -94,7 +94,7 @@ func (k qdisc) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Writ
 	return []setting.Write{{Setting: cell, Value: v}}, err
 }
 
-// Range is of [Ranger]: those that are recommended, where the present one can be
+// Range is of [knob.Ranger]: those that are recommended, where the present one can be
 // made again, and not where packets do not wait at all.
 func (k qdisc) Range(m knob.Machine, t knob.Target) ([]string, error) {
 	_, q, err := k.read(m, t)

@@ -37,7 +37,7 @@ const (
 	mostFlows    = 1 << 22
 )
 
-// Get is of [Knob]. Without the machine's table, nothing is in effect.
+// Get is of [knob.Knob]. Without the machine's table, nothing is in effect.
 func (rfs) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 	queues, table, err := readRFS(m, t)
 	if err != nil {
@@ -73,7 +73,7 @@ func readRFS(m knob.Machine, t knob.Target) (queues []knob.Queue, table int, err
 	return queues, table, err
 }
 
-// Plan is of [Knob]. The kernel rounds up to powers of two, so that is what is
+// Plan is of [knob.Knob]. The kernel rounds up to powers of two, so that is what is
 // asked for. The machine's table is no device's to change.
 func (rfs) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Write, error) {
 	queues, table, err := readRFS(m, t)
@@ -106,7 +106,7 @@ func powerOfTwo(n int) int {
 	return 1 << bits.Len(uint(n-1))
 }
 
-// Range is of [Ranger].
+// Range is of [knob.Ranger].
 func (k rfs) Range(m knob.Machine, t knob.Target) ([]string, error) {
 	now, err := k.Get(m, t)
 	if err != nil {

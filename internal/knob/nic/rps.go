@@ -29,7 +29,7 @@ type rps struct{}
 
 const rpsFile = "queues/rx-*/rps_cpus"
 
-// Get is of [Knob].
+// Get is of [knob.Knob].
 func (rps) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 	queues, err := knob.ReadMasks(m, t, rpsFile)
 	if err != nil {
@@ -38,7 +38,7 @@ func (rps) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 	return knob.Reading{Value: knob.FormatLists(queues)}, nil
 }
 
-// Plan is of [Knob].
+// Plan is of [knob.Knob].
 func (rps) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Write, error) {
 	queues, err := knob.ReadMasks(m, t, rpsFile)
 	if err != nil {
@@ -61,7 +61,7 @@ func (rps) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Write, e
 	return writes, nil
 }
 
-// Range is of [Ranger]: all cores, and all but the first, which has most else to do.
+// Range is of [knob.Ranger]: all cores, and all but the first, which has most else to do.
 func (k rps) Range(m knob.Machine, t knob.Target) ([]string, error) {
 	now, err := k.Get(m, t)
 	on := knob.OnlineCores(m)

@@ -74,7 +74,7 @@ func checkHash(m knob.Machine, place setting.Scope, now map[string]string) error
 	return fmt.Errorf("the card has no receive hash: no fields, no key and no table (so has a virtio card whose host offers no RSS): %w", errors.ErrUnsupported)
 }
 
-// Get is of [Knob].
+// Get is of [knob.Knob].
 func (k udpHash) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 	_, now, err := k.read(m, t)
 	if err != nil {
@@ -92,7 +92,7 @@ func (k udpHash) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 	return knob.Reading{Value: strings.Join(items, ",")}, nil
 }
 
-// Plan is of [Knob].
+// Plan is of [knob.Knob].
 func (k udpHash) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Write, error) {
 	place, now, err := k.read(m, t)
 	if err != nil {
@@ -129,7 +129,7 @@ func (k udpHash) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Wr
 	return writes, nil
 }
 
-// Range is of [Ranger].
+// Range is of [knob.Ranger].
 func (k udpHash) Range(m knob.Machine, t knob.Target) ([]string, error) {
 	now, err := k.Get(m, t)
 	if err != nil {
@@ -174,7 +174,7 @@ func (rssTable) read(m knob.Machine, t knob.Target) (setting.Setting, map[string
 	return cell, now, err
 }
 
-// Get is of [Knob].
+// Get is of [knob.Knob].
 func (k rssTable) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 	_, now, err := k.read(m, t)
 	if err != nil {
@@ -194,7 +194,7 @@ func (k rssTable) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 	return r, nil
 }
 
-// Plan is of [Knob].
+// Plan is of [knob.Knob].
 func (k rssTable) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Write, error) {
 	cell, now, err := k.read(m, t)
 	if err != nil {
@@ -227,7 +227,7 @@ func (k rssTable) Plan(m knob.Machine, t knob.Target, value string) ([]setting.W
 	return []setting.Write{{Setting: cell, Value: setting.Text(strings.Join(items, ","))}}, nil
 }
 
-// Range is of [Ranger].
+// Range is of [knob.Ranger].
 func (k rssTable) Range(m knob.Machine, t knob.Target) ([]string, error) {
 	now, err := k.Get(m, t)
 	if err != nil {

@@ -58,7 +58,7 @@ func (suspend) read(m knob.Machine, t knob.Target) ([]knob.Queue, error) {
 	return each, nil
 }
 
-// Get is of [Knob].
+// Get is of [knob.Knob].
 func (k suspend) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 	each, err := k.read(m, t)
 	if err != nil {
@@ -67,7 +67,7 @@ func (k suspend) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 	return knob.Reading{Value: knob.FormatLists(each)}, nil
 }
 
-// Plan is of [Knob].
+// Plan is of [knob.Knob].
 func (k suspend) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Write, error) {
 	each, err := k.read(m, t)
 	if err != nil {

@@ -35,7 +35,7 @@ const (
 	byQueue  = "rxqs" // the kernel asks these masks first
 )
 
-// Get is of [Knob].
+// Get is of [knob.Knob].
 func (xps) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 	queues, err := knob.ReadMasks(m, t, xpsCPUs)
 	if err != nil {
@@ -69,7 +69,7 @@ func oneToOne(queues []knob.Queue) []knob.Queue {
 	return own
 }
 
-// Plan is of [Knob].
+// Plan is of [knob.Knob].
 func (xps) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Write, error) {
 	queues, err := knob.ReadMasks(m, t, xpsCPUs)
 	if err != nil {
@@ -144,7 +144,7 @@ func share(list string, queues int) ([]string, error) {
 	return shares, nil
 }
 
-// Range is of [Ranger]: one queue to a core.
+// Range is of [knob.Ranger]: one queue to a core.
 func (k xps) Range(m knob.Machine, t knob.Target) ([]string, error) {
 	queues, err := knob.ReadMasks(m, t, xpsCPUs)
 	on := knob.OnlineCores(m)

@@ -38,7 +38,7 @@ const bucketsWord = "buckets"
 // tracking is the knob of the table of connections.
 type tracking struct{ sysctlGroup }
 
-// Plan is of [Knob]. The kernel makes the table of whole pages: what it will
+// Plan is of [knob.Knob]. The kernel makes the table of whole pages: what it will
 // show is what is planned.
 func (k tracking) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Write, error) {
 	writes, err := k.sysctlGroup.Plan(m, t, value)

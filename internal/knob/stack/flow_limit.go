@@ -30,7 +30,7 @@ var flowLimit = knob.Entry{
 // coreMask is a knob that is a sysctl with a mask of cores, shown as a list.
 type coreMask struct{ sysctl }
 
-// Get is of [Knob].
+// Get is of [knob.Knob].
 func (c coreMask) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 	r, err := c.sysctl.Get(m, t)
 	if err != nil {
@@ -40,7 +40,7 @@ func (c coreMask) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 	return r, err
 }
 
-// Plan is of [Knob].
+// Plan is of [knob.Knob].
 func (c coreMask) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Write, error) {
 	mask, err := knob.FormatMask(value)
 	if err != nil {
@@ -49,7 +49,7 @@ func (c coreMask) Plan(m knob.Machine, t knob.Target, value string) ([]setting.W
 	return c.sysctl.Plan(m, t, mask)
 }
 
-// Range is of [Ranger]: all cores that are on.
+// Range is of [knob.Ranger]: all cores that are on.
 func (c coreMask) Range(m knob.Machine, t knob.Target) ([]string, error) {
 	now, err := c.Get(m, t)
 	if err != nil {

@@ -87,7 +87,7 @@ func (o ownTable) cell(t knob.Target) (setting.Setting, error) {
 	return setting.Setting{Backend: "nft", Scope: place, Key: o.key}, nil
 }
 
-// Get is of [Knob].
+// Get is of [knob.Knob].
 func (o ownTable) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 	cell, err := o.cell(t)
 	if err != nil {
@@ -121,7 +121,7 @@ func (o ownTable) wordsIn(text string) (words []string) {
 	return words
 }
 
-// Plan is of [Knob].
+// Plan is of [knob.Knob].
 func (o ownTable) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Write, error) {
 	now, err := o.Get(m, t)
 	if err != nil {
@@ -150,7 +150,7 @@ func (o ownTable) Plan(m knob.Machine, t knob.Target, value string) ([]setting.W
 	return []setting.Write{{Setting: cell, Value: setting.Text(o.text(words))}}, nil
 }
 
-// Range is of [Ranger].
+// Range is of [knob.Ranger].
 func (o ownTable) Range(m knob.Machine, t knob.Target) ([]string, error) {
 	now, err := o.Get(m, t)
 	if err != nil || o.on == nil || now.Value != knob.Off {

@@ -52,7 +52,7 @@ func (s sysctl) read(m knob.Machine, t knob.Target) (setting.Setting, []string, 
 	return cell, fields, err
 }
 
-// Get is of [Knob].
+// Get is of [knob.Knob].
 func (s sysctl) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 	_, fields, err := s.read(m, t)
 	if err != nil {
@@ -62,21 +62,21 @@ func (s sysctl) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 	if s.field > 0 {
 		value = fields[s.field-1]
 	}
-	if word, ok := map[string]string{"1": "on", "0": "off"}[value]; ok && s.onOff {
-		value = word
+	if s.onOff {
+		value = knob.Bit.Parse(value)
 	}
 	return knob.Reading{Value: value, Note: s.note}, nil
 }
 
-// Plan is of [Knob].
+// Plan is of [knob.Knob].
 func (s sysctl) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Write, error) {
 	cell, fields, err := s.read(m, t)
 	if err != nil {
 		return nil, err
 	}
 	value = strings.Join(strings.Fields(value), " ")
-	if digit, ok := map[string]string{"on": "1", "off": "0"}[value]; ok && s.onOff {
-		value = digit
+	if s.onOff {
+		value, _ = knob.Bit.Text(value)
 	}
 	if s.check != nil {
 		if err := s.check(value); err != nil {
@@ -94,7 +94,7 @@ func (s sysctl) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Wri
 	return []setting.Write{{Setting: cell, Value: setting.Text(value)}}, nil
 }
 
-// Range is of [Ranger].
+// Range is of [knob.Ranger].
 func (s sysctl) Range(m knob.Machine, t knob.Target) ([]string, error) {
 	now, err := s.Get(m, t)
 	if err != nil || s.steps == nil {

@@ -51,7 +51,7 @@ func (s sysctlGroup) now(m knob.Machine, t knob.Target) ([]groupValue, error) {
 	return found, nil
 }
 
-// Get is of [Knob].
+// Get is of [knob.Knob].
 func (s sysctlGroup) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 	found, err := s.now(m, t)
 	if err != nil {
@@ -64,7 +64,7 @@ func (s sysctlGroup) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 	return knob.Reading{Value: strings.Join(parts, ","), Note: s.note}, nil
 }
 
-// Plan is of [Knob].
+// Plan is of [knob.Knob].
 func (s sysctlGroup) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Write, error) {
 	found, err := s.now(m, t)
 	if err != nil {
@@ -121,7 +121,7 @@ func (s sysctlGroup) words() (words []string) {
 	return words
 }
 
-// Range is of [Ranger]: the trials that make sense here and change something.
+// Range is of [knob.Ranger]: the trials that make sense here and change something.
 func (s sysctlGroup) Range(m knob.Machine, t knob.Target) ([]string, error) {
 	found, err := s.now(m, t)
 	if err != nil {

@@ -54,7 +54,7 @@ func (c congestion) choices(m knob.Machine, t knob.Target) ([]string, error) {
 	return slices.DeleteFunc(all, func(a string) bool { return !slices.Contains(allowed, a) }), err
 }
 
-// Plan is of [Knob].
+// Plan is of [knob.Knob].
 func (c congestion) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Write, error) {
 	writes, err := c.sysctl.Plan(m, t, value)
 	if err != nil {
@@ -75,7 +75,7 @@ func (c congestion) Plan(m knob.Machine, t knob.Target, value string) ([]setting
 	return writes, err
 }
 
-// Range is of [Ranger].
+// Range is of [knob.Ranger].
 func (c congestion) Range(m knob.Machine, t knob.Target) ([]string, error) {
 	now, err := c.Get(m, t)
 	if err != nil {

@@ -54,7 +54,7 @@ func (tunedKnob) profiles(m knob.Machine) (names []string) {
 	return names
 }
 
-// Get is of [Knob].
+// Get is of [knob.Knob].
 func (k tunedKnob) Get(m knob.Machine, _ knob.Target) (knob.Reading, error) {
 	if len(k.profiles(m)) == 0 {
 		return knob.Reading{}, verr.New(verr.Missing, "cannot read the profile of tuned", "there is no tuned on this machine", "install it (package tuned), or take the single knobs")
@@ -90,7 +90,7 @@ func (tunedKnob) running(m knob.Machine) bool {
 	return err == nil
 }
 
-// Plan is of [Knob].
+// Plan is of [knob.Knob].
 func (k tunedKnob) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Write, error) {
 	if _, err := k.Get(m, t); err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func (k tunedKnob) Plan(m knob.Machine, t knob.Target, value string) ([]setting.
 	return []setting.Write{{Setting: k.cell(), Value: v}}, err
 }
 
-// Range is of [Ranger]: the two profiles for networks that it does not have.
+// Range is of [knob.Ranger]: the two profiles for networks that it does not have.
 func (k tunedKnob) Range(m knob.Machine, t knob.Target) ([]string, error) {
 	now, err := k.Get(m, t)
 	if err != nil {

@@ -30,7 +30,7 @@ var ovnLB = knob.Entry{
 // balancing is the knob of load balancers.
 type balancing struct{}
 
-// Get is of [Knob].
+// Get is of [knob.Knob].
 func (balancing) Get(_ knob.Machine, t knob.Target) (knob.Reading, error) {
 	all, switches, err := ovs.Balancers(t.Switch)
 	if err != nil {
@@ -51,7 +51,7 @@ func (balancing) Get(_ knob.Machine, t knob.Target) (knob.Reading, error) {
 	return r, nil
 }
 
-// Plan is of [Knob].
+// Plan is of [knob.Knob].
 func (k balancing) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Write, error) {
 	now, err := k.Get(m, t)
 	if err != nil || value == now.Value {
@@ -70,7 +70,7 @@ func (k balancing) Plan(m knob.Machine, t knob.Target, value string) ([]setting.
 	return writes, err
 }
 
-// Range is of [Ranger].
+// Range is of [knob.Ranger].
 func (k balancing) Range(m knob.Machine, t knob.Target) ([]string, error) {
 	now, err := k.Get(m, t)
 	if err != nil || now.Value == knob.Off {

@@ -68,8 +68,8 @@ func (s ovsSettings) now(m knob.Machine, t knob.Target) (map[string]string, erro
 		if v.Present {
 			values[p.word] = v.String()
 		}
-		if word, ok := map[string]string{"true": "on", "false": knob.Off}[v.String()]; ok && p.onOff {
-			values[p.word] = word
+		if p.onOff {
+			values[p.word] = knob.Truth.Parse(values[p.word])
 		}
 	}
 	return values, nil
@@ -94,7 +94,7 @@ func (s ovsSettings) text(values map[string]string) string {
 	return strings.Join(words, ",")
 }
 
-// Get is of [Knob].
+// Get is of [knob.Knob].
 func (s ovsSettings) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 	values, err := s.now(m, t)
 	if err != nil {
@@ -127,7 +127,7 @@ func (s ovsSettings) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 	}
 }
 
-// Plan is of [Knob].
+// Plan is of [knob.Knob].
 func (s ovsSettings) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Write, error) {
 	if _, err := s.now(m, t); err != nil {
 		return nil, err
@@ -146,8 +146,8 @@ func (s ovsSettings) Plan(m knob.Machine, t knob.Target, value string) ([]settin
 			continue
 		}
 		delete(named, p.word)
-		if truth, ok := map[string]string{"on": "true", knob.Off: "false"}[v]; ok && p.onOff {
-			v = truth
+		if p.onOff {
+			v, _ = knob.Truth.Text(v)
 		}
 		w := setting.Write{Setting: p.cell(t.Switch, p.key)}
 		if v != byDefault {
@@ -164,7 +164,7 @@ func (s ovsSettings) Plan(m knob.Machine, t knob.Target, value string) ([]settin
 	return writes, nil
 }
 
-// Range is of [Ranger]: the trials that change something.
+// Range is of [knob.Ranger]: the trials that change something.
 func (s ovsSettings) Range(m knob.Machine, t knob.Target) ([]string, error) {
 	now, err := s.now(m, t)
 	if err != nil {

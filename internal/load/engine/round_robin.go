@@ -17,7 +17,7 @@ import (
 
 // RoundRobin goes round many flows of UDP, one datagram of each in its turn: the
 // client has some sockets, the server others, and each pair of them is a flow. So
-// there are far more of them than a [Plan] can have, where each has sockets of its
+// there are far more of them than a [load.Plan] can have, where each has sockets of its
 // own, and of two datagrams in a row no two are of one flow. It is for what depends
 // on how many flows there are at a time.
 type RoundRobin struct {

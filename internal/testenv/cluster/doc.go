@@ -14,5 +14,5 @@
 //   - A node is the first process of namespaces inside of these.
 //
 // So nothing has to be tidied up process by process, whatever is killed; what a killed
-// holder leaves are empty cgroups and a folder, which the next [Up] or [Down] removes.
+// holder leaves are empty cgroups and a folder, which the next [Hold] or [Down] removes.
 package cluster
