@@ -26,7 +26,7 @@ var (
 // always, it does nothing.
 func ExpediteRCU() (restore func()) {
 	nothing := func() {}
-	unlock, err := lockRCU()
+	unlock, err := lockRCU(rcuExpediteLimit)
 	if err != nil {
 		return nothing
 	}
@@ -45,12 +45,7 @@ func ExpediteRCU() (restore func()) {
 		}
 		return nothing
 	}
-	return func() { // also when another has removed the record meanwhile
-		if unlock, err := lockRCU(); err == nil {
-			defer unlock()
-			_ = resetRCU()
-		}
-	}
+	return func() { _ = RestoreRCU() }
 }
 
 // rcuSlice is for how long [ExpediteRCUSteps] relies on what it has asked for.
@@ -70,29 +65,30 @@ func ExpediteRCUSteps() (step, restore func()) {
 	return step, func() { end() }
 }
 
-// RestoreRCU undoes [ExpediteRCU] for a process that was killed meanwhile. A container that may
+// RestoreRCU undoes [ExpediteRCU], also for a process that was killed meanwhile. A container that may
 // not write the setting leaves it to the others.
 func RestoreRCU() error {
-	if _, err := os.Lstat(rcuRecord); errors.Is(err, fs.ErrNotExist) {
+	if !isRCURecorded() {
 		return nil
 	}
-	unlock, err := lockRCU()
-	if err != nil {
+	unlock, err := lockRCU(rcuRestoreLimit)
+	locked := err == nil
+	switch {
+	case locked:
+		defer unlock()
+		if !isRCURecorded() {
+			return nil
+		}
+	case !errors.Is(err, unix.EWOULDBLOCK):
 		return err
 	}
-	defer unlock()
-	if _, err := os.Lstat(rcuRecord); errors.Is(err, fs.ErrNotExist) {
+	err = os.WriteFile(rcuExpedited, []byte("0"), 0)
+	if errors.Is(err, unix.EROFS) {
 		return nil
 	}
-	if err := resetRCU(); !errors.Is(err, unix.EROFS) {
-		return err
-	}
-	return nil
-}
-
-// resetRCU is for who holds the lock.
-func resetRCU() error {
-	if err := os.WriteFile(rcuExpedited, []byte("0"), 0); err != nil {
+	// Without the lock, somebody else may be about to shorten them, and relies on the record. It then stays for whoever
+	// has the lock next.
+	if err != nil || !locked {
 		return err
 	}
 	if err := os.Remove(rcuRecord); !errors.Is(err, fs.ErrNotExist) {
@@ -101,14 +97,33 @@ func resetRCU() error {
 	return nil
 }
 
-// lockRCU waits for the lock, which is held for an instant only.
-func lockRCU() (unlock func(), err error) {
+func isRCURecorded() bool {
+	_, err := os.Lstat(rcuRecord)
+	return err == nil
+}
+
+// These are how long a caller waits for the lock at most: it is held for an instant, unless its holder was stopped just
+// then. To shorten grace periods is not worth a long wait, and to restore them does not depend on the lock.
+var (
+	rcuExpediteLimit = 20 * time.Millisecond
+	rcuRestoreLimit  = time.Second
+)
+
+const rcuLockPoll = time.Millisecond
+
+// lockRCU waits for the lock. The error wraps EWOULDBLOCK if somebody else has held it until the limit.
+func lockRCU(limit time.Duration) (unlock func(), err error) {
 	f, err := os.Open(rcuLock)
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-		return nil, errors.Join(err, f.Close())
+	for end := time.Now().Add(limit); ; time.Sleep(rcuLockPoll) {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			return func() { _ = f.Close() }, nil
+		case !errors.Is(err, unix.EWOULDBLOCK), time.Now().After(end):
+			return nil, errors.Join(err, f.Close())
+		}
 	}
-	return func() { _ = f.Close() }, nil
 }

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Grace periods are short for as long as somebody asks, and as they were when the process that
@@ -102,6 +104,8 @@ func TestExpediteRCUSteps(t *testing.T) {
 // However many ask at a time, and begin as others end, it is as it was in the end.
 func TestExpediteRCUAtOnce(t *testing.T) {
 	fakeRCU(t)
+	defer func(real time.Duration) { rcuRestoreLimit = real }(rcuRestoreLimit)
+	rcuRestoreLimit = time.Minute // however slowly they take turns
 	if err := os.WriteFile(rcuExpedited, []byte("0"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -119,6 +123,51 @@ func TestExpediteRCUAtOnce(t *testing.T) {
 	}
 	if _, err := os.Stat(rcuRecord); err == nil {
 		t.Error("the record is left")
+	}
+}
+
+// Whoever holds the lock for long keeps grace periods from being shortened, and nothing else: nobody waits
+// for them without end, and what was shortened is as it was.
+func TestExpediteRCULocked(t *testing.T) {
+	fakeRCU(t)
+	if err := os.WriteFile(rcuExpedited, []byte("0"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	end := ExpediteRCU()
+	f, err := os.Open(rcuLock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock := sync.OnceFunc(func() { f.Close() })
+	defer unlock()
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		end()
+		ExpediteRCU()
+		if is, err := os.ReadFile(rcuExpedited); string(is) != "0" || err != nil {
+			t.Errorf("it is %q beside a holder of the lock (%v)", is, err)
+		}
+		if err := RestoreRCU(); err != nil {
+			t.Error(err)
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Error("after a minute, it waits for the lock")
+	}
+	unlock()
+	<-done
+	ExpediteRCU()
+	if err := RestoreRCU(); err != nil {
+		t.Error(err)
+	}
+	if is, err := os.ReadFile(rcuExpedited); string(is) != "0" || err != nil || isRCURecorded() {
+		t.Errorf("in the end it is %q (%v), recorded %v", is, err, isRCURecorded())
 	}
 }
 
