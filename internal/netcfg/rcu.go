@@ -4,19 +4,23 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
+// FastPathFolder is where the fast paths of a node keep their state. A container has it from the host.
+const FastPathFolder = "/run/venturi-fastpath"
+
 // Of the whole host: whether every wait for an RCU grace period is as short as it can be
-// (Documentation/ABI/testing/sysfs-kernel-rcu), what records that it was not, and the folder whose
-// lock orders those who change both: a file of its own would be left.
+// (Documentation/ABI/testing/sysfs-kernel-rcu), the folder with what records that it was not, see
+// [rcuLock], and where earlier versions recorded it.
 var (
 	rcuExpedited = "/sys/kernel/rcu_expedited"
-	rcuRecord    = "/run/venturi-rcu-expedited"
-	rcuLock      = "/run"
+	rcuFolder    = FastPathFolder
+	rcuOldRecord = "/run/venturi-rcu-expedited"
 )
 
 // ExpediteRCU shortens RCU grace periods, from 15 ms to 0.2 ms, until the function that it returns
@@ -26,22 +30,22 @@ var (
 // always, it does nothing.
 func ExpediteRCU() (restore func()) {
 	nothing := func() {}
-	unlock, err := lockRCU(rcuExpediteLimit)
+	lock, err := lockRCU(rcuExpediteLimit)
 	if err != nil {
 		return nothing
 	}
-	defer unlock()
+	defer lock.release()
 	was, err := os.ReadFile(rcuExpedited)
-	_, missing := os.Lstat(rcuRecord)
-	if err != nil || missing != nil && strings.TrimSpace(string(was)) != "0" {
+	recorded := lock.isRecorded()
+	if err != nil || !recorded && strings.TrimSpace(string(was)) != "0" {
 		return nothing
 	}
-	if err := os.WriteFile(rcuRecord, nil, 0o600); err != nil {
+	if err := lock.record(); err != nil {
 		return nothing
 	}
 	if err := os.WriteFile(rcuExpedited, []byte("1"), 0); err != nil {
-		if missing != nil {
-			_ = os.Remove(rcuRecord)
+		if !recorded {
+			_ = lock.removeRecord()
 		}
 		return nothing
 	}
@@ -65,18 +69,18 @@ func ExpediteRCUSteps() (step, restore func()) {
 	return step, func() { end() }
 }
 
-// RestoreRCU undoes [ExpediteRCU], also for a process that was killed meanwhile. A container that may
-// not write the setting leaves it to the others.
+// RestoreRCU undoes [ExpediteRCU], also for a process that was killed meanwhile, be it of an earlier
+// version. A container that may not write the setting leaves it to the others.
 func RestoreRCU() error {
-	if !isRCURecorded() {
+	if !exists(filepath.Join(rcuFolder, rcuRecord)) && !exists(rcuOldRecord) {
 		return nil
 	}
-	unlock, err := lockRCU(rcuRestoreLimit)
+	lock, err := lockRCU(rcuRestoreLimit)
 	locked := err == nil
 	switch {
 	case locked:
-		defer unlock()
-		if !isRCURecorded() {
+		defer lock.release()
+		if !lock.isRecorded() && !exists(rcuOldRecord) {
 			return nil
 		}
 	case !errors.Is(err, unix.EWOULDBLOCK):
@@ -91,39 +95,18 @@ func RestoreRCU() error {
 	if err != nil || !locked {
 		return err
 	}
-	if err := os.Remove(rcuRecord); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
+	return errors.Join(lock.removeRecord(), unlessMissing(os.Remove(rcuOldRecord)))
 }
 
-func isRCURecorded() bool {
-	_, err := os.Lstat(rcuRecord)
+func exists(path string) bool {
+	_, err := os.Lstat(path)
 	return err == nil
 }
 
-// These are how long a caller waits for the lock at most: it is held for an instant, unless its holder was stopped just
-// then. To shorten grace periods is not worth a long wait, and to restore them does not depend on the lock.
-var (
-	rcuExpediteLimit = 20 * time.Millisecond
-	rcuRestoreLimit  = time.Second
-)
-
-const rcuLockPoll = time.Millisecond
-
-// lockRCU waits for the lock. The error wraps EWOULDBLOCK if somebody else has held it until the limit.
-func lockRCU(limit time.Duration) (unlock func(), err error) {
-	f, err := os.Open(rcuLock)
-	if err != nil {
-		return nil, err
+// unlessMissing is the error of a removal; nil if there was nothing to remove.
+func unlessMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	for end := time.Now().Add(limit); ; time.Sleep(rcuLockPoll) {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		switch {
-		case err == nil:
-			return func() { _ = f.Close() }, nil
-		case !errors.Is(err, unix.EWOULDBLOCK), time.Now().After(end):
-			return nil, errors.Join(err, f.Close())
-		}
-	}
+	return err
 }
