@@ -204,6 +204,17 @@ func StartStates(c *Config, n *netcfg.Namespace, fast *bpf.Objects) (states []St
 	return states, reads, errors.Join(err, d.stop(), d.closeProber())
 }
 
+// Reload loads the programs over what an earlier daemon has left, and nothing else.
+func Reload(c *Config, n *netcfg.Namespace) error {
+	d := newDaemon(c)
+	d.netns = n
+	objs, err := d.load()
+	if err == nil {
+		objs.Close()
+	}
+	return err
+}
+
 // FirstPods is how many pods a daemon reads before it attaches anything.
 const FirstPods = firstPods
 
