@@ -121,7 +121,7 @@ func NewEventQueue(fast *bpf.Objects) (*EventQueue, error) {
 	return queue, queue.bumpBy(p)
 }
 
-func (i *eventQueue) Push(n topology.Event)            { i.push(n) }
+func (i *eventQueue) Push(batch ...topology.Event)     { i.push(batch) }
 func (i *eventQueue) SetTopology(w topology.Topology)  { i.setTopology(w) }
 func (i *eventQueue) Drain() (topology.Changes, error) { return i.drain() }
 
