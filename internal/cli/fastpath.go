@@ -198,8 +198,9 @@ other. IPv4 and IPv6 are compared one after the other, each for --shadow-time at
 
 With --replace it takes over from the process that runs here, of this version or another, as
 for an upgrade: that process ends and leaves everything in place, no packet is lost, and the
-counts go on. No packets are compared then. --nat, --ipv6 and --keep-counters stay as they were
-in that process unless you give them. A trial cannot be taken over.
+counts go on. No packets are compared then, unless that process itself only compared them.
+--nat, --ipv6 and --keep-counters stay as they were in that process unless you give them, but
+are not taken from a "shadow". A trial cannot be taken over.
 
 Some counters miss carried packets; "venturi fastpath plan" lists them. With --keep-counters,
 nothing is carried while a counter of these kinds would miss packets:

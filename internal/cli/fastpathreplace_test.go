@@ -1,17 +1,23 @@
 package cli
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
 	"io"
 	"os/exec"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/fastpath/node"
+	"github.com/venturi-net/venturi/internal/fastpath/shadow"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/verr"
 )
 
 // A process that takes over goes on with the options of the one before it, unless it is given others.
@@ -106,6 +112,57 @@ func TestFastpathReplacesWithSameWish(t *testing.T) {
 			testenv.Must(t, second.Wait())
 		})
 	}
+}
+
+// A shadow that is taken over from says what it has compared, and that it has ended early. What it was told to compare
+// is not what is carried.
+func TestFastpathReplacesShadow(t *testing.T) {
+	w, n := emptyNode(t)
+	wirePods(t, w, n)
+	t.Cleanup(func() { testenv.Must(t, startFastpath(t, n, t.Output(), "disable").Wait()) })
+	status := func() (s node.Status) {
+		testenv.InNetns(t, n.Path(), func() (err error) {
+			s, err = node.ReadStatus()
+			return err
+		})
+		return s
+	}
+	var out, said bytes.Buffer
+	comparing := exec.Command("venturi", "fastpath", "shadow", "--nat=false", "--json")
+	comparing.Stdout, comparing.Stderr = &out, io.MultiWriter(&said, t.Output())
+	testenv.Must(t, host.Do(n.Path(), comparing.Start))
+	t.Cleanup(func() { _ = comparing.Process.Kill(); _ = comparing.Wait() }) // if it has not ended below
+	for end := time.Now().Add(testenv.Timeout); ; time.Sleep(20 * time.Millisecond) {
+		s := status()
+		if s.Running && s.State != nil && s.State.Pods == 2 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("after %v: %+v", testenv.Timeout, s)
+		}
+	}
+	carries := make(awaited, 1)
+	next := startFastpath(t, n, io.MultiWriter(t.Output(), carries), "enable", "--replace", "--shadow", "0")
+	t.Cleanup(func() { _ = next.Process.Kill(); _ = next.Wait() }) // as above
+	select {
+	case <-carries:
+	case <-time.After(testenv.Timeout):
+		t.Fatalf("after %v, it does not carry", testenv.Timeout)
+	}
+	if c := status().Config; c == nil || c.NoNAT || c.Shadow {
+		t.Errorf("it carries by %+v", c)
+	}
+	ended := new(exec.ExitError)
+	if err := comparing.Wait(); !errors.As(err, &ended) || ended.ExitCode() != verr.Busy {
+		t.Errorf("the shadow ended with %v, want exit code %d", err, verr.Busy)
+	}
+	var found shadow.Result
+	testenv.Must(t, json.Unmarshal(out.Bytes(), &found))
+	if text := said.String(); !strings.Contains(text, "\n  why: another process has taken over") || !strings.Contains(text, "\n  do:  ") {
+		t.Errorf("it said\n%s", text)
+	}
+	testenv.Must(t, next.Process.Signal(syscall.SIGTERM))
+	testenv.Must(t, next.Wait())
 }
 
 // startFastpath starts a command of the fast path on a node.

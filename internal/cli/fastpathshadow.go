@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,8 +42,8 @@ not compared. Of packets over 64,000 bytes, only the first 64,000 are compared.
 
 "venturi fastpath enable" begins with such a comparison. Both are recorded in the journal.
 
-The exit code is 0 if all packets were equal, 8 if one differed, and 4 if none was compared
-or nothing could be carried.`,
+The exit code is 0 if all packets were equal, 8 if one differed, 4 if none was compared or
+nothing could be carried, and 5 if "enable --replace" took over before a packet differed.`,
 		Example: `  venturi fastpath shadow --time 30s
   venturi fastpath shadow --flows 100
   venturi fastpath shadow --time 1m --json | jq '.differences[]'`,
@@ -74,7 +75,11 @@ func (s *shadowCommand) run(cmd *cobra.Command, _ []string) error {
 		Open:   func() (*journal.Journal, error) { return openToChange(s.env, journalWait) },
 		Shadow: node.ShadowOptions{Flows: s.flows, Limit: s.limit},
 	})
-	if err != nil {
+	var replaced error
+	if errors.Is(err, node.ErrReplaced) {
+		replaced = verr.New(verr.Busy, "packets are no longer compared", `another process has taken over, with "fastpath enable --replace"`,
+			"see what that one carries with: venturi fastpath status")
+	} else if err != nil {
 		return err
 	}
 	if s.asJSON {
@@ -84,9 +89,11 @@ func (s *shadowCommand) run(cmd *cobra.Command, _ []string) error {
 	}
 	switch {
 	case err != nil:
-		return err
+		return errors.Join(err, replaced)
 	case found.IsDifferent():
-		return exitCode(verr.Findings)
+		return errors.Join(exitCode(verr.Findings), replaced)
+	case replaced != nil:
+		return replaced
 	case found.Compared() == 0:
 		return exitCode(verr.Missing)
 	}

@@ -1,7 +1,10 @@
 package node_test
 
 import (
+	"bytes"
+	"io"
 	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -18,9 +21,11 @@ func TestEnableReplaced(t *testing.T) {
 	before := c.snapshot(t, 0)
 	running, other := c.enable(t, 0, "0"), c.enable(t, 1, "0")
 	c.untilCarried(t, exchange)
+	var said []*bytes.Buffer
 	for range 2 {
 		out, in := c.carried(t, 0)
-		next := c.start(t, 0, new(syscall.SysProcAttr), "0", "replace")
+		var says bytes.Buffer
+		next := c.startRole(t, 0, "enable", io.MultiWriter(&says, t.Output()), new(syscall.SysProcAttr), "0", "replace", "shadow")
 		for done := waiting(running); done != nil; time.Sleep(time.Millisecond) {
 			testenv.Must(t, exchange()) // each datagram is answered
 			select {
@@ -36,14 +41,48 @@ func TestEnableReplaced(t *testing.T) {
 		if nowOut, nowIn := c.carried(t, 0); nowOut < out || nowIn < in {
 			t.Errorf("carried were %d packets out and %d in, and now %d and %d", out, in, nowOut, nowIn)
 		}
+		said = append(said, &says)
 		running = next
 	}
 	for _, cmd := range []*exec.Cmd{running, other} {
 		testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
 		testenv.Must(t, cmd.Wait())
 	}
+	for _, text := range said { // of processes that have ended
+		if strings.Contains(text.String(), "compared:") {
+			t.Errorf("packets that were carried are compared first: %s", text)
+		}
+	}
 	c.check(t, 0, before)
 	testenv.Must(t, exchange())
+}
+
+// Whoever takes over from a process that only compares, be it a shadow or one that is to carry afterwards, compares
+// for itself before it carries.
+func TestShadowReplaced(t *testing.T) {
+	for role, args := range map[string][]string{"shadow": {"1000"}, "enable": {"0", "shadow"}} {
+		t.Run(role, func(t *testing.T) {
+			c := newCluster(t, wirings[0].node, wirings[0].pod)
+			exchange := c.flow(t)
+			testenv.Must(t, exchange())
+			before := c.snapshot(t, 0)
+			comparing := c.startRole(t, 0, role, t.Output(), new(syscall.SysProcAttr), args...)
+			c.untilRunning(t, 0, true)
+			var says bytes.Buffer
+			next := c.startRole(t, 0, "enable", io.MultiWriter(&says, t.Output()), new(syscall.SysProcAttr), "0", "replace", "shadow")
+			testenv.Must(t, comparing.Wait())
+			other := c.enable(t, 1, "0")
+			c.untilCarried(t, exchange)
+			for _, cmd := range []*exec.Cmd{next, other} {
+				testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
+				testenv.Must(t, cmd.Wait())
+			}
+			if text := says.String(); !strings.Contains(text, "compared: 1 flows of IPv4") {
+				t.Errorf("it says %s", text)
+			}
+			c.check(t, 0, before)
+		})
+	}
 }
 
 func waiting(cmd *exec.Cmd) <-chan error {
