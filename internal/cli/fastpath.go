@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -227,6 +226,10 @@ the reasons. The label "family" is IPv4 or IPv6.`,
 			if err := checkEnableFlags(cmd.Flags(), trial, flows, limit); err != nil {
 				return err
 			}
+			const what = "cannot enable the fast path"
+			if err := needRoot(what, onlyRootChanges); err != nil { // who may not read what runs here is not told so otherwise
+				return err
+			}
 			var metrics *listener
 			if listen != "" {
 				at, err := newMetricsListener(listen)
@@ -241,7 +244,7 @@ the reasons. The label "family" is IPv4 or IPv6.`,
 					return err
 				}
 			}
-			configs, err := wanted.plan(env, "cannot enable the fast path")
+			configs, err := wanted.plan(env, what)
 			if err != nil {
 				return err
 			}
@@ -295,8 +298,8 @@ path. If there is no fast path, nothing is done, and the exit code is 0.`,
 		Example: "  venturi fastpath disable\n  venturi fastpath disable --netns node1",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if os.Geteuid() != 0 {
-				return verr.New(verr.Permission, "cannot disable the fast path", "only root may change a machine", "run it as root, or through sudo")
+			if err := needRoot("cannot disable the fast path", onlyRootChanges); err != nil {
+				return err
 			}
 			j, err := waitForJournal(cmd.Context(), env)
 			if err != nil {

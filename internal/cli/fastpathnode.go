@@ -43,11 +43,22 @@ func refusePlans(env *Env, what string, plans ...*discover.Plan) error {
 	return verr.New(verr.Missing, what, "nothing can be carried here, for the reasons above", "remove the causes, and run the command again")
 }
 
+// onlyRootChanges is why a user may not change anything.
+const onlyRootChanges = "only root may change a machine"
+
+// needRoot refuses a user what takes root.
+func needRoot(what, why string) error {
+	if os.Geteuid() == 0 {
+		return nil
+	}
+	return verr.New(verr.Permission, what, why, "run it as root, or through sudo")
+}
+
 // readPlan finds what a fast path would carry in a network namespace, if it keeps counters of some
 // kinds true. Errors begin with what.
 func readPlan(what, netns string, family audit.Family, keep []string) (plan *discover.Plan, err error) {
-	if os.Geteuid() != 0 {
-		return nil, verr.New(verr.Permission, what, "only root can read rules, programs and the other ends of pods' devices", "run it as root, or through sudo")
+	if err := needRoot(what, "only root can read rules, programs and the other ends of pods' devices"); err != nil {
+		return nil, err
 	}
 	file, err := netnsFile(netns)
 	if err != nil {
@@ -117,8 +128,8 @@ func stayOff(ctx context.Context, env *Env, err error, disabled bool) {
 }
 
 func readStatus() (node.Status, error) {
-	if os.Geteuid() != 0 {
-		return node.Status{}, verr.New(verr.Permission, "cannot read the fast path", "only root can read its tables", "run it as root, or through sudo")
+	if err := needRoot("cannot read the fast path", "only root can read its tables"); err != nil {
+		return node.Status{}, err
 	}
 	s, err := node.ReadStatus()
 	if err != nil {

@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -163,6 +166,29 @@ func TestFastpathReplacesShadow(t *testing.T) {
 	}
 	testenv.Must(t, next.Process.Signal(syscall.SIGTERM))
 	testenv.Must(t, next.Wait())
+}
+
+// A user who would take over is told that it takes root, not that somebody else's files cannot be read.
+func TestFastpathReplaceTakesRoot(t *testing.T) {
+	_, n := emptyNode(t)
+	id, err := host.ID(n.Path())
+	testenv.Must(t, err)
+	folder := filepath.Join(node.Root, strconv.FormatUint(id.Ino, 10))
+	testenv.Must(t, os.MkdirAll(folder, 0o700))
+	t.Cleanup(func() {
+		testenv.Must(t, os.RemoveAll(folder))
+		_ = os.Remove(node.Root) // fails if somebody else's is there
+	})
+	testenv.Must(t, letNobodyRun())
+	command := asNobody("venturi", "fastpath", "enable", "--replace")
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Stdout = t.Output()
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	ended := new(exec.ExitError)
+	if err := host.Do(n.Path(), cmd.Run); !errors.As(err, &ended) || ended.ExitCode() != verr.Permission || !strings.Contains(said.String(), "only root") {
+		t.Errorf("it ended with %v, want exit code %d\n%s", err, verr.Permission, &said)
+	}
 }
 
 // startFastpath starts a command of the fast path on a node.
