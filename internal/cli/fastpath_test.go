@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/fastpath/discover"
+	"github.com/venturi-net/venturi/internal/fastpath/shadow"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/netcfg"
@@ -98,6 +99,14 @@ func TestFastpathPlanCodes(t *testing.T) {
 		run(verr.Usage, "enable", "--shadow-time", "1ms")
 		run(verr.Usage, "enable", "--trial", "1m", "--shadow-time", "0")
 		run(verr.Missing, "shadow")
+		var found struct {
+			Flows       *int
+			Differences []shadow.Mismatch
+		}
+		testenv.Must(t, json.Unmarshal([]byte(run(verr.Missing, "shadow", "--json")), &found))
+		if found.Flows == nil || found.Differences == nil || len(found.Differences) > 0 {
+			t.Errorf("shadow --json found %+v", found)
+		}
 		run(verr.Usage, "shadow", "--time", "1ms")
 		run(verr.Usage, "shadow", "--flows", "-1")
 		if out := run(verr.OK, "status"); out != "there is no fast path here\n" {

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"time"
 
@@ -18,15 +19,15 @@ import (
 	"github.com/venturi-net/venturi/internal/watch"
 )
 
-// planConfig plans a fast path for this node. If nothing can be carried, it prints the plan, and
-// the error says so.
-func planConfig(env *Env, what string, family audit.Family, nat bool, keep []string) (c fastpath.Config, err error) {
+// planConfig plans a fast path for this node. If nothing can be carried, it hands the plan to refuse, which gives the error
+// that says so.
+func planConfig(what string, family audit.Family, nat bool, keep []string, refuse func(*discover.Plan) error) (c fastpath.Config, err error) {
 	plan, err := readPlan(what, "", family, keep)
 	if err != nil {
 		return c, err
 	}
 	if !plan.CarriesAny() {
-		return c, refusePlans(env, what, plan)
+		return c, refuse(plan)
 	}
 	c = plan.Config()
 	c.NoNAT = !nat
@@ -34,9 +35,9 @@ func planConfig(env *Env, what string, family audit.Family, nat bool, keep []str
 }
 
 // refusePlans prints plans by which nothing can be carried, and gives the error that says so.
-func refusePlans(env *Env, what string, plans ...*discover.Plan) error {
+func refusePlans(out io.Writer, what string, plans ...*discover.Plan) error {
 	for _, p := range plans {
-		if err := display.PrintFastPathPlan(env.Stdout, p); err != nil {
+		if err := display.PrintFastPathPlan(out, p); err != nil {
 			return err
 		}
 	}
