@@ -267,7 +267,7 @@ the reasons. The label "family" is IPv4 or IPv6.`,
 				return errors.Join(printed, stopServing())
 			}
 			if stay {
-				stayOff(ctx, env, err, stats.Disabled && ctx.Err() == nil && trial == 0)
+				err = stayOff(ctx, env, err, stats.Disabled && ctx.Err() == nil && trial == 0)
 			}
 			if err := errors.Join(err, stopServing()); err != nil {
 				return err

@@ -111,21 +111,23 @@ func serveNode(ctx context.Context, at *listener) (serving context.Context, stop
 
 // stayOff waits for the end of ctx if a fast path has ended because packets differed, or was disabled on
 // the node: whoever starts it again would only compare the next packets, until by chance none of them
-// differs, or undo what somebody wanted.
-func stayOff(ctx context.Context, env *Env, err error, disabled bool) {
-	switch {
-	case verr.Code(err) == verr.Findings:
-		verr.Print(env.Stderr, err)
-	case disabled:
-		if err != nil {
-			verr.Print(env.Stderr, err)
+// differs, or undo what somebody wanted. It prints the error before it waits, and gives what remains of it.
+func stayOff(ctx context.Context, env *Env, err error, disabled bool) error {
+	if verr.Code(err) != verr.Findings && !disabled {
+		return err
+	}
+	if err != nil {
+		for _, one := range splitJoined(err) {
+			verr.Print(env.Stderr, unforeseen("venturi fastpath enable", one))
 		}
+		err = exitCode(verr.Code(err))
+	}
+	if disabled {
 		sanitize.Fprintf(env.Stderr, "venturi: the fast path was disabled on this node\n")
-	default:
-		return
 	}
 	sanitize.Fprintf(env.Stderr, "venturi: the fast path stays off here until this process is restarted (in a DaemonSet: delete its pod)\n")
 	<-ctx.Done()
+	return err
 }
 
 func readStatus() (node.Status, error) {
