@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"time"
 
@@ -170,8 +169,11 @@ func (c *commitFlags) check(f *pflag.FlagSet, wishes []tune.Assignment) error {
 		return err
 	}
 	for _, w := range wishes {
-		if w.Knob.Scope != knob.ScopeManifest && os.Geteuid() != 0 {
-			return verr.New(verr.Permission, "cannot set "+w.Knob.Name, "only root may change a machine", "run it as root, or through sudo")
+		if w.Knob.Scope == knob.ScopeManifest {
+			continue
+		}
+		if err := needRoot("cannot set "+w.Knob.Name, onlyRootChanges); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -198,8 +197,10 @@ other. IPv4 and IPv6 are compared one after the other, each for --shadow-time at
 
 With --replace it takes over from the process that runs here, of this version or another, as
 for an upgrade: that process ends and leaves everything in place, no packet is lost, and the
-counts go on, unless its version counts in other tables. No packets are compared then. --nat, --ipv6 and --keep-counters stay as they were
-in that process unless you give them. A trial cannot be taken over.
+counts go on, unless its version counts in other tables. No packets are compared then, unless
+that process itself only compared them. --nat, --ipv6 and --keep-counters stay as they were in
+that process unless you give them, but are not taken from a "shadow". A trial cannot be taken
+over.
 
 Some counters miss carried packets; "venturi fastpath plan" lists them. With --keep-counters,
 nothing is carried while a counter of these kinds would miss packets:
@@ -226,6 +227,10 @@ the reasons. The label "family" is IPv4 or IPv6.`,
 			if err := checkEnableFlags(cmd.Flags(), trial, flows, limit); err != nil {
 				return err
 			}
+			const what = "cannot enable the fast path"
+			if err := needRoot(what, onlyRootChanges); err != nil { // who may not read what runs here is not told so otherwise
+				return err
+			}
 			var metrics *listener
 			if listen != "" {
 				at, err := newMetricsListener(listen)
@@ -240,7 +245,7 @@ the reasons. The label "family" is IPv4 or IPv6.`,
 					return err
 				}
 			}
-			configs, err := wanted.plan(env, "cannot enable the fast path")
+			configs, err := wanted.plan(env, what)
 			if err != nil {
 				return err
 			}
@@ -263,7 +268,7 @@ the reasons. The label "family" is IPv4 or IPv6.`,
 				return errors.Join(printed, stopServing())
 			}
 			if stay {
-				stayOff(ctx, env, err, stats.Disabled && ctx.Err() == nil && trial == 0)
+				err = stayOff(ctx, env, err, stats.Disabled && ctx.Err() == nil && trial == 0)
 			}
 			if err := errors.Join(err, stopServing()); err != nil {
 				return err
@@ -294,8 +299,8 @@ path. If there is no fast path, nothing is done, and the exit code is 0.`,
 		Example: "  venturi fastpath disable\n  venturi fastpath disable --netns node1",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if os.Geteuid() != 0 {
-				return verr.New(verr.Permission, "cannot disable the fast path", "only root may change a machine", "run it as root, or through sudo")
+			if err := needRoot("cannot disable the fast path", onlyRootChanges); err != nil {
+				return err
 			}
 			j, err := waitForJournal(cmd.Context(), env)
 			if err != nil {

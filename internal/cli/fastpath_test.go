@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/fastpath/discover"
+	"github.com/venturi-net/venturi/internal/fastpath/shadow"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/netcfg"
@@ -98,6 +99,14 @@ func TestFastpathPlanCodes(t *testing.T) {
 		run(verr.Usage, "enable", "--shadow-time", "1ms")
 		run(verr.Usage, "enable", "--trial", "1m", "--shadow-time", "0")
 		run(verr.Missing, "shadow")
+		var found struct {
+			Flows       *int
+			Differences []shadow.Mismatch
+		}
+		testenv.Must(t, json.Unmarshal([]byte(run(verr.Missing, "shadow", "--json")), &found))
+		if found.Flows == nil || found.Differences == nil || len(found.Differences) > 0 {
+			t.Errorf("shadow --json found %+v", found)
+		}
 		run(verr.Usage, "shadow", "--time", "1ms")
 		run(verr.Usage, "shadow", "--flows", "-1")
 		if out := run(verr.OK, "status"); out != "there is no fast path here\n" {
@@ -277,41 +286,45 @@ func (a awaited) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// After a difference, and when it was disabled, what would be started again waits until it is ended; after
-// anything else it ends.
+// After a difference, and when it was disabled, what would be started again waits until it is ended, and has said
+// once why; after anything else it ends.
 func TestFastpathStaysOff(t *testing.T) {
 	var said bytes.Buffer
 	env := &Env{Stderr: &said}
-	stayOff(t.Context(), env, nil, false)
-	stayOff(t.Context(), env, verr.New(verr.Missing, "cannot enable the fast path", "there are no pods", "make some"), false)
-	if said.Len() > 0 {
-		t.Errorf("said %s", &said)
+	missing := verr.New(verr.Missing, "cannot enable the fast path", "there are no pods", "make some")
+	if none, other := stayOff(t.Context(), env, nil, false), stayOff(t.Context(), env, missing, false); none != nil || other != error(missing) || said.Len() > 0 {
+		t.Errorf("gave %v and %v, said %s", none, other, &said)
 	}
+	differs := verr.New(verr.Findings, "cannot enable the fast path", "2 packets differ", "report them")
+	attached := errors.New("a program stays attached")
 	for _, c := range []struct {
 		err      error
 		disabled bool
-		says     string
+		says     []string
+		code     error
 	}{
-		{errors.Join(verr.New(verr.Findings, "cannot enable the fast path", "2 packets differ", "report them")), false, "2 packets differ"},
-		{nil, true, "was disabled"},
-		{errors.New("a program stays attached"), true, "a program stays attached"},
+		{differs, false, []string{"2 packets differ"}, exitCode(verr.Findings)},
+		{errors.Join(differs, attached), false, []string{"2 packets differ", "  why: a program stays attached"}, exitCode(verr.Findings)},
+		{nil, true, []string{"was disabled"}, nil},
+		{attached, true, []string{"  why: a program stays attached", "was disabled"}, exitCode(verr.Failed)},
 	} {
 		said.Reset()
 		ctx, end := context.WithCancel(t.Context())
-		ended := make(chan bool)
-		go func() {
-			stayOff(ctx, env, c.err, c.disabled)
-			close(ended)
-		}()
+		ended := make(chan error, 1)
+		go func() { ended <- stayOff(ctx, env, c.err, c.disabled) }()
 		select {
 		case <-ended:
-			t.Error("it did not wait")
+			t.Fatal("it did not wait")
 		case <-time.After(100 * time.Millisecond):
 		}
 		end()
-		<-ended
-		if !strings.Contains(said.String(), c.says) || !strings.Contains(said.String(), "stays off") {
-			t.Errorf("said %s", &said)
+		if err := <-ended; err != c.code { // what was printed is not to be printed again
+			t.Errorf("after %v it gave %v, want %v", c.err, err, c.code)
+		}
+		for _, text := range append(c.says, "stays off") {
+			if strings.Count(said.String(), text) != 1 {
+				t.Errorf("%q is not there once in\n%s", text, &said)
+			}
 		}
 	}
 }

@@ -59,7 +59,7 @@ func checkEnableFlags(given *pflag.FlagSet, trial time.Duration, flows int, limi
 // With IPv6, one version of IP is enough.
 func (w fastPathWish) plan(env *Env, what string) (c node.Configs, err error) {
 	if !w.IPv6 {
-		four, err := planConfig(env, what, audit.IPv4, w.NAT, w.KeepCounters)
+		four, err := planConfig(what, audit.IPv4, w.NAT, w.KeepCounters, func(p *discover.Plan) error { return refusePlans(env.Stdout, what, p) })
 		return node.Configs{IPv4: &four}, err
 	}
 	four, err := readPlan(what, "", audit.IPv4, w.KeepCounters)
@@ -75,7 +75,7 @@ func (w fastPathWish) plan(env *Env, what string) (c node.Configs, err error) {
 		return node.Configs{IPv4: w.config(env, four, "IPv4", "")}, nil
 	}
 	if !four.CarriesAny() && !six.CarriesAny() {
-		return c, refusePlans(env, what, four, six)
+		return c, refusePlans(env.Stdout, what, four, six)
 	}
 	return node.Configs{IPv4: w.config(env, four, "IPv4", "venturi fastpath plan"), IPv6: w.config(env, six, "IPv6", "venturi fastpath plan --ipv6")}, nil
 }

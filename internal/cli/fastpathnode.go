@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"time"
 
@@ -18,15 +19,15 @@ import (
 	"github.com/venturi-net/venturi/internal/watch"
 )
 
-// planConfig plans a fast path for this node. If nothing can be carried, it prints the plan, and
-// the error says so.
-func planConfig(env *Env, what string, family audit.Family, nat bool, keep []string) (c fastpath.Config, err error) {
+// planConfig plans a fast path for this node. If nothing can be carried, it hands the plan to refuse, which gives the error
+// that says so.
+func planConfig(what string, family audit.Family, nat bool, keep []string, refuse func(*discover.Plan) error) (c fastpath.Config, err error) {
 	plan, err := readPlan(what, "", family, keep)
 	if err != nil {
 		return c, err
 	}
 	if !plan.CarriesAny() {
-		return c, refusePlans(env, what, plan)
+		return c, refuse(plan)
 	}
 	c = plan.Config()
 	c.NoNAT = !nat
@@ -34,20 +35,31 @@ func planConfig(env *Env, what string, family audit.Family, nat bool, keep []str
 }
 
 // refusePlans prints plans by which nothing can be carried, and gives the error that says so.
-func refusePlans(env *Env, what string, plans ...*discover.Plan) error {
+func refusePlans(out io.Writer, what string, plans ...*discover.Plan) error {
 	for _, p := range plans {
-		if err := display.PrintFastPathPlan(env.Stdout, p); err != nil {
+		if err := display.PrintFastPathPlan(out, p); err != nil {
 			return err
 		}
 	}
 	return verr.New(verr.Missing, what, "nothing can be carried here, for the reasons above", "remove the causes, and run the command again")
 }
 
+// onlyRootChanges is why a user may not change anything.
+const onlyRootChanges = "only root may change a machine"
+
+// needRoot refuses a user what takes root.
+func needRoot(what, why string) error {
+	if os.Geteuid() == 0 {
+		return nil
+	}
+	return verr.New(verr.Permission, what, why, "run it as root, or through sudo")
+}
+
 // readPlan finds what a fast path would carry in a network namespace, if it keeps counters of some
 // kinds true. Errors begin with what.
 func readPlan(what, netns string, family audit.Family, keep []string) (plan *discover.Plan, err error) {
-	if os.Geteuid() != 0 {
-		return nil, verr.New(verr.Permission, what, "only root can read rules, programs and the other ends of pods' devices", "run it as root, or through sudo")
+	if err := needRoot(what, "only root can read rules, programs and the other ends of pods' devices"); err != nil {
+		return nil, err
 	}
 	file, err := netnsFile(netns)
 	if err != nil {
@@ -99,26 +111,28 @@ func serveNode(ctx context.Context, at *listener) (serving context.Context, stop
 
 // stayOff waits for the end of ctx if a fast path has ended because packets differed, or was disabled on
 // the node: whoever starts it again would only compare the next packets, until by chance none of them
-// differs, or undo what somebody wanted.
-func stayOff(ctx context.Context, env *Env, err error, disabled bool) {
-	switch {
-	case verr.Code(err) == verr.Findings:
-		verr.Print(env.Stderr, err)
-	case disabled:
-		if err != nil {
-			verr.Print(env.Stderr, err)
+// differs, or undo what somebody wanted. It prints the error before it waits, and gives what remains of it.
+func stayOff(ctx context.Context, env *Env, err error, disabled bool) error {
+	if verr.Code(err) != verr.Findings && !disabled {
+		return err
+	}
+	if err != nil {
+		for _, one := range splitJoined(err) {
+			verr.Print(env.Stderr, unforeseen("venturi fastpath enable", one))
 		}
+		err = exitCode(verr.Code(err))
+	}
+	if disabled {
 		sanitize.Fprintf(env.Stderr, "venturi: the fast path was disabled on this node\n")
-	default:
-		return
 	}
 	sanitize.Fprintf(env.Stderr, "venturi: the fast path stays off here until this process is restarted (in a DaemonSet: delete its pod)\n")
 	<-ctx.Done()
+	return err
 }
 
 func readStatus() (node.Status, error) {
-	if os.Geteuid() != 0 {
-		return node.Status{}, verr.New(verr.Permission, "cannot read the fast path", "only root can read its tables", "run it as root, or through sudo")
+	if err := needRoot("cannot read the fast path", "only root can read its tables"); err != nil {
+		return node.Status{}, err
 	}
 	s, err := node.ReadStatus()
 	if err != nil {

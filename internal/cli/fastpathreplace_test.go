@@ -1,17 +1,26 @@
 package cli
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
 	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/fastpath/node"
+	"github.com/venturi-net/venturi/internal/fastpath/shadow"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/verr"
 )
 
 // A process that takes over goes on with the options of the one before it, unless it is given others.
@@ -105,6 +114,80 @@ func TestFastpathReplacesWithSameWish(t *testing.T) {
 			testenv.Must(t, second.Process.Signal(syscall.SIGTERM))
 			testenv.Must(t, second.Wait())
 		})
+	}
+}
+
+// A shadow that is taken over from says what it has compared, and that it has ended early. What it was told to compare
+// is not what is carried.
+func TestFastpathReplacesShadow(t *testing.T) {
+	w, n := emptyNode(t)
+	wirePods(t, w, n)
+	t.Cleanup(func() { testenv.Must(t, startFastpath(t, n, t.Output(), "disable").Wait()) })
+	status := func() (s node.Status) {
+		testenv.InNetns(t, n.Path(), func() (err error) {
+			s, err = node.ReadStatus()
+			return err
+		})
+		return s
+	}
+	var out, said bytes.Buffer
+	comparing := exec.Command("venturi", "fastpath", "shadow", "--nat=false", "--json")
+	comparing.Stdout, comparing.Stderr = &out, io.MultiWriter(&said, t.Output())
+	testenv.Must(t, host.Do(n.Path(), comparing.Start))
+	t.Cleanup(func() { _ = comparing.Process.Kill(); _ = comparing.Wait() }) // if it has not ended below
+	for end := time.Now().Add(testenv.Timeout); ; time.Sleep(20 * time.Millisecond) {
+		s := status()
+		if s.Running && s.State != nil && s.State.Pods == 2 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("after %v: %+v", testenv.Timeout, s)
+		}
+	}
+	carries := make(awaited, 1)
+	next := startFastpath(t, n, io.MultiWriter(t.Output(), carries), "enable", "--replace", "--shadow", "0")
+	t.Cleanup(func() { _ = next.Process.Kill(); _ = next.Wait() }) // as above
+	select {
+	case <-carries:
+	case <-time.After(testenv.Timeout):
+		t.Fatalf("after %v, it does not carry", testenv.Timeout)
+	}
+	if c := status().Config; c == nil || c.NoNAT || c.Shadow {
+		t.Errorf("it carries by %+v", c)
+	}
+	ended := new(exec.ExitError)
+	if err := comparing.Wait(); !errors.As(err, &ended) || ended.ExitCode() != verr.Busy {
+		t.Errorf("the shadow ended with %v, want exit code %d", err, verr.Busy)
+	}
+	var found shadow.Result
+	testenv.Must(t, json.Unmarshal(out.Bytes(), &found))
+	if text := said.String(); !strings.Contains(text, "\n  why: another process has taken over") || !strings.Contains(text, "\n  do:  ") {
+		t.Errorf("it said\n%s", text)
+	}
+	testenv.Must(t, next.Process.Signal(syscall.SIGTERM))
+	testenv.Must(t, next.Wait())
+}
+
+// A user who would take over is told that it takes root, not that somebody else's files cannot be read.
+func TestFastpathReplaceTakesRoot(t *testing.T) {
+	_, n := emptyNode(t)
+	id, err := host.ID(n.Path())
+	testenv.Must(t, err)
+	folder := filepath.Join(node.Root, strconv.FormatUint(id.Ino, 10))
+	testenv.Must(t, os.MkdirAll(folder, 0o700))
+	t.Cleanup(func() {
+		testenv.Must(t, os.RemoveAll(folder))
+		_ = os.Remove(node.Root) // fails if somebody else's is there
+	})
+	testenv.Must(t, letNobodyRun())
+	command := asNobody("venturi", "fastpath", "enable", "--replace")
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Stdout = t.Output()
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	ended := new(exec.ExitError)
+	if err := host.Do(n.Path(), cmd.Run); !errors.As(err, &ended) || ended.ExitCode() != verr.Permission || !strings.Contains(said.String(), "only root") {
+		t.Errorf("it ended with %v, want exit code %d\n%s", err, verr.Permission, &said)
 	}
 }
 

@@ -1,12 +1,15 @@
 package cli
 
 import (
+	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/venturi-net/venturi/internal/display"
+	"github.com/venturi-net/venturi/internal/fastpath/discover"
 	"github.com/venturi-net/venturi/internal/fastpath/node"
+	"github.com/venturi-net/venturi/internal/fastpath/shadow"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -41,8 +44,10 @@ not compared. Of packets over 64,000 bytes, only the first 64,000 are compared.
 
 "venturi fastpath enable" begins with such a comparison. Both are recorded in the journal.
 
-The exit code is 0 if all packets were equal, 8 if one differed, and 4 if none was compared
-or nothing could be carried.`,
+With --json, what is in the way of carrying anything is printed to standard error.
+
+The exit code is 0 if all packets were equal, 8 if one differed, 4 if none was compared or
+nothing could be carried, and 5 if "enable --replace" took over before a packet differed.`,
 		Example: `  venturi fastpath shadow --time 30s
   venturi fastpath shadow --flows 100
   venturi fastpath shadow --time 1m --json | jq '.differences[]'`,
@@ -58,15 +63,16 @@ or nothing could be carried.`,
 	return cmd
 }
 
+const cannotCompare = "cannot compare packets"
+
 func (s *shadowCommand) run(cmd *cobra.Command, _ []string) error {
-	const what = "cannot compare packets"
 	switch {
 	case cmd.Flags().Changed("time") && s.limit < time.Second:
-		return verr.New(verr.Usage, what+" for "+s.limit.String(), "it is shorter than a second", "give a time such as 30s")
+		return verr.New(verr.Usage, cannotCompare+" for "+s.limit.String(), "it is shorter than a second", "give a time such as 30s")
 	case s.flows < 0:
-		return verr.New(verr.Usage, what, "--flows is less than 0", "give a number of flows such as 100")
+		return verr.New(verr.Usage, cannotCompare, "--flows is less than 0", "give a number of flows such as 100")
 	}
-	config, err := planConfig(s.env, what, familyOf(s.ipv6), s.nat, nil)
+	config, err := planConfig(cannotCompare, familyOf(s.ipv6), s.nat, nil, s.refuse)
 	if err != nil {
 		return err
 	}
@@ -74,21 +80,39 @@ func (s *shadowCommand) run(cmd *cobra.Command, _ []string) error {
 		Open:   func() (*journal.Journal, error) { return openToChange(s.env, journalWait) },
 		Shadow: node.ShadowOptions{Flows: s.flows, Limit: s.limit},
 	})
-	if err != nil {
+	replaced := errors.Is(err, node.ErrReplaced)
+	if err != nil && !replaced {
 		return err
 	}
+	return s.report(found, replaced)
+}
+
+// refuse says why nothing can be carried, and thus compared. Whoever reads JSON finds the result in its usual form.
+func (s *shadowCommand) refuse(p *discover.Plan) error {
+	if !s.asJSON {
+		return refusePlans(s.env.Stdout, cannotCompare, p)
+	}
+	printed := display.PrintShadowJSON(s.env.Stdout, shadow.Result{})
+	return errors.Join(refusePlans(s.env.Stderr, cannotCompare, p), printed)
+}
+
+// report prints what was found, and gives the exit code. If another process has taken over, it says so.
+func (s *shadowCommand) report(found shadow.Result, replaced bool) (err error) {
 	if s.asJSON {
-		err = display.PrintJSON(s.env.Stdout, found)
+		err = display.PrintShadowJSON(s.env.Stdout, found)
 	} else {
 		err = display.PrintShadow(s.env.Stdout, found)
 	}
 	switch {
 	case err != nil:
-		return err
 	case found.IsDifferent():
-		return exitCode(verr.Findings)
-	case found.Compared() == 0:
-		return exitCode(verr.Missing)
+		err = exitCode(verr.Findings)
+	case found.Compared() == 0 && !replaced:
+		err = exitCode(verr.Missing)
 	}
-	return nil
+	if replaced {
+		err = errors.Join(err, verr.New(verr.Busy, "packets are no longer compared",
+			`another process has taken over, with "fastpath enable --replace"`, "see what that one carries with: venturi fastpath status"))
+	}
+	return err
 }

@@ -128,10 +128,14 @@ func (p CommandLine) execute(ctx context.Context, env *Env) []error {
 	case stopped(err) && context.Cause(ctx) == errSignal:
 		return interrupted(slices.DeleteFunc(failed, stopped))
 	}
-	// An error without three parts by now is one that nobody foresaw.
-	failed[0] = verr.Wrap(verr.Failed, "cannot finish "+cmd.CommandPath(), failed[0],
-		`if the reason does not show what to do, report it with the output of "venturi version"`)
+	failed[0] = unforeseen(cmd.CommandPath(), failed[0])
 	return failed
+}
+
+// unforeseen gives three parts to an error of a command that has none by now: nobody foresaw it.
+func unforeseen(command string, err error) error {
+	return verr.Wrap(verr.Failed, "cannot finish "+command, err,
+		`if the reason does not show what to do, report it with the output of "venturi version"`)
 }
 
 // errPipeClosed is how a command ends whose reader has gone: as a shell tells of those

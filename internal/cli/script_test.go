@@ -206,11 +206,7 @@ func code(ts *testscript.TestScript, want string, command []string) {
 }
 
 func runAsNobody(ts *testscript.TestScript, _ bool, args []string) {
-	command := args[1:]
-	if os.Geteuid() == 0 {
-		command = append([]string{"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"}, command...)
-	}
-	code(ts, args[0], command)
+	code(ts, args[0], asNobody(args[1:]...))
 }
 
 // threeParts holds the promise that every error says what failed, why, and
@@ -232,8 +228,8 @@ func threeParts(ts *testscript.TestScript, _ bool, _ []string) {
 // awaitFile has what scripts wait with.
 const awaitFile = "await.sh"
 
-func setup(env *testscript.Env) error {
-	// A user without privileges must reach the program and the folder.
+// letNobodyRun lets a user without privileges reach the program, and the folder that it is in.
+func letNobodyRun() error {
 	venturi, err := exec.LookPath("venturi")
 	if err != nil {
 		return err
@@ -242,6 +238,21 @@ func setup(env *testscript.Env) error {
 		if err := os.Chmod(dir, 0o755); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// asNobody is a command as a user without privileges runs it.
+func asNobody(command ...string) []string {
+	if os.Geteuid() == 0 {
+		command = append([]string{"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"}, command...)
+	}
+	return command
+}
+
+func setup(env *testscript.Env) error {
+	if err := letNobodyRun(); err != nil {
+		return err
 	}
 	await, err := os.ReadFile(filepath.Join("testdata", awaitFile))
 	if err != nil {

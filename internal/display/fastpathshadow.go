@@ -29,6 +29,14 @@ func PrintShadow(out io.Writer, r shadow.Result) error {
 	return w.Flush()
 }
 
+// PrintShadowJSON prints the same as JSON.
+func PrintShadowJSON(out io.Writer, r shadow.Result) error {
+	if r.Differences == nil {
+		r.Differences = []shadow.Mismatch{} // and not null
+	}
+	return PrintJSON(out, r)
+}
+
 // PrintCompared prints how many packets and flows of a version of IP were compared, and were equal, before the
 // fast path carries any.
 func PrintCompared(out io.Writer, family string, r shadow.Result) {

@@ -12,6 +12,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/pin"
+	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
@@ -105,6 +106,35 @@ func TestUnknownPrograms(t *testing.T) {
 		t.Errorf("the link was of program %d, and is of %d at device %d", before.Program, after.Program, after.TCX().Ifindex)
 	}
 	last.end(t)
+}
+
+// What another version has attached, whose tables this one cannot adopt, is detached while RCU grace periods are short,
+// as at any other time.
+func TestDetachOfOtherLayout(t *testing.T) {
+	const setting = "/sys/kernel/rcu_expedited"
+	if was, err := os.ReadFile(setting); err != nil || strings.TrimSpace(string(was)) != "0" {
+		t.Skipf("%s is %q here, %v", setting, was, err)
+	}
+	n := newNode(t, fastpath.Routed, 2, 3)
+	first := n.serve(t)
+	n.carrying(t)
+	must(t, first.Process.Kill())
+	_ = first.Wait()
+	layout := filepath.Join(n.Pins, "layout")
+	must(t, os.Remove(layout))
+	must(t, os.Symlink("another", layout))
+	seen, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
+	must(t, err)
+	defer unix.Close(seen)
+	_, err = unix.InotifyAddWatch(seen, setting, unix.IN_MODIFY)
+	must(t, err)
+	must(t, fastpath.Reload(&n.Config, n.Netns))
+	if left, err := bpf.Attached(n.Pins); len(left) > 0 || err != nil {
+		t.Errorf("left attached: %v (%v)", left, err)
+	}
+	if _, err := unix.Read(seen, make([]byte, 1<<12)); err != nil {
+		t.Errorf("nobody has written %s meanwhile: %v", setting, err)
+	}
 }
 
 // The first pods are carried before the others are looked at, and the network's tables are not read

@@ -118,7 +118,7 @@ func (d *daemon) watchIPSets(names []string) (again <-chan time.Time, err error)
 // pollIPSets has the rules audited again if an ipset that they depend on has changed.
 func (d *daemon) pollIPSets() {
 	if changed, err := d.audit.ipsets.Changed(); changed || err != nil {
-		d.events.push(topology.Event{Changes: topology.RulesChanged, Cause: causeIPSets})
+		d.events.push([]topology.Event{{Changes: topology.RulesChanged, Cause: causeIPSets}})
 	}
 }
 

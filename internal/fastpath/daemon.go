@@ -203,10 +203,8 @@ func serve(ctx context.Context, c *Config, o Options) (err error) {
 	}
 	err = d.follow(ctx)
 	switch {
-	case errors.Is(err, errReplaced):
-		return nil
-	case err == nil && errors.Is(context.Cause(ctx), ErrHandOver):
-		return d.objs.Deadline.Set(uint64(0))
+	case errors.Is(err, errReplaced), err == nil && errors.Is(context.Cause(ctx), ErrHandOver):
+		return d.objs.Deadline.Set(uint64(0)) // nobody follows the network until the next one does
 	case errors.Is(err, kernel.ErrPinsRemoved):
 		// What is there now is not this daemon's to remove.
 		return errors.Join(err, d.objs.Deadline.Set(uint64(0)))

@@ -39,19 +39,27 @@ func (i *eventQueue) bumpBy(e *epoch) error {
 	return e.bump(causeStart)
 }
 
-// push adds an event.
-func (i *eventQueue) push(n topology.Event) {
+// push adds events that were read together: one epoch after the last of them is enough for all.
+func (i *eventQueue) push(batch []topology.Event) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if n.PodEnd != (topology.PodEnd{}) && !contradicts(i.topo, n.PodEnd) {
-		i.ends[keyOfPodEnd(n.PodEnd)] = n.PodEnd
-		return
+	var all topology.Event
+	isNews := false
+	for _, n := range batch {
+		if n.PodEnd != (topology.PodEnd{}) && !contradicts(i.topo, n.PodEnd) {
+			i.ends[keyOfPodEnd(n.PodEnd)] = n.PodEnd
+			continue
+		}
+		if n.Changes&topology.RulesChanged != 0 && !concerns(i.topo, n.Neighbour) {
+			n.Changes &^= topology.RulesChanged
+			i.unused[n.Neighbour] = true
+		}
+		all.Add(n)
+		isNews = true
 	}
-	if n.Changes&topology.RulesChanged != 0 && !concerns(i.topo, n.Neighbour) {
-		n.Changes &^= topology.RulesChanged
-		i.unused[n.Neighbour] = true
+	if isNews {
+		i.add(all.Changes, all.Cause)
 	}
-	i.add(n.Changes, n.Cause)
 }
 
 // setTopology sets the topology by which packets are carried from now on. One of its

@@ -58,11 +58,21 @@ func TestInbox(t *testing.T) {
 			put(rules, topology.Neighbour{})()
 			put(ways, topology.Neighbour{})()
 		}, 2, rules | ways},
+		{"rules, twice, and a device, read together", func() {
+			box.Push(topology.Event{Changes: rules}, topology.Event{Changes: ways}, topology.Event{Changes: rules})
+		}, 1, rules | ways},
 		{"a neighbour that nobody goes to", put(rules|ways, hop), 0, ways},
 		{"the ways, which lead to it", func() { box.SetTopology(known) }, 0, 0},
 		{"the hop to a peer", put(rules|ways, hop), 1, rules | ways},
 		{"a neighbour of a tunnel's device", put(rules|ways, topology.Neighbour{Device: 9, Addr: pod.Addr}), 1, rules | ways},
 		{"a pod", put(rules|ways, pod), 1, rules | ways},
+		{"two pods, another neighbour and a pod's end, read together", func() {
+			box.Push(topology.Event{Changes: rules, Neighbour: pod}, topology.Event{Changes: rules, Neighbour: pod},
+				topology.Event{Changes: rules, Neighbour: topology.Neighbour{Device: 8, Addr: hop.Addr}}, topology.Event{Changes: ways, PodEnd: end})
+		}, 1, rules},
+		{"a pod's end, as it is, and another neighbour, read together", func() {
+			box.Push(topology.Event{Changes: ways, PodEnd: end}, topology.Event{Changes: rules | ways, Neighbour: topology.Neighbour{Device: 8, Addr: hop.Addr}})
+		}, 0, ways},
 		{"another neighbour", put(rules|ways, topology.Neighbour{Device: 8, Addr: hop.Addr}), 0, ways},
 		{"a pod that was found while the ways were read", func() {
 			box.SetTopology(topology.Topology{})

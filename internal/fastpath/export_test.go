@@ -149,7 +149,7 @@ func NewEventQueue(fast *bpf.Objects) (*EventQueue, error) {
 	return queue, queue.bumpBy(p)
 }
 
-func (i *eventQueue) Push(n topology.Event)            { i.push(n) }
+func (i *eventQueue) Push(batch ...topology.Event)     { i.push(batch) }
 func (i *eventQueue) SetTopology(w topology.Topology)  { i.setTopology(w) }
 func (i *eventQueue) Drain() (topology.Changes, error) { return i.drain() }
 
@@ -230,6 +230,17 @@ func StartStates(c *Config, n *netcfg.Namespace, fast *bpf.Objects) (states []St
 		states = append(states, *d.lastState)
 	}
 	return states, reads, errors.Join(err, d.stop(), d.closeProber())
+}
+
+// Reload loads the programs over what an earlier daemon has left, and nothing else.
+func Reload(c *Config, n *netcfg.Namespace) error {
+	d := newDaemon(c)
+	d.netns = n
+	objs, err := d.load()
+	if err == nil {
+		objs.Close()
+	}
+	return err
 }
 
 // FirstPods is how many pods a daemon reads before it attaches anything.

@@ -106,9 +106,12 @@ func (d *daemon) close(cancel context.CancelFunc) {
 	}
 }
 
-// load loads the programs, and adopts the tables that an earlier daemon has pinned.
+// load loads the programs, and adopts the tables that an earlier daemon has pinned, or detaches its programs if these
+// tables do not fit.
 func (d *daemon) load() (*bpf.Objects, error) {
-	return bpf.New(d.Kind, bpf.Options{Pins: d.Pins, Detach: d.detachPin, Stamp: d.Stamp, NoNAT: d.NoNAT, Shadow: d.Shadow}, d.Port)
+	detach, restore := expediteEach(d.detachPin)
+	defer restore()
+	return bpf.New(d.Kind, bpf.Options{Pins: d.Pins, Detach: detach, Stamp: d.Stamp, NoNAT: d.NoNAT, Shadow: d.Shadow}, d.Port)
 }
 
 // start revokes the lease and bumps the epoch, so that nothing is carried before this

@@ -212,26 +212,36 @@ func TestSweepWaitsForTheHalfStarted(t *testing.T) {
 	}
 }
 
-// A fast path's daemon may be killed while it has the host's RCU grace periods shortened. Its lab's
-// end restores them.
+// A fast path's daemon, also of an earlier version, may be killed while it has the host's RCU grace periods
+// shortened. Its lab's end restores them.
 func TestEndRestoresRCU(t *testing.T) {
-	const record, setting = "/run/venturi-rcu-expedited", "/sys/kernel/rcu_expedited"
-	name := remains(t, true, true, false)
-	before, err := os.ReadFile(setting)
-	if err != nil || strings.TrimSpace(string(before)) != "0" {
-		t.Skipf("%s is %q here, %v", setting, before, err)
-	}
-	testenv.Must(t, os.WriteFile(record, nil, 0o600))
-	testenv.Must(t, os.WriteFile(setting, []byte("1"), 0))
-	testenv.Must(t, lab.Remove(t.Context(), name))
-	for end := time.Now().Add(testenv.Timeout); ; time.Sleep(10 * time.Millisecond) { // another package's daemon may start or end
-		_, err := os.Lstat(record)
-		now, _ := os.ReadFile(setting)
-		if errors.Is(err, os.ErrNotExist) && strings.TrimSpace(string(now)) == "0" {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%v after the lab's end, %s is %q, and the record: %v", testenv.Timeout, setting, now, err)
-		}
+	for _, record := range []string{"/run/venturi-fastpath/rcu-expedited", "/run/venturi-rcu-expedited"} {
+		t.Run(filepath.Base(record), func(t *testing.T) {
+			const setting = "/sys/kernel/rcu_expedited"
+			name := remains(t, true, true, false)
+			before, err := os.ReadFile(setting)
+			if err != nil || strings.TrimSpace(string(before)) != "0" {
+				t.Skipf("%s is %q here, %v", setting, before, err)
+			}
+			for written := false; !written; { // another package's daemon may remove the folder
+				testenv.Must(t, os.MkdirAll(filepath.Dir(record), 0o700))
+				err := os.WriteFile(record, nil, 0o600)
+				if written = err == nil; !errors.Is(err, os.ErrNotExist) {
+					testenv.Must(t, err)
+				}
+			}
+			testenv.Must(t, os.WriteFile(setting, []byte("1"), 0))
+			testenv.Must(t, lab.Remove(t.Context(), name))
+			for end := time.Now().Add(testenv.Timeout); ; time.Sleep(10 * time.Millisecond) { // another package's daemon may start or end
+				_, err := os.Lstat(record)
+				now, _ := os.ReadFile(setting)
+				if errors.Is(err, os.ErrNotExist) && strings.TrimSpace(string(now)) == "0" {
+					return
+				}
+				if time.Now().After(end) {
+					t.Fatalf("%v after the lab's end, %s is %q, and the record: %v", testenv.Timeout, setting, now, err)
+				}
+			}
+		})
 	}
 }

@@ -4,19 +4,23 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
+// FastPathFolder is where the fast paths of a node keep their state. A container has it from the host.
+const FastPathFolder = "/run/venturi-fastpath"
+
 // Of the whole host: whether every wait for an RCU grace period is as short as it can be
-// (Documentation/ABI/testing/sysfs-kernel-rcu), what records that it was not, and the folder whose
-// lock orders those who change both: a file of its own would be left.
+// (Documentation/ABI/testing/sysfs-kernel-rcu), the folder with what records that it was not, see
+// [rcuLock], and where earlier versions recorded it.
 var (
 	rcuExpedited = "/sys/kernel/rcu_expedited"
-	rcuRecord    = "/run/venturi-rcu-expedited"
-	rcuLock      = "/run"
+	rcuFolder    = FastPathFolder
+	rcuOldRecord = "/run/venturi-rcu-expedited"
 )
 
 // ExpediteRCU shortens RCU grace periods, from 15 ms to 0.2 ms, until the function that it returns
@@ -26,31 +30,26 @@ var (
 // always, it does nothing.
 func ExpediteRCU() (restore func()) {
 	nothing := func() {}
-	unlock, err := lockRCU()
+	lock, err := lockRCU(rcuExpediteLimit)
 	if err != nil {
 		return nothing
 	}
-	defer unlock()
+	defer lock.release()
 	was, err := os.ReadFile(rcuExpedited)
-	_, missing := os.Lstat(rcuRecord)
-	if err != nil || missing != nil && strings.TrimSpace(string(was)) != "0" {
+	recorded := lock.isRecorded()
+	if err != nil || !recorded && strings.TrimSpace(string(was)) != "0" {
 		return nothing
 	}
-	if err := os.WriteFile(rcuRecord, nil, 0o600); err != nil {
+	if err := lock.record(); err != nil {
 		return nothing
 	}
 	if err := os.WriteFile(rcuExpedited, []byte("1"), 0); err != nil {
-		if missing != nil {
-			_ = os.Remove(rcuRecord)
+		if !recorded {
+			_ = lock.removeRecord()
 		}
 		return nothing
 	}
-	return func() { // also when another has removed the record meanwhile
-		if unlock, err := lockRCU(); err == nil {
-			defer unlock()
-			_ = resetRCU()
-		}
-	}
+	return func() { _ = RestoreRCU() }
 }
 
 // rcuSlice is for how long [ExpediteRCUSteps] relies on what it has asked for.
@@ -58,9 +57,9 @@ const rcuSlice = 10 * time.Millisecond
 
 // ExpediteRCUSteps does what [ExpediteRCU] does for a long series of steps: whoever is done first ends
 // it for all, so each step that comes a while after the last request asks again. Otherwise the rest
-// of the series would take a hundred times as long.
+// of the series would take a hundred times as long. Without a step, nobody is asked.
 func ExpediteRCUSteps() (step, restore func()) {
-	end, since := ExpediteRCU(), time.Now()
+	end, since := func() {}, time.Time{}
 	step = func() {
 		if time.Since(since) >= rcuSlice {
 			end()
@@ -70,45 +69,44 @@ func ExpediteRCUSteps() (step, restore func()) {
 	return step, func() { end() }
 }
 
-// RestoreRCU undoes [ExpediteRCU] for a process that was killed meanwhile. A container that may
-// not write the setting leaves it to the others.
+// RestoreRCU undoes [ExpediteRCU], also for a process that was killed meanwhile, be it of an earlier
+// version. A container that may not write the setting leaves it to the others.
 func RestoreRCU() error {
-	if _, err := os.Lstat(rcuRecord); errors.Is(err, fs.ErrNotExist) {
+	if !exists(filepath.Join(rcuFolder, rcuRecord)) && !exists(rcuOldRecord) {
 		return nil
 	}
-	unlock, err := lockRCU()
-	if err != nil {
+	lock, err := lockRCU(rcuRestoreLimit)
+	locked := err == nil
+	switch {
+	case locked:
+		defer lock.release()
+		if !lock.isRecorded() && !exists(rcuOldRecord) {
+			return nil
+		}
+	case !errors.Is(err, unix.EWOULDBLOCK):
 		return err
 	}
-	defer unlock()
-	if _, err := os.Lstat(rcuRecord); errors.Is(err, fs.ErrNotExist) {
+	err = os.WriteFile(rcuExpedited, []byte("0"), 0)
+	if errors.Is(err, unix.EROFS) {
 		return nil
 	}
-	if err := resetRCU(); !errors.Is(err, unix.EROFS) {
+	// Without the lock, somebody else may be about to shorten them, and relies on the record. It then stays for whoever
+	// has the lock next.
+	if err != nil || !locked {
 		return err
 	}
-	return nil
+	return errors.Join(lock.removeRecord(), unlessMissing(os.Remove(rcuOldRecord)))
 }
 
-// resetRCU is for who holds the lock.
-func resetRCU() error {
-	if err := os.WriteFile(rcuExpedited, []byte("0"), 0); err != nil {
-		return err
-	}
-	if err := os.Remove(rcuRecord); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
-// lockRCU waits for the lock, which is held for an instant only.
-func lockRCU() (unlock func(), err error) {
-	f, err := os.Open(rcuLock)
-	if err != nil {
-		return nil, err
+// unlessMissing is the error of a removal; nil if there was nothing to remove.
+func unlessMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return func() { _ = f.Close() }, nil
+	return err
 }

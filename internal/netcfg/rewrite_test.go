@@ -31,7 +31,7 @@ func TestRewriteTable(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	watching := make(chan (<-chan error), 1)
 	testenv.Must(t, host.Do(n.Path(), func() error {
-		ended, _, _, err := topology.Watch(ctx, audit.IPv4, func(uint32) bool { return false }, func(topology.Event) { news.Add(1) })
+		ended, _, _, err := topology.Watch(ctx, audit.IPv4, func(uint32) bool { return false }, func(batch []topology.Event) { news.Add(int32(len(batch))) })
 		watching <- ended
 		return err
 	}))

@@ -19,7 +19,7 @@ import (
 // MountPins mounts a BPF file system at a path, unless there is one. Programs and tables
 // that are pinned there stay until it is unmounted.
 func MountPins(path string) error {
-	if err := os.MkdirAll(path, 0o700); err != nil {
+	if err := makeFolders(path); err != nil {
 		return err
 	}
 	var fs unix.Statfs_t
@@ -33,6 +33,16 @@ func MountPins(path string) error {
 		return fmt.Errorf("mount a BPF file system at %s: %w", path, err)
 	}
 	return nil
+}
+
+// makeFolders makes a folder, and those above it, of which somebody else may just remove one in which nothing is yet.
+func makeFolders(path string) (err error) {
+	for range 10 {
+		if err = os.MkdirAll(path, 0o700); !errors.Is(err, os.ErrNotExist) {
+			break
+		}
+	}
+	return err
 }
 
 // UnmountPins unmounts every BPF file system below a path. What is pinned there, and held by

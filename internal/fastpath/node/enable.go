@@ -26,8 +26,8 @@ type Options struct {
 	// Shadow is run first; without flows it is not. If packets differ, nothing is carried.
 	Shadow     ShadowOptions
 	ReportIPv6 func(fastpath.State) // as Report, of what is carried of IPv6
-	// Replace takes over from the process that carries here, if there is one. No packet is lost,
-	// and there is no shadow then.
+	// Replace takes over from the process that is here, if there is one. No packet is lost, and there is
+	// no shadow if that process has carried.
 	Replace bool
 	Wish    *Wish // kept for a process that takes over; nil: nobody will
 }
@@ -51,8 +51,8 @@ type FamilyStats struct {
 // ends, or somebody disables it. Then it removes everything, and gives what became of packets. If
 // the shadow finds that packets differ, nothing is carried, and the error says how.
 func Enable(ctx context.Context, c Configs, o Options) (stats FamilyStats, err error) {
-	disabled, err := install(ctx, o, func(f files, replaces bool) error {
-		if o.Shadow.Flows > 0 && !replaces {
+	disabled, err := install(ctx, o, func(f files, carried bool) error {
+		if o.Shadow.Flows > 0 && !carried {
 			if carry, err := f.compareFirst(ctx, c, o); !carry || err != nil {
 				return err
 			}
@@ -74,9 +74,9 @@ func Enable(ctx context.Context, c Configs, o Options) (stats FamilyStats, err e
 }
 
 // install makes the folder of a fast path, recorded in the journal, and removes it when run has
-// returned, unless another process has taken over. run gets its files, and whether it goes on with
-// what another process has begun. It tells whether somebody else has undone it, or asked to.
-func install(ctx context.Context, o Options, run func(f files, replaces bool) error) (disabled bool, err error) {
+// returned, unless another process has taken over. run gets its files, and whether another process,
+// from which this one has taken over, has carried until now. It tells whether somebody else has undone it, or asked to.
+func install(ctx context.Context, o Options, run func(f files, carried bool) error) (disabled bool, err error) {
 	f, err := ownFiles()
 	if err != nil {
 		return false, err
@@ -86,7 +86,7 @@ func install(ctx context.Context, o Options, run func(f files, replaces bool) er
 		return false, err
 	}
 	if err = errors.Join(netcfg.ReplaceJSON(f.process, os.Getpid()), netcfg.ReplaceJSON(f.wish, o.Wish)); err == nil {
-		err = run(f, held.replaces)
+		err = run(f, held.carried)
 	}
 	if errors.Is(err, ErrReplaced) {
 		return false, errors.Join(err, held.lock.Close())
@@ -100,9 +100,9 @@ func install(ctx context.Context, o Options, run func(f files, replaces bool) er
 
 // holding is what the process that carries holds.
 type holding struct {
-	txn      int
-	lock     *os.File // of the folder
-	replaces bool     // it has taken over from another process
+	txn     int
+	lock    *os.File // of the folder
+	carried bool     // another process, from which it has taken over, has carried
 }
 
 // serve runs daemons until ctx ends, somebody asks to end, they fail, or another process takes over.
@@ -165,7 +165,7 @@ func latest(report func(fastpath.State)) (func(fastpath.State), func()) {
 }
 
 // begin records that the fast path comes, and makes its folder. What a killed daemon has left is
-// removed first. If another process carries here, it takes over from it, or refuses to.
+// removed first. If another process is here, it takes over from it, or refuses to.
 func begin(ctx context.Context, f files, o Options) (holding, error) {
 	j, err := o.Open()
 	if err != nil {
@@ -183,8 +183,7 @@ func begin(ctx context.Context, f files, o Options) (holding, error) {
 		return holding{}, verr.New(verr.Busy, cannotEnable, "it is enabled here already",
 			"see it with: venturi fastpath status; take over from it with --replace; or end it with: venturi fastpath disable")
 	}
-	txn, lock, err := f.takeOver(ctx, j)
-	return holding{txn, lock, true}, err
+	return f.takeOver(ctx, j)
 }
 
 const cannotEnable = "cannot enable the fast path"

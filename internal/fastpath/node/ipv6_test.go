@@ -123,13 +123,13 @@ func checkReplacedDualStack(t *testing.T, attach string) {
 	c.untilCounted(t, c.carried6, six)
 	for range 2 {
 		out, in := c.carried6(t, 0)
-		running = c.replace(t, running, six, attach, "ipv6")
+		running = c.replace(t, running, six, t.Output(), attach, "ipv6")
 		c.untilCounted(t, c.carried6, six)
 		if nowOut, nowIn := c.carried6(t, 0); nowOut < out+100 || nowIn < in+100 {
 			t.Errorf("carried were %d packets out and %d in, and now %d and %d", out, in, nowOut, nowIn)
 		}
 	}
-	running = c.replace(t, running, four, attach)
+	running = c.replace(t, running, four, t.Output(), attach)
 	c.untilCarried(t, four)
 	if s := c.status(t, 0); s.IPv6 != nil {
 		t.Errorf("IPv6 is carried no longer, and its status is %+v", s.IPv6)

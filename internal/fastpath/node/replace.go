@@ -16,41 +16,48 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// takeOver has the process that carries here hand over. That process leaves everything in place and
-// exits; its transaction is then that of this process. Packets take the slow path until this one
+// takeOver has the process that carries or compares here hand over. That process leaves everything in place
+// and exits; its transaction is then that of this process. Packets take the slow path until this one
 // carries.
-func (f files) takeOver(ctx context.Context, j *journal.Journal) (txn int, lock *os.File, err error) {
+func (f files) takeOver(ctx context.Context, j *journal.Journal) (holding, error) {
 	const what = "cannot take over the fast path"
 	s, err := ownSetting()
 	if err != nil {
-		return 0, nil, err
+		return holding{}, err
 	}
 	txns := openTxns(j, s)
 	if len(txns) != 1 {
-		return 0, nil, verr.New(verr.Busy, what, "it was enabled with another journal", "set VENTURI_JOURNAL to the folder of that journal; or end it with: venturi fastpath disable")
+		return holding{}, verr.New(verr.Busy, what, "it was enabled with another journal", "set VENTURI_JOURNAL to the folder of that journal; or end it with: venturi fastpath disable")
 	}
 	if txns[0].Lease != nil {
-		return 0, nil, verr.New(verr.Busy, what, "it is a trial, which ends by itself", "wait until it has ended; or end it with: venturi fastpath disable")
+		return holding{}, verr.New(verr.Busy, what, "it is a trial, which ends by itself", "wait until it has ended; or end it with: venturi fastpath disable")
 	}
 	taken := f.pins
 	if _, err := os.Stat(f.config); errors.Is(err, fs.ErrNotExist) { // it carries IPv6 alone
 		taken = f.ipv6().pins
 	}
 	if _, err := os.Stat(filepath.Join(taken, "table_flows")); err != nil {
-		return 0, nil, verr.New(verr.Busy, what, "its pinned programs are not visible here: it runs in another mount namespace, as in a container",
+		return holding{}, verr.New(verr.Busy, what, "its pinned programs are not visible here: it runs in another mount namespace, as in a container",
 			"run the command in that mount namespace; or end it with: venturi fastpath disable")
 	}
 	pins, err := kernel.AcquirePinLock(ctx, taken, true)
 	if err != nil {
-		return 0, nil, verr.Wrap(verr.Busy, what, err, "its process does not answer; end it with: venturi fastpath disable")
+		return holding{}, verr.Wrap(verr.Busy, what, err, "its process does not answer; end it with: venturi fastpath disable")
 	}
 	defer pins.Close()
 	for limit := time.Now().Add(stopTimeout); ; {
 		lock, err := kernel.LockFolder(ctx, f.folder)
 		if !errors.Is(err, kernel.ErrLocked) || time.Now().After(limit) {
-			return txns[0].ID, lock, err
+			return holding{txns[0].ID, lock, f.carried()}, err
 		}
 	}
+}
+
+// carried tells whether the daemon that was here last has carried packets, and not only compared them. It does not say so of
+// a daemon whose config cannot be read.
+func (f files) carried() bool {
+	four, err := runningConfig(f.config)
+	return err == nil && (four == nil || !four.Shadow) // a shadow, also one of IPv6, has the files of IPv4
 }
 
 // Wish is what a process was asked to carry, whatever of it can be carried.
@@ -61,7 +68,7 @@ type Wish struct {
 }
 
 // RunningWish is that of the process of the calling thread's namespace, whether it lives or not; nil:
-// there is none. Of a process that has kept none, it is what it carries.
+// there is none. Of a process that has kept none, it is what it carries: of a mere shadow, nothing.
 func RunningWish() (w *Wish, err error) {
 	f, err := ownFiles()
 	if err != nil {
@@ -79,6 +86,9 @@ func RunningWish() (w *Wish, err error) {
 		return nil, err
 	}
 	either := cmp.Or(four, six)
+	if either.Shadow {
+		return nil, nil
+	}
 	return &Wish{NAT: !either.NoNAT, IPv6: six != nil, KeepCounters: either.KeepCounters}, nil
 }
 

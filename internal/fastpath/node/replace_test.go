@@ -1,10 +1,13 @@
 package node_test
 
 import (
+	"bytes"
+	"io"
 	"net"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -22,17 +25,25 @@ func TestEnableReplaced(t *testing.T) {
 	before := c.snapshot(t, 0)
 	running, other := c.enable(t, 0, "0"), c.enable(t, 1, "0")
 	c.untilCarried(t, exchange)
+	var said []*bytes.Buffer
 	for range 2 {
 		out, in := c.carried(t, 0)
-		running = c.replace(t, running, exchange)
+		var says bytes.Buffer
+		running = c.replace(t, running, exchange, io.MultiWriter(&says, t.Output()), "shadow")
 		c.untilCarried(t, exchange)
 		if nowOut, nowIn := c.carried(t, 0); nowOut < out || nowIn < in {
 			t.Errorf("carried were %d packets out and %d in, and now %d and %d", out, in, nowOut, nowIn)
 		}
+		said = append(said, &says)
 	}
 	for _, cmd := range []*exec.Cmd{running, other} {
 		testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
 		testenv.Must(t, cmd.Wait())
+	}
+	for _, text := range said { // of processes that have ended
+		if strings.Contains(text.String(), "compared:") {
+			t.Errorf("packets that were carried are compared first: %s", text)
+		}
 	}
 	c.check(t, 0, before)
 	testenv.Must(t, exchange())
@@ -40,9 +51,9 @@ func TestEnableReplaced(t *testing.T) {
 
 // replace starts a process on the first node that takes over from another, and waits until that has ended. Each
 // datagram is answered meanwhile.
-func (c *cluster) replace(t *testing.T, running *exec.Cmd, exchange func() error, words ...string) (next *exec.Cmd) {
+func (c *cluster) replace(t *testing.T, running *exec.Cmd, exchange func() error, out io.Writer, words ...string) (next *exec.Cmd) {
 	t.Helper()
-	next = c.start(t, 0, new(syscall.SysProcAttr), append([]string{"0", "replace"}, words...)...)
+	next = c.startRole(t, 0, "enable", out, new(syscall.SysProcAttr), append([]string{"0", "replace"}, words...)...)
 	for done := waiting(running); done != nil; time.Sleep(time.Millisecond) {
 		testenv.Must(t, exchange())
 		select {
@@ -55,6 +66,34 @@ func (c *cluster) replace(t *testing.T, running *exec.Cmd, exchange func() error
 		}
 	}
 	return next
+}
+
+// Whoever takes over from a process that only compares, be it a shadow or one that is to carry afterwards, compares
+// for itself before it carries.
+func TestShadowReplaced(t *testing.T) {
+	for role, args := range map[string][]string{"shadow": {"1000"}, "enable": {"0", "shadow"}} {
+		t.Run(role, func(t *testing.T) {
+			c := newCluster(t, wirings[0].node, wirings[0].pod)
+			exchange := c.flow(t)
+			testenv.Must(t, exchange())
+			before := c.snapshot(t, 0)
+			comparing := c.startRole(t, 0, role, t.Output(), new(syscall.SysProcAttr), args...)
+			c.untilRunning(t, 0, true)
+			var says bytes.Buffer
+			next := c.startRole(t, 0, "enable", io.MultiWriter(&says, t.Output()), new(syscall.SysProcAttr), "0", "replace", "shadow")
+			testenv.Must(t, comparing.Wait())
+			other := c.enable(t, 1, "0")
+			c.untilCarried(t, exchange)
+			for _, cmd := range []*exec.Cmd{next, other} {
+				testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
+				testenv.Must(t, cmd.Wait())
+			}
+			if text := says.String(); !strings.Contains(text, "compared: 1 flows of IPv4") {
+				t.Errorf("it says %s", text)
+			}
+			c.check(t, 0, before)
+		})
+	}
 }
 
 func waiting(cmd *exec.Cmd) <-chan error {
@@ -82,7 +121,7 @@ func TestEnableReplacedRecordedClsacts(t *testing.T) {
 	if _, marked := c.clsacts(t); len(added) == 0 || len(marked) > 0 {
 		t.Fatalf("clsact is at %v, and still has a mark at %v", added, marked)
 	}
-	running = c.replace(t, running, exchange, byFilters)
+	running = c.replace(t, running, exchange, t.Output(), byFilters)
 	c.untilCarried(t, exchange)
 	_, marked := c.clsacts(t)
 	left, err := filepath.Glob(c.clsactRecord(t, 0) + "*")

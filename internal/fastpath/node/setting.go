@@ -21,7 +21,7 @@ import (
 )
 
 // Root holds a folder for each network namespace that has a fast path of its own.
-const Root = "/run/venturi-fastpath"
+const Root = netcfg.FastPathFolder
 
 // files are those of the fast path of a network namespace. Whoever carries holds the lock of the
 // folder. The pins are on a file system that may be mounted for that process alone, as in a
@@ -131,7 +131,7 @@ func (f files) remove() error {
 const stopPoll = 50 * time.Millisecond
 
 // stopTimeout is how long the process may take to answer that it ends, and removeTimeout how long it may
-// then take: to detach a program takes 15 ms in a container, and each pod has some.
+// then take: to detach a program may take 15 ms, and each pod has some.
 var stopTimeout, removeTimeout = host.ScaleTimeout(10 * time.Second), host.ScaleTimeout(3 * time.Minute)
 
 // stopProcess asks the process that carries to end, and waits for it. One that is stopped or does

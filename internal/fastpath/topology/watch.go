@@ -41,8 +41,8 @@ var familyGroups = map[audit.Family][]uint32{
 	audit.IPv6: {unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_IPV6_RULE, unix.RTNLGRP_IPV6_NETCONF},
 }
 
-// add adds another change, of which nothing but its kind is known.
-func (n *Event) add(other Event) {
+// Add adds another change, of which nothing but its kind and cause is known then.
+func (n *Event) Add(other Event) {
 	if n.Changes&RulesChanged == 0 {
 		n.Cause = other.Cause
 	}
@@ -50,15 +50,15 @@ func (n *Event) add(other Event) {
 }
 
 // Watch reports changes in the calling thread's namespace that concern packets of a family, from its return until ctx ends. It calls
-// tell soon after each change, on one goroutine, and with all kinds of changes if the kernel
-// dropped notifications. BPF programs come and go without notification. Repeated notifications,
+// tell soon after each change, on one goroutine, with what is pending together, and with all kinds of
+// changes if the kernel dropped notifications. BPF programs come and go without notification. Repeated notifications,
 // such as of a confirmed neighbour, are not reported. The channel receives the error that ended the
 // watch, if any, and is closed.
 //
 // It also reports changes of the devices in other namespaces that the namespace knows by number, as
 // those of pods, unless the kernel refuses to announce them: then pods is false. What has changed
 // before it returned is in the tables that it read.
-func Watch(ctx context.Context, family audit.Family, owns ProgramOwner, tell func(Event)) (done <-chan error, pods bool, tables *Tables, err error) {
+func Watch(ctx context.Context, family audit.Family, owns ProgramOwner, tell func([]Event)) (done <-chan error, pods bool, tables *Tables, err error) {
 	route, err := subscribe(unix.NETLINK_ROUTE, append(slices.Clone(familyGroups[family]), unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_NEXTHOP, unix.RTNLGRP_TC)...)
 	if err != nil {
 		return nil, false, nil, err
@@ -81,28 +81,25 @@ func Watch(ctx context.Context, family audit.Family, owns ProgramOwner, tell fun
 	if err != nil {
 		others = nil
 	}
-	ended, events := make(chan error, 4), make(chan Event)
+	ended, events := make(chan error, 4), make(chan []Event)
 	known := newLateFilter(owns, family)
 	tables = known.tables
-	go receive(ctx, route, route.Receive, known.event, known.resync, events, ended)
-	go receive(ctx, rules, rules.Receive, nftEvent, func() {}, events, ended)
+	sources := []*eventSource{{conn: route, receive: route.Receive, judge: known.event, forget: known.resync}, {conn: rules, receive: rules.Receive, judge: nftEvent}}
 	if ipsec != nil {
-		go receive(ctx, ipsec, ipsec.Receive, func(netlink.Message) Event { return Event{Changes: RulesChanged, Cause: IPsec} }, func() {}, events, ended)
+		sources = append(sources, &eventSource{conn: ipsec, receive: ipsec.Receive, judge: func(netlink.Message) Event { return Event{Changes: RulesChanged, Cause: IPsec} }})
 	}
 	if others != nil {
 		ends := &podEndReader{conn: others}
-		go receive(ctx, others, ends.receive, ends.event, func() {}, events, ended)
+		sources = append(sources, &eventSource{conn: others, receive: ends.receive, judge: ends.event})
+	}
+	for _, source := range sources {
+		go source.forward(ctx, events, ended)
 	}
 	failed := make(chan error, 1)
 	go func() {
 		defer close(failed)
-		defer route.Close()
-		defer rules.Close()
-		if ipsec != nil {
-			defer ipsec.Close()
-		}
-		if others != nil {
-			defer others.Close()
+		for _, source := range sources {
+			defer source.conn.Close()
 		}
 		for {
 			select {
@@ -111,8 +108,8 @@ func Watch(ctx context.Context, family audit.Family, owns ProgramOwner, tell fun
 			case err := <-ended:
 				failed <- err
 				return
-			case n := <-events:
-				tell(n)
+			case batch := <-events:
+				tell(batch)
 			}
 		}
 	}()
@@ -208,69 +205,6 @@ func subscribe(family int, groups ...uint32) (*netlink.Conn, error) {
 		}
 	}
 	return c, nil
-}
-
-// receive forwards notifications that are changes. After an overrun, the kernel keeps dropping
-// notifications until its queue is drained, and reports that only once. Until then anything may
-// have changed, so the stored state is discarded.
-func receive(ctx context.Context, c *netlink.Conn, next func() ([]netlink.Message, error), judge func(netlink.Message) Event, forget func(), events chan<- Event, ended chan<- error) {
-	lost := false
-	for ctx.Err() == nil {
-		var what Event
-		messages, err := next()
-		if errors.Is(err, unix.ENOBUFS) {
-			lost, err = true, nil
-		}
-		if err != nil {
-			ended <- fmt.Errorf("listen to the kernel's news: %w", err)
-			return
-		}
-		var news []Event
-		for _, m := range messages {
-			if n := judge(m); n.Neighbour != (Neighbour{}) || n.PodEnd != (PodEnd{}) {
-				news = append(news, n)
-			} else {
-				what.add(n)
-			}
-		}
-		if lost {
-			what = Event{Changes: RulesChanged | TopologyChanged, Cause: LostEvents}
-			if lost, err = hasPending(c); err != nil {
-				ended <- fmt.Errorf("listen to the kernel's news: %w", err)
-				return
-			}
-			if !lost { // after the last message that is older than what is read now
-				forget()
-			}
-		}
-		if what.Changes != 0 {
-			news = append(news, what)
-		}
-		for _, n := range news {
-			select {
-			case events <- n:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}
-}
-
-// hasPending reports whether a notification is queued.
-func hasPending(c *netlink.Conn) (is bool, err error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return false, err
-	}
-	var failed error
-	err = raw.Control(func(fd uintptr) {
-		for {
-			if _, _, failed = unix.Recvfrom(int(fd), nil, unix.MSG_PEEK|unix.MSG_DONTWAIT); !errors.Is(failed, unix.EINTR) {
-				return
-			}
-		}
-	})
-	return !errors.Is(failed, unix.EAGAIN), err
 }
 
 // nftEvent recognizes the end of an nftables transaction: each commit ends with a new generation.

@@ -37,7 +37,13 @@ func watch(t *testing.T, n *netcfg.Namespace, tell func(topology.Changes)) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var ended <-chan error
 	testenv.InNetns(t, n.Path(), func() (err error) {
-		ended, _, _, err = topology.Watch(ctx, audit.IPv4, noPrograms, func(n topology.Event) { tell(n.Changes) })
+		ended, _, _, err = topology.Watch(ctx, audit.IPv4, noPrograms, func(batch []topology.Event) {
+			var all topology.Event
+			for _, n := range batch {
+				all.Add(n)
+			}
+			tell(all.Changes)
+		})
 		return err
 	})
 	t.Cleanup(func() {
@@ -82,7 +88,11 @@ func TestWatchOfPods(t *testing.T) {
 	var ended <-chan error
 	testenv.InNetns(t, m, func() (err error) {
 		pods := false
-		if ended, pods, _, err = topology.Watch(ctx, audit.IPv4, noPrograms, func(n topology.Event) { news <- n }); err == nil && !pods {
+		if ended, pods, _, err = topology.Watch(ctx, audit.IPv4, noPrograms, func(batch []topology.Event) {
+			for _, n := range batch {
+				news <- n
+			}
+		}); err == nil && !pods {
 			err = errors.New("the kernel does not announce devices of other namespaces")
 		}
 		return err
@@ -195,6 +205,41 @@ func TestWatchHoldsNews(t *testing.T) {
 		}
 		return
 	}
+}
+
+// A thousand changes that are pending together are told in a few batches, the last of which comes after all of them.
+func TestWatchTellsTogether(t *testing.T) {
+	n := testenv.Netns(t)
+	testenv.Must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: "a0"}, netcfg.VethEnd{In: n, Name: "b0"}, 1500))
+	testenv.Shell(t, n.Path(), "ip addr add 10.0.0.1/8 dev a0; ip link set a0 up; ip link set b0 up")
+	news, held := make(chan topology.Changes, 10000), make(chan struct{})
+	watch(t, n, func(c topology.Changes) {
+		news <- c
+		<-held
+	})
+	testenv.Shell(t, n.Path(), "ip route add 192.0.2.0/24 via 10.0.0.2")
+	await(t, news, rules|ways)
+	var batch strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&batch, "route add 172.16.%d.%d/32 via 10.0.0.2\n", i>>8, i&255)
+	}
+	testenv.Shell(t, n.Path(), "ip -batch - <<'END'\n"+batch.String()+"END")
+	close(held)
+	await(t, news, rules|ways)
+	told := 1
+	for end := time.After(time.Second); ; told++ {
+		select {
+		case <-news:
+			continue
+		case <-end:
+		}
+		break
+	}
+	if told > 20 {
+		t.Errorf("told %d times of 1000 routes", told)
+	}
+	testenv.Shell(t, n.Path(), "ip route add 198.51.100.0/24 via 10.0.0.2")
+	await(t, news, rules|ways)
 }
 
 // If more changes than the socket's buffer holds, everything counts as changed, and the stored
