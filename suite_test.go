@@ -43,7 +43,9 @@ func TestLongTestsRun(t *testing.T) {
 	}
 
 	there, folders := map[string]bool{}, map[string]bool{}
-	for _, s := range allSources(t) {
+	sources := allSources(t)
+	asking := askingFunctions(sources)
+	for _, s := range sources {
 		folders[s.dir] = true
 		if !s.test {
 			continue
@@ -54,7 +56,7 @@ func TestLongTestsRun(t *testing.T) {
 				continue
 			}
 			there[f.Name.Name] = true
-			if asksForLong(f) && !inLong(f.Name.Name, s.dir) && !inKernels(f.Name.Name, s.dir) {
+			if asking[s.dir][f.Name.Name] && !inLong(f.Name.Name, s.dir) && !inKernels(f.Name.Name, s.dir) {
 				t.Errorf("%s is cut short in make test, and neither make test-long nor make test-kernels runs it in %s", f.Name.Name, s.dir)
 			}
 		}
@@ -71,15 +73,36 @@ func TestLongTestsRun(t *testing.T) {
 	}
 }
 
-// asksForLong tells whether a function asks how long tests may take.
-func asksForLong(f *ast.FuncDecl) (asks bool) {
+// askingFunctions are, by folder, the functions of tests that ask how long tests may take, or call one that does.
+func askingFunctions(sources []*source) map[string]map[string]bool {
+	asking := map[string]map[string]bool{}
+	for found := true; found; {
+		found = false
+		for _, s := range sources {
+			if asking[s.dir] == nil {
+				asking[s.dir] = map[string]bool{}
+			}
+			for _, d := range s.syntax.Decls {
+				f, ok := d.(*ast.FuncDecl)
+				if ok && s.test && f.Recv == nil && !asking[s.dir][f.Name.Name] && asksForLong(f, asking[s.dir]) {
+					asking[s.dir][f.Name.Name], found = true, true
+				}
+			}
+		}
+	}
+	return asking
+}
+
+// asksForLong tells whether a function asks how long tests may take, or calls one that is known to ask.
+func asksForLong(f *ast.FuncDecl, known map[string]bool) (asks bool) {
 	ast.Inspect(f, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.SelectorExpr:
 			of, ok := n.X.(*ast.Ident)
 			asks = asks || ok && slices.Contains([]string{"testenv", "plain"}, of.Name) && slices.Contains([]string{"NeedsLong", "Long"}, n.Sel.Name)
-		case *ast.Ident:
-			asks = asks || n.Name == "skipUnlessLong"
+		case *ast.CallExpr:
+			of, ok := n.Fun.(*ast.Ident)
+			asks = asks || ok && known[of.Name]
 		}
 		return !asks
 	})
