@@ -122,7 +122,7 @@ func TestRuleCountersOfIPTables(t *testing.T) {
 	}
 }
 
-// No policy engine but kube-router with nftables has rules that count on purpose.
+// Only policy engines with nftables have rules that count on purpose.
 func TestRuleCountersOfPolicies(t *testing.T) {
 	for _, e := range fastpathtest.PolicyEngines() {
 		n := testenv.Netns(t)
