@@ -187,15 +187,20 @@ func devicesCounted(t *testing.T, said fastpath.BypassedCounters, c *fastpath.Co
 	for _, name := range slices.Concat(said.Tunnels, said.Bridges) {
 		device(name, m.Namespace, name, false, false, false, false)
 	}
+	passed := []string{c.Devices.Wire}
 	for _, name := range c.Devices.Tunnels {
 		if !slices.Contains(said.Tunnels, name) {
-			device(name, m.Namespace, name, true, true, true, true)
+			passed = append(passed, name)
 		}
+	}
+	for _, name := range passed {
+		device(name, m.Namespace, name, true, true, true, true)
+		testenv.Shell(t, m.Namespace, "tc qdisc replace dev "+name+" root handle 7: pfifo limit 1000")
+		all = append(all, counted{name: name + " queue", raised: true, read: func() uint64 { return queuedBy(t, m.Namespace, name) }})
 	}
 	veth := said.Veths > 0
 	device("pod's device on the host", m.Namespace, c.Devices.Pods[0], veth, false, veth, false)
 	device("device in the pod", arm.Client().Namespace, arm.Client().Device, !said.InPods, true, true, true)
-	device("wire", m.Namespace, c.Devices.Wire, true, true, true, true)
 	return all
 }
 
@@ -243,6 +248,25 @@ func statisticsOf(t *testing.T, namespace, device string) (s *vnl.LinkStatistics
 		return err
 	})
 	return s
+}
+
+// queuedBy is how many packets the queueing discipline of a device has sent.
+func queuedBy(t *testing.T, namespace, device string) (packets uint64) {
+	t.Helper()
+	testenv.InNetns(t, namespace, func() error {
+		l, err := vnl.LinkByName(device)
+		if err != nil {
+			return err
+		}
+		queues, err := vnl.QdiscList(l)
+		for _, q := range queues {
+			if is := q.Attrs(); is.Parent == vnl.HANDLE_ROOT && is.Statistics != nil && is.Statistics.Basic != nil {
+				packets = uint64(is.Statistics.Basic.Packets)
+			}
+		}
+		return err
+	})
+	return packets
 }
 
 // captureCounter counts the packets that a capture sees.
