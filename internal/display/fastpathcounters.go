@@ -4,13 +4,21 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
-// printCounters prints which counters miss carried packets, and which do not.
-func printCounters(w io.Writer, c fastpath.BypassedCounters, wire string) {
+// ipStatistics are those of a node, with one that misses packets.
+var ipStatistics = map[bool]string{
+	false: "of this node, such as ForwDatagrams (nstat, /proc/net/snmp)",
+	true:  "of this node, such as Ip6OutForwDatagrams (nstat, /proc/net/snmp6)",
+}
+
+// printCounters prints which counters miss packets that a fast path of some kind carries, and which do not:
+// those of the wire, and of a tunnel's device that they pass.
+func printCounters(w io.Writer, c fastpath.BypassedCounters, kind, wire string, tunnels []string) {
 	sanitize.Fprintf(w, "\nMISSES CARRIED PACKETS\tWHAT\n")
 	row := func(what, which string) { sanitize.Fprintf(w, "%s\t%s\n", what, which) }
 	for _, device := range slices.Concat(c.Tunnels, c.Bridges) {
@@ -34,10 +42,13 @@ func printCounters(w io.Writer, c fastpath.BypassedCounters, wire string) {
 	if c.IPTables.Number > 0 {
 		row("iptables", fmt.Sprintf("%d, each with a counter: %s", c.IPTables.Number, c.IPTables))
 	}
-	row("IP statistics", "of this node, such as ForwDatagrams (nstat, /proc/net/snmp)")
-	if c.InPods {
-		sanitize.Fprintf(w, "%s counts all packets; tcpdump works there and in pods.\n", wire)
-		return
+	row("IP statistics", ipStatistics[kind == fastpath.Routed6 || kind == fastpath.VXLAN6])
+	counting := []string{wire}
+	if kind == fastpath.VXLAN6 {
+		counting = slices.Concat(tunnels, counting)
 	}
-	sanitize.Fprintf(w, "%s and the devices in pods count all packets; tcpdump works there.\n", wire)
+	if !c.InPods {
+		counting = append(counting, "the devices in pods")
+	}
+	sanitize.Fprintf(w, "all packets are counted, and seen by tcpdump, at: %s\n", strings.Join(counting, ", "))
 }

@@ -96,7 +96,7 @@ func (r FastPathReport) Print(out io.Writer) error {
 	}
 	r.printOwners(w)
 	if r.Running && r.Config != nil && r.State != nil && r.State.Counters != nil {
-		printCounters(w, *r.State.Counters, r.Config.Devices.Wire)
+		printCounters(w, *r.State.Counters, r.Config.Kind, r.Config.Devices.Wire, r.Config.Devices.Tunnels)
 	}
 	printOutcomes(w, r.Packets, r.SlowIngress)
 	if err := w.Flush(); err != nil || r.IPv6 == nil {

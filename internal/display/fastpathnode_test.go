@@ -88,7 +88,7 @@ MISSES CARRIED PACKETS  WHAT
 cni0                    all statistics, and tcpdump
 veth of pods (1)        statistics and tcpdump of packets into the pod (TX)
 IP statistics           of this node, such as ForwDatagrams (nstat, /proc/net/snmp)
-eth0 and the devices in pods count all packets; tcpdump works there.
+all packets are counted, and seen by tcpdump, at: eth0, the devices in pods
 `, func(out *bytes.Buffer) error { return bypassed.Print(out) }},
 		{"rate", "carried 300/s (75.0 %), slow 100/s, flows 12; main reason for slow packets: opens or ends a connection\n",
 			func(out *bytes.Buffer) error { return now.PrintRate(out, before, 2*time.Second) }},

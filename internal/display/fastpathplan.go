@@ -62,7 +62,7 @@ func PrintFastPathPlan(out io.Writer, p *discover.Plan) error {
 		sanitize.Fprintf(w, "%s\t%s\n", l.Device, l.Reason)
 	}
 	if p.CarriesAny() && p.Counters != nil {
-		printCounters(w, *p.Counters, p.Wire)
+		printCounters(w, *p.Counters, p.Kind, p.Wire, []string{p.Tunnel})
 	}
 	if p.CarriesAny() {
 		printUncarried(w, p.Unreplied, p.Uncarried)

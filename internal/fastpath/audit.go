@@ -127,7 +127,7 @@ var outerProtocols = map[string]int{VXLAN: syscall.IPPROTO_UDP, VXLAN6: syscall.
 
 // overlay is what rules meet of the tunnels.
 func (d *daemon) overlay() audit.Overlay {
-	return audit.Overlay{Family: d.Devices.Family, Protocol: outerProtocols[d.Kind], Port: d.Port, Wire: d.Devices.Wire}
+	return audit.Overlay{Family: d.Devices.Family, Protocol: outerProtocols[d.Kind], Port: d.Port, Wire: d.Devices.Wire, ByDevice: d.Kind == VXLAN6}
 }
 
 // readRules reads the rules of the namespace, and says why flows may not bypass them, such as that their

@@ -52,7 +52,7 @@ func isOfIPTables(c nft.ChainSummary) bool {
 // noteCounter records a rule that counts or logs packets of the walk. A rule of iptables that does more
 // than this has its counter because all have one.
 func (r *chainWalker) noteCounter(c chainName, rule ruleEffect, message []byte) {
-	if !rule.counts && !rule.logs {
+	if !rule.counts && !rule.logs || c.outer && r.ByDevice {
 		return
 	}
 	counting := &r.counting

@@ -69,6 +69,9 @@ type Overlay struct {
 	Protocol int    // IP, of the outer packets; 0: there are none
 	Port     uint16 // UDP; 0: the protocol has no ports
 	Wire     string // device that tunnel packets come and go by, and no others of pods
+	// ByDevice: the tunnel's own device adds and removes the outer headers of carried packets, too. So these
+	// raise the counters of rules for its packets as all others do.
+	ByDevice bool
 }
 
 // Ruleset audits the rules that forwarded TCP and UDP packets of the family meet in the calling

@@ -4,12 +4,15 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
 )
 
 // refusal is a wiring of which something must not be touched.
 type refusal struct {
 	name   string
-	base   string // wiring; empty: flannel
+	family topology.Family // that is planned
+	base   string          // wiring; empty: flannel
 	script string
 	attach func(*testing.T, *site) error // attaches a program after the script
 	what   string                        // device of a pod, address of a peer, "off" or "left DEVICE"

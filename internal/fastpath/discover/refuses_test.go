@@ -34,7 +34,7 @@ const leastRefusals = 30
 // attaches nothing there, and leaves nothing behind.
 func TestRefusesWirings(t *testing.T) {
 	testenv.Root(t)
-	if n := checkRefusals(t, refusals); n < leastRefusals {
+	if n := checkRefusals(t, slices.Concat(refusals, refusals6)); n < leastRefusals {
 		t.Errorf("%d wirings were built, want %d at least", n, leastRefusals)
 	}
 }
@@ -70,7 +70,7 @@ func checkRefusals(t *testing.T, wirings []refusal) int {
 				s := newSite(t, w, i)
 				c.build(t, s)
 				built.Add(1)
-				p := s.plan(t)
+				p := s.plan(t, c.family)
 				c.checkPlan(t, p)
 				before := s.devicesWithClsact(t)
 				if p.Off == "" && !c.waits {
@@ -149,7 +149,7 @@ func checkAttached(p *discover.Plan, programs map[string]int) (all bool, err err
 		if peer.Outlook != discover.Carried {
 			continue
 		}
-		want[p.Wire] = true
+		want[p.Wire] = p.Kind != fastpath.VXLAN6 // whose wire, to the programs, is the tunnel
 		if out := cmp.Or(peer.Device, p.Tunnel); out != "" {
 			want[out] = true
 		}

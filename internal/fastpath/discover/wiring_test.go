@@ -68,10 +68,10 @@ func (s *site) sh(script string) error {
 	})
 }
 
-func (s *site) plan(t *testing.T) (p *discover.Plan) {
+func (s *site) plan(t *testing.T, of topology.Family) (p *discover.Plan) {
 	t.Helper()
 	testenv.InNetns(t, s.node.Path(), func() (err error) {
-		p, err = discover.Find(topology.IPv4)
+		p, err = discover.Find(of)
 		return err
 	})
 	return p
@@ -154,6 +154,13 @@ geneve() { # NAME VNI NUMBER OPTIONS: a device to a node, which is known
 	ip neigh add 10.255.$number.2 lladdr 02:00:00:00:cc:0$number dev $name nud reachable
 	ip route add 10.244.$number.0/24 via 10.255.$number.2 dev $name
 }
+six() { # DEVICE DEVICE: IPv6 on the wire, and for the pods 2 and 3, which are behind devices
+	echo 1 > /proc/sys/net/ipv6/conf/all/forwarding
+	ip addr add fd00:c8::1/64 dev eth0 nodad
+	ip neigh add fd00:c8::2 lladdr 02:00:00:00:aa:10 dev eth0
+	ip neigh add fd00:f4::2 lladdr 02:00:00:00:bb:02 dev $1 nud reachable
+	ip neigh add fd00:f4::3 lladdr 02:00:00:00:bb:03 dev $2 nud reachable
+}
 echo 1 > /proc/sys/net/ipv4/ip_forward
 `
 
@@ -231,7 +238,7 @@ func TestFindsWirings(t *testing.T) {
 				t.Skip(err)
 			}
 			testenv.Must(t, err)
-			p := s.plan(t)
+			p := s.plan(t, topology.IPv4)
 			if p.Kind != c.kind || p.Wire != c.wire || p.Tunnel != c.tunnel || p.Off != "" || !p.CarriesAll() {
 				t.Errorf("planned %+v", p)
 			}

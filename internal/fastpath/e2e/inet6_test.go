@@ -65,6 +65,23 @@ ip -6 route replace THERE via NEXT dev NAME
 	}
 }
 
+// bridgeIPv6 makes the devices of an arm's pods ports of bridges, which lead to the pods over IPv6 from then on.
+func bridgeIPv6(t testing.TB, l *lab.Lab, index int) {
+	t.Helper()
+	for i, m := range l.Machines {
+		device := podDevice6(l.Arms[index], index)
+		shellIn(t, m.Namespace, strings.NewReplacer("DEVICE", device, "POD", podAddr6(index, i).String(), "MAC", podMACOf(t, l.Arms[index].Ends[i][0]),
+			"GATEWAY", podMACOf(t, host.Endpoint{Namespace: m.Namespace, Device: device})).Replace(`
+ip link add six-br address GATEWAY type bridge
+ip link set six-br addrgenmode none up
+ip link set DEVICE master six-br
+bridge fdb replace MAC dev DEVICE master static
+ip -6 route replace POD/128 dev six-br
+ip -6 neigh replace POD lladdr MAC dev six-br
+`))
+	}
+}
+
 func tunnelMAC6(arm, machine int) string { return fmt.Sprintf("02:00:00:c6:%02x:%02x", arm, machine+1) }
 
 // shellIn runs a script in a namespace.

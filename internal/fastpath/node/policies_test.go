@@ -154,15 +154,28 @@ func fateOf(exchange func(time.Duration) error) string {
 // Where Felix has a set say which hosts may send tunnel packets, they are carried, and a host that is
 // taken out of the set is cut off as without the fast path.
 func TestEnableTunnelPolicy(t *testing.T) {
-	e := fastpathtest.PolicyEngines()[0]
+	felix := fastpathtest.Felix{Prefix: "veth", Port: 7777, VXLAN: true, Pods: []fastpathtest.FelixPod{{Device: "veth0", Policy: true}}}
+	engines := fastpathtest.PolicyEngines()
+	for _, c := range []struct {
+		engine       fastpathtest.PolicyEngine
+		rules, hosts string
+	}{
+		{engines[0], felix.Rules(), fastpathtest.FelixHosts},
+		{engines[2], felix.Table(), fastpathtest.FelixTableHosts},
+	} {
+		t.Run(c.engine.Name, func(t *testing.T) { checkTunnelPolicy(t, c.engine, c.rules, c.hosts) })
+	}
+}
+
+func checkTunnelPolicy(t *testing.T, e fastpathtest.PolicyEngine, rules, hosts string) {
 	c := newCluster(t, wirings[3].node, wirings[3].pod)
 	c.addIPSets(t, e)
-	e.Load(t, c.nodes[1], fastpathtest.Felix{Prefix: "veth", Port: 7777, VXLAN: true, Pods: []fastpathtest.FelixPod{{Device: "veth0", Policy: true}}}.Rules())
+	e.Load(t, c.nodes[1], rules)
 	c.answer(t)
 	established := c.exchanges(t, podPort)
 	exchange := func() error { return established(testenv.Timeout) }
 	member := func(on bool) {
-		c.changeSet(t, e, fastpathtest.FelixHosts, netip.MustParseAddr("192.0.10.1"), on)
+		c.changeSet(t, e, hosts, netip.MustParseAddr("192.0.10.1"), on)
 		time.Sleep(policySettle)
 	}
 	c.changeSet(t, e, e.ClientSet, policyClient, true)

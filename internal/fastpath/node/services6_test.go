@@ -155,37 +155,6 @@ func TestEnableWithoutServicesOverIPv6(t *testing.T) {
 	terminate(t, processes)
 }
 
-// With counters of connections to keep, nothing to a Service over IPv6 is carried while they count.
-func TestEnableKeepsCountersOverIPv6(t *testing.T) {
-	w := dualStack[0]
-	c := newCluster(t, w.node+wire6, w.pod)
-	c.loadProxy(t, 0, proxies6[0].rules(0), proxies6[0].program)
-	exchange, _ := c.service6Flows(t)
-	testenv.Must(t, exchange())
-	processes := c.enable6(t, "keep")
-	c.untilCounted(t, c.carried6, exchange)
-	testenv.Shell(t, c.nodes[0].Path(), "echo 1 > /proc/sys/net/netfilter/nf_conntrack_acct")
-	for limit := time.Now().Add(testenv.Timeout); ; time.Sleep(5 * time.Millisecond) {
-		s := c.status(t, 0).IPv6
-		if s != nil && s.State != nil && strings.Contains(s.State.Off, "--keep-counters=conntrack") {
-			break
-		}
-		if time.Now().After(limit) {
-			t.Fatalf("after %v, connections are counted and the state is %+v", testenv.Timeout, s)
-		}
-	}
-	out, _ := c.carried6(t, 0)
-	for range 20 {
-		testenv.Must(t, exchange())
-	}
-	if now, _ := c.carried6(t, 0); now != out {
-		t.Errorf("%d packets were carried while connections are counted", now-out)
-	}
-	testenv.Shell(t, c.nodes[0].Path(), "echo 0 > /proc/sys/net/netfilter/nf_conntrack_acct")
-	c.untilCounted(t, c.carried6, exchange)
-	terminate(t, processes)
-}
-
 // What the fast path would send of a Service's traffic over IPv6 is what the network sends, out of a pod and
 // into one.
 func TestShadowOfServicesOverIPv6(t *testing.T) {

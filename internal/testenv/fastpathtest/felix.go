@@ -12,7 +12,7 @@ import (
 // 0x10000 (accepted), 0x20000 (pass), 0x40000 (from a pod) and 0x80000.
 type Felix struct {
 	Prefix     string // of the names of pods' devices
-	Allow      string // how established flows go on; empty: they are accepted
+	Returns    bool   // established flows go on past the chains of a pod, and are not accepted there
 	Port       uint16 // that the policy admits, over UDP
 	VXLAN      bool   // the tunnel is Calico's VXLAN: a set says which hosts may send its packets
 	Pods       []FelixPod
@@ -55,9 +55,9 @@ const felixPod = `:cali-fw-DEVICE - [0:0]
 // endpoint is a chain of a pod: established flows go on, and policies come before the profile, which
 // admits everything.
 func (f Felix) endpoint(chain, policies string) string {
-	allow := f.Allow
-	if allow == "" {
-		allow = felixAccepts
+	allow := felixAccepts
+	if f.Returns {
+		allow = felixReturns
 	}
 	return strings.ReplaceAll(allow+`-A CHAIN -m conntrack --ctstate INVALID -j DROP
 -A CHAIN -j MARK --set-xmark 0x0/0x30000

@@ -20,16 +20,13 @@ type PolicyEngine struct {
 	IPSets    map[string]string                          // ipsets that the rules use, with their kinds; empty: they use sets of nftables
 }
 
-// PolicyEngines are Calico's Felix with iptables, in both of its ways to let established flows go on,
-// and kube-router with iptables and nftables.
+// PolicyEngines are Calico's Felix with iptables, in both of its ways to let established flows go on, and with
+// nftables, and kube-router with iptables and nftables.
 func PolicyEngines() []PolicyEngine {
-	felix := func(name, allow string) PolicyEngine {
-		rules := func(disabled bool) func(netip.Addr, string) string {
-			return func(_ netip.Addr, device string) string {
-				return Felix{Prefix: "veth", Allow: allow, Port: 7777, Pods: []FelixPod{{device, true, disabled}}}.Rules()
-			}
+	felix := func(render func(Felix) string, returns, disabled bool) func(netip.Addr, string) string {
+		return func(_ netip.Addr, device string) string {
+			return render(Felix{Prefix: "veth", Returns: returns, Port: 7777, Pods: []FelixPod{{device, true, disabled}}})
 		}
-		return PolicyEngine{name, []string{"iptables-nft-restore"}, rules(false), rules(true), FelixClients, FelixSets}
 	}
 	router := func(first string) func(netip.Addr, string) string {
 		return func(pod netip.Addr, _ string) string { return kubeRouterRules(pod, first) }
@@ -38,8 +35,9 @@ func PolicyEngines() []PolicyEngine {
 		return func(pod netip.Addr, _ string) string { return kubeRouterTables(pod, first) }
 	}
 	return []PolicyEngine{
-		felix("Felix", felixAccepts),
-		felix("Felix that returns", felixReturns),
+		{"Felix", []string{"iptables-nft-restore"}, felix(Felix.Rules, false, false), felix(Felix.Rules, false, true), FelixClients, FelixSets},
+		{"Felix that returns", []string{"iptables-nft-restore"}, felix(Felix.Rules, true, false), felix(Felix.Rules, true, true), FelixClients, FelixSets},
+		{"Felix with nftables", []string{"nft", "-f", "-"}, felix(Felix.Table, false, false), felix(Felix.Table, false, true), FelixTableClients, nil},
 		{"kube-router", []string{"iptables-nft-restore"}, router(""), router("-A KUBE-ROUTER-FORWARD -d POD -j REJECT\n"), "KUBE-SRC-CLIENTS", kubeRouterSets},
 		{"kube-router with nftables", []string{"nft", "-f", "-"}, routerNFT(""), routerNFT("ip daddr POD reject\n"), "ip kube-router KUBE-SRC-CLIENTS", nil},
 	}
