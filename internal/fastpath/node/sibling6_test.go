@@ -115,9 +115,7 @@ func TestSiblingServiceOfIPv6StaysSlow(t *testing.T) {
 func (b *siblingNode) toBeLearned(t *testing.T) (n int) {
 	t.Helper()
 	const size, packets, learnAfter = 32, 28, 8 // of struct candidate
-	id, err := host.ID(b.nodes[0].Path())
-	testenv.Must(t, err)
-	table, err := ebpf.LoadPinnedMap(bpf.TableFile(filepath.Join(node.Root, strconv.FormatUint(id.Ino, 10), "ipv6", "bpf"), "candidates"), nil)
+	table, err := ebpf.LoadPinnedMap(bpf.TableFile(b.pins6(t, 0), "candidates"), nil)
 	testenv.Must(t, err)
 	defer table.Close()
 	var set uint32
@@ -132,4 +130,12 @@ func (b *siblingNode) toBeLearned(t *testing.T) (n int) {
 	}
 	testenv.Must(t, all.Err())
 	return n
+}
+
+// pins6 is the folder of the pins for IPv6 on a node.
+func (c *cluster) pins6(t *testing.T, i int) string {
+	t.Helper()
+	id, err := host.ID(c.nodes[i].Path())
+	testenv.Must(t, err)
+	return filepath.Join(node.Root, strconv.FormatUint(id.Ino, 10), "ipv6", "bpf")
 }

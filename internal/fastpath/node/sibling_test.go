@@ -17,28 +17,33 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv/traffic"
 )
 
-// siblings are the addresses of two pods of the first node, of either version of IP.
-type siblings struct {
+// podPair are the addresses of two pods, of either version of IP, the first one's node being the first.
+type podPair struct {
 	clientAddr, podAddr netip.Addr
 	nodeAddr            string // of the node, which pods reach by their gateway
 }
 
 var (
-	siblings4 = siblings{netip.MustParseAddr("10.244.1.2"), netip.MustParseAddr("10.244.1.3"), "192.0.10.1"}
-	siblings6 = siblings{netip.MustParseAddr("fd00:f4:1::2"), netip.MustParseAddr("fd00:f4:1::3"), "fd00:c8::1"}
+	siblings4 = podPair{netip.MustParseAddr("10.244.1.2"), netip.MustParseAddr("10.244.1.3"), "192.0.10.1"}
+	siblings6 = podPair{netip.MustParseAddr("fd00:f4:1::2"), netip.MustParseAddr("fd00:f4:1::3"), "fd00:c8::1"}
 )
 
+// answeredPort is where second pods answer.
+const answeredPort = 7777
+
 // server is where the second pod answers.
-func (s siblings) server() string { return netip.AddrPortFrom(s.podAddr, 7777).String() }
+func (s podPair) server() string { return netip.AddrPortFrom(s.podAddr, answeredPort).String() }
+
+func (s podPair) isIPv6() bool { return s.clientAddr.Is6() }
 
 // clientAt is an address of the client, for a port.
-func (s siblings) clientAt(port uint16) string {
+func (s podPair) clientAt(port uint16) string {
 	return netip.AddrPortFrom(s.clientAddr, port).String()
 }
 
 type siblingWiring struct {
 	wiring
-	siblings
+	podPair
 	add      string // what adds the second pod to the first node
 	routed   bool   // its packets are, by routes to single pods
 	services bool   // the replies of a Service find their way back
@@ -65,13 +70,13 @@ func wiringsHere(all []siblingWiring) []siblingWiring {
 // siblingNode has a second pod on the first node.
 type siblingNode struct {
 	*cluster
-	siblings
+	podPair
 	pod *netcfg.Namespace
 }
 
 func newSibling(t *testing.T, w siblingWiring) *siblingNode {
 	t.Helper()
-	b := &siblingNode{cluster: newCluster(t, w.node, w.pod), siblings: w.siblings}
+	b := &siblingNode{cluster: newCluster(t, w.node, w.pod), podPair: w.podPair}
 	owned, err := netcfg.Owned(testenv.Claim(t))
 	testenv.Must(t, err)
 	b.pod, err = owned.Create(owned.Name("sibling"))
@@ -89,8 +94,6 @@ func (b *siblingNode) addPod(t *testing.T, w siblingWiring) {
 	words := strings.NewReplacer("10.244.I.2", siblings4.podAddr.String(), "fd00:f4:I::2", siblings6.podAddr.String(), podLink, "fe80::3:1", "I", "1", "J", "2")
 	testenv.Shell(t, b.pod.Path(), "echo 1 > /proc/sys/net/ipv6/conf/eth0/disable_ipv6; ip link set lo up; ip link set eth0 address 02:00:00:00:ee:03 up;"+words.Replace(w.pod))
 }
-
-func (b *siblingNode) isIPv6() bool { return b.clientAddr.Is6() }
 
 // serve answers in the second pod, over UDP and TCP.
 func (b *siblingNode) serve(t *testing.T) {

@@ -51,16 +51,22 @@ func (c *cluster) startBoth(t *testing.T, args ...string) (first, second *exec.C
 // are known.
 func (c *cluster) untilAttached(t *testing.T, four bool) {
 	t.Helper()
-	attached := func(s *fastpath.State) bool { return s != nil && s.Pods > 0 }
 	for i := range c.nodes {
-		for end := time.Now().Add(testenv.Timeout); ; time.Sleep(10 * time.Millisecond) {
-			s := c.status(t, i)
-			if s.IPv6 != nil && attached(s.IPv6.State) && (!four || attached(s.State)) {
-				break
-			}
-			if time.Now().After(end) {
-				t.Fatalf("after %v, node %d has not attached its programs: %+v", testenv.Timeout, i, s)
-			}
+		c.untilNodeAttached(t, i, four)
+	}
+}
+
+// untilNodeAttached waits until one of them has.
+func (c *cluster) untilNodeAttached(t *testing.T, i int, four bool) {
+	t.Helper()
+	attached := func(s *fastpath.State) bool { return s != nil && s.Pods > 0 }
+	for end := time.Now().Add(testenv.Timeout); ; time.Sleep(10 * time.Millisecond) {
+		s := c.status(t, i)
+		if s.IPv6 != nil && attached(s.IPv6.State) && (!four || attached(s.State)) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("after %v, node %d has not attached its programs: %+v", testenv.Timeout, i, s)
 		}
 	}
 }
