@@ -142,8 +142,8 @@ func placeboCandidates(m knob.Machine, t tune.Targets) ([]tune.Candidate, error)
 type sysctlKnob string
 
 func (s sysctlKnob) setting(t knob.Target) (setting.Setting, error) {
-	place, err := t.Place()
-	return setting.Sysctl(place, string(s)), err
+	scope, err := t.Scope()
+	return setting.Sysctl(scope, string(s)), err
 }
 
 // Get is of [knob.Knob].

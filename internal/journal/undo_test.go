@@ -153,7 +153,7 @@ func TestUndoInTheMiddle(t *testing.T) {
 func TestIgnored(t *testing.T) {
 	w := newWorld(t, shm(t))
 	j := open(t, w.o)
-	_, err := beginTx(t, j).Set("", setting.Write{Setting: cell("fixed"), Value: setting.Text("2")})
+	_, err := beginTx(t, j).Set("", setting.Write{Setting: deviceSetting("fixed"), Value: setting.Text("2")})
 	if !errors.Is(err, ErrIgnored) {
 		t.Errorf("%v", err)
 	}

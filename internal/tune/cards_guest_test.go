@@ -51,7 +51,7 @@ func cardsOf(t *testing.T, driver string) (cards []card) {
 		}
 		c := card{driver: driver}
 		c.on.Device = filepath.Base(filepath.Dir(filepath.Dir(link)))
-		c.place, err = c.on.Place()
+		c.place, err = c.on.Scope()
 		testenv.Must(t, err)
 		c.m.Settings = setting.NewSettings(tune.Backends("")...)
 		c.options = journal.Options{Folder: t.TempDir(), Settings: c.m.Settings, User: "a test"}
