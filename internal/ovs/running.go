@@ -95,9 +95,9 @@ func Tunnels(socket string) (csum map[string]string, err error) {
 
 // Balanced is a logical switch that has load balancers.
 type Balanced struct {
-	Name  string
-	Cell  setting.Setting // which of them it has
-	Count int             // how many
+	Name    string
+	Setting setting.Setting // which of them it has
+	Count   int             // how many
 }
 
 // Balancers counts the load balancers of a northbound database, and lists the

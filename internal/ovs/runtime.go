@@ -3,7 +3,7 @@
 // given. What is configured goes through the database, flows through
 // ovs-ofctl. What it runs never touches the machine's own Open vSwitch. That one,
 // and others that somebody else runs, are looked at, and their databases are a
-// store of values for the journal.
+// backend of settings for the journal.
 package ovs
 
 import (

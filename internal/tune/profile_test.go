@@ -168,7 +168,7 @@ func TestWishesOfKubeOVN(t *testing.T) {
 		}
 	}
 	if _, _, err := p.Assignments(knob.Machine{}, Targets{}); err == nil {
-		t.Error("without cells nothing can be read")
+		t.Error("without settings nothing can be read")
 	}
 }
 

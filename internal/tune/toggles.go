@@ -18,9 +18,9 @@ import (
 // journal's rules, so that a process that is killed leaves nothing that
 // "venturi undo" does not know.
 type toggles struct {
-	tx    *journal.Tx
-	cells []*toggledSetting // in the order of their writes
-	now   search.Subset
+	tx       *journal.Tx
+	settings []*toggledSetting // in the order of their writes
+	now      search.Subset
 }
 
 // toggledSetting is one setting that candidates write.
@@ -50,7 +50,7 @@ const minSettle = 2 * time.Millisecond
 // could not be taken back.
 func prepare(ctx context.Context, j *journal.Journal, tx *journal.Tx, m knob.Machine, all []Candidate) (*toggles, []Candidate, []search.Row, error) {
 	s := &toggles{tx: tx}
-	shared := sharedCells(m, all)
+	shared := sharedSettings(m, all)
 	var fit []Candidate
 	var unfit []search.Row
 	for _, c := range all {
@@ -111,8 +111,8 @@ func openWrites(j *journal.Journal, tx *journal.Tx) (n int) {
 	return n
 }
 
-// sharedCells tells which settings would be written more than once.
-func sharedCells(m knob.Machine, all []Candidate) map[string]bool {
+// sharedSettings tells which settings would be written more than once.
+func sharedSettings(m knob.Machine, all []Candidate) map[string]bool {
 	once, shared := map[string]bool{}, map[string]bool{}
 	for _, c := range all {
 		for _, w := range c.Assignments {
@@ -132,7 +132,7 @@ func sharedCells(m knob.Machine, all []Candidate) map[string]bool {
 
 // record notes what a candidate wrote.
 func (s *toggles) record(candidate int, e *journal.Entry, shared bool) {
-	for _, c := range s.cells {
+	for _, c := range s.settings {
 		if c.setting.ID() == e.Setting.ID() {
 			c.values[candidate], c.entry = *e.Readback, nil
 			return
@@ -142,7 +142,7 @@ func (s *toggles) record(candidate int, e *journal.Entry, shared bool) {
 	if !shared {
 		c.entry = e
 	}
-	s.cells = append(s.cells, c)
+	s.settings = append(s.settings, c)
 }
 
 // valueIn is what the setting holds in a state.
@@ -161,7 +161,7 @@ func (c *toggledSetting) valueIn(state search.Subset) setting.Value {
 func (s *toggles) switchTo(to search.Subset) error {
 	var back, on []*toggledSetting
 	settle := time.Duration(0)
-	for _, c := range s.cells {
+	for _, c := range s.settings {
 		want := c.valueIn(to)
 		if want.Equal(c.valueIn(s.now)) {
 			continue
