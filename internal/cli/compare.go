@@ -169,7 +169,7 @@ network namespaces, and removes those that a killed run left behind.`,
 	runFlags(f, &q)
 	f.StringVar(&opt.Style, "style", "", "print as another tool does: "+strings.Join(report.Styles(), ", "))
 	verboseFlag(f, &opt)
-	fastPathStatsFlag(f, &opt.AccelStats)
+	fastPathStatsFlag(f, &opt.FastPathStats)
 	f.BoolVar(&json, "json", false, "print the report as JSON")
 	return cmd
 }
