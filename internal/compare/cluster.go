@@ -276,10 +276,7 @@ func (s *Session) awaitServices(ctx context.Context, r *Resolved) error {
 			return verr.Wrap(verr.Failed, "cannot reach the Services of the cluster", err,
 				"check that kube-proxy or its replacement runs on both nodes, and that no NetworkPolicy forbids the traffic; or leave the path out")
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(300 * time.Millisecond):
-		}
+		_ = host.Sleep(ctx, 300*time.Millisecond)
 	}
 }
 

@@ -7,6 +7,7 @@
 package ovs
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -114,11 +115,7 @@ func While(ctx context.Context, limit time.Duration, fn func(context.Context) er
 	err := fn(ctx)
 	if err != nil {
 		// A connection breaks a little before its daemon is known to be dead.
-		select {
-		case <-ctx.Done():
-			err = context.Cause(ctx)
-		case <-time.After(grace):
-		}
+		err = cmp.Or(host.Sleep(ctx, grace), err)
 	}
 	end(nil)
 	watched.Wait()
