@@ -52,7 +52,7 @@ var allowedImports = []struct {
 	{"internal/mesh", []string{"internal/agent", "internal/experiment", "internal/host", "internal/kube", "internal/load", "internal/remote", "internal/stats", "internal/verr", "result"}, "it measures and judges, and knows no way to print"},
 	{"internal/mesh/meshreport", []string{"internal/mesh", "internal/stats", "internal/report/chart", "internal/report/figure", "internal/report/html", "internal/report/markdown", "internal/report/table", "internal/report/unit", "internal/report/view"}, "it prints what was found, and measures nothing"},
 	{"internal/attachment", []string{"internal/host", "internal/verr"}, "it looks at what somebody else built: it has no writer in reach"},
-	{"internal/journal", []string{"internal/setting", "internal/host", "internal/verr"}, "it undoes what any version of any knob wrote: it knows cells, not purposes"},
+	{"internal/journal", []string{"internal/setting", "internal/host", "internal/verr"}, "it undoes what any version of any knob wrote: it knows settings, not purposes"},
 	{"internal/knob", []string{"internal/host", "internal/setting", "internal/verr"}, whyKnobs},
 	{"internal/knob/cpu", knobsMay, whyKnobs},
 	{"internal/knob/nic", append(slices.Clone(knobsMay), "internal/knob/stack"), whyKnobs},
