@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/netip"
@@ -117,7 +118,7 @@ func (q Request) specsAndNames() (specs, names []string, err error) {
 			return nil, nil, err
 		}
 		specs[i] = between.spec
-		orElse(&names[i], between.name)
+		names[i] = cmp.Or(names[i], between.name)
 	}
 	return specs, names, nil
 }

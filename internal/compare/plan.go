@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/experiment"
@@ -59,7 +60,7 @@ func (q Request) plan(paths []path.Arm) (p result.Plan, of []int, err error) {
 	}
 	sooner := q
 	sooner.UntilDecided = true
-	orElse(&sooner.Budget, experiment.Duration(&p, Slow()))
+	sooner.Budget = cmp.Or(sooner.Budget, experiment.Duration(&p, Slow()))
 	if decided, _, err := sooner.planAsAsked(paths); err == nil {
 		p = decided // else the budget is too small for it
 	}
@@ -83,14 +84,14 @@ func (q Request) planAsAsked(paths []path.Arm) (p result.Plan, of []int, err err
 		Series: q.Series, Rounds: q.Rounds, SharedCores: !q.onOtherMachines(),
 	}
 	if len(q.Tools) > 0 {
-		orElse(&p.Series, toolSeries)
+		p.Series = cmp.Or(p.Series, toolSeries)
 		p.Rounds = 1
 	}
 	if q.UntilDecided {
-		orElse(&p.Budget, experiment.DefaultBudget)
+		p.Budget = cmp.Or(p.Budget, experiment.DefaultBudget)
 	} else {
-		orElse(&p.Series, experiment.DefaultSeries)
-		orElse(&p.Rounds, experiment.DefaultRounds)
+		p.Series = cmp.Or(p.Series, experiment.DefaultSeries)
+		p.Rounds = cmp.Or(p.Rounds, experiment.DefaultRounds)
 	}
 	if err := experiment.Fit(&p, Slow(), q.Series > 0, q.Rounds > 0 || len(q.Tools) > 0); err != nil {
 		return p, nil, err

@@ -5,6 +5,7 @@
 package compare
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -111,7 +112,7 @@ func (q Request) withDefaults() Request {
 	case !q.allFound():
 		q.Paths, q.Names = pathFirst(q.Paths, q.Names, baseline)
 	}
-	orElse(&q.Margin, experiment.DefaultMargin)
+	q.Margin = cmp.Or(q.Margin, experiment.DefaultMargin)
 	q.Tools = dedup(q.Tools)
 	q = q.withTool()
 	if q.Seed == 0 {
@@ -195,12 +196,6 @@ func pathFirst(paths, names []string, wanted string) (p, n []string) {
 
 func set[T any](field *[]T, value []T) {
 	if len(*field) == 0 {
-		*field = value
-	}
-}
-
-func orElse[T comparable](field *T, value T) {
-	if zero := *new(T); *field == zero {
 		*field = value
 	}
 }

@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -217,7 +218,7 @@ func (b *remoteTestbed) partMachines() (machines []int) {
 // planParts asks all machines for their cards, and says what each is to build.
 func (b *remoteTestbed) planParts(ctx context.Context, r *Resolved, name string) ([]lab.Part, error) {
 	whole := lab.Part{Name: name, Paths: r.spread.paths, Names: r.spread.names, Services: r.spread.services, Net: r.spread.net}
-	orElse(&whole.Name, "compare")
+	whole.Name = cmp.Or(whole.Name, "compare")
 	members := r.spread.members()
 	for _, i := range members {
 		card := r.spread.cards[i]

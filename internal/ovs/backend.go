@@ -1,6 +1,7 @@
 package ovs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,14 +66,7 @@ func OtherConfig(socket, key string) setting.Setting { return rootKey(socket, "o
 func ExternalID(socket, key string) setting.Setting { return rootKey(socket, "external_ids", key) }
 
 func rootKey(socket, column, key string) setting.Setting {
-	return field{orElse(socket, SwitchSocket), switchDatabase, tableRoot, onlyRow, column, key}.setting()
-}
-
-func orElse(socket, usual string) string {
-	if socket == "" {
-		return usual
-	}
-	return socket
+	return field{cmp.Or(socket, SwitchSocket), switchDatabase, tableRoot, onlyRow, column, key}.setting()
 }
 
 // ErrNoDatabase is wrapped by the error of asking a database that does not answer.
