@@ -56,8 +56,8 @@ func Faults(lastCPU int) []Fault {
 	}
 }
 
-// FindFault gives a fault by its name.
-func FindFault(name string, lastCPU int) (Fault, error) {
+// findFault gives a fault by its name.
+func findFault(name string, lastCPU int) (Fault, error) {
 	var names []string
 	for _, f := range Faults(lastCPU) {
 		if f.Name == name {

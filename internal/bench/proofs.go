@@ -118,7 +118,7 @@ func (c Proofs) faults() (faults []Fault, err error) {
 		return slices.DeleteFunc(Faults(c.LastCPU), func(f Fault) bool { return f.WholeMachine || f.Mixed }), nil
 	}
 	for _, name := range c.Faults {
-		f, err := FindFault(name, c.LastCPU)
+		f, err := findFault(name, c.LastCPU)
 		if err != nil {
 			return nil, err
 		}

@@ -25,7 +25,7 @@ import (
 type Remote struct {
 	// Machines are the client's and the server's, and further ones that arms name; none: a lab.
 	Machines []remote.Machine
-	// Dev names the network cards that paths are built on, as ParseCards takes it; empty:
+	// Dev names the network cards that paths are built on, as parseCards takes it; empty:
 	// nothing is built there.
 	Dev     string
 	Take    bool   // the cards themselves are moved into the lab, and given back

@@ -203,7 +203,7 @@ func (w *world) act(j *Journal, r *rand.Rand, txs *[]*Tx, entries *[]*Entry) err
 		if e != nil {
 			*entries = append(*entries, e)
 		}
-		if err != nil && !errors.Is(err, ErrIgnored) && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, errInjected) {
+		if err != nil && !errors.Is(err, errIgnored) && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, errInjected) {
 			return err
 		}
 	case n < 8 && len(*entries) > 0:

@@ -106,7 +106,7 @@ func TestGiveBackLeavesOthers(t *testing.T) {
 	after = -100
 	_, err := beginTx(t, j).Set("", setting.Write{Setting: deviceSetting("fixed"), Value: setting.Text("2")})
 	conflict := new(ConflictError)
-	if !errors.Is(err, ErrIgnored) || !errors.As(err, &conflict) || w.dev.values["fixed"] != "9" {
+	if !errors.Is(err, errIgnored) || !errors.As(err, &conflict) || w.dev.values["fixed"] != "9" {
 		t.Errorf("%v; it holds %s", err, w.dev.values["fixed"])
 	}
 	if e := j.History().Txns[0].Entries[0]; e.State != InDoubt {

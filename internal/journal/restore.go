@@ -187,7 +187,7 @@ func (j *Journal) writeExact(s setting.Setting, want setting.Value) (wrote bool,
 		return true, err
 	}
 	if !now.Equal(want) {
-		return true, fmt.Errorf("write %s: %w: wrote %q, it shows %q", s, ErrIgnored, want, now)
+		return true, fmt.Errorf("write %s: %w: wrote %q, it shows %q", s, errIgnored, want, now)
 	}
 	return true, nil
 }

@@ -22,8 +22,8 @@ import (
 // Where the databases of a machine's own Open vSwitch and OVN are, when nobody
 // says otherwise.
 const (
-	SwitchSocket     = "/run/openvswitch/db.sock"
-	NorthboundSocket = "/run/ovn/ovnnb_db.sock"
+	switchSocket     = "/run/openvswitch/db.sock"
+	northboundSocket = "/run/ovn/ovnnb_db.sock"
 )
 
 // Names of databases.
@@ -59,14 +59,14 @@ func fieldOf(s setting.Setting) (field, error) {
 }
 
 // OtherConfig is the setting of a key of the switch's other_config, ExternalID that
-// of one of its external_ids. An empty socket is [SwitchSocket].
+// of one of its external_ids. An empty socket is that of the machine's own switch.
 func OtherConfig(socket, key string) setting.Setting { return rootKey(socket, "other_config", key) }
 
 // ExternalID is as OtherConfig.
 func ExternalID(socket, key string) setting.Setting { return rootKey(socket, "external_ids", key) }
 
 func rootKey(socket, column, key string) setting.Setting {
-	return field{cmp.Or(socket, SwitchSocket), switchDatabase, tableRoot, onlyRow, column, key}.setting()
+	return field{cmp.Or(socket, switchSocket), switchDatabase, tableRoot, onlyRow, column, key}.setting()
 }
 
 // ErrNoDatabase is wrapped by the error of asking a database that does not answer.
