@@ -37,7 +37,7 @@ func (q Request) clusterArms() (arms []path.Arm, err error) {
 	switch {
 	case q.Wire != "" || q.Hosts != 0 || q.Services != 0:
 		return refuse("--wire, --hosts and --services describe a lab", "leave them out: the network of the cluster is taken as it is")
-	case len(q.Tools) > 0:
+	case len(q.BesideTools) > 0:
 		return refuse("real tools run beside a lab only", "leave --with out")
 	case len(q.Remote.Machines) > 0:
 		return refuse("--machines names machines that ssh reaches", "leave --machines out, and choose nodes with --nodes")

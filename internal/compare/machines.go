@@ -48,7 +48,7 @@ func (q Request) resolveMachines(arms []path.Arm) (all [][2]agent.Location, err 
 		return refuse("--services writes rules into namespaces that Venturi makes", "name the network cards to make these on with --dev or --take, or leave --services out")
 	case q.Remote.Dev == "" && q.Remote.Net != "":
 		return refuse("--net is for the addresses of machines on a network card, and none is named", "name the card with --dev or --take, or leave --net out")
-	case len(q.Tools) > 0:
+	case len(q.BesideTools) > 0:
 		return refuse("real tools run beside a lab only", "leave --with out")
 	}
 	return q.locations(arms)
