@@ -298,10 +298,7 @@ func (c *Client) wind(call context.Context, abandon context.CancelFunc, plan loa
 		if reply.GetRunning() {
 			return
 		}
-		select {
-		case <-call.Done():
-		case <-time.After(10 * time.Millisecond):
-		}
+		_ = host.Sleep(call, 10*time.Millisecond)
 	}
 }
 

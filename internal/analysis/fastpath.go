@@ -2,7 +2,8 @@ package analysis
 
 import "strings"
 
-const accelMeter = "accel"
+// fastPathMeter is called "accel" in records, which is what the fast path was called at first.
+const fastPathMeter = "accel"
 
 // FastPath is what became of the packets of an arm that has a fast path, on all
 // machines together: one that is carried from end to end counts where it leaves
@@ -65,9 +66,9 @@ func (f *FastPath) Share() float64 {
 // fastPath sums what became of an arm's packets; nil where no fast path was read.
 func (d *armData) fastPath() *FastPath {
 	out := new(FastPath)
-	for _, m := range d.selectMeters(accelMeter, false) {
+	for _, m := range d.selectMeters(fastPathMeter, false) {
 		for key, n := range m.Values {
-			switch key = strings.TrimPrefix(key, accelMeter+"/"); key {
+			switch key = strings.TrimPrefix(key, fastPathMeter+"/"); key {
 			case "flows":
 				out.Flows = max(out.Flows, n)
 			default:

@@ -8,9 +8,9 @@ import (
 	"github.com/venturi-net/venturi/result"
 )
 
-// LeastHeld is the share of what was asked for that must be sent, and must arrive, for a
+// leastHeld is the share of what was asked for that must be sent, and must arrive, for a
 // rate to count as held.
-const LeastHeld = 0.99
+const leastHeld = 0.99
 
 // Offered tells what became of a rate that was asked for.
 type Offered struct {
@@ -78,7 +78,7 @@ func (d *armData) offeredBy(of func(*result.Slice) *result.Stream) Offered {
 		return Offered{}
 	}
 	o := Offered{Sent: float64(sent) / float64(asked), Received: float64(received) / float64(asked)}
-	o.Reached = o.Sent >= LeastHeld && o.Received >= LeastHeld
+	o.Reached = o.Sent >= leastHeld && o.Received >= leastHeld
 	return o
 }
 

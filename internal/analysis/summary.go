@@ -72,7 +72,7 @@ type Row struct {
 	Background *BackgroundTraffic `json:"beside,omitempty"`
 	// Offered is what became of the rate of a stream that has one.
 	Offered *Offered `json:"offered,omitempty"`
-	// Counters are sums over all series, from the meters other than cpu and accel.
+	// Counters are sums over all series, from the meters other than cpu and that of the fast path.
 	Counters map[string]int64 `json:"counters,omitempty"`
 	// MachineCounters are those of each machine, when machines do not share cores.
 	MachineCounters map[string]map[string]int64 `json:"machine_counters,omitempty"`

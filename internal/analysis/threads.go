@@ -54,5 +54,5 @@ func isLoad(name string) bool {
 
 // isSum tells a meter whose values are counters that a report shows as they are.
 func isSum(m *result.Meter) bool {
-	return m.Name != cpuMeter && m.Name != softnetMeter && m.Name != accelMeter && m.Name != threadsMeter
+	return m.Name != cpuMeter && m.Name != softnetMeter && m.Name != fastPathMeter && m.Name != threadsMeter
 }

@@ -112,7 +112,7 @@ func (d *fastDaemon) end(ctx context.Context, s syscall.Signal) error {
 
 // killSoon kills the daemon at a random time within a limit, whatever it is doing.
 func (d *fastDaemon) killSoon(ctx context.Context, limit time.Duration) error {
-	wait(ctx, rand.N(limit))
+	_ = host.Sleep(ctx, rand.N(limit))
 	if err := d.send(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}

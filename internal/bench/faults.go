@@ -56,8 +56,8 @@ func Faults(lastCPU int) []Fault {
 	}
 }
 
-// FindFault gives a fault by its name.
-func FindFault(name string, lastCPU int) (Fault, error) {
+// findFault gives a fault by its name.
+func findFault(name string, lastCPU int) (Fault, error) {
 	var names []string
 	for _, f := range Faults(lastCPU) {
 		if f.Name == name {
@@ -142,8 +142,8 @@ func placeboCandidates(m knob.Machine, t tune.Targets) ([]tune.Candidate, error)
 type sysctlKnob string
 
 func (s sysctlKnob) setting(t knob.Target) (setting.Setting, error) {
-	place, err := t.Place()
-	return setting.Sysctl(place, string(s)), err
+	scope, err := t.Scope()
+	return setting.Sysctl(scope, string(s)), err
 }
 
 // Get is of [knob.Knob].

@@ -56,7 +56,7 @@ var cycles = []cycle{
 		if err := d.end(ctx, syscall.SIGTERM); err != nil {
 			return err
 		}
-		wait(ctx, settleTime)
+		_ = host.Sleep(ctx, settleTime)
 		return d.start(false)
 	}},
 	{"replaced", func(ctx context.Context, d *fastDaemon) error {
@@ -78,7 +78,7 @@ var cycles = []cycle{
 		if err := d.end(ctx, syscall.SIGKILL); err != nil {
 			return err
 		}
-		wait(ctx, time.Until(killed.Add(noDaemonDelay)))
+		_ = host.Sleep(ctx, time.Until(killed.Add(noDaemonDelay)))
 		return checkCountsKept(d, func() error { return errors.Join(d.checkSlow(ctx), d.start(false), d.awaitCarrying(ctx)) })
 	}},
 }
@@ -272,7 +272,7 @@ func (r *run) baseline(ctx context.Context, kind string) (CycleOutcome, error) {
 	if err != nil {
 		return o, err
 	}
-	wait(ctx, r.Baseline)
+	_ = host.Sleep(ctx, r.Baseline)
 	after, err := r.snapshot()
 	o.add(before, after)
 	return o, err
@@ -296,7 +296,7 @@ func (r *run) play(ctx context.Context, kind cycle, n int) (CycleOutcome, error)
 		if err := errors.Join(d.awaitCarrying(ctx), d.checkAttached(ctx)); err != nil {
 			return o, err
 		}
-		wait(ctx, settleTime)
+		_ = host.Sleep(ctx, settleTime)
 		after, err := r.snapshot()
 		if err != nil {
 			return o, err

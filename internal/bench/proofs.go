@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/knob"
 	"github.com/venturi-net/venturi/internal/prooflab"
@@ -117,7 +118,7 @@ func (c Proofs) faults() (faults []Fault, err error) {
 		return slices.DeleteFunc(Faults(c.LastCPU), func(f Fault) bool { return f.WholeMachine || f.Mixed }), nil
 	}
 	for _, name := range c.Faults {
-		f, err := FindFault(name, c.LastCPU)
+		f, err := findFault(name, c.LastCPU)
 		if err != nil {
 			return nil, err
 		}
@@ -154,7 +155,7 @@ func (c Proofs) fault(ctx context.Context, w io.Writer, h compare.Host, f Fault,
 		var void *search.VoidError
 		for try := 1; try < mostTries && errors.As(err, &void); try++ {
 			fmt.Fprintf(w, "%s %3d/%d  made again: %v\n", f.Name, i+1, c.Repeat, void)
-			if err := pauseBetweenTries(ctx); err != nil {
+			if err := host.Sleep(ctx, tryAgainAfter); err != nil {
 				return err
 			}
 			start = time.Now()
@@ -177,15 +178,8 @@ func (c Proofs) fault(ctx context.Context, w io.Writer, h compare.Host, f Fault,
 // mostTries is how often a proof is made at which the machine is taken away from us.
 const mostTries = 10
 
-// pauseBetweenTries waits for whoever takes CPU time from this machine.
-func pauseBetweenTries(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(30 * time.Second):
-		return nil
-	}
-}
+// tryAgainAfter is how long whoever takes CPU time from this machine is waited for.
+const tryAgainAfter = 30 * time.Second
 
 // proof plants the fault, proves, and takes the fault back.
 func (c Proofs) proof(ctx context.Context, p *prooflab.ProofLab, f Fault, targets tune.Targets, seed uint64) (proved *tune.ProofResult, err error) {

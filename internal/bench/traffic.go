@@ -167,7 +167,7 @@ func (t *traffic) openShortConns(ctx context.Context, from host.Endpoint, to net
 			t.fail("short connection", err)
 		}
 		t.opened.Add(1)
-		wait(ctx, pause)
+		_ = host.Sleep(ctx, pause)
 	}
 }
 
@@ -234,7 +234,7 @@ func sendPattern(ctx context.Context, conn *net.TCPConn, rate int) error {
 		if _, err := conn.Write(part); err != nil {
 			return err
 		}
-		wait(ctx, every)
+		_ = host.Sleep(ctx, every)
 	}
 	return nil
 }
@@ -252,14 +252,6 @@ func (t *traffic) readPattern(conn *net.TCPConn) error {
 		}
 		at = (at + n) % len(pattern)
 		t.bytes.Add(uint64(n))
-	}
-}
-
-// wait waits, or until ctx ends.
-func wait(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
 	}
 }
 

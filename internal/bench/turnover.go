@@ -11,6 +11,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
 )
 
@@ -83,10 +84,8 @@ func tenantOf(ctx context.Context, table *ebpf.Map) (uint32, error) {
 		if !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return 0, fmt.Errorf("read the fast path's table: %w", err)
 		}
-		select {
-		case <-ctx.Done():
+		if host.Sleep(ctx, turnoverEvery) != nil {
 			return 0, errors.New("the watched flow was never learned")
-		case <-time.After(turnoverEvery):
 		}
 	}
 }

@@ -98,7 +98,7 @@ network namespaces, and removes those that a killed run left behind.`,
 			if *inCluster {
 				q.Cluster = k.cluster(env)
 				sayRights(env, q.Cluster)
-			} else if err := refuseServer(q.Tool, k.o.To); err != nil {
+			} else if err := refuseServer(q.LoadTools, k.o.To); err != nil {
 				return err
 			} else if err := k.refuseAlone(); err != nil {
 				return err
@@ -159,8 +159,8 @@ network namespaces, and removes those that a killed run left behind.`,
 	f.StringVar(&q.Cores, "cores", "", lab.CoresHelp)
 	f.Var(hostsFlag(&q.Hosts), "hosts", lab.HostsHelp)
 	f.Var(servicesFlag(&q.Services), "services", "give the machines kube-proxy's rules for this many Services")
-	f.StringSliceVar(&q.Tools, "with", nil, "run a real tool in turn with Venturi's loads on the host network, and print how far they\nagree: "+strings.Join(tool.Names(), ", "))
-	f.StringSliceVar(&q.Tool, "tool", nil, "also run the loads with a real tool, on every path: "+strings.Join(tool.Names(), ", "))
+	f.StringSliceVar(&q.BesideTools, "with", nil, "run a real tool in turn with Venturi's loads on the host network, and print how far they\nagree: "+strings.Join(tool.Names(), ", "))
+	f.StringSliceVar(&q.LoadTools, "tool", nil, "also run the loads with a real tool, on every path: "+strings.Join(tool.Names(), ", "))
 	f.DurationVar(&q.ToolTime, "tool-time", 0, "length of each run of a real tool, in whole seconds (default 2s)")
 	u.flags(f)
 	far.flags(f)
@@ -169,7 +169,7 @@ network namespaces, and removes those that a killed run left behind.`,
 	runFlags(f, &q)
 	f.StringVar(&opt.Style, "style", "", "print as another tool does: "+strings.Join(report.Styles(), ", "))
 	verboseFlag(f, &opt)
-	fastPathStatsFlag(f, &opt.AccelStats)
+	fastPathStatsFlag(f, &opt.FastPathStats)
 	f.BoolVar(&json, "json", false, "print the report as JSON")
 	return cmd
 }

@@ -36,9 +36,9 @@ func tainted[T any](v T, keep ...string) T {
 
 func hostileTxn() (*journal.Txn, *journal.ConflictError) {
 	found := setting.Text("3")
-	place := setting.Scope{Netns: &setting.NetnsID{Path: "/run/netns/a", Inode: 1}, Device: &setting.DeviceID{Name: "eth0", Index: 2, Kind: "veth"}}
+	scope := setting.Scope{Netns: &setting.NetnsID{Path: "/run/netns/a", Inode: 1}, Device: &setting.DeviceID{Name: "eth0", Index: 2, Kind: "veth"}}
 	entry := func(id int, state journal.EntryState, value string) *journal.Entry {
-		return &journal.Entry{ID: id, Txn: 7, Knob: "knob", Setting: setting.Setting{Backend: "net", Scope: place, Key: "mtu"}, Old: setting.Text(value), New: setting.Text("2"), Readback: &found, State: state, Reason: "why"}
+		return &journal.Entry{ID: id, Txn: 7, Knob: "knob", Setting: setting.Setting{Backend: "net", Scope: scope, Key: "mtu"}, Old: setting.Text(value), New: setting.Text("2"), Readback: &found, State: state, Reason: "why"}
 	}
 	txn := &journal.Txn{ID: 7, User: "who", Command: "command", Version: "version", Entries: []*journal.Entry{
 		entry(1, journal.Applied, "1"), entry(2, journal.Undone, "1"), entry(3, journal.Abandoned, "a\nlong\n"+fmt.Sprint(make([]int, 100))), entry(4, journal.Applied, "4")}}

@@ -64,7 +64,7 @@ func (g repeatableFlag) Type() string { return "stringArray" }
 func checkTarget(t knob.Target) error {
 	what := "cannot look at " + t.String()
 	if t.Netns != "" || t.Device != "" {
-		if _, err := t.Place(); err != nil {
+		if _, err := t.Scope(); err != nil {
 			do := "list devices with: ip link"
 			switch {
 			case t.Device == "":

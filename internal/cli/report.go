@@ -118,7 +118,7 @@ or any other with the same paths and loads.`,
 	f.StringVar(&opt.Format, "format", report.Formats()[0], "one of "+strings.Join(report.Formats(), ", "))
 	f.StringVar(&opt.Style, "style", "", "print as another tool does: "+strings.Join(report.Styles(), ", "))
 	verboseFlag(f, &opt)
-	fastPathStatsFlag(f, &opt.AccelStats)
+	fastPathStatsFlag(f, &opt.FastPathStats)
 	f.StringVar(&opt.Figure, "figure", "", "figure for --format svg: "+strings.Join(figure.Kinds(), ", ")+";\nfor one load, append it, such as latency/tcp_lat/1")
 	f.BoolVar(&open, "open", false, "show the page of --format html in the browser")
 	f.StringVar(&tables, "study", "", "print the tables of a study: its name, or a study file")

@@ -192,7 +192,7 @@ killed run left behind.`,
 	u.flags(f)
 	far.flags(f)
 	runFlags(f, &q)
-	fastPathStatsFlag(f, &opt.AccelStats)
+	fastPathStatsFlag(f, &opt.FastPathStats)
 	f.BoolVar(&json, "json", false, "print the tables as JSON")
 	return cmd
 }

@@ -146,7 +146,7 @@ func (q Request) checkBeside(l load.Load, b *result.BackgroundLoad) error {
 	if err := l.CheckBeside(); err != nil {
 		return err
 	}
-	if len(q.Tools) > 0 {
+	if len(q.BesideTools) > 0 {
 		return verr.New(verr.Usage, "cannot run --beside together with --with", "a real tool runs alone, to compare like with like",
 			"leave one of them out")
 	}

@@ -45,7 +45,7 @@ func TestBesideRefused(t *testing.T) {
 		text string
 	}{
 		"no latency": {Request{Loads: []string{"tcp_bw"}}, "tcp_bw beside another load"},
-		"tool":       {Request{Loads: []string{"tcp_lat"}, Tools: []string{"qperf"}}, "--with"},
+		"tool":       {Request{Loads: []string{"tcp_lat"}, BesideTools: []string{"qperf"}}, "--with"},
 		"cores":      {Request{Loads: []string{"ping"}, Background: &result.BackgroundLoad{Load: "udp_bw", Size: 1, Flows: 1, Cores: "some"}}, "--probe-core some"},
 	} {
 		if c.q.Background == nil {

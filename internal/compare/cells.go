@@ -33,6 +33,12 @@ type CellSpec struct {
 func (q Request) cells() ([]result.Cell, error) {
 	var cells []result.Cell
 	taken := map[string]bool{}
+	add := func(c result.Cell) {
+		if !taken[c.Name] {
+			taken[c.Name] = true
+			cells = append(cells, c)
+		}
+	}
 	specs := q.Cells
 	for _, spec := range slices.Backward(specs) { // what a background has a share of is measured before
 		if b := spec.Background; b != nil && b.Share > 0 {
@@ -50,10 +56,7 @@ func (q Request) cells() ([]result.Cell, error) {
 				return nil, err
 			}
 			for _, c := range of {
-				if !taken[c.Name] {
-					taken[c.Name] = true
-					cells = append(cells, c)
-				}
+				add(c)
 			}
 			continue
 		}
@@ -91,10 +94,7 @@ func (q Request) cells() ([]result.Cell, error) {
 				if err := q.checkSlice(l, c); err != nil {
 					return nil, err
 				}
-				if !taken[c.Name] {
-					taken[c.Name] = true
-					cells = append(cells, c)
-				}
+				add(c)
 			}
 		}
 	}
@@ -128,7 +128,7 @@ func (q Request) checkSlice(l load.Load, c result.Cell) error {
 
 // toolsCarry tells whether all tools of the request have a load at a size.
 func (q Request) toolsCarry(name string, size int) bool {
-	for _, with := range q.Tools {
+	for _, with := range q.BesideTools {
 		if t, err := tool.Find(with); err == nil && t.Carries(name, size) != nil {
 			return false
 		}
@@ -152,7 +152,7 @@ func (q Request) cell(l load.Load, size, flows int, spec CellSpec) result.Cell {
 		alone.Background = nil
 		c.Curve = load.CellName(alone) + " beside " + spec.Curve
 	}
-	if len(q.Tools) > 0 {
+	if len(q.BesideTools) > 0 {
 		c.Slice = cmp.Or(q.ToolTime, toolSlice)
 	}
 	if q.Slice > 0 {

@@ -38,7 +38,7 @@ func (q Request) clusterArms() (arms []path.Arm, err error) {
 	switch {
 	case q.Wire != "" || q.Hosts != 0 || q.Services != 0:
 		return refuse("--wire, --hosts and --services describe a lab", "leave them out: the network of the cluster is taken as it is")
-	case len(q.Tools) > 0:
+	case len(q.BesideTools) > 0:
 		return refuse("real tools run beside a lab only", "leave --with out")
 	case len(q.Remote.Machines) > 0:
 		return refuse("--machines names machines that ssh reaches", "leave --machines out, and choose nodes with --nodes")
@@ -274,10 +274,7 @@ func (s *Session) awaitServices(ctx context.Context, r *Resolved) error {
 			return verr.Wrap(verr.Failed, "cannot reach the Services of the cluster", err,
 				"check that kube-proxy or its replacement runs on both nodes, and that no NetworkPolicy forbids the traffic; or leave the path out")
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(300 * time.Millisecond):
-		}
+		_ = host.Sleep(ctx, 300*time.Millisecond)
 	}
 }
 

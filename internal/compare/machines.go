@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/netip"
@@ -24,7 +25,7 @@ import (
 type Remote struct {
 	// Machines are the client's and the server's, and further ones that arms name; none: a lab.
 	Machines []remote.Machine
-	// Dev names the network cards that paths are built on, as ParseCards takes it; empty:
+	// Dev names the network cards that paths are built on, as parseCards takes it; empty:
 	// nothing is built there.
 	Dev     string
 	Take    bool   // the cards themselves are moved into the lab, and given back
@@ -47,7 +48,7 @@ func (q Request) resolveMachines(arms []path.Arm) (all [][2]agent.Location, err 
 		return refuse("--services writes rules into namespaces that Venturi makes", "name the network cards to make these on with --dev or --take, or leave --services out")
 	case q.Remote.Dev == "" && q.Remote.Net != "":
 		return refuse("--net is for the addresses of machines on a network card, and none is named", "name the card with --dev or --take, or leave --net out")
-	case len(q.Tools) > 0:
+	case len(q.BesideTools) > 0:
 		return refuse("real tools run beside a lab only", "leave --with out")
 	}
 	return q.locations(arms)
@@ -117,7 +118,7 @@ func (q Request) specsAndNames() (specs, names []string, err error) {
 			return nil, nil, err
 		}
 		specs[i] = between.spec
-		orElse(&names[i], between.name)
+		names[i] = cmp.Or(names[i], between.name)
 	}
 	return specs, names, nil
 }

@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/experiment"
@@ -27,7 +28,7 @@ func (q Request) withRoles(paths []path.Arm) (arms []result.Arm, of []int) {
 			add(i, arm)
 		}
 	}
-	for _, t := range q.Tools {
+	for _, t := range q.BesideTools {
 		add(0, result.Arm{Name: t + ":" + paths[0].Name, Path: t})
 	}
 	return arms, of
@@ -59,7 +60,7 @@ func (q Request) plan(paths []path.Arm) (p result.Plan, of []int, err error) {
 	}
 	sooner := q
 	sooner.UntilDecided = true
-	orElse(&sooner.Budget, experiment.Duration(&p, Slow()))
+	sooner.Budget = cmp.Or(sooner.Budget, experiment.Duration(&p, Slow()))
 	if decided, _, err := sooner.planAsAsked(paths); err == nil {
 		p = decided // else the budget is too small for it
 	}
@@ -68,7 +69,7 @@ func (q Request) plan(paths []path.Arm) (p result.Plan, of []int, err error) {
 
 // hasFixedPlan tells whether the request says by itself when the run ends.
 func (q Request) hasFixedPlan() bool {
-	return q.UntilDecided || q.Series > 0 || q.Rounds > 0 || q.Precision > 0 || len(q.Tools) > 0
+	return q.UntilDecided || q.Series > 0 || q.Rounds > 0 || q.Precision > 0 || len(q.BesideTools) > 0
 }
 
 func (q Request) planAsAsked(paths []path.Arm) (p result.Plan, of []int, err error) {
@@ -82,17 +83,17 @@ func (q Request) planAsAsked(paths []path.Arm) (p result.Plan, of []int, err err
 		Confidence: experiment.DefaultConfidence, Budget: q.Budget, UntilDecided: q.UntilDecided, Services: q.Services,
 		Series: q.Series, Rounds: q.Rounds, SharedCores: !q.onOtherMachines(),
 	}
-	if len(q.Tools) > 0 {
-		orElse(&p.Series, toolSeries)
+	if len(q.BesideTools) > 0 {
+		p.Series = cmp.Or(p.Series, toolSeries)
 		p.Rounds = 1
 	}
 	if q.UntilDecided {
-		orElse(&p.Budget, experiment.DefaultBudget)
+		p.Budget = cmp.Or(p.Budget, experiment.DefaultBudget)
 	} else {
-		orElse(&p.Series, experiment.DefaultSeries)
-		orElse(&p.Rounds, experiment.DefaultRounds)
+		p.Series = cmp.Or(p.Series, experiment.DefaultSeries)
+		p.Rounds = cmp.Or(p.Rounds, experiment.DefaultRounds)
 	}
-	if err := experiment.Fit(&p, Slow(), q.Series > 0, q.Rounds > 0 || len(q.Tools) > 0); err != nil {
+	if err := experiment.Fit(&p, Slow(), q.Series > 0, q.Rounds > 0 || len(q.BesideTools) > 0); err != nil {
 		return p, nil, err
 	}
 	if p.Precision > 0 {

@@ -5,6 +5,7 @@
 package compare
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,28 +23,28 @@ import (
 // Request is what a user asks for. The zero value of a field asks for its
 // default; [Request.Resolve] makes of it what can be carried out.
 type Request struct {
-	Paths      []string // as path.Arms takes them; the host network comes first, named or not
-	Names      []string // of the arms, one a path; none, or an empty one: as its driver
-	Hosts      int      // machines in the lab; 0: two
-	Loads      []string
-	Sizes      string                 // of all Loads; see ParseSizes; empty: each load's own
-	Flows      []int                  // of all Loads; none: one
-	Threads    int                    // that these are dealt out to, at each end; 0: see CellSpec
-	Cells      []CellSpec             // in place of Loads, Sizes, Flows and Rate, where loads differ in these
-	Rate       float64                // of all Loads, per second; 0: each load's own
-	Background *result.BackgroundLoad // what runs beside all Loads; nil: nothing
-	Curve      []float64              // shares of Background's maximum at which all Loads are measured; see ParseCurve
-	Response   int                    // bytes of the answers to requests, of all Loads; 0: as many as the requests
-	Batch      int
-	Wire       string        // see lab.ParseWire
-	Cores      string        // of a lab's machines; see lab.ParseCores
-	Tools      []string      // real tools to run beside the first path
-	Tool       []string      // real tools that run every load once more, on every path
-	ToolTime   time.Duration // for which a real tool runs at a time; 0: toolSlice
-	Series     int
-	Rounds     int
-	Slice      time.Duration
-	Budget     time.Duration
+	Paths       []string // as path.Arms takes them; the host network comes first, named or not
+	Names       []string // of the arms, one a path; none, or an empty one: as its driver
+	Hosts       int      // machines in the lab; 0: two
+	Loads       []string
+	Sizes       string                 // of all Loads; see ParseSizes; empty: each load's own
+	Flows       []int                  // of all Loads; none: one
+	Threads     int                    // that these are dealt out to, at each end; 0: see CellSpec
+	Cells       []CellSpec             // in place of Loads, Sizes, Flows and Rate, where loads differ in these
+	Rate        float64                // of all Loads, per second; 0: each load's own
+	Background  *result.BackgroundLoad // what runs beside all Loads; nil: nothing
+	Curve       []float64              // shares of Background's maximum at which all Loads are measured; see ParseCurve
+	Response    int                    // bytes of the answers to requests, of all Loads; 0: as many as the requests
+	Batch       int
+	Wire        string        // see lab.ParseWire
+	Cores       string        // of a lab's machines; see lab.ParseCores
+	BesideTools []string      // real tools to run beside the first path
+	LoadTools   []string      // real tools that run every load once more, on every path
+	ToolTime    time.Duration // for which a real tool runs at a time; 0: toolSlice
+	Series      int
+	Rounds      int
+	Slice       time.Duration
+	Budget      time.Duration
 
 	Precision float64 // stop early when every interval is narrower; 0: never
 	// UntilDecided goes on until every comparison has a verdict, Budget at most.
@@ -111,8 +112,8 @@ func (q Request) withDefaults() Request {
 	case !q.allFound():
 		q.Paths, q.Names = pathFirst(q.Paths, q.Names, baseline)
 	}
-	orElse(&q.Margin, experiment.DefaultMargin)
-	q.Tools = dedup(q.Tools)
+	q.Margin = cmp.Or(q.Margin, experiment.DefaultMargin)
+	q.BesideTools = dedup(q.BesideTools)
 	q = q.withTool()
 	if q.Seed == 0 {
 		q.Seed = uint64(time.Now().UnixNano())
@@ -133,10 +134,10 @@ func dedup[T comparable](values []T) []T {
 
 // hasCopy tells whether the first path gets a copy, for the noise floor. A real
 // tool's run has none: its question is agreement, which needs no floor.
-func (q Request) hasCopy() bool { return !q.NoCopy && len(q.Tools) == 0 }
+func (q Request) hasCopy() bool { return !q.NoCopy && len(q.BesideTools) == 0 }
 
 func (q Request) armCount() int {
-	n := len(q.Paths) + len(q.Tools)
+	n := len(q.Paths) + len(q.BesideTools)
 	if q.hasCopy() {
 		n++
 	}
@@ -160,7 +161,7 @@ func (q Request) allFound() bool {
 
 // foundHere tells whether all paths are there already on this host, the baseline too.
 func (q Request) foundHere() bool {
-	return !q.NoHost && len(q.Paths) > 1 && len(q.Remote.Machines) == 0 && len(q.Tools) == 0 &&
+	return !q.NoHost && len(q.Paths) > 1 && len(q.Remote.Machines) == 0 && len(q.BesideTools) == 0 &&
 		!slices.ContainsFunc(q.Paths, func(spec string) bool { return driverOf(spec) != "attach" })
 }
 
@@ -199,12 +200,6 @@ func set[T any](field *[]T, value []T) {
 	}
 }
 
-func orElse[T comparable](field *T, value T) {
-	if zero := *new(T); *field == zero {
-		*field = value
-	}
-}
-
 // check refuses numbers that make no sense. Paths, loads and sizes have checks of their own.
 func (q Request) check() error {
 	bad := func(flag string, value any, why, do string) error {
@@ -235,7 +230,7 @@ func (q Request) check() error {
 	case q.UntilDecided && (q.Precision > 0 || q.Series > 0 || q.Rounds > 0):
 		return verr.New(verr.Usage, "cannot combine --until-decided with a fixed plan",
 			"--series, --rounds and --precision already define the end of a run", "leave these out, or give --until-decided=false")
-	case q.UntilDecided && len(q.Tools) > 0:
+	case q.UntilDecided && len(q.BesideTools) > 0:
 		return verr.New(verr.Usage, "cannot combine --until-decided with --with",
 			"runs with a real tool give no verdict on a path", "leave out --with or --until-decided")
 	case q.Precision < 0 || q.Precision >= 0.5:
@@ -246,9 +241,9 @@ func (q Request) check() error {
 		return bad("tool-time", q.ToolTime, "it is for real tools, and none is named", "add --tool iperf3 or --with qperf, or leave it out")
 	case q.ToolTime != 0 && (q.ToolTime < tool.MinDuration || q.ToolTime > time.Minute || q.ToolTime%time.Second != 0):
 		return bad("tool-time", q.ToolTime, "a real tool runs for whole seconds, 2s to 1m", "2s is the default, and 10s what write-ups use")
-	case q.ToolTime != 0 && len(q.Tools) > 0 && q.Slice != 0:
+	case q.ToolTime != 0 && len(q.BesideTools) > 0 && q.Slice != 0:
 		return bad("tool-time", q.ToolTime, "beside --with, --slice says for how long tools and loads run", "leave one of them out")
-	case len(q.Tools) > 0 && q.Slice%time.Second != 0:
+	case len(q.BesideTools) > 0 && q.Slice%time.Second != 0:
 		return bad("slice", q.Slice, "a real tool runs for whole seconds", "use --slice 2s or more beside --with")
 	}
 	if err := q.checkCurve(); err != nil {
@@ -259,7 +254,7 @@ func (q Request) check() error {
 
 // checkToolEnds: tools run on the machines, between the ends of the first path.
 func (q Request) checkToolEnds() error {
-	if len(q.Tools) == 0 {
+	if len(q.BesideTools) == 0 {
 		return nil
 	}
 	driver, _, _ := strings.Cut(q.Paths[0], ":")
@@ -267,7 +262,7 @@ func (q Request) checkToolEnds() error {
 	if err != nil || !d.InVMs {
 		return err
 	}
-	return verr.New(verr.Usage, fmt.Sprintf("cannot run %s beside %s", strings.Join(q.Tools, " and "), q.Paths[0]),
+	return verr.New(verr.Usage, fmt.Sprintf("cannot run %s beside %s", strings.Join(q.BesideTools, " and "), q.Paths[0]),
 		"tools run on the machines, but this path ends in virtual machines", "put another path first, or leave --with out")
 }
 
@@ -275,7 +270,7 @@ func (q Request) checkTools() error {
 	if err := q.checkToolEnds(); err != nil {
 		return err
 	}
-	for _, name := range q.Tools {
+	for _, name := range q.BesideTools {
 		t, err := tool.Find(name)
 		if err != nil {
 			return err

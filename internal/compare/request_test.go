@@ -183,11 +183,11 @@ func TestRefused(t *testing.T) {
 		"no number": {Request{Loads: []string{"ping"}, Sizes: "8"}, "at least 16 bytes"},
 		"too fast":  {Request{Loads: []string{"tcp_bw"}, Rate: 1e14}, "10 Tb/s"},
 		"too slow":  {Request{Loads: []string{"udp_bw"}, Rate: 0.01}, "fewer than 5 messages"},
-		"rate with": {Request{Loads: []string{"tcp_bw"}, Rate: 1e9, Tools: []string{"iperf3"}, Slice: time.Second}, "leave --rate out"},
+		"rate with": {Request{Loads: []string{"tcp_bw"}, Rate: 1e9, BesideTools: []string{"iperf3"}, Slice: time.Second}, "leave --rate out"},
 		"burst":     {Request{Loads: []string{"udp_bw"}, Rate: 1e5, Batch: 64}, "--batch"},
 		"names":     {Request{Paths: []string{"routed", "vxlan"}, Names: []string{"a", "a"}}, `"a"`},
-		"tool":      {Request{Tools: []string{"ttcp"}}, "ttcp"},
-		"tool in VM": {Request{Paths: []string{"vm-vlan", "host"}, NoHost: true, Tools: []string{"qperf"}},
+		"tool":      {Request{BesideTools: []string{"ttcp"}}, "ttcp"},
+		"tool in VM": {Request{Paths: []string{"vm-vlan", "host"}, NoHost: true, BesideTools: []string{"qperf"}},
 			"cannot run qperf beside vm-vlan"},
 	} {
 		_, err := c.q.Resolve()

@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -150,7 +151,7 @@ func (r *Resolved) CheckAnywhere() error { return r.lab.CheckAnywhere() }
 func (r *Resolved) labOptions(h Host) lab.Options {
 	o := r.lab
 	o.Name, o.Program = h.LabName, h.Program
-	orElse(&o.Name, "compare")
+	o.Name = cmp.Or(o.Name, "compare")
 	if len(h.Program) > 0 {
 		o.AgentCommand = append(slices.Clone(h.Program), "agent")
 	}

@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -55,10 +56,10 @@ const (
 // deviceName is what the kernel takes, but for names that nobody gives.
 var deviceName = regexp.MustCompile(`^[a-zA-Z0-9_.:@-]{1,15}$`)
 
-// ParseCards reads the network cards of the machines: eth1; or a=eth1,b=ens5; and with
+// parseCards reads the network cards of the machines: eth1; or a=eth1,b=ens5; and with
 // either, where they are shared, ipvlan for networks that allow only one MAC address per
 // card. Of two machines both need one. Errors are for a user.
-func ParseCards(text string, take bool, machines []remote.Machine) ([]lab.SharedCard, error) {
+func parseCards(text string, take bool, machines []remote.Machine) ([]lab.SharedCard, error) {
 	flag, also := "--dev", "; add ,ipvlan where the network allows only one MAC address per card"
 	if take {
 		flag, also = "--take", ""
@@ -112,7 +113,7 @@ func ParseCards(text string, take bool, machines []remote.Machine) ([]lab.Shared
 // resolveSpread says what is built on the machines, and refuses what cannot be.
 func (q Request) resolveSpread(arms []path.Arm) (s *spread, err error) {
 	s = &spread{services: q.Services}
-	if s.cards, err = ParseCards(q.Remote.Dev, q.Remote.Take, q.Remote.Machines); err != nil {
+	if s.cards, err = parseCards(q.Remote.Dev, q.Remote.Take, q.Remote.Machines); err != nil {
 		return nil, err
 	}
 	if s.net, err = lab.ParseNet(q.Remote.Net); err != nil {
@@ -217,7 +218,7 @@ func (b *remoteTestbed) partMachines() (machines []int) {
 // planParts asks all machines for their cards, and says what each is to build.
 func (b *remoteTestbed) planParts(ctx context.Context, r *Resolved, name string) ([]lab.Part, error) {
 	whole := lab.Part{Name: name, Paths: r.spread.paths, Names: r.spread.names, Services: r.spread.services, Net: r.spread.net}
-	orElse(&whole.Name, "compare")
+	whole.Name = cmp.Or(whole.Name, "compare")
 	members := r.spread.members()
 	for _, i := range members {
 		card := r.spread.cards[i]

@@ -231,23 +231,23 @@ func TestParseCards(t *testing.T) {
 		"b=ens5,eth1":      {{Device: "eth1"}, {Device: "ens5"}},
 		"a=eth1.7,b=bond0": {{Device: "eth1.7"}, {Device: "bond0"}},
 	} {
-		if got, err := ParseCards(text, false, machines); err != nil || !slices.Equal(got, want) {
+		if got, err := parseCards(text, false, machines); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %+v, %v", text, got, err)
 		}
 	}
 	for _, text := range []string{"", "a=eth1", "c=eth1", "eth 1", "a=../x,b=y", "ipvlan", "eth1,", "eth1,ens5", "a=eth1,a=ens5"} {
-		if got, err := ParseCards(text, false, machines); verr.Code(err) != verr.Usage {
+		if got, err := parseCards(text, false, machines); verr.Code(err) != verr.Usage {
 			t.Errorf("%q: %+v, %v", text, got, err)
 		}
 	}
-	if got, err := ParseCards("eth1", true, machines); err != nil || !got[0].Take || !got[1].Take {
+	if got, err := parseCards("eth1", true, machines); err != nil || !got[0].Take || !got[1].Take {
 		t.Errorf("taken: %+v, %v", got, err)
 	}
-	if _, err := ParseCards("eth1,ipvlan", true, machines); verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), "--take") {
+	if _, err := parseCards("eth1,ipvlan", true, machines); verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), "--take") {
 		t.Errorf("taken by ipvlan: %v", err)
 	}
 	machines = append(machines, remote.Machine{Name: "c"})
-	if got, err := ParseCards("a=eth1,c=eth2", false, machines); err != nil || !slices.Equal(got, []lab.SharedCard{{Device: "eth1"}, {}, {Device: "eth2"}}) {
+	if got, err := parseCards("a=eth1,c=eth2", false, machines); err != nil || !slices.Equal(got, []lab.SharedCard{{Device: "eth1"}, {}, {Device: "eth2"}}) {
 		t.Errorf("of three machines: %+v, %v", got, err)
 	}
 	for _, q := range []Request{

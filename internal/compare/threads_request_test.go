@@ -21,7 +21,7 @@ func TestThreads(t *testing.T) {
 		{Request{Loads: []string{"tcp_crr"}, Flows: []int{8}, Threads: 5}, "waits for its own connections"},
 		{Request{Loads: []string{"tcp_rr"}, Flows: []int{8}, Sizes: "32K", Threads: 5}, "16384 bytes"},
 		{Request{Loads: []string{"probe"}, Threads: 2}, "a thread has one flow or more"},
-		{Request{Loads: []string{"tcp_bw"}, Flows: []int{8}, Threads: 5, Tool: []string{"iperf3"}}, "cannot run iperf3 with --threads"},
+		{Request{Loads: []string{"tcp_bw"}, Flows: []int{8}, Threads: 5, LoadTools: []string{"iperf3"}}, "cannot run iperf3 with --threads"},
 	} {
 		if _, err := c.q.Resolve(); verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), c.why) {
 			t.Errorf("%+v: %v, want %q", c.q, err, c.why)

@@ -14,10 +14,10 @@ import (
 // withTool adds the cells of the tools, each of which runs those of the loads that it has
 // once more. Where the user names no loads, they are the tools' own.
 func (q Request) withTool() Request {
-	if len(q.Tool) == 0 {
+	if len(q.LoadTools) == 0 {
 		return q
 	}
-	tools := dedup(q.Tool)
+	tools := dedup(q.LoadTools)
 	if q.assumed {
 		var loads []string
 		for _, name := range tools {
@@ -57,7 +57,7 @@ func (q Request) withTool() Request {
 
 // toolNames are the tools that take part, whichever way.
 func (q Request) toolNames() []string {
-	names := append([]string{}, q.Tools...)
+	names := append([]string{}, q.BesideTools...)
 	for _, spec := range q.Cells {
 		if spec.Tool != "" {
 			names = append(names, spec.Tool)
@@ -87,7 +87,7 @@ func (q Request) toolCells(l load.Load, spec CellSpec) (cells []result.Cell, err
 		return nil, verr.New(verr.Usage, "cannot run "+t.Name+" with --threads", "the tool chooses its own number of threads", "leave one of them out")
 	case q.Batch > 1:
 		return nil, verr.New(verr.Usage, "cannot run "+t.Name+" with --batch", "the tool sends one message per system call", "leave one of them out")
-	case len(q.Tools) > 0:
+	case len(q.BesideTools) > 0:
 		return nil, verr.New(verr.Usage, "cannot combine --tool with --with", "one runs a tool on every path, the other beside the first", "leave one of them out")
 	case len(q.Remote.Machines) > 0 || q.Cluster != nil:
 		return nil, verr.New(verr.Usage, "cannot run "+t.Name+" on machines", "real tools run only in a lab", "leave --tool out")

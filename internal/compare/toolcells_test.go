@@ -35,14 +35,14 @@ const netperfMean = "ELAPSED_TIME=2.00\nTRANSACTION_RATE=18104.189\nLOCAL_SEND_C
 
 // A tool runs for as long as is asked for, and our loads as they do without.
 func TestToolTime(t *testing.T) {
-	p, err := Request{Tool: []string{"iperf3"}, Loads: []string{"tcp_bw"}, ToolTime: 10 * time.Second}.Plan()
+	p, err := Request{LoadTools: []string{"iperf3"}, Loads: []string{"tcp_bw"}, ToolTime: 10 * time.Second}.Plan()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if ours, tools := p.Cells[0].Slice, p.Cells[1].Slice; tools != 10*time.Second || ours >= time.Second {
 		t.Errorf("iperf3 runs for %v, and tcp_bw for %v", tools, ours)
 	}
-	if p, err = (Request{Paths: []string{"host"}, Tools: []string{"qperf"}, Loads: []string{"tcp_lat"}, ToolTime: 3 * time.Second}).Plan(); err != nil || p.Cells[0].Slice != 3*time.Second {
+	if p, err = (Request{Paths: []string{"host"}, BesideTools: []string{"qperf"}, Loads: []string{"tcp_lat"}, ToolTime: 3 * time.Second}).Plan(); err != nil || p.Cells[0].Slice != 3*time.Second {
 		t.Errorf("with qperf: %+v, %v", p.Cells, err)
 	}
 	for name, c := range map[string]struct {
@@ -50,10 +50,10 @@ func TestToolTime(t *testing.T) {
 		why string
 	}{
 		"no tool":    {Request{ToolTime: 2 * time.Second}, "none is named"},
-		"a fraction": {Request{Tool: []string{"iperf3"}, ToolTime: 1500 * time.Millisecond}, "whole seconds"},
-		"below":      {Request{Tool: []string{"iperf3"}, ToolTime: -time.Second}, "2s to 1m"},
-		"long":       {Request{Tool: []string{"iperf3"}, ToolTime: 2 * time.Minute}, "2s to 1m"},
-		"slices":     {Request{Tools: []string{"qperf"}, Slice: 2 * time.Second, ToolTime: 2 * time.Second}, "--slice says"},
+		"a fraction": {Request{LoadTools: []string{"iperf3"}, ToolTime: 1500 * time.Millisecond}, "whole seconds"},
+		"below":      {Request{LoadTools: []string{"iperf3"}, ToolTime: -time.Second}, "2s to 1m"},
+		"long":       {Request{LoadTools: []string{"iperf3"}, ToolTime: 2 * time.Minute}, "2s to 1m"},
+		"slices":     {Request{BesideTools: []string{"qperf"}, Slice: 2 * time.Second, ToolTime: 2 * time.Second}, "--slice says"},
 	} {
 		if _, err := c.q.Resolve(); verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), c.why) {
 			t.Errorf("%s: %v, want %q", name, err, c.why)
@@ -68,11 +68,11 @@ func TestToolCells(t *testing.T) {
 		q    Request
 		want []string // names of cells
 	}{
-		"beside ours":     {Request{Tool: []string{"iperf3"}, Loads: []string{"tcp_bw"}}, []string{"tcp_bw/65536", "iperf3:tcp_bw/131072"}},
-		"its own loads":   {Request{Tool: []string{"ping"}}, []string{"ping/56", "ping:ping/56"}},
-		"loads of others": {Request{Tool: []string{"ping", "iperf3"}, Loads: []string{"ping", "tcp_bw"}}, []string{"ping/56", "tcp_bw/65536", "ping:ping/56", "iperf3:tcp_bw/131072"}},
-		"sizes":           {Request{Tool: []string{"qperf"}, Loads: []string{"tcp_lat"}, Sizes: "1,4K"}, []string{"tcp_lat/1", "tcp_lat/4096", "qperf:tcp_lat/1", "qperf:tcp_lat/4096"}},
-		"flows":           {Request{Tool: []string{"iperf3"}, Loads: []string{"tcp_bw"}, Flows: []int{4}}, []string{"tcp_bw/65536/flows=4", "iperf3:tcp_bw/131072/flows=4"}},
+		"beside ours":     {Request{LoadTools: []string{"iperf3"}, Loads: []string{"tcp_bw"}}, []string{"tcp_bw/65536", "iperf3:tcp_bw/131072"}},
+		"its own loads":   {Request{LoadTools: []string{"ping"}}, []string{"ping/56", "ping:ping/56"}},
+		"loads of others": {Request{LoadTools: []string{"ping", "iperf3"}, Loads: []string{"ping", "tcp_bw"}}, []string{"ping/56", "tcp_bw/65536", "ping:ping/56", "iperf3:tcp_bw/131072"}},
+		"sizes":           {Request{LoadTools: []string{"qperf"}, Loads: []string{"tcp_lat"}, Sizes: "1,4K"}, []string{"tcp_lat/1", "tcp_lat/4096", "qperf:tcp_lat/1", "qperf:tcp_lat/4096"}},
+		"flows":           {Request{LoadTools: []string{"iperf3"}, Loads: []string{"tcp_bw"}, Flows: []int{4}}, []string{"tcp_bw/65536/flows=4", "iperf3:tcp_bw/131072/flows=4"}},
 		"in place":        {Request{Cells: []CellSpec{{Load: "tcp_rr", Tool: "netperf"}}}, []string{"netperf:tcp_rr/1"}},
 	} {
 		p, err := c.q.Plan()
@@ -98,16 +98,16 @@ func TestToolCellsRefused(t *testing.T) {
 		q    Request
 		want string
 	}{
-		"unknown":   {Request{Tool: []string{"ttcp"}}, `no tool "ttcp"`},
-		"load":      {Request{Tool: []string{"ping"}, Loads: []string{"tcp_bw"}}, "choose one of: ping"},
-		"flows":     {Request{Tool: []string{"qperf"}, Loads: []string{"tcp_bw"}, Flows: []int{2}}, "one flow"},
-		"many":      {Request{Tool: []string{"iperf3"}, Loads: []string{"tcp_bw"}, Flows: []int{129}}, "128"},
-		"rate":      {Request{Tool: []string{"qperf"}, Loads: []string{"tcp_bw"}, Rate: 1e9}, "rate"},
-		"size":      {Request{Tool: []string{"iperf3"}, Loads: []string{"udp_bw"}, Sizes: "1"}, "16 to"},
-		"with":      {Request{Tool: []string{"qperf"}, Tools: []string{"qperf"}, Loads: []string{"tcp_lat"}}, "--with"},
-		"beside":    {Request{Tool: []string{"ping"}, Background: &result.BackgroundLoad{Load: "tcp_bw", Size: 1, Flows: 1, Cores: "same"}}, "--beside"},
-		"response":  {Request{Tool: []string{"netperf"}, Response: 100}, "--response"},
-		"undecided": {Request{Tool: []string{"qperf"}, Loads: []string{"tcp_lat"}, Batch: 2}, "--batch"},
+		"unknown":   {Request{LoadTools: []string{"ttcp"}}, `no tool "ttcp"`},
+		"load":      {Request{LoadTools: []string{"ping"}, Loads: []string{"tcp_bw"}}, "choose one of: ping"},
+		"flows":     {Request{LoadTools: []string{"qperf"}, Loads: []string{"tcp_bw"}, Flows: []int{2}}, "one flow"},
+		"many":      {Request{LoadTools: []string{"iperf3"}, Loads: []string{"tcp_bw"}, Flows: []int{129}}, "128"},
+		"rate":      {Request{LoadTools: []string{"qperf"}, Loads: []string{"tcp_bw"}, Rate: 1e9}, "rate"},
+		"size":      {Request{LoadTools: []string{"iperf3"}, Loads: []string{"udp_bw"}, Sizes: "1"}, "16 to"},
+		"with":      {Request{LoadTools: []string{"qperf"}, BesideTools: []string{"qperf"}, Loads: []string{"tcp_lat"}}, "--with"},
+		"beside":    {Request{LoadTools: []string{"ping"}, Background: &result.BackgroundLoad{Load: "tcp_bw", Size: 1, Flows: 1, Cores: "same"}}, "--beside"},
+		"response":  {Request{LoadTools: []string{"netperf"}, Response: 100}, "--response"},
+		"undecided": {Request{LoadTools: []string{"qperf"}, Loads: []string{"tcp_lat"}, Batch: 2}, "--batch"},
 	} {
 		if _, err := c.q.Plan(); verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
@@ -115,7 +115,7 @@ func TestToolCellsRefused(t *testing.T) {
 	}
 	// A missing one is no reason not to tell what would be measured.
 	t.Setenv("PATH", t.TempDir())
-	for _, q := range []Request{{Tool: []string{"netperf"}, Loads: []string{"tcp_lat"}}, {Paths: []string{"host"}, Tools: []string{"qperf"}, Loads: []string{"tcp_lat"}}} {
+	for _, q := range []Request{{LoadTools: []string{"netperf"}, Loads: []string{"tcp_lat"}}, {Paths: []string{"host"}, BesideTools: []string{"qperf"}, Loads: []string{"tcp_lat"}}} {
 		if err := resolve(t, q).Check(); verr.Code(err) != verr.Missing || !strings.Contains(err.Error(), "cannot run "+q.withDefaults().toolNames()[0]) {
 			t.Errorf("a missing tool: %v", err)
 		}
@@ -127,7 +127,7 @@ func TestTools(t *testing.T) {
 	testenv.Root(t)
 	fakeNetperf(t, netperfMean)
 	q := short(t, "tcp_bw", "tcp_rr", "ping")
-	q.Paths, q.Series, q.Rounds, q.Tool = []string{"vxlan"}, 2, 2, []string{"iperf3", "ping", "netperf"}
+	q.Paths, q.Series, q.Rounds, q.LoadTools = []string{"vxlan"}, 2, 2, []string{"iperf3", "ping", "netperf"}
 	rec, _, err := Do(t.Context(), resolve(t, q), testHost(t, deaf{}))
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -91,15 +92,8 @@ func (r *Report) Worst() Severity {
 // not say otherwise.
 func (r Rule) complete(f Finding) Finding {
 	f.Code, f.Title, f.Effect = r.Code, r.Title, r.Effect
-	orElse := func(field *string, value string) {
-		if *field == "" {
-			*field = value
-		}
-	}
-	orElse((*string)(&f.Severity), string(r.Severity))
-	orElse(&f.Do, r.Do)
-	orElse(&f.Knob, r.Knob)
-	orElse(&f.Value, r.Value)
+	f.Severity, f.Do = cmp.Or(f.Severity, r.Severity), cmp.Or(f.Do, r.Do)
+	f.Knob, f.Value = cmp.Or(f.Knob, r.Knob), cmp.Or(f.Value, r.Value)
 	if f.location.netns != nil {
 		f.Netns = f.location.netns.argument()
 	}

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/venturi-net/venturi/internal/nft"
@@ -184,7 +185,7 @@ func (s *Netns) busyBridge() string {
 			ports[d.Master]++
 		}
 	}
-	for _, index := range sorted(ports) {
+	for _, index := range slices.Sorted(maps.Keys(ports)) {
 		if ports[index] > 1 {
 			return s.device(index).Name
 		}

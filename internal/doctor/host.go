@@ -2,6 +2,8 @@ package doctor
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -17,7 +19,7 @@ var governor = Rule{
 	},
 	Check: func(v *View) []Finding {
 		var others []string
-		for _, name := range sorted(v.Governors) {
+		for _, name := range slices.Sorted(maps.Keys(v.Governors)) {
 			if name != "performance" {
 				others = append(others, fmt.Sprintf("%s on %d", name, v.Governors[name]))
 			}

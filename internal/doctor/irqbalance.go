@@ -2,6 +2,8 @@ package doctor
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -26,7 +28,7 @@ var irqbalancePinned = Rule{
 		if pid == 0 || strings.Contains(v.Balancer, "--banirq") || strings.Contains(v.Balancer, "--policyscript") {
 			return nil
 		}
-		for _, name := range sorted(v.IRQs) {
+		for _, name := range slices.Sorted(maps.Keys(v.IRQs)) {
 			from, inOrder := placed(v.IRQs[name])
 			if !inOrder {
 				continue

@@ -1,6 +1,8 @@
 package doctor
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/host"
@@ -58,7 +60,7 @@ var obsoleteSTT = Rule{
 
 // modules finds loaded modules.
 func (v *View) modules(wanted func(name string, foreign bool) bool) (all []Finding) {
-	for _, name := range sorted(v.Modules) {
+	for _, name := range slices.Sorted(maps.Keys(v.Modules)) {
 		if wanted(name, v.Modules[name]) {
 			text := name + " is loaded"
 			if v.Modules[name] {

@@ -1,6 +1,10 @@
 package doctor
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
 
 var otherOwner = Rule{
 	Facts: Facts{
@@ -12,7 +16,7 @@ var otherOwner = Rule{
 		Do:       "let one program own each value; Venturi's undo leaves alone and reports what others have changed",
 	},
 	Check: func(v *View) (all []Finding) {
-		for _, name := range sorted(v.Owners) {
+		for _, name := range slices.Sorted(maps.Keys(v.Owners)) {
 			all = append(all, finding(nil, nil, Evidence{"process", fmt.Sprintf("%s, pid %d", name, v.Owners[name])}))
 		}
 		return all

@@ -76,10 +76,8 @@ func Read(ctx context.Context, o Options) (*View, error) {
 	if o.Say != nil {
 		o.Say("reading counters twice, %s apart", o.Interval)
 	}
-	select {
-	case <-ctx.Done():
+	if host.Sleep(ctx, o.Interval) != nil {
 		return nil, ctx.Err()
-	case <-time.After(o.Interval):
 	}
 	v.Second = v.count(r)
 	return v, nil

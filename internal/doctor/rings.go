@@ -2,6 +2,8 @@ package doctor
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/host"
@@ -37,7 +39,7 @@ func (v *View) ringDrops(s *Netns, d *host.NetDevice) []Finding {
 		ring.Value = "its driver does not tell how large they are"
 	}
 	var growing, before []Evidence
-	for _, name := range sorted(now) {
+	for _, name := range slices.Sorted(maps.Keys(now)) {
 		if !isMissed(name) || now[name] == 0 {
 			continue
 		}

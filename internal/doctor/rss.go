@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -19,7 +20,7 @@ var rssIgnoresPorts = Rule{
 	Check: func(v *View) (all []Finding) {
 		for _, s := range v.Netns {
 			under := s.tunnelCarriers()
-			for _, index := range sorted(under) {
+			for _, index := range slices.Sorted(maps.Keys(under)) {
 				d, tunnel := s.device(index), under[index]
 				if !d.Card || d.Queues < 2 || tunnel.Tunnel.Port == 0 {
 					continue

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -64,7 +65,7 @@ var tunnelSegmentationOff = Rule{
 	Check: func(v *View) (all []Finding) {
 		for _, s := range v.Netns {
 			under := s.tunnelCarriers()
-			for _, index := range sorted(under) {
+			for _, index := range slices.Sorted(maps.Keys(under)) {
 				d, tunnel := s.device(index), under[index]
 				off := disabledFeatures(d, tunnelFeature, tunnelCsumFeature)
 				if tunnel.Tunnel.Port == 0 || len(off) == 0 {

@@ -2,6 +2,8 @@ package doctor
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/venturi-net/venturi/internal/host"
 )
@@ -70,7 +72,7 @@ func loadOf(before, after host.CPUCounters) cpuLoad {
 
 func hottest(load map[int]cpuLoad) int {
 	hot := -1
-	for _, n := range sorted(load) {
+	for _, n := range slices.Sorted(maps.Keys(load)) {
 		if hot < 0 || load[n].softirq > load[hot].softirq {
 			hot = n
 		}

@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -201,14 +200,4 @@ func sysctl(name string, sysctls map[string]string) Evidence {
 
 func counted(read, what string, n uint64, seconds float64) Evidence {
 	return Evidence{read, fmt.Sprintf("%s grew by %d in %.1f s", what, n, seconds)}
-}
-
-// sorted gives the keys of a map in order.
-func sorted[K int | string, V any](m map[K]V) []K {
-	keys := make([]K, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

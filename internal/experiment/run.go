@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/load"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
@@ -370,10 +371,7 @@ func (r *Run) daemonExit(ctx context.Context, arm int) error {
 	}
 	r.exitAwaited[arm] = true
 	for _, d := range delays {
-		select {
-		case <-ctx.Done():
-		case <-time.After(d):
-		}
+		_ = host.Sleep(ctx, d)
 		if ended := r.DaemonExit(arm); ended != nil {
 			return ended
 		}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -230,7 +230,7 @@ func (r Reader) addGlobalSysctls(found map[string]string) {
 			missing = append(missing, name)
 		}
 	}
-	sort.Strings(missing)
+	slices.Sort(missing)
 	if r.Root != "" || len(missing) == 0 {
 		return
 	}

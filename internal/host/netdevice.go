@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/safchain/ethtool"
@@ -146,7 +145,7 @@ func lacksRoom(name string) bool {
 // readQueues counts the receive queues, and reads their masks.
 func (d *NetDevice) readQueues(sys string) {
 	files, _ := sanitize.Files(filepath.Join(sys, "class/net", d.Name), "queues/rx-*/rps_cpus")
-	sort.Strings(files)
+	slices.Sort(files)
 	for _, file := range files {
 		if text, err := os.ReadFile(file); err == nil {
 			d.RPS = append(d.RPS, strings.TrimSpace(string(text)))

@@ -3,7 +3,7 @@ package host
 import (
 	"os"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strings"
 )
 
@@ -32,6 +32,6 @@ func (r Reader) line(parts ...string) string {
 }
 
 func sortedInts(list []int) []int {
-	sort.Ints(list)
+	slices.Sort(list)
 	return list
 }

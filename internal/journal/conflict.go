@@ -10,7 +10,7 @@ import (
 // Conflicts looks which open writes an undo would report and leave alone now, for
 // somebody else has changed their value since; by the numbers of the writes. What
 // cannot be read is left out. Nothing is written, and nobody is waited for.
-func (h History) Conflicts(cells *setting.Settings) map[int]*ConflictError {
+func (h History) Conflicts(settings *setting.Settings) map[int]*ConflictError {
 	boot, err := host.BootID()
 	if err != nil {
 		return nil
@@ -20,10 +20,10 @@ func (h History) Conflicts(cells *setting.Settings) map[int]*ConflictError {
 		all.entries = append(all.entries, t.Entries...)
 	}
 	slices.SortFunc(all.entries, func(a, b *Entry) int { return a.ID - b.ID })
-	j := &Journal{options: Options{Boot: boot}, settings: cells, h: all}
+	j := &Journal{options: Options{Boot: boot}, settings: settings, h: all}
 	found := map[int]*ConflictError{}
 	for _, e := range all.entries {
-		if !e.State.Open() || j.otherBoot(e) && !cells.Persistent(e.Setting) {
+		if !e.State.Open() || j.otherBoot(e) && !settings.Persistent(e.Setting) {
 			continue
 		}
 		if c := j.conflict(e); c != nil {

@@ -8,12 +8,12 @@ import (
 
 // addSideEffect gives what is known of a side effect of the entry's own. One that is not
 // known yet did not exist before the write.
-func (e *Entry) addSideEffect(cell setting.Setting) *sideEffect {
-	id := cell.ID()
+func (e *Entry) addSideEffect(s setting.Setting) *sideEffect {
+	id := s.ID()
 	if k := e.sideEffect(id); k != nil {
 		return k
 	}
-	k := &sideEffect{setting: cell, id: id}
+	k := &sideEffect{setting: s, id: id}
 	e.sideEffects = append(e.sideEffects, k)
 	return k
 }
@@ -154,7 +154,7 @@ func (h *history) interleaved(e, above *Entry) bool {
 // beneath them: those that found what fits, as far as the first that changed
 // it. Foreign: what one of them found does not fit, so somebody else changed it
 // before.
-func (h *history) handovers(e *Entry, cell setting.Setting, id string, fits func(setting.Value) bool, old setting.Value) (tell []handover, foreign *Entry) {
+func (h *history) handovers(e *Entry, s setting.Setting, id string, fits func(setting.Value) bool, old setting.Value) (tell []handover, foreign *Entry) {
 	var toggled []setting.Value // what writes made of it that were toggled back since
 	doubt := false              // there is one that may have changed it
 	for _, l := range h.laterOpen(e) {
@@ -170,7 +170,7 @@ func (h *history) handovers(e *Entry, cell setting.Setting, id string, fits func
 		}
 		to := handover{Entry: l.ID, Old: old}
 		if l.id != id {
-			to.Setting = &cell
+			to.Setting = &s
 		}
 		tell = append(tell, to)
 		if h.changes(l, id) {

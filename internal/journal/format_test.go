@@ -14,8 +14,8 @@ import (
 func TestUndoesJournalOfEarlierVersion(t *testing.T) {
 	root, o := fixture(t, map[string]string{"/etc/a": "four\n", "/etc/b": "old\n", "/etc/d": "D\n"})
 	d := newDevice()
-	d.cells = map[string]string{"chan": "4", "coal": "8", "fixed": "1", "mtu": "1500", "q0": "0", "q1": "0", "q2": "0", "q3": "0", "ring": "504"}
-	o.Settings = setting.NewSettings(append(setting.Backends(root), d.store())...)
+	d.values = map[string]string{"chan": "4", "coal": "8", "fixed": "1", "mtu": "1500", "q0": "0", "q1": "0", "q2": "0", "q3": "0", "ring": "504"}
+	o.Settings = setting.NewSettings(append(setting.Backends(root), d.backend())...)
 	text, err := os.ReadFile("testdata/v1/journal")
 	if err != nil {
 		t.Fatal(err)
@@ -58,12 +58,12 @@ func TestUndoesJournalOfEarlierVersion(t *testing.T) {
 	}
 }
 
-// What a later version wrote, and this one does not know, is no value and no place: a journal with it is
+// What a later version wrote, and this one does not know, is no value and no scope: a journal with it is
 // not changed, and the error names the version.
 func TestRefusesJournalOfLaterVersion(t *testing.T) {
 	for name, intent := range map[string]string{
 		"a form of a value": `{"intent":{"txn":1,"entry":1,"cell":{"store":"file","key":"/etc/a"},"old":{"zstd":"KLUv/Q=="},"new":"two\n"}}`,
-		"a kind of place":   `{"intent":{"txn":1,"entry":1,"cell":{"store":"file","place":{"container":"c1"},"key":"/etc/a"},"old":"one\n","new":"two\n"}}`,
+		"a kind of scope":   `{"intent":{"txn":1,"entry":1,"cell":{"store":"file","place":{"container":"c1"},"key":"/etc/a"},"old":"one\n","new":"two\n"}}`,
 		"a kind of record":  `{"intent2":{"txn":1,"entry":1,"cell":{"store":"file","key":"/etc/a"},"old":"one\n","new":"two\n"}}`,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -27,14 +27,14 @@ func TestDoubtIsSettled(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, shm(t))
-			w.dev.cells["coal"] = "4"
+			w.dev.values["coal"] = "4"
 			w.o.OnPoint = func(p CrashPoint) {
 				if p == c.at {
 					panic(killed{})
 				}
 			}
 			dead, err := w.process(func(j *Journal) error {
-				_, err := beginTx(t, j).Set("", setting.Write{Setting: cell("ring"), Value: setting.Text("512")})
+				_, err := beginTx(t, j).Set("", setting.Write{Setting: deviceSetting("ring"), Value: setting.Text("512")})
 				return err
 			})
 			if !dead || err != nil {
@@ -43,7 +43,7 @@ func TestDoubtIsSettled(t *testing.T) {
 			w.o.OnPoint = nil
 			somebody := func(does map[string]string) {
 				for key, value := range does {
-					w.dev.cells[key] = value
+					w.dev.values[key] = value
 				}
 			}
 			somebody(c.before)
@@ -66,8 +66,8 @@ func TestDoubtIsSettled(t *testing.T) {
 				t.Errorf("in the end it is %s", e.State)
 			}
 			for key, value := range c.holds {
-				if w.dev.cells[key] != value {
-					t.Errorf("%s is %s, want %s", key, w.dev.cells[key], value)
+				if w.dev.values[key] != value {
+					t.Errorf("%s is %s, want %s", key, w.dev.values[key], value)
 				}
 			}
 		})

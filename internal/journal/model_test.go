@@ -18,25 +18,25 @@ import (
 // device plays a network device whose driver forgets things: new channels make
 // its queues anew, new rings reset its coalescing, and odd sizes are rounded.
 type device struct {
-	cells    map[string]string
+	values   map[string]string
 	steps    int // reads and writes until it ends the process; 0: never
 	fail     int // the write that goes wrong, counted down; 0: none
 	failMode func(d *device, key, value string) error
 }
 
 func newDevice() *device {
-	d := &device{cells: map[string]string{"chan": "2", "ring": "256", "coal": "8", "mtu": "1500", "fixed": "1"}}
+	d := &device{values: map[string]string{"chan": "2", "ring": "256", "coal": "8", "mtu": "1500", "fixed": "1"}}
 	d.queues()
-	d.cells["q0"], d.cells["q1"] = "f", "3"
+	d.values["q0"], d.values["q1"] = "f", "3"
 	return d
 }
 
 func (d *device) queues() {
-	n, _ := strconv.Atoi(d.cells["chan"])
+	n, _ := strconv.Atoi(d.values["chan"])
 	for i := range 8 {
-		delete(d.cells, fmt.Sprintf("q%d", i))
+		delete(d.values, fmt.Sprintf("q%d", i))
 		if i < n {
-			d.cells[fmt.Sprintf("q%d", i)] = "0"
+			d.values[fmt.Sprintf("q%d", i)] = "0"
 		}
 	}
 }
@@ -59,50 +59,50 @@ func (d *device) set(key, value string) {
 	case "ring":
 		n, _ := strconv.Atoi(value)
 		value = strconv.Itoa((n + 7) / 8 * 8)
-		d.cells["coal"] = "8"
+		d.values["coal"] = "8"
 	}
-	changed := d.cells[key] != value
-	d.cells[key] = value
+	changed := d.values[key] != value
+	d.values[key] = value
 	if key == "chan" && changed {
 		d.queues()
 	}
 }
 
-func (d *device) store() setting.Backend {
+func (d *device) backend() setting.Backend {
 	return setting.Backend{
 		Name: "device",
-		Read: func(c setting.Setting) (setting.Value, error) {
+		Read: func(s setting.Setting) (setting.Value, error) {
 			d.step()
-			v, ok := d.cells[c.Key]
+			v, ok := d.values[s.Key]
 			if !ok {
 				return setting.Value{}, os.ErrNotExist
 			}
 			return setting.Text(v), nil
 		},
-		Write: func(c setting.Setting, v setting.Value) error {
-			if _, ok := d.cells[c.Key]; !ok {
+		Write: func(s setting.Setting, v setting.Value) error {
+			if _, ok := d.values[s.Key]; !ok {
 				return os.ErrNotExist
 			}
 			d.step()
 			defer d.step()
 			if d.fail > 0 {
 				if d.fail--; d.fail == 0 {
-					return d.failMode(d, c.Key, v.String())
+					return d.failMode(d, s.Key, v.String())
 				}
 			}
-			d.set(c.Key, v.String())
+			d.set(s.Key, v.String())
 			return nil
 		},
 		Matches: func(_ setting.Setting, asked, found setting.Value) bool {
 			n, err := strconv.Atoi(asked.String())
 			return err == nil && strconv.Itoa((n+7)/8*8) == found.String()
 		},
-		SideEffects: func(c setting.Setting) (around []setting.Setting, err error) {
-			if c.Key != "chan" && c.Key != "ring" {
+		SideEffects: func(s setting.Setting) (around []setting.Setting, err error) {
+			if s.Key != "chan" && s.Key != "ring" {
 				return nil, nil
 			}
-			for _, key := range slices.Sorted(maps.Keys(d.cells)) {
-				if key != c.Key {
+			for _, key := range slices.Sorted(maps.Keys(d.values)) {
+				if key != s.Key {
 					around = append(around, setting.Setting{Backend: "device", Key: key})
 				}
 			}
@@ -113,8 +113,8 @@ func (d *device) store() setting.Backend {
 
 func (d *device) String() string {
 	var lines []string
-	for _, key := range slices.Sorted(maps.Keys(d.cells)) {
-		lines = append(lines, key+"="+d.cells[key])
+	for _, key := range slices.Sorted(maps.Keys(d.values)) {
+		lines = append(lines, key+"="+d.values[key])
 	}
 	return strings.Join(lines, " ")
 }
@@ -144,7 +144,7 @@ type world struct {
 
 func newWorld(t testing.TB, folder string) *world {
 	w := &world{t: t, dev: newDevice()}
-	w.o = Options{Folder: folder, Settings: setting.NewSettings(w.dev.store()), Boot: "this"}
+	w.o = Options{Folder: folder, Settings: setting.NewSettings(w.dev.backend()), Boot: "this"}
 	w.o.OnPoint = func(CrashPoint) { w.dev.step() }
 	if err := os.RemoveAll(filepath.Join(folder, logName)); err != nil {
 		t.Fatal(err)
@@ -175,7 +175,7 @@ func (w *world) process(fn func(*Journal) error) (dead bool, err error) {
 	return false, fn(j)
 }
 
-func cell(key string) setting.Setting { return setting.Setting{Backend: "device", Key: key} }
+func deviceSetting(key string) setting.Setting { return setting.Setting{Backend: "device", Key: key} }
 
 var values = map[string][]string{
 	"chan": {"1", "2", "3", "4"}, "ring": {"256", "500", "1001"}, "coal": {"0", "8", "16"},
@@ -199,11 +199,11 @@ func (w *world) act(j *Journal, r *rand.Rand, txs *[]*Tx, entries *[]*Entry) err
 		key := keys[r.IntN(len(keys))]
 		value := values[key][r.IntN(len(values[key]))]
 		note("%d: set %s=%s", tx.ID(), key, value)
-		e, err := tx.Set("", setting.Write{Setting: cell(key), Value: setting.Text(value)})
+		e, err := tx.Set("", setting.Write{Setting: deviceSetting(key), Value: setting.Text(value)})
 		if e != nil {
 			*entries = append(*entries, e)
 		}
-		if err != nil && !errors.Is(err, ErrIgnored) && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, errInjected) {
+		if err != nil && !errors.Is(err, errIgnored) && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, errInjected) {
 			return err
 		}
 	case n < 8 && len(*entries) > 0:

@@ -13,10 +13,10 @@ import (
 func TestUndoRefused(t *testing.T) {
 	root, o := fixture(t, map[string]string{"/a": "one"})
 	w := newWorld(t, o.Folder)
-	o.Settings = setting.NewSettings(append(setting.Backends(root), w.dev.store())...)
+	o.Settings = setting.NewSettings(append(setting.Backends(root), w.dev.backend())...)
 	j := open(t, o)
 	set(t, beginTx(t, j), "/a", "two")
-	if _, err := beginTx(t, j).Set("", setting.Write{Setting: cell("ring"), Value: setting.Text("512")}); err != nil {
+	if _, err := beginTx(t, j).Set("", setting.Write{Setting: deviceSetting("ring"), Value: setting.Text("512")}); err != nil {
 		t.Fatal(err)
 	}
 	w.dev.fail = 1
@@ -40,16 +40,16 @@ func TestUndoRefused(t *testing.T) {
 	if outcomes, err := j.Undo([]int{1, 3}, UndoOptions{}); err != nil || len(outcomes) != 2 || contents(t, root, "/a") != "one" {
 		t.Errorf("what has nothing to do with it: %v, %v", outcomes, err)
 	}
-	_, err := beginTx(t, j).Set("", setting.Write{Setting: cell("coal"), Value: setting.Text("16")})
+	_, err := beginTx(t, j).Set("", setting.Write{Setting: deviceSetting("coal"), Value: setting.Text("16")})
 	if !errors.Is(err, errInjected) || !strings.Contains(err.Error(), "undo 2 --leave") {
-		t.Errorf("a cell around it: %v", err)
+		t.Errorf("a setting around it: %v", err)
 	}
 	outcomes, err := j.Undo(nil, UndoOptions{Leave: true})
-	if err != nil || len(outcomes) != 1 || outcomes[0].Err != nil || outcomes[0].Entry.State != Abandoned || w.dev.cells["ring"] != "512" {
-		t.Errorf("given up: %v, %v; the ring is %s", outcomes, err, w.dev.cells["ring"])
+	if err != nil || len(outcomes) != 1 || outcomes[0].Err != nil || outcomes[0].Entry.State != Abandoned || w.dev.values["ring"] != "512" {
+		t.Errorf("given up: %v, %v; the ring is %s", outcomes, err, w.dev.values["ring"])
 	}
-	if _, err := beginTx(t, j).Set("", setting.Write{Setting: cell("coal"), Value: setting.Text("16")}); err != nil {
-		t.Errorf("a cell around it, then: %v", err)
+	if _, err := beginTx(t, j).Set("", setting.Write{Setting: deviceSetting("coal"), Value: setting.Text("16")}); err != nil {
+		t.Errorf("a setting around it, then: %v", err)
 	}
 }
 
@@ -58,7 +58,7 @@ func TestRefusedAndLeft(t *testing.T) {
 	_, o := fixture(t, nil)
 	w := newWorld(t, o.Folder)
 	j := open(t, w.o)
-	if _, err := beginTx(t, j).Set("", setting.Write{Setting: cell("mtu"), Value: setting.Text("9000")}); err != nil {
+	if _, err := beginTx(t, j).Set("", setting.Write{Setting: deviceSetting("mtu"), Value: setting.Text("9000")}); err != nil {
 		t.Fatal(err)
 	}
 	w.dev.fail = 1
@@ -75,10 +75,10 @@ func TestRefusedAndLeft(t *testing.T) {
 // What only would be rounded to the value that is there is not that value.
 func TestRoundedIsNotTheSame(t *testing.T) {
 	w := newWorld(t, shm(t))
-	w.dev.cells["ring"] = "504"
+	w.dev.values["ring"] = "504"
 	tx := beginTx(t, open(t, w.o))
 	for asked, written := range map[string]bool{"500": true, "504": false} {
-		e, err := tx.Set("", setting.Write{Setting: cell("ring"), Value: setting.Text(asked)})
+		e, err := tx.Set("", setting.Write{Setting: deviceSetting("ring"), Value: setting.Text(asked)})
 		if err != nil || (e != nil) != written {
 			t.Errorf("asked for %s, where 504 is: %+v, %v", asked, e, err)
 		}
@@ -88,26 +88,26 @@ func TestRoundedIsNotTheSame(t *testing.T) {
 // Somebody else changes a value while a write that went wrong is to be taken back.
 func TestGiveBackLeavesOthers(t *testing.T) {
 	w := newWorld(t, shm(t))
-	store, after := w.dev.store(), 0
+	backend, after := w.dev.backend(), 0
 	w.o.OnPoint = func(p CrashPoint) {
 		if p == PointWritten {
 			after = 1
 		}
 	}
-	read := store.Read
-	store.Read = func(c setting.Setting) (setting.Value, error) {
+	read := backend.Read
+	backend.Read = func(s setting.Setting) (setting.Value, error) {
 		if after++; after == 3 { // the second after the write
-			w.dev.cells["fixed"] = "9"
+			w.dev.values["fixed"] = "9"
 		}
-		return read(c)
+		return read(s)
 	}
-	w.o.Settings = setting.NewSettings(store)
+	w.o.Settings = setting.NewSettings(backend)
 	j := open(t, w.o)
 	after = -100
-	_, err := beginTx(t, j).Set("", setting.Write{Setting: cell("fixed"), Value: setting.Text("2")})
+	_, err := beginTx(t, j).Set("", setting.Write{Setting: deviceSetting("fixed"), Value: setting.Text("2")})
 	conflict := new(ConflictError)
-	if !errors.Is(err, ErrIgnored) || !errors.As(err, &conflict) || w.dev.cells["fixed"] != "9" {
-		t.Errorf("%v; it holds %s", err, w.dev.cells["fixed"])
+	if !errors.Is(err, errIgnored) || !errors.As(err, &conflict) || w.dev.values["fixed"] != "9" {
+		t.Errorf("%v; it holds %s", err, w.dev.values["fixed"])
 	}
 	if e := j.History().Txns[0].Entries[0]; e.State != InDoubt {
 		t.Errorf("it is %s", e.State)

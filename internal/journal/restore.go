@@ -19,11 +19,11 @@ func (j *Journal) restoreTo(e *Entry, on, tried bool) error {
 }
 
 // withEntered runs fn while settings of the same device as this one are reached faster.
-func (j *Journal) withEntered(cell setting.Setting, fn func() error) error {
+func (j *Journal) withEntered(s setting.Setting, fn func() error) error {
 	far := j.settings
 	defer func() { j.settings = far }()
-	return far.WithEntered(cell.Scope, func(c *setting.Settings) error {
-		j.settings = c
+	return far.WithEntered(s.Scope, func(near *setting.Settings) error {
+		j.settings = near
 		return fn()
 	})
 }
@@ -172,22 +172,22 @@ func (j *Journal) settle(wants []Snapshot) error {
 }
 
 // writeExact makes a setting hold a value, byte for byte, if it does not.
-func (j *Journal) writeExact(cell setting.Setting, want setting.Value) (wrote bool, err error) {
-	now, err := j.settings.Read(cell)
+func (j *Journal) writeExact(s setting.Setting, want setting.Value) (wrote bool, err error) {
+	now, err := j.settings.Read(s)
 	if err != nil && !isMissing(err) {
 		return false, err
 	}
 	if err == nil && now.Equal(want) {
 		return false, nil
 	}
-	if err := j.settings.Write(cell, want); err != nil {
+	if err := j.settings.Write(s, want); err != nil {
 		return true, err
 	}
-	if now, err = j.settings.Read(cell); err != nil {
+	if now, err = j.settings.Read(s); err != nil {
 		return true, err
 	}
 	if !now.Equal(want) {
-		return true, fmt.Errorf("write %s: %w: wrote %q, it shows %q", cell, ErrIgnored, want, now)
+		return true, fmt.Errorf("write %s: %w: wrote %q, it shows %q", s, errIgnored, want, now)
 	}
 	return true, nil
 }
@@ -199,8 +199,8 @@ func isMissing(err error) bool {
 }
 
 // readOptional reads a side effect of another one. What does not exist is absent.
-func (j *Journal) readOptional(cell setting.Setting) (setting.Value, error) {
-	v, err := j.settings.Read(cell)
+func (j *Journal) readOptional(s setting.Setting) (setting.Value, error) {
+	v, err := j.settings.Read(s)
 	if err != nil && isMissing(err) {
 		return setting.Value{}, nil
 	}
@@ -208,18 +208,18 @@ func (j *Journal) readOptional(cell setting.Setting) (setting.Value, error) {
 }
 
 // snapshotSideEffects reads what a write to a setting may change too.
-func (j *Journal) snapshotSideEffects(cell setting.Setting) ([]Snapshot, error) {
-	cells, err := j.settings.SideEffects(cell)
+func (j *Journal) snapshotSideEffects(s setting.Setting) ([]Snapshot, error) {
+	settings, err := j.settings.SideEffects(s)
 	if err != nil {
-		return nil, fmt.Errorf("list what else changes with %s: %w", cell, err)
+		return nil, fmt.Errorf("list what else changes with %s: %w", s, err)
 	}
-	kept := make([]Snapshot, 0, len(cells))
-	for _, c := range cells {
-		v, err := j.readOptional(c)
+	kept := make([]Snapshot, 0, len(settings))
+	for _, s := range settings {
+		v, err := j.readOptional(s)
 		if err != nil {
 			return nil, err
 		}
-		kept = append(kept, Snapshot{c, v})
+		kept = append(kept, Snapshot{s, v})
 	}
 	return kept, nil
 }

@@ -49,9 +49,9 @@ func (t *Tx) ID() int { return t.id }
 // End says that the transaction has written all that it wanted.
 func (t *Tx) End() error { return t.j.add(record{End: &endRecord{t.id}}) }
 
-// ErrIgnored is wrapped by the error of a write that the kernel took, and that
+// errIgnored is wrapped by the error of a write that the kernel took, and that
 // did not change what it shows.
-var ErrIgnored = errors.New("the machine did not take it")
+var errIgnored = errors.New("the machine did not take it")
 
 // Set writes a setting: it records the old value and the new one, writes, and reads
 // back. Where the setting holds the value already, nothing is written, and the entry
@@ -117,7 +117,7 @@ func (j *Journal) readBack(e *Entry) (*setting.Value, error) {
 		return nil, err
 	}
 	if !j.settings.Matches(e.Setting, e.New, found) {
-		return &found, fmt.Errorf("write %s: %w: asked for %q, it shows %q", e.Setting, ErrIgnored, e.New, found)
+		return &found, fmt.Errorf("write %s: %w: asked for %q, it shows %q", e.Setting, errIgnored, e.New, found)
 	}
 	changed, err := j.changedSideEffects(e)
 	if err != nil {

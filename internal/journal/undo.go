@@ -116,17 +116,17 @@ func (j *Journal) unfinishedRestores() []*Entry {
 
 // finishRestoresFor does so before a setting is written: what lies around it is to be
 // known, and nothing else is touched. Error: that went wrong.
-func (j *Journal) finishRestoresFor(cell setting.Setting) error {
+func (j *Journal) finishRestoresFor(s setting.Setting) error {
 	if len(j.unfinishedRestores()) == 0 {
 		return nil
 	}
-	around, err := j.settings.SideEffects(cell)
+	around, err := j.settings.SideEffects(s)
 	if err != nil {
-		return fmt.Errorf("list what else changes with %s: %w", cell, err)
+		return fmt.Errorf("list what else changes with %s: %w", s, err)
 	}
-	touched := map[string]bool{cell.ID(): true}
-	for _, c := range around {
-		touched[c.ID()] = true
+	touched := map[string]bool{s.ID(): true}
+	for _, s := range around {
+		touched[s.ID()] = true
 	}
 	for _, err := range j.finishRestores(touched, nil) {
 		return err

@@ -153,8 +153,8 @@ func TestUndoInTheMiddle(t *testing.T) {
 func TestIgnored(t *testing.T) {
 	w := newWorld(t, shm(t))
 	j := open(t, w.o)
-	_, err := beginTx(t, j).Set("", setting.Write{Setting: cell("fixed"), Value: setting.Text("2")})
-	if !errors.Is(err, ErrIgnored) {
+	_, err := beginTx(t, j).Set("", setting.Write{Setting: deviceSetting("fixed"), Value: setting.Text("2")})
+	if !errors.Is(err, errIgnored) {
 		t.Errorf("%v", err)
 	}
 	if e := j.History().Txns[0].Entries[0]; e.State != Failed {

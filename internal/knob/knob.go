@@ -40,8 +40,8 @@ func (t Target) String() string {
 	return strings.Join(parts, " ")
 }
 
-// Place is the target's namespace, or its device if it names one.
-func (t Target) Place() (setting.Scope, error) {
+// Scope is the target's namespace, or its device if it names one.
+func (t Target) Scope() (setting.Scope, error) {
 	if t.Device != "" {
 		return setting.DeviceScope(t.Netns, t.Device)
 	}

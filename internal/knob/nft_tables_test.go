@@ -46,11 +46,11 @@ func TestFlowtable(t *testing.T) {
 		t.Errorf("it was set to lo, and is %s", got)
 	}
 	b.undo()
-	place, err := on.Place()
+	scope, err := on.Scope()
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := b.m.Settings.Read(setting.Setting{Backend: "nft", Scope: place, Key: setting.FlowTable})
+	v, err := b.m.Settings.Read(setting.Setting{Backend: "nft", Scope: scope, Key: setting.FlowTable})
 	if err != nil || v.Present {
 		t.Errorf("left is %q, %v", v, err)
 	}

@@ -62,21 +62,21 @@ func onRoot(t *testing.T) bench {
 // everything is all that a device can be set to, as text.
 func everything(t *testing.T, b bench, on knob.Target) string {
 	t.Helper()
-	place, err := on.Place()
+	scope, err := on.Scope()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cells, err := setting.DeviceSettings(place)
+	settings, err := setting.DeviceSettings(scope)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var text strings.Builder
-	for _, c := range cells {
-		v, err := b.m.Settings.Read(c)
+	for _, s := range settings {
+		v, err := b.m.Settings.Read(s)
 		if err != nil {
 			t.Fatal(err)
 		}
-		text.WriteString(c.String() + " = " + v.String() + "\n")
+		text.WriteString(s.String() + " = " + v.String() + "\n")
 	}
 	return text.String()
 }
@@ -187,11 +187,11 @@ func TestThreadedNAPI(t *testing.T) {
 	})
 	b.turns("nic.napi_threaded", on, "on", "on")
 	b.refused("nic.napi_threaded", on, verr.Usage, "yes")
-	place, err := on.Place()
+	scope, err := on.Scope()
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, err := setting.NAPISettings(place, "gro_flush_timeout")
+	own, err := setting.NAPISettings(scope, "gro_flush_timeout")
 	if err != nil {
 		t.Fatal(err)
 	}

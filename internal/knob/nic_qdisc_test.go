@@ -21,11 +21,11 @@ import (
 // tree is the qdiscs of a device as its setting holds them.
 func tree(t *testing.T, b bench, on knob.Target) string {
 	t.Helper()
-	place, err := on.Place()
+	scope, err := on.Scope()
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := b.m.Settings.Read(setting.QdiscSetting(place))
+	v, err := b.m.Settings.Read(setting.QdiscSetting(scope))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,23 +16,23 @@ import (
 // effect.
 func (b bench) wholeDevice(on knob.Target) string {
 	b.t.Helper()
-	place, err := on.Place()
+	scope, err := on.Scope()
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	cells, err := setting.DeviceSettings(place)
+	settings, err := setting.DeviceSettings(scope)
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	text := ""
-	for _, c := range cells {
-		v, err := b.m.Settings.Read(c)
+	for _, s := range settings {
+		v, err := b.m.Settings.Read(s)
 		if err != nil {
 			b.t.Fatal(err)
 		}
-		text += fmt.Sprintf("%s %s %q\n", c.Backend, c.Key, v)
+		text += fmt.Sprintf("%s %s %q\n", s.Backend, s.Key, v)
 	}
-	features, err := setting.DeviceFeatures(place)
+	features, err := setting.DeviceFeatures(scope)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -13,13 +13,13 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// DeviceScope gives the place of the target's device.
+// DeviceScope gives the scope of the target's device.
 func DeviceScope(t Target) (setting.Scope, error) {
 	if t.Device == "" {
 		return setting.Scope{}, verr.New(verr.Usage, "cannot tell which device is meant", "none is named", "name it with --dev")
 	}
-	if p, err := setting.NetnsScope(t.Netns); err != nil {
-		return p, BadNetns(t, err)
+	if scope, err := setting.NetnsScope(t.Netns); err != nil {
+		return scope, BadNetns(t, err)
 	}
 	return setting.DeviceScope(t.Netns, t.Device)
 }
@@ -34,25 +34,25 @@ type Queue struct {
 // ReadQueues reads a file of each queue of a device: "queues/rx-*/rps_cpus". What
 // cannot be read of them is left out. Error: a [verr.Error] where there is none.
 func ReadQueues(m Machine, t Target, pattern string) ([]Queue, error) {
-	place, err := DeviceScope(t)
+	scope, err := DeviceScope(t)
 	if err != nil {
 		return nil, err
 	}
-	keys, err := setting.DeviceFiles(place, pattern)
+	keys, err := setting.DeviceFiles(scope, pattern)
 	if err != nil {
 		return nil, err
 	}
 	var queues []Queue
 	for _, key := range keys {
-		cell := setting.Setting{Backend: "net", Scope: place, Key: key}
-		v, err := m.Settings.Read(cell)
+		s := setting.Setting{Backend: "net", Scope: scope, Key: key}
+		v, err := m.Settings.Read(s)
 		if errors.Is(err, os.ErrNotExist) {
 			continue // a device of one queue has the file, and does not let it be read
 		}
 		if err != nil {
 			return nil, err
 		}
-		queues = append(queues, Queue{filepath.Base(filepath.Dir(key)), cell, strings.TrimSpace(v.String())})
+		queues = append(queues, Queue{filepath.Base(filepath.Dir(key)), s, strings.TrimSpace(v.String())})
 	}
 	if len(queues) == 0 {
 		return nil, verr.New(verr.Missing, "cannot read "+filepath.Base(pattern)+" of "+t.Device, "the device has no queues that have it", "it takes a device with more than one queue, or a kernel with this feature; for a veth pair, make it with numrxqueues and numtxqueues")

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -35,7 +36,7 @@ func (p *Placement) claim(ctx context.Context, wait bool, say func(string, ...an
 		if try == claimTries {
 			return verr.Wrap(verr.Failed, "cannot measure in the cluster", err, "remove the object of that name, which belongs to no run, or choose another namespace with -n")
 		}
-		if err := Pause(ctx, time.Second); err != nil {
+		if err := host.Sleep(ctx, time.Second); err != nil {
 			return err
 		}
 	}
@@ -73,7 +74,7 @@ func (c *Client) admitted(ctx context.Context, namespace string, pod *corev1.Pod
 		if err == nil || try == admissionTries || !noServiceAccount(err) {
 			return err
 		}
-		if err := Pause(ctx, 250*time.Millisecond); err != nil {
+		if err := host.Sleep(ctx, 250*time.Millisecond); err != nil {
 			return err
 		}
 	}

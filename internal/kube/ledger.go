@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // The ConfigMap that has the cluster's own journal.
@@ -49,7 +51,7 @@ func (c *Client) ChangeLedger(ctx context.Context, change func(entries map[strin
 		if err == nil || try == ledgerTries || !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 			return err
 		}
-		if err := Pause(ctx, pollEvery); err != nil {
+		if err := host.Sleep(ctx, pollEvery); err != nil {
 			return err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -83,7 +84,7 @@ func (c *Client) sweep(ctx context.Context, namespace string, wait bool, say fun
 			said = kind
 			say("waiting for %s", text)
 		}
-		if err := Pause(ctx, 500*time.Millisecond); err != nil {
+		if err := host.Sleep(ctx, 500*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -163,7 +164,7 @@ func (c *Client) waitGone(ctx context.Context, namespace, selector string) error
 		if err != nil {
 			return err
 		}
-		if err := Pause(ctx, 300*time.Millisecond); err != nil {
+		if err := host.Sleep(ctx, 300*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -182,14 +183,4 @@ func (c *Client) count(ctx context.Context, namespace, selector string) (int, er
 	var list corev1.NamespaceList
 	err := c.list(ctx, namespaces, "", selector, &list)
 	return len(podList.Items) + len(list.Items), err
-}
-
-// Pause waits, unless ctx ends.
-func Pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
-	}
 }

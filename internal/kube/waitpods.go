@@ -13,6 +13,7 @@ import (
 
 	"errors"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -75,7 +76,7 @@ func (w *podPoll) running(ctx context.Context, role string) (*corev1.Pod, error)
 			return nil, verr.New(verr.Failed, "cannot start the "+role+" pod", fmt.Sprintf("it is not running after %v", took.Round(time.Second)),
 				"run the command again, and meanwhile see `kubectl describe pods -n "+w.placement.run.namespace+"`")
 		}
-		if err := Pause(ctx, pollEvery); err != nil {
+		if err := host.Sleep(ctx, pollEvery); err != nil {
 			return nil, err
 		}
 	}

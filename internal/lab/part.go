@@ -142,9 +142,9 @@ func (p Part) options() Options {
 		Wire: Wire{MTU: p.MTU}, Services: p.Services, Program: p.Program}
 }
 
-// UpPart raises this host's machine of a lab that is spread over hosts. When it fails or ctx
+// upPart raises this host's machine of a lab that is spread over hosts. When it fails or ctx
 // ends in the middle, what was built is taken down again.
-func UpPart(ctx context.Context, p Part) (*Lab, error) {
+func upPart(ctx context.Context, p Part) (*Lab, error) {
 	arms, err := p.check()
 	if err != nil {
 		return nil, err

@@ -79,7 +79,7 @@ func (p *Parts) raise(ctx context.Context, part Part) (*Lab, error) {
 	if err := p.watcher.WriteLine(part.Name); err != nil {
 		return nil, fmt.Errorf("tell the watcher of lab %s: %w", part.Name, err)
 	}
-	if p.lab, err = UpPart(ctx, part); err == nil {
+	if p.lab, err = upPart(ctx, part); err == nil {
 		if err = p.watchWire(part); err != nil {
 			err, p.lab = errors.Join(err, p.lab.Down()), nil
 		}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -63,11 +63,9 @@ func flock(ctx context.Context, path string, once bool) (f *os.File, taken bool,
 			f.Close()
 			return nil, false, nil
 		}
-		select {
-		case <-ctx.Done():
+		if host.Sleep(ctx, lockPoll) != nil {
 			f.Close()
 			return nil, false, fmt.Errorf("lock %s: %w", path, ctx.Err())
-		case <-time.After(lockPoll):
 		}
 	}
 }
@@ -265,7 +263,7 @@ func names() ([]string, error) {
 	for name := range seen {
 		list = append(list, name)
 	}
-	sort.Strings(list)
+	slices.Sort(list)
 	return list, nil
 }
 

@@ -51,8 +51,8 @@ func (w Wire) receiveCPUs(own []int) (cpus []int, err error) {
 // Bounds of a wire's MTU, bytes: what every IPv4 host must take whole, and
 // what the length field of IPv4 can say.
 const (
-	MinMTU = 576
-	MaxMTU = 65535
+	minMTU = 576
+	maxMTU = 65535
 )
 
 // Bounds of what a wire takes at once, bytes: room for a packet with its headers,
@@ -117,7 +117,7 @@ func ParseWire(text string) (Wire, error) {
 func (w *Wire) set(key, value string) error {
 	switch key {
 	case "mtu":
-		return number(&w.MTU, key, value, MinMTU, MaxMTU)
+		return number(&w.MTU, key, value, minMTU, maxMTU)
 	case "gso-max-size":
 		return number(&w.GSOMax, key, value, minGSO, maxGSO)
 	case "rss":

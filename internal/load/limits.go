@@ -10,15 +10,15 @@ const (
 	// shorter message the low 7. With one request outstanding that tells a late
 	// reply from the awaited one unless it is 128 requests late.
 	NumberSize = 9
-	// EchoStamp is what the payload of an ICMP echo begins with: the token of the series and
+	// echoStamp is what the payload of an ICMP echo begins with: the token of the series and
 	// the number of the request. ping, too, times no smaller ones.
-	EchoStamp = 16
+	echoStamp = 16
 	// SharedThreadSize is the size of messages up to which one thread serves all flows of an
 	// end, bytes. Whatever is sent of that size the other end's kernel takes, so a send
 	// never waits for a thread that waits to send, too.
 	SharedThreadSize = 16 << 10
-	// MaxBatch is the kernel's UIO_MAXIOV: it moves no more datagrams in a call.
-	MaxBatch = 1024
+	// maxBatch is the kernel's UIO_MAXIOV: it moves no more datagrams in a call.
+	maxBatch = 1024
 	// MaxSegments is how many datagrams all kernels take in a call, to cut them apart.
 	MaxSegments = 64
 	// MaxBurst is how many packets a sender with a rate sends at once.

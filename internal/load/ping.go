@@ -16,7 +16,7 @@ var ping = Load{
 	Kind:      Scheduled,
 	Metric:    result.RoundTrip,
 	Size:      56,
-	Least:     EchoStamp,
+	Least:     echoStamp,
 	Rate:      1000,
 	Slice:     100 * time.Millisecond,
 	Head:      2 * time.Millisecond,

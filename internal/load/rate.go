@@ -83,7 +83,7 @@ func (l Load) MetricAt(rate float64, size int) result.Metric {
 	case l.Kind != Stream:
 		return l.Metric
 	case rate == 0:
-		return StreamMetric(size)
+		return streamMetric(size)
 	case l.Transport == "udp":
 		return result.CPUPerPacket
 	case size < result.LeastBytesSize:

@@ -73,9 +73,9 @@ func (l Load) CheckBatch(batch int, rate float64) error {
 	case rate > 0 && batch > MaxBurst:
 		return verr.New(verr.Usage, fmt.Sprintf("cannot send %d datagrams a system call at a rate", batch),
 			fmt.Sprintf("a sender with a rate sends at most %d at once", MaxBurst), "choose a smaller --batch")
-	case batch > MaxBatch:
+	case batch > maxBatch:
 		return verr.New(verr.Usage, fmt.Sprintf("cannot send %d datagrams a system call", batch),
-			fmt.Sprintf("the kernel takes at most %d", MaxBatch), "choose a smaller --batch")
+			fmt.Sprintf("the kernel takes at most %d", maxBatch), "choose a smaller --batch")
 	}
 	return nil
 }
@@ -159,9 +159,9 @@ func CellName(c result.Cell) string {
 	return name
 }
 
-// StreamMetric tells what the figure of a one-way load is: below 64 bytes a
+// streamMetric tells what the figure of a one-way load is: below 64 bytes a
 // stream is a test of calls and packets, and bits per second would mislead.
-func StreamMetric(size int) result.Metric {
+func streamMetric(size int) result.Metric {
 	if size < 64 {
 		return result.Messages
 	}

@@ -31,7 +31,7 @@ type fastPath struct {
 // flowsKey is the last key: a level and no sum.
 const flowsKey = "accel/flows"
 
-func openAccel(s Setup) (Sampler, error) {
+func openFastPath(s Setup) (Sampler, error) {
 	cores, err := ebpf.PossibleCPU()
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func openAccel(s Setup) (Sampler, error) {
 	}
 	m.keys = append(m.keys, flowsKey)
 	for _, arm := range s.Arms {
-		path, err := openFastPath(arm.Pins)
+		path, err := openTables(arm.Pins)
 		m.arms = append(m.arms, path)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("open the tables of the fast path of %s: %w", arm.Name, err), m.Close())
@@ -51,9 +51,9 @@ func openAccel(s Setup) (Sampler, error) {
 	return m, nil
 }
 
-// openFastPath opens the tables that are pinned in a folder; nil: there are none.
+// openTables opens the tables that are pinned in a folder; nil: there are none.
 // That a fast path has gone is told by others, and must not end the run.
-func openFastPath(pins string) (p *fastPath, err error) {
+func openTables(pins string) (p *fastPath, err error) {
 	if pins == "" {
 		return nil, nil
 	}

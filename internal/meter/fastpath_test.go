@@ -92,7 +92,7 @@ func TestFastPathIsMetered(t *testing.T) {
 // BenchmarkSampleFastPath is what it costs at each end of a slice.
 func BenchmarkSampleFastPath(b *testing.B) {
 	pins, _, _ := pinnedTables(b)
-	s, err := openAccel(Setup{Arms: []Arm{{Pins: pins}}})
+	s, err := openFastPath(Setup{Arms: []Arm{{Pins: pins}}})
 	must(b, err)
 	defer s.Close()
 	dst := make([]int64, len(s.Keys()))

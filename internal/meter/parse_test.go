@@ -91,7 +91,7 @@ func TestCPUFixture(t *testing.T) {
 func TestEveryMeterHasAFixture(t *testing.T) {
 	names := Names()
 	slices.Sort(names)
-	// That of accel is made in its own test: it is no file.
+	// That of the fast path is made in its own test: it is no file.
 	if want := []string{"accel", "cpu", "links", "softnet", "tcp", "threads", "udp"}; !slices.Equal(names, want) {
 		t.Errorf("the table has %v, the tests know %v", names, want)
 	}

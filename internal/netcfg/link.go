@@ -4,10 +4,11 @@ import (
 	"context"
 	"net"
 	"net/netip"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // VethEnd is one end of a veth pair.
@@ -71,10 +72,8 @@ func (n *Namespace) AwaitCarrier(ctx context.Context, device string) error {
 		if link.Attrs().RawFlags&unix.IFF_LOWER_UP != 0 {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if host.Sleep(ctx, readyPoll) != nil {
 			return n.Wrap("wait for the carrier of "+device, ctx.Err())
-		case <-time.After(readyPoll):
 		}
 	}
 }

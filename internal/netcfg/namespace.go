@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strings"
 	"sync"
 
@@ -183,7 +183,7 @@ func (n *Namespace) Features(device string, want map[string]bool) error {
 				wrong = append(wrong, fmt.Sprintf("%s stays %s", name, host.OnOff(got[name])))
 			}
 		}
-		sort.Strings(wrong)
+		slices.Sort(wrong)
 		if len(wrong) > 0 {
 			return n.Wrap("set features of "+device, fmt.Errorf("the kernel did not take them: %s", strings.Join(wrong, ", ")))
 		}

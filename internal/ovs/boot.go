@@ -22,10 +22,5 @@ func awaitBoot(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(settled - since):
-		return nil
-	}
+	return host.Sleep(ctx, settled-since)
 }

@@ -1,6 +1,7 @@
 package ovs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,9 +27,9 @@ type Running struct {
 }
 
 // LookAt reads what the database of a switch says; an empty socket is
-// [SwitchSocket]. Error: [ErrNoDatabase].
+// the machine's own. Error: [ErrNoDatabase].
 func LookAt(socket string) (r Running, err error) {
-	err = ask(orElse(socket, SwitchSocket), switchDatabase, func(ctx context.Context, c client.Client) error {
+	err = ask(cmp.Or(socket, switchSocket), switchDatabase, func(ctx context.Context, c client.Client) error {
 		rows, err := Select(ctx, c, tableRoot, nil, "ovs_version", "iface_types")
 		if err != nil {
 			return err
@@ -73,7 +74,7 @@ func texts(column any) (list []string) {
 // "true", "false", or nothing.
 func Tunnels(socket string) (csum map[string]string, err error) {
 	csum = map[string]string{}
-	err = ask(orElse(socket, SwitchSocket), switchDatabase, func(ctx context.Context, c client.Client) error {
+	err = ask(cmp.Or(socket, switchSocket), switchDatabase, func(ctx context.Context, c client.Client) error {
 		rows, err := Select(ctx, c, tableInterface, nil, "name", "type", "options")
 		if err != nil {
 			return err
@@ -95,16 +96,16 @@ func Tunnels(socket string) (csum map[string]string, err error) {
 
 // Balanced is a logical switch that has load balancers.
 type Balanced struct {
-	Name  string
-	Cell  setting.Setting // which of them it has
-	Count int             // how many
+	Name    string
+	Setting setting.Setting // which of them it has
+	Count   int             // how many
 }
 
 // Balancers counts the load balancers of a northbound database, and lists the
 // logical switches and what of them each has; an empty socket is
-// [NorthboundSocket]. Error: [ErrNoDatabase].
+// the machine's own. Error: [ErrNoDatabase].
 func Balancers(socket string) (all int, switches []Balanced, err error) {
-	socket = orElse(socket, NorthboundSocket)
+	socket = cmp.Or(socket, northboundSocket)
 	err = ask(socket, northboundDatabase, func(ctx context.Context, c client.Client) error {
 		rows, err := Select(ctx, c, "Load_Balancer", nil, "_uuid")
 		if err != nil {
@@ -182,7 +183,7 @@ func DispatchModes(socket string) (string, error) {
 // daemonSocket finds the control socket of the daemon whose database is behind a
 // socket: they are in one folder.
 func daemonSocket(socket string) (string, error) {
-	folder := filepath.Dir(strings.TrimPrefix(orElse(socket, SwitchSocket), "unix:"))
+	folder := filepath.Dir(strings.TrimPrefix(cmp.Or(socket, switchSocket), "unix:"))
 	found, err := sanitize.Files(folder, "*vswitchd*.ctl")
 	if err != nil {
 		return "", err

@@ -3,10 +3,11 @@
 // given. What is configured goes through the database, flows through
 // ovs-ofctl. What it runs never touches the machine's own Open vSwitch. That one,
 // and others that somebody else runs, are looked at, and their databases are a
-// store of values for the journal.
+// backend of settings for the journal.
 package ovs
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -114,11 +115,7 @@ func While(ctx context.Context, limit time.Duration, fn func(context.Context) er
 	err := fn(ctx)
 	if err != nil {
 		// A connection breaks a little before its daemon is known to be dead.
-		select {
-		case <-ctx.Done():
-			err = context.Cause(ctx)
-		case <-time.After(grace):
-		}
+		err = cmp.Or(host.Sleep(ctx, grace), err)
 	}
 	end(nil)
 	watched.Wait()

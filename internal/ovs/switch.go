@@ -9,6 +9,7 @@ import (
 
 	"github.com/ovn-org/libovsdb/ovsdb"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
@@ -239,10 +240,8 @@ func (s *Switch) AddFlows(ctx context.Context, bridge string, flows ...string) e
 			if err == nil || !strings.Contains(err.Error(), "failed to connect to socket") {
 				return err
 			}
-			select {
-			case <-ctx.Done():
+			if host.Sleep(ctx, openAgain) != nil {
 				return err
-			case <-time.After(openAgain):
 			}
 		}
 	})

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"strings"
 	"time"
+
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // poll is how often the daemon is asked for what it learns by itself.
@@ -24,10 +26,8 @@ func (s *Switch) Reach(ctx context.Context, bridge string, addr netip.Addr, mac 
 			if err == nil && strings.Contains(answer, "dev "+bridge+"\n") {
 				return nil
 			}
-			select {
-			case <-ctx.Done():
+			if host.Sleep(ctx, poll) != nil {
 				return ctx.Err()
-			case <-time.After(poll):
 			}
 		}
 	})

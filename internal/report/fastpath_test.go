@@ -56,8 +56,8 @@ func carriedLayout() layout.Layout {
 func TestFastPathGolden(t *testing.T) {
 	for name, opt := range map[string]view.Options{
 		"fast.table":       {},
-		"fast-stats.table": {AccelStats: true},
-		"fast-stats.md":    {AccelStats: true, Format: "md"},
+		"fast-stats.table": {FastPathStats: true},
+		"fast-stats.md":    {FastPathStats: true, Format: "md"},
 		"fast.csv":         {Format: "csv"},
 	} {
 		var got bytes.Buffer
@@ -126,7 +126,7 @@ func TestNoFastPath(t *testing.T) {
 	var out bytes.Buffer
 	truth := reporttest.Small(recordtest.TCPLat)
 	truth.Histograms = false
-	if err := Write(&out, recordtest.Make(truth), view.Options{AccelStats: true}); err != nil {
+	if err := Write(&out, recordtest.Make(truth), view.Options{FastPathStats: true}); err != nil {
 		t.Fatal(err)
 	}
 	if text := strings.Join(strings.Fields(out.String()), " "); !strings.Contains(text, view.NoFastPath) {

@@ -15,7 +15,7 @@ func TestRenderersAreClean(t *testing.T) {
 	rec := reporttest.Tainted(t)
 	var all []view.Options
 	for _, f := range Formats() {
-		all = append(all, view.Options{Format: f, AccelStats: true}, view.Options{Format: f, Width: 60})
+		all = append(all, view.Options{Format: f, FastPathStats: true}, view.Options{Format: f, Width: 60})
 	}
 	for _, s := range Styles() {
 		all = append(all, view.Options{Style: s})

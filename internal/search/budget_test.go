@@ -40,7 +40,7 @@ func TestBudgetTooSmall(t *testing.T) {
 	slow.spoil = func(_, _ Subset, _, _ *Sample) error { now = now.Add(2 * time.Second); return nil }
 	o.Budget++
 	got, err = Do(context.Background(), four, slow, o)
-	if !errors.As(err, &short) || short.Least != time.Duration(2*Least(4))*time.Second || got.Pairs != GatePairs {
+	if !errors.As(err, &short) || short.Least != time.Duration(2*Least(4))*time.Second || got.Pairs != gatePairs {
 		t.Errorf("timed: %+v, %d pairs", err, got.Pairs)
 	}
 }
@@ -51,7 +51,7 @@ func TestNotTried(t *testing.T) {
 	now, pairs := time.Unix(0, 0), 0
 	b.spoil = func(_, _ Subset, _, _ *Sample) error {
 		now = now.Add(time.Second)
-		if pairs++; pairs > GatePairs {
+		if pairs++; pairs > gatePairs {
 			now = now.Add(time.Minute) // the machine has become slow
 		}
 		return nil

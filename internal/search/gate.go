@@ -13,7 +13,7 @@ import (
 
 // Numbers of pairs.
 const (
-	GatePairs    = 16 // that the gate takes
+	gatePairs    = 16 // that the gate takes
 	fullPairs    = 24 // of a proof
 	confirmMost  = 40 // of a confirmation that cannot tell yet
 	suspectPairs = 12 // that it takes to call a knob harmful
@@ -70,12 +70,12 @@ func (e *ShortError) Error() string {
 
 // Least is how many pairs a search wants at the least: those of the gate, so that
 // each of some arms is tried once, and so that one of them can be proven.
-func Least(arms int) int { return GatePairs + arms*screenPairs[0] + reserve(1) }
+func Least(arms int) int { return gatePairs + arms*screenPairs[0] + reserve(1) }
 
 // enough tells whether the budget lasts until every arm was tried once.
 func (r *run) enough() error {
 	least := Least(len(r.arms))
-	need := max(least-r.used, least-GatePairs) // void pairs of the gate do not count
+	need := max(least-r.used, least-gatePairs) // void pairs of the gate do not count
 	if left := r.pairsLeft(); left < need {
 		return &ShortError{Knobs: len(r.Knobs), Need: need, Available: left, Least: time.Duration(least) * r.pairTime()}
 	}
@@ -85,10 +85,10 @@ func (r *run) enough() error {
 // gate measures the untouched state against itself.
 func (r *run) gate(ctx context.Context) error {
 	c := r.contest(nil, nil)
-	if err := r.measure(ctx, StageGate, c, GatePairs); err != nil {
+	if err := r.measure(ctx, StageGate, c, gatePairs); err != nil {
 		return err
 	}
-	if c.pairs < GatePairs {
+	if c.pairs < gatePairs {
 		return r.enough() // it is not
 	}
 	r.gateContest = c
@@ -126,8 +126,8 @@ func (r *run) judgeGate(c *contest) (why []string) {
 		n.Metric, n.Bias = metric.Name, math.Expm1(math.Abs(c.gain(m)))
 		n.set(spread(c.gains[m]))
 		switch {
-		case len(c.gains[m]) < GatePairs:
-			n.Out = fmt.Sprintf("%s could not be measured in %d of %d pairs", metric.Name, GatePairs-len(c.gains[m]), GatePairs)
+		case len(c.gains[m]) < gatePairs:
+			n.Out = fmt.Sprintf("%s could not be measured in %d of %d pairs", metric.Name, gatePairs-len(c.gains[m]), gatePairs)
 		case stats.SignedRank(c.gains[m]) < gateSure/float64(len(r.Metrics)):
 			n.Out = fmt.Sprintf("%s differs by %.1f %% between two runs of the same state", metric.Name, 100*n.Bias)
 		case n.MDE > r.MDE:

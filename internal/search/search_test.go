@@ -129,7 +129,7 @@ func TestGateRefusesNoise(t *testing.T) {
 	if _, err := Do(context.Background(), problem("a"), quieter(0.4), Options{Seed: 1, MDE: least * 1.01}); noisy.MDE != least || errors.As(err, new(*NoisyError)) {
 		t.Errorf("said to need %.3f of %+v; with that: %v", noisy.MDE, got.Noise, err)
 	}
-	if got.Pairs != GatePairs || len(got.Noise) != len(goals) {
+	if got.Pairs != gatePairs || len(got.Noise) != len(goals) {
 		t.Errorf("%d pairs, noise %+v", got.Pairs, got.Noise)
 	}
 }
@@ -140,11 +140,11 @@ func TestGateSeesBias(t *testing.T) {
 	r := &run{Problem: p, Options: Options{MDE: 0.1}, out: &Result{}}
 	c := r.contest(nil, nil)
 	for m := range p.Metrics {
-		for i := range GatePairs {
+		for i := range gatePairs {
 			c.gains[m] = append(c.gains[m], 0.05+0.001*float64(i))
 		}
 	}
-	c.pairs = GatePairs
+	c.pairs = gatePairs
 	if why := r.judgeGate(c); len(why) != 3 || !strings.Contains(why[0], "differs by") || r.quietest() != 0 {
 		t.Errorf("judged %q, effect %v", why, r.quietest())
 	}

@@ -27,40 +27,40 @@ import (
 func cardBackend() Backend {
 	return Backend{
 		Name: cardBackendName,
-		Read: func(c Setting) (Value, error) {
-			at, err := c.locateCard()
+		Read: func(s Setting) (Value, error) {
+			at, err := s.locateCard()
 			if err != nil {
 				return Value{}, err
 			}
-			s := cardState{Netns: netnsName(at.netns), Name: at.name}
+			state := cardState{Netns: netnsName(at.netns), Name: at.name}
 			if at.home {
-				if s, _, err = at.readState(); err != nil {
+				if state, _, err = at.readState(); err != nil {
 					return Value{}, err
 				}
 			}
-			return s.value()
+			return state.value()
 		},
-		Write: func(c Setting, v Value) error {
+		Write: func(s Setting, v Value) error {
 			var want cardState
 			if err := json.Unmarshal(v.Data, &want); err != nil || want.Name == "" {
 				return errors.Join(errors.New("it is not the state of a network card"), err)
 			}
-			at, err := c.locateCard()
+			at, err := s.locateCard()
 			if err != nil {
 				return err
 			}
 			if want.Netns != "" {
-				return at.moveTo(want, c.cardMark())
+				return at.moveTo(want, s.cardMark())
 			}
-			return at.restore(c, want)
+			return at.restore(s, want)
 		},
 		PartialWrite: func(asked, found Value) bool {
 			var a, f cardState
 			return json.Unmarshal(asked.Data, &a) == nil && json.Unmarshal(found.Data, &f) == nil && f.partOf(a)
 		},
 		// Drivers may ask for their interrupts anew when a card comes up.
-		SideEffects: func(c Setting) ([]Setting, error) {
-			irqs, err := irqSettings(c.Scope)
+		SideEffects: func(s Setting) ([]Setting, error) {
+			irqs, err := irqSettings(s.Scope)
 			if errors.Is(err, host.ErrGone) {
 				return nil, nil
 			}
@@ -72,8 +72,8 @@ func cardBackend() Backend {
 const cardBackendName = "card"
 
 // CardSetting is where a network card is, which is at home now.
-func CardSetting(of Scope) (c Setting, err error) {
-	c = Setting{Backend: cardBackendName, Scope: of}
+func CardSetting(of Scope) (s Setting, err error) {
+	s = Setting{Backend: cardBackendName, Scope: of}
 	err = of.Enter(func(device string) error {
 		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 		if err != nil {
@@ -82,11 +82,11 @@ func CardSetting(of Scope) (c Setting, err error) {
 		defer h.Close()
 		link, err := h.LinkByName(device)
 		if err == nil {
-			c.Key = link.Attrs().HardwareAddr.String()
+			s.Key = link.Attrs().HardwareAddr.String()
 		}
 		return err
 	})
-	return c, err
+	return s, err
 }
 
 // MovedCard is the value of a card that is called name in a named namespace.
@@ -95,15 +95,15 @@ func MovedCard(netns, name string) (Value, error) {
 }
 
 // OfCard tells whether a setting is one of a card, such as its rings or a sysctl with its name.
-func OfCard(c, card Setting) bool {
-	if c.Scope.Device != nil {
-		return c.Scope.identity() == card.Scope.identity()
+func OfCard(s, card Setting) bool {
+	if s.Scope.Device != nil {
+		return s.Scope.identity() == card.Scope.identity()
 	}
-	if c.Scope.Netns == nil || (Scope{Netns: c.Scope.Netns}).identity() != (Scope{Netns: card.Scope.Netns}).identity() {
+	if s.Scope.Netns == nil || (Scope{Netns: s.Scope.Netns}).identity() != (Scope{Netns: card.Scope.Netns}).identity() {
 		return false
 	}
-	named, _ := path.Match("net/*/*/"+card.Scope.Device.Name+"/*", c.Key) // net/ipv4/conf/eth1/rp_filter
-	return c.Backend == "sysctl" && named
+	named, _ := path.Match("net/*/*/"+card.Scope.Device.Name+"/*", s.Key) // net/ipv4/conf/eth1/rp_filter
+	return s.Backend == "sysctl" && named
 }
 
 // CardNetns tells to which namespace a write moves a card; empty: it moves none.
@@ -116,8 +116,8 @@ func CardNetns(w Write) string {
 }
 
 // CardObstacles lists what a card has that could not be restored.
-func CardObstacles(c Setting) ([]string, error) {
-	at, err := c.locateCard()
+func CardObstacles(s Setting) ([]string, error) {
+	at, err := s.locateCard()
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func CardObstacles(c Setting) ([]string, error) {
 }
 
 // cardPlace is where a card is found.
-type cardPlace struct {
+type cardLocation struct {
 	netns string // a file
 	home  bool   // it is the namespace of the setting's scope
 	index int
@@ -136,9 +136,9 @@ type cardPlace struct {
 
 // cardMark is the alias of the card while it is away: what software made has nothing else by
 // which it could be known.
-func (c Setting) cardMark() string {
-	n := c.Scope.Netns
-	return fmt.Sprintf("%s%s, number %d, of network namespace %d/%d", cardMarkPrefix, c.Scope.Device.Name, c.Scope.Device.Index, n.Inode, n.Cookie)
+func (s Setting) cardMark() string {
+	n := s.Scope.Netns
+	return fmt.Sprintf("%s%s, number %d, of network namespace %d/%d", cardMarkPrefix, s.Scope.Device.Name, s.Scope.Device.Index, n.Inode, n.Cookie)
 }
 
 const cardMarkPrefix = "lent to venturi: "
@@ -160,29 +160,29 @@ func MarkedCards(netns string) (cards []string, err error) {
 
 // isCard tells whether a device is the card: at home by its number, anywhere by its mark or
 // its permanent address.
-func (c Setting) isCard(link netlink.Link, home bool) bool {
-	d, now, a := c.Scope.Device, deviceID(link), link.Attrs()
+func (s Setting) isCard(link netlink.Link, home bool) bool {
+	d, now, a := s.Scope.Device, deviceID(link), link.Attrs()
 	if now.Kind != d.Kind || now.MAC != d.MAC {
 		return false
 	}
-	return home && now.Index == d.Index && a.HardwareAddr.String() == c.Key || a.Alias == c.cardMark() || d.identifiable()
+	return home && now.Index == d.Index && a.HardwareAddr.String() == s.Key || a.Alias == s.cardMark() || d.identifiable()
 }
 
 // locateCard finds the card, wherever it is.
-func (c Setting) locateCard() (at cardPlace, err error) {
-	if c.Scope.Device == nil {
+func (s Setting) locateCard() (at cardLocation, err error) {
+	if s.Scope.Device == nil {
 		return at, errors.New("no device is named")
 	}
-	home, err := c.Scope.Netns.find()
+	home, err := s.Scope.Netns.find()
 	if err != nil {
 		return at, err
 	}
 	look := func(path string, home bool) error {
 		links, err := host.Links()
 		for _, link := range links {
-			if at.netns == "" && c.isCard(link, home) {
+			if at.netns == "" && s.isCard(link, home) {
 				a := link.Attrs()
-				at = cardPlace{netns: path, home: home, index: a.Index, name: a.Name, alias: a.Alias}
+				at = cardLocation{netns: path, home: home, index: a.Index, name: a.Name, alias: a.Alias}
 			}
 		}
 		return err
@@ -190,14 +190,14 @@ func (c Setting) locateCard() (at cardPlace, err error) {
 	if err := host.Do(home, func() error { return look(home, true) }); err != nil || at.netns != "" {
 		return at, err
 	}
-	unseen := c.Scope.searchElsewhere(func(path string) error { return look(path, false) })
+	unseen := s.Scope.searchElsewhere(func(path string) error { return look(path, false) })
 	switch {
 	case at.netns != "":
 		return at, nil
 	case unseen != nil:
-		return at, fmt.Errorf("find network card %s: it is not where it was, and not every other namespace could be searched: %w", c.Scope.Device.Name, unseen)
+		return at, fmt.Errorf("find network card %s: it is not where it was, and not every other namespace could be searched: %w", s.Scope.Device.Name, unseen)
 	}
-	return at, fmt.Errorf("network card %s: %w", c.Scope.Device.Name, host.ErrGone)
+	return at, fmt.Errorf("network card %s: %w", s.Scope.Device.Name, host.ErrGone)
 }
 
 // netnsName is the name of a namespace, or its file where it has none.
@@ -209,10 +209,10 @@ func netnsName(path string) string {
 }
 
 // do runs fn where the card is.
-func (at cardPlace) do(fn func() error) error { return host.Do(at.netns, fn) }
+func (at cardLocation) do(fn func() error) error { return host.Do(at.netns, fn) }
 
 // setLink changes the card by one message: nobody finds half of it.
-func (at cardPlace) setLink(attrs ...*nl.RtAttr) error {
+func (at cardLocation) setLink(attrs ...*nl.RtAttr) error {
 	return at.do(func() error {
 		req := linkRequest(unix.RTM_SETLINK, at.index, unix.NLM_F_ACK)
 		for _, a := range attrs {
@@ -224,7 +224,7 @@ func (at cardPlace) setLink(attrs ...*nl.RtAttr) error {
 }
 
 // moveTo moves the card to another namespace, where it is down and has a mark.
-func (at cardPlace) moveTo(want cardState, mark string) error {
+func (at cardLocation) moveTo(want cardState, mark string) error {
 	if filepath.Base(want.Netns) != want.Netns {
 		return fmt.Errorf("%q is not the name of a network namespace", want.Netns)
 	}
@@ -257,9 +257,9 @@ func (at cardPlace) moveTo(want cardState, mark string) error {
 
 // restore moves the card back, and restores what it had. The mark goes last: as long as it
 // is there, something may be missing.
-func (at cardPlace) restore(c Setting, want cardState) error {
+func (at cardLocation) restore(s Setting, want cardState) error {
 	if !at.home {
-		file, err := c.Scope.Netns.find()
+		file, err := s.Scope.Netns.find()
 		if err != nil {
 			return err
 		}
@@ -270,14 +270,14 @@ func (at cardPlace) restore(c Setting, want cardState) error {
 		defer home.Close()
 		move := []*nl.RtAttr{
 			nl.NewRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(home.Fd()))), nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(want.Name)),
-			nl.NewRtAttr(unix.IFLA_NEW_IFINDEX, nl.Uint32Attr(uint32(c.Scope.Device.Index))), nl.NewRtAttr(unix.IFLA_IFALIAS, []byte(c.cardMark())),
+			nl.NewRtAttr(unix.IFLA_NEW_IFINDEX, nl.Uint32Attr(uint32(s.Scope.Device.Index))), nl.NewRtAttr(unix.IFLA_IFALIAS, []byte(s.cardMark())),
 		}
 		err = at.setLink(move...)
 		if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EINVAL) { // the number is taken, or the kernel lets nobody choose
 			err = at.setLink(slices.Delete(move, 2, 3)...)
 		}
 		if err == nil {
-			at, err = c.locateCard()
+			at, err = s.locateCard()
 		}
 		if err != nil {
 			return fmt.Errorf("move it back: %w", err)

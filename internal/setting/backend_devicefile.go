@@ -12,12 +12,12 @@ import (
 // deviceFileBackend is the folder of a device in sysfs. A key is a file below it:
 // "queues/rx-0/rps_cpus".
 func deviceFileBackend() Backend {
-	at := func(c Setting, fn func(file string) error) error {
-		if c.Scope.Device == nil {
+	at := func(s Setting, fn func(file string) error) error {
+		if s.Scope.Device == nil {
 			return errors.New("no device is named")
 		}
-		return c.Scope.Enter(func(device string) error {
-			return c.Scope.sysfs(func(root string) error { return fn(filepath.Join(root, "class/net", device, c.Key)) })
+		return s.Scope.Enter(func(device string) error {
+			return s.Scope.sysfs(func(root string) error { return fn(filepath.Join(root, "class/net", device, s.Key)) })
 		})
 	}
 	return Backend{
@@ -33,12 +33,12 @@ func deviceFileBackend() Backend {
 // DeviceFiles lists files of a device in sysfs that match a pattern, as keys of
 // the backend "net", in the order of the numbers in their names:
 // "queues/rx-*/rps_cpus".
-func DeviceFiles(p Scope, pattern string) (keys []string, err error) {
-	if p.Device == nil {
+func DeviceFiles(scope Scope, pattern string) (keys []string, err error) {
+	if scope.Device == nil {
 		return nil, errors.New("no device is named")
 	}
-	err = p.Enter(func(device string) error {
-		return p.sysfs(func(root string) error {
+	err = scope.Enter(func(device string) error {
+		return scope.sysfs(func(root string) error {
 			folder := filepath.Join(root, "class/net", device)
 			files, err := sanitize.Files(folder, pattern)
 			for _, file := range files {
@@ -61,12 +61,12 @@ func compareNumbers(a, b string) int {
 
 // deviceFileSideEffects lists what writing a file of a device in sysfs moves: what
 // is said of the device is said of all its NAPIs.
-func deviceFileSideEffects(c Setting) ([]Setting, error) {
-	switch c.Key {
+func deviceFileSideEffects(s Setting) ([]Setting, error) {
+	switch s.Key {
 	case "threaded", flushTimeout:
-		return NAPISettings(c.Scope, c.Key)
+		return NAPISettings(s.Scope, s.Key)
 	case "napi_defer_hard_irqs":
-		return NAPISettings(c.Scope, "defer_hard_irqs")
+		return NAPISettings(s.Scope, "defer_hard_irqs")
 	}
 	return nil, nil
 }

@@ -22,8 +22,8 @@ type Feature struct {
 
 // DeviceFeatures gives all offloads that the kernel knows of a device, by the
 // names that `ethtool -k` prints for single bits.
-func DeviceFeatures(p Scope) (all map[string]Feature, err error) {
-	err = withEthtool(p, func(e *ethConn) error {
+func DeviceFeatures(scope Scope) (all map[string]Feature, err error) {
+	err = withEthtool(scope, func(e *ethConn) error {
 		all, err = e.features()
 		return err
 	})
@@ -59,12 +59,12 @@ func (e *ethConn) features() (map[string]Feature, error) {
 func featureBackend() Backend {
 	return Backend{
 		Name: "feature", Settle: 20 * time.Millisecond,
-		Read: func(c Setting) (Value, error) {
-			all, err := DeviceFeatures(c.Scope)
+		Read: func(s Setting) (Value, error) {
+			all, err := DeviceFeatures(s.Scope)
 			if err != nil {
 				return Value{}, err
 			}
-			f, known := all[c.Key]
+			f, known := all[s.Key]
 			switch {
 			case !known:
 				return Value{}, fmt.Errorf("this kernel knows no such feature: %w", os.ErrNotExist)
@@ -73,14 +73,14 @@ func featureBackend() Backend {
 			}
 			return Text(host.OnOff(f.Wanted)), nil
 		},
-		Write: func(c Setting, v Value) error {
+		Write: func(s Setting, v Value) error {
 			on, err := isOn(v)
 			if err != nil {
 				return err
 			}
-			return withEthtool(c.Scope, func(e *ethConn) error {
+			return withEthtool(s.Scope, func(e *ethConn) error {
 				return e.set(unix.ETHTOOL_MSG_FEATURES_SET, func(a *netlink.AttributeEncoder) error {
-					encodeBit(a, unix.ETHTOOL_A_FEATURES_WANTED, c.Key, on)
+					encodeBit(a, unix.ETHTOOL_A_FEATURES_WANTED, s.Key, on)
 					return nil
 				})
 			})
@@ -103,30 +103,30 @@ func isOn(v Value) (bool, error) {
 // it too, such as a bond from its cards: for good, as if somebody had asked.
 const lro = "rx-lro"
 
-func lowerFeatures(c Setting) ([]Setting, error) {
-	if c.Key != lro {
+func lowerFeatures(s Setting) ([]Setting, error) {
+	if s.Key != lro {
 		return nil, nil
 	}
-	places, err := lowerScopes(c.Scope)
-	var cells []Setting
-	for seen := map[int]bool{}; len(places) > 0 && err == nil; {
-		p := places[0]
+	scopes, err := lowerScopes(s.Scope)
+	var settings []Setting
+	for seen := map[int]bool{}; len(scopes) > 0 && err == nil; {
+		scope := scopes[0]
 		var more []Scope
-		if !seen[p.Device.Index] {
-			seen[p.Device.Index] = true
-			if all, err := DeviceFeatures(p); err == nil && all[lro].Settable {
-				cells = append(cells, Setting{Backend: c.Backend, Scope: p, Key: lro})
+		if !seen[scope.Device.Index] {
+			seen[scope.Device.Index] = true
+			if all, err := DeviceFeatures(scope); err == nil && all[lro].Settable {
+				settings = append(settings, Setting{Backend: s.Backend, Scope: scope, Key: lro})
 			}
-			more, err = lowerScopes(p)
+			more, err = lowerScopes(scope)
 		}
-		places = append(places[1:], more...)
+		scopes = append(scopes[1:], more...)
 	}
-	return cells, err
+	return settings, err
 }
 
 // lowerScopes lists the devices in the same namespace that a device stands on.
-func lowerScopes(p Scope) (places []Scope, err error) {
-	err = p.Enter(func(device string) error {
+func lowerScopes(scope Scope) (scopes []Scope, err error) {
+	err = scope.Enter(func(device string) error {
 		h, err := vlink.NewHandle(unix.NETLINK_ROUTE)
 		if err != nil {
 			return err
@@ -138,16 +138,16 @@ func lowerScopes(p Scope) (places []Scope, err error) {
 		}
 		on := 0
 		for _, l := range links {
-			if a := l.Attrs(); a.Index == p.Device.Index && l.Type() != "veth" {
+			if a := l.Attrs(); a.Index == scope.Device.Index && l.Type() != "veth" {
 				on = a.ParentIndex
 			}
 		}
 		for _, l := range links {
-			if a := l.Attrs(); a.MasterIndex == p.Device.Index || on != 0 && on == a.Index && a.Index != p.Device.Index {
-				places = append(places, Scope{Netns: p.Netns, Device: deviceID(l)})
+			if a := l.Attrs(); a.MasterIndex == scope.Device.Index || on != 0 && on == a.Index && a.Index != scope.Device.Index {
+				scopes = append(scopes, Scope{Netns: scope.Netns, Device: deviceID(l)})
 			}
 		}
 		return nil
 	})
-	return places, err
+	return scopes, err
 }

@@ -17,12 +17,12 @@ import (
 // made again with its mode and owner; one that never was, with 0644. A file that has other names too (hard links) is refused: they would keep
 // the old text.
 func fileBackend(root string) Backend {
-	at := func(c Setting) string { return filepath.Join(root, c.Key) }
+	at := func(s Setting) string { return filepath.Join(root, s.Key) }
 	return Backend{
 		Name:       "file",
 		Persistent: true,
-		Read: func(c Setting) (Value, error) {
-			f, err := openFile(at(c))
+		Read: func(s Setting) (Value, error) {
+			f, err := openFile(at(s))
 			if errors.Is(err, os.ErrNotExist) {
 				return Value{}, nil
 			}
@@ -37,8 +37,8 @@ func fileBackend(root string) Backend {
 			made, err := fileMode(f)
 			return Value{Data: data, Present: true, Mode: made}, err
 		},
-		Write: func(c Setting, v Value) error {
-			in, err := openFolder(at(c))
+		Write: func(s Setting, v Value) error {
+			in, err := openFolder(at(s))
 			if errors.Is(err, os.ErrNotExist) && !v.Present {
 				return nil
 			}
@@ -51,8 +51,8 @@ func fileBackend(root string) Backend {
 			}
 			return in.replace(v)
 		},
-		Sweep: func(c Setting) error {
-			in, err := openFolder(at(c))
+		Sweep: func(s Setting) error {
+			in, err := openFolder(at(s))
 			if errors.Is(err, os.ErrNotExist) {
 				return nil
 			}

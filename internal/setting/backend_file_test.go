@@ -18,8 +18,8 @@ import (
 func TestFilePlanted(t *testing.T) {
 	root := t.TempDir()
 	at := func(name string) string { return filepath.Join(root, name) }
-	cells := NewSettings(Backends(root)...)
-	cell := Setting{Backend: "file", Key: "/x"}
+	settings := NewSettings(Backends(root)...)
+	s := Setting{Backend: "file", Key: "/x"}
 	write := func(file, text string) {
 		t.Helper()
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -37,10 +37,10 @@ func TestFilePlanted(t *testing.T) {
 	if err := os.Symlink(at("victim"), at(".x.venturi")); err != nil {
 		t.Fatal(err)
 	}
-	if err := cells.Write(cell, Text("new")); err == nil || !strings.Contains(err.Error(), "in the way") {
+	if err := settings.Write(s, Text("new")); err == nil || !strings.Contains(err.Error(), "in the way") {
 		t.Errorf("write beside a planted link: %v", err)
 	}
-	if err := cells.Sweep(cell); err == nil {
+	if err := settings.Sweep(s); err == nil {
 		t.Error("swept a link of somebody else's")
 	}
 	holds(at("victim"), "secret")
@@ -49,7 +49,7 @@ func TestFilePlanted(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(at(".x.venturi"), "half")
-	if err := cells.Write(cell, Text("new")); err != nil {
+	if err := settings.Write(s, Text("new")); err != nil {
 		t.Fatal(err)
 	}
 	holds(at("x"), "new")
@@ -58,7 +58,7 @@ func TestFilePlanted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, v := range []Value{Text("newer"), {}} {
-		if err := cells.Write(cell, v); err == nil || !strings.Contains(err.Error(), "2 names") {
+		if err := settings.Write(s, v); err == nil || !strings.Contains(err.Error(), "2 names") {
 			t.Errorf("write %q to a file of two names: %v", v, err)
 		}
 	}
@@ -66,7 +66,7 @@ func TestFilePlanted(t *testing.T) {
 	if err := os.Remove(at("y")); err != nil {
 		t.Fatal(err)
 	}
-	if err := cells.Write(cell, Value{}); err != nil {
+	if err := settings.Write(s, Value{}); err != nil {
 		t.Fatal(err)
 	}
 	left, err := os.ReadDir(root)
@@ -121,7 +121,7 @@ func TestFileAttributes(t *testing.T) {
 // also for who knows of it by the journal only.
 func TestFileMadeAnew(t *testing.T) {
 	root := t.TempDir()
-	cells, cell, file := NewSettings(Backends(root)...), Setting{Backend: "file", Key: "/x"}, filepath.Join(root, "x")
+	settings, s, file := NewSettings(Backends(root)...), Setting{Backend: "file", Key: "/x"}, filepath.Join(root, "x")
 	for mode, text := range map[os.FileMode]string{0o600: "secret", 0o644 | os.ModeSetgid: "", 0o755: "\xff"} {
 		if err := errors.Join(os.WriteFile(file, []byte(text), 0o600), os.Chmod(file, mode)); err != nil {
 			t.Fatal(err)
@@ -135,7 +135,7 @@ func TestFileMadeAnew(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		old, err := cells.Read(cell)
+		old, err := settings.Read(s)
 		if err != nil || !old.Equal(Text(text)) {
 			t.Fatalf("%q, %v", old, err)
 		}
@@ -144,7 +144,7 @@ func TestFileMadeAnew(t *testing.T) {
 			t.Fatal(err)
 		}
 		var again Value
-		if err := errors.Join(cells.Write(cell, Value{}), json.Unmarshal(journal, &again), cells.Write(cell, again)); err != nil {
+		if err := errors.Join(settings.Write(s, Value{}), json.Unmarshal(journal, &again), settings.Write(s, again)); err != nil {
 			t.Fatal(err)
 		}
 		after, err := os.Stat(file)
@@ -160,14 +160,14 @@ func TestFileMadeAnew(t *testing.T) {
 		}
 	}
 	// Of what any new file would be like nothing is said, as journals always did.
-	if err := cells.Write(cell, Text("plain")); err != nil {
+	if err := settings.Write(s, Text("plain")); err != nil {
 		t.Fatal(err)
 	}
-	v, err := cells.Read(cell)
+	v, err := settings.Read(s)
 	if text, bad := json.Marshal(v); errors.Join(err, bad) != nil || string(text) != `"plain"` {
 		t.Errorf("the journal says %s, %v", text, errors.Join(err, bad))
 	}
-	if err := cells.Write(Setting{Backend: "file", Key: "/y"}, Value{Present: true, Mode: &FileMode{Mode: "rw"}}); err == nil {
+	if err := settings.Write(Setting{Backend: "file", Key: "/y"}, Value{Present: true, Mode: &FileMode{Mode: "rw"}}); err == nil {
 		t.Error("made a file of mode rw")
 	}
 }
@@ -207,28 +207,28 @@ func TestFileLinks(t *testing.T) {
 	link("missing", "etc/dangling", 0)       // root's that leads nowhere
 	must(os.Chown(at("eve/file"), bob, bob)) // which bob could have linked to there
 	must(os.Symlink("loop", at("loop")))
-	cells := NewSettings(Backends(root)...)
+	settings := NewSettings(Backends(root)...)
 	for key, good := range map[string]bool{
 		"/etc/file": true, "/bob/file": true, "/etc/ours": true, "/bob/own": true, "/bob/self/file": true, "/bob/self/self/own": true,
 		"/bob/out": false, "/bob/other": false, "/bob/folder/file": false, "/bob/given": false, "/eve/two": false, "/bob/new": false,
 		"/etc/dangling": false, "/loop": false, "/bob/file/x": false,
 	} {
-		cell := Setting{Backend: "file", Key: key}
-		v, readErr := cells.Read(cell)
-		err := cells.Write(cell, Text("new"))
+		s := Setting{Backend: "file", Key: key}
+		v, readErr := settings.Read(s)
+		err := settings.Write(s, Text("new"))
 		if (err == nil) != good || good && (readErr != nil || !v.Equal(Text("old"))) || !good && v.Present {
 			t.Errorf("%s: read %q, %v; write: %v; want success: %v", key, v, readErr, err, good)
 		}
 		if !good {
-			if err := cells.Sweep(cell); err == nil && key != "/etc/dangling" {
+			if err := settings.Sweep(s); err == nil && key != "/etc/dangling" {
 				t.Errorf("%s: swept", key)
 			}
 			continue
 		}
-		if v, err := cells.Read(cell); err != nil || !v.Equal(Text("new")) {
+		if v, err := settings.Read(s); err != nil || !v.Equal(Text("new")) {
 			t.Errorf("%s: it holds %q, %v", key, v, err)
 		}
-		must(cells.Write(cell, Text("old")))
+		must(settings.Write(s, Text("old")))
 	}
 	if _, err := os.Lstat(at("etc/made")); err == nil {
 		t.Error("a link of bob's had a file made in etc")

@@ -86,12 +86,12 @@ func flowHashBackend() Backend {
 	})
 	return Backend{
 		Name: "flowhash",
-		Read: func(c Setting) (v Value, err error) {
-			flow, known := flows[c.Key]
+		Read: func(s Setting) (v Value, err error) {
+			flow, known := flows[s.Key]
 			if !known {
-				return v, fmt.Errorf("there is no kind of packets %q: %w", c.Key, os.ErrNotExist)
+				return v, fmt.Errorf("there is no kind of packets %q: %w", s.Key, os.ErrNotExist)
 			}
-			err = onDevice(c.Scope, func(device string) error {
+			err = onDevice(s.Scope, func(device string) error {
 				r := flowRequest{command: getHashFields, flow: flow}
 				err := byIoctl(device, unsafe.Pointer(&r))
 				if errors.Is(err, unix.EINVAL) { // how drivers say that they know no such packets
@@ -102,13 +102,13 @@ func flowHashBackend() Backend {
 			})
 			return v, err
 		},
-		Write: func(c Setting, v Value) error {
+		Write: func(s Setting, v Value) error {
 			bits, err := hashBits(v.String())
 			if err != nil {
 				return err
 			}
-			return onDevice(c.Scope, func(device string) error {
-				r := flowRequest{command: setHashFields, flow: flows[c.Key], data: bits}
+			return onDevice(s.Scope, func(device string) error {
+				r := flowRequest{command: setHashFields, flow: flows[s.Key], data: bits}
 				return byIoctl(device, unsafe.Pointer(&r))
 			})
 		},

@@ -6,8 +6,8 @@ import "path/filepath"
 // device has today: the name that it had may be another one's by now. A key is
 // the name of a setting.
 func ipv6Backend() Backend {
-	at := func(c Setting, fn func(file string) error) error {
-		return onDevice(c.Scope, func(device string) error { return fn(filepath.Join("/proc/sys/net/ipv6/conf", device, c.Key)) })
+	at := func(s Setting, fn func(file string) error) error {
+		return onDevice(s.Scope, func(device string) error { return fn(filepath.Join("/proc/sys/net/ipv6/conf", device, s.Key)) })
 	}
 	return Backend{
 		Name:       "ipv6",
@@ -18,4 +18,4 @@ func ipv6Backend() Backend {
 	}
 }
 
-func ipv6MTU(p Scope) Setting { return Setting{Backend: "ipv6", Scope: p, Key: "mtu"} }
+func ipv6MTU(scope Scope) Setting { return Setting{Backend: "ipv6", Scope: scope, Key: "mtu"} }

@@ -20,22 +20,22 @@ func TestIPv6Renamed(t *testing.T) {
 			t.Fatalf("ip %v: %v: %s", args, err, out)
 		}
 	}
-	cell := func(device string) setting.Setting {
-		place, err := setting.DeviceScope(n.Path(), device)
+	ipv6MTU := func(device string) setting.Setting {
+		scope, err := setting.DeviceScope(n.Path(), device)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return setting.Setting{Backend: "ipv6", Scope: place, Key: "mtu"}
+		return setting.Setting{Backend: "ipv6", Scope: scope, Key: "mtu"}
 	}
 	ip("link", "add", "name", "a", "type", "veth", "peer", "name", "b")
-	cells, first := setting.NewSettings(setting.Backends("")...), cell("a")
+	settings, first := setting.NewSettings(setting.Backends("")...), ipv6MTU("a")
 	ip("link", "set", "dev", "a", "name", "c")
 	ip("link", "set", "dev", "b", "name", "a")
-	if err := cells.Write(first, setting.Text("1400")); err != nil {
+	if err := settings.Write(first, setting.Text("1400")); err != nil {
 		t.Fatal(err)
 	}
 	for device, want := range map[string]string{"c": "1400\n", "a": "1500\n"} {
-		if v, err := cells.Read(cell(device)); err != nil || v.String() != want {
+		if v, err := settings.Read(ipv6MTU(device)); err != nil || v.String() != want {
 			t.Errorf("%s has %q, %v; want %q", device, v, err, want)
 		}
 	}

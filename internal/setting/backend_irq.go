@@ -29,21 +29,21 @@ func IRQSetting(irq host.IRQ) Setting {
 // interrupts it is, if the kernel tells: "0000:00:03.0 eth0-TxRx-0 1". Numbers are
 // given anew when a driver or its queues start anew.
 func irqBackend(root string) Backend {
-	file := func(c Setting) (string, error) {
-		n, err := numberOfIRQ(root, c.Key)
+	file := func(s Setting) (string, error) {
+		n, err := numberOfIRQ(root, s.Key)
 		return filepath.Join(root, "/proc/irq", strconv.Itoa(n), "smp_affinity_list"), err
 	}
 	return Backend{
 		Name: "irq",
-		Read: func(c Setting) (Value, error) {
-			name, err := file(c)
+		Read: func(s Setting) (Value, error) {
+			name, err := file(s)
 			if err != nil {
 				return Value{}, err
 			}
 			return readText(name)
 		},
-		Write: func(c Setting, v Value) error {
-			name, err := file(c)
+		Write: func(s Setting, v Value) error {
+			name, err := file(s)
 			if err != nil {
 				return err
 			}

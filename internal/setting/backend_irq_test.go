@@ -51,9 +51,9 @@ func TestIRQFoundAgain(t *testing.T) {
 	} {
 		irqs, err := host.Reader{Root: vectors(t, was...)}.CardIRQs("0000:00:03.0")
 		testenv.Must(t, err)
-		cells := setting.NewSettings(setting.Backends(vectors(t, c.now...))...)
+		settings := setting.NewSettings(setting.Backends(vectors(t, c.now...))...)
 		for i, want := range c.core {
-			v, err := cells.Read(setting.IRQSetting(irqs[i]))
+			v, err := settings.Read(setting.IRQSetting(irqs[i]))
 			switch got := v.String(); {
 			case want == "-" && !errors.Is(err, os.ErrNotExist):
 				t.Errorf("%s: %s is still found: core %q, %v", c.what, was[i], got, err)
@@ -66,13 +66,13 @@ func TestIRQFoundAgain(t *testing.T) {
 
 // The key of a journal of before the place was in it still works.
 func TestIRQByNameAlone(t *testing.T) {
-	cells := setting.NewSettings(setting.Backends(vectors(t, "eth0-TxRx-0", "eth0"))...)
+	settings := setting.NewSettings(setting.Backends(vectors(t, "eth0-TxRx-0", "eth0"))...)
 	for key, want := range map[string]string{"0000:00:03.0 eth0": "1\n", "0000:00:03.0 eth0-TxRx-0": "0\n"} {
-		if v, err := cells.Read(setting.Setting{Backend: "irq", Key: key}); err != nil || v.String() != want {
+		if v, err := settings.Read(setting.Setting{Backend: "irq", Key: key}); err != nil || v.String() != want {
 			t.Errorf("%s: %q, %v", key, v, err)
 		}
 	}
-	if _, err := cells.Read(setting.Setting{Backend: "irq", Key: "0000:00:04.0 eth0"}); !errors.Is(err, host.ErrGone) {
+	if _, err := settings.Read(setting.Setting{Backend: "irq", Key: "0000:00:04.0 eth0"}); !errors.Is(err, host.ErrGone) {
 		t.Errorf("a card that is not there: %v", err)
 	}
 }

@@ -10,17 +10,17 @@ import (
 func kernelFileBackend(root string) Backend {
 	return Backend{
 		Name:       "kernel",
-		Read:       func(c Setting) (Value, error) { return readText(filepath.Join(root, c.Key)) },
-		Write:      func(c Setting, v Value) error { return writeText(filepath.Join(root, c.Key), v) },
+		Read:       func(s Setting) (Value, error) { return readText(filepath.Join(root, s.Key)) },
+		Write:      func(s Setting, v Value) error { return writeText(filepath.Join(root, s.Key), v) },
 		Matches:    equivalentText,
 		Equivalent: equivalentText,
 		// Governor performance has a preference of its own.
-		SideEffects: func(c Setting) ([]Setting, error) {
-			policy, ok := strings.CutSuffix(c.Key, "/scaling_governor")
+		SideEffects: func(s Setting) ([]Setting, error) {
+			policy, ok := strings.CutSuffix(s.Key, "/scaling_governor")
 			if !ok {
 				return nil, nil
 			}
-			return []Setting{{Backend: c.Backend, Key: policy + "/energy_performance_preference"}}, nil
+			return []Setting{{Backend: s.Backend, Key: policy + "/energy_performance_preference"}}, nil
 		},
 	}
 }

@@ -38,9 +38,9 @@ func linkBackend() Backend {
 	return Backend{
 		Name: "link", Settle: 100 * time.Millisecond,
 		SettleOf: map[string]time.Duration{"mtu": 500 * time.Millisecond}, // drivers may make the whole device anew for it
-		Read: func(c Setting) (v Value, err error) {
-			err = withLink(c, func(attr int) error {
-				n, err := readLink(c.Scope.Device.Index, attr)
+		Read: func(s Setting) (v Value, err error) {
+			err = withLink(s, func(attr int) error {
+				n, err := readLink(s.Scope.Device.Index, attr)
 				if err == nil {
 					v = Text(strconv.FormatUint(uint64(n), 10))
 				}
@@ -48,15 +48,15 @@ func linkBackend() Backend {
 			})
 			return v, err
 		},
-		Write: func(c Setting, v Value) error {
+		Write: func(s Setting, v Value) error {
 			n, err := strconv.ParseUint(strings.TrimSpace(v.String()), 10, 32)
 			if err != nil || !v.Present {
 				return fmt.Errorf("%q is not a number of 32 bits", v)
 			}
-			if !linkNumbers[c.Key].written {
-				return fmt.Errorf("%s cannot be set", c.Key)
+			if !linkNumbers[s.Key].written {
+				return fmt.Errorf("%s cannot be set", s.Key)
 			}
-			return withLink(c, func(attr int) error { return writeLink(c.Scope.Device.Index, attr, uint32(n)) })
+			return withLink(s, func(attr int) error { return writeLink(s.Scope.Device.Index, attr, uint32(n)) })
 		},
 		Matches:     equivalentText,
 		Equivalent:  equivalentText,
@@ -65,12 +65,12 @@ func linkBackend() Backend {
 }
 
 // withLink runs fn in the namespace of a setting's device, if it is there.
-func withLink(c Setting, fn func(attr int) error) error {
-	number, known := linkNumbers[c.Key]
-	if !known || c.Scope.Device == nil {
+func withLink(s Setting, fn func(attr int) error) error {
+	number, known := linkNumbers[s.Key]
+	if !known || s.Scope.Device == nil {
 		return errors.New("no such number of a device")
 	}
-	return c.Scope.Enter(func(string) error { return fn(number.attr) })
+	return s.Scope.Enter(func(string) error { return fn(number.attr) })
 }
 
 func linkRequest(command, index, flags int) *nl.NetlinkRequest {
@@ -109,15 +109,15 @@ func writeLink(index, attr int, n uint32) error {
 }
 
 // linkSideEffects lists what the kernel moves along with a number.
-func linkSideEffects(c Setting) ([]Setting, error) {
-	sibling := func(key string) []Setting { return []Setting{{Backend: c.Backend, Scope: c.Scope, Key: key}} }
-	switch c.Key {
+func linkSideEffects(s Setting) ([]Setting, error) {
+	sibling := func(key string) []Setting { return []Setting{{Backend: s.Backend, Scope: s.Scope, Key: key}} }
+	switch s.Key {
 	case "mtu":
-		own, err := otherDeviceSettings(c)
+		own, err := otherDeviceSettings(s)
 		if err != nil {
 			return nil, err
 		}
-		others, err := mtuSideEffects(c.Scope)
+		others, err := mtuSideEffects(s.Scope)
 		return append(own, others...), err
 	case "gso_max_size": // up to 65536 it is that of IPv4 too
 		return sibling("gso_ipv4_max_size"), nil

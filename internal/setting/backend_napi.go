@@ -42,12 +42,12 @@ type napi struct {
 }
 
 // napiBackend is what the NAPIs of a device have for themselves (Linux 6.13). A
-// key is the place of one in their order, and what: "0/threaded".
+// key is the position of one in their order, and what: "0/threaded".
 func napiBackend() Backend {
 	return Backend{
 		Name: "napi",
-		Read: func(c Setting) (v Value, err error) {
-			err = c.withNAPI(func(_ uint16, n napi, attr uint16) error {
+		Read: func(s Setting) (v Value, err error) {
+			err = s.withNAPI(func(_ uint16, n napi, attr uint16) error {
 				number, has := n.values[attr]
 				if !has {
 					return fmt.Errorf("this kernel does not tell it: %w", os.ErrNotExist)
@@ -57,12 +57,12 @@ func napiBackend() Backend {
 			})
 			return v, err
 		},
-		Write: func(c Setting, v Value) error {
+		Write: func(s Setting, v Value) error {
 			number, err := strconv.ParseUint(strings.TrimSpace(v.String()), 10, 64)
 			if err != nil || !v.Present {
 				return fmt.Errorf("%q is not a number", v)
 			}
-			return c.withNAPI(func(family uint16, n napi, attr uint16) error {
+			return s.withNAPI(func(family uint16, n napi, attr uint16) error {
 				req := napiRequest(family, netdevNAPISet, unix.NLM_F_ACK)
 				req.AddData(nl.NewRtAttr(napiID, nl.Uint32Attr(n.id)))
 				data := nl.Uint32Attr(uint32(number))
@@ -95,15 +95,15 @@ func (h genlHeader) Len() int { return len(h) }
 func (h genlHeader) Serialize() []byte { return h[:] }
 
 // withNAPI runs fn in the namespace of the setting's device, for its NAPI.
-func (c Setting) withNAPI(fn func(family uint16, n napi, attr uint16) error) error {
-	place, what, _ := strings.Cut(c.Key, "/")
+func (s Setting) withNAPI(fn func(family uint16, n napi, attr uint16) error) error {
+	position, what, _ := strings.Cut(s.Key, "/")
 	attr, known := napiNumbers[what]
-	n, err := strconv.Atoi(place)
-	if err != nil || !known || c.Scope.Device == nil {
+	n, err := strconv.Atoi(position)
+	if err != nil || !known || s.Scope.Device == nil {
 		return errors.New("no such number of a NAPI")
 	}
-	return c.Scope.Enter(func(string) error {
-		family, all, err := napis(c.Scope.Device.Index)
+	return s.Scope.Enter(func(string) error {
+		family, all, err := napis(s.Scope.Device.Index)
 		if err != nil {
 			return err
 		}
@@ -174,18 +174,18 @@ func numberOf(a syscall.NetlinkRouteAttr) (uint64, bool) {
 // NAPISettings lists the settings of what each NAPI of a device has for itself, of one
 // kind: "threaded", "defer_hard_irqs", "gro_flush_timeout", [SuspendTimeout]. None on a kernel
 // where only the device has it.
-func NAPISettings(p Scope, what string) (cells []Setting, err error) {
-	if p.Device == nil {
+func NAPISettings(scope Scope, what string) (settings []Setting, err error) {
+	if scope.Device == nil {
 		return nil, errors.New("no device is named")
 	}
-	err = p.Enter(func(string) error {
-		_, all, err := napis(p.Device.Index)
+	err = scope.Enter(func(string) error {
+		_, all, err := napis(scope.Device.Index)
 		for i, n := range all {
 			if _, has := n.values[napiNumbers[what]]; has {
-				cells = append(cells, Setting{Backend: "napi", Scope: p, Key: fmt.Sprintf("%d/%s", i, what)})
+				settings = append(settings, Setting{Backend: "napi", Scope: scope, Key: fmt.Sprintf("%d/%s", i, what)})
 			}
 		}
 		return err
 	})
-	return cells, err
+	return settings, err
 }

@@ -49,29 +49,29 @@ func Flowtable(devices []string) string {
 // value is what it holds, one chain, rule or flowtable a line; a table that
 // somebody else changed shows it, in words that cannot be written.
 func nftBackend() Backend {
-	at := func(c Setting, fn func(*nftables.Conn, *nftables.Table) error) error {
-		if c.Key != NotrackTable && c.Key != FlowTable {
-			return fmt.Errorf("table %q is not ours", c.Key)
+	at := func(s Setting, fn func(*nftables.Conn, *nftables.Table) error) error {
+		if s.Key != NotrackTable && s.Key != FlowTable {
+			return fmt.Errorf("table %q is not ours", s.Key)
 		}
-		return c.Scope.Enter(func(string) error {
+		return s.Scope.Enter(func(string) error {
 			conn, err := nftables.New()
 			if err != nil {
 				return fmt.Errorf("open nftables: %w", err)
 			}
-			return nftError(fn(conn, &nftables.Table{Family: nftables.TableFamilyINet, Name: c.Key}))
+			return nftError(fn(conn, &nftables.Table{Family: nftables.TableFamilyINet, Name: s.Key}))
 		})
 	}
 	return Backend{
 		Name: "nft",
-		Read: func(c Setting) (v Value, err error) {
-			err = at(c, func(conn *nftables.Conn, table *nftables.Table) error {
+		Read: func(s Setting) (v Value, err error) {
+			err = at(s, func(conn *nftables.Conn, table *nftables.Table) error {
 				v, err = readTable(conn, table)
 				return err
 			})
 			return v, err
 		},
-		Write: func(c Setting, v Value) error {
-			return at(c, func(conn *nftables.Conn, table *nftables.Table) error {
+		Write: func(s Setting, v Value) error {
+			return at(s, func(conn *nftables.Conn, table *nftables.Table) error {
 				// Made first, so that there is one to delete.
 				conn.AddTable(table)
 				conn.DelTable(table)

@@ -20,23 +20,23 @@ func nft(t *testing.T, namespace string, command string) string {
 	return string(out)
 }
 
-func TestNftStore(t *testing.T) {
+func TestNftBackend(t *testing.T) {
 	_, n := testenv.Namespace(t)
-	place, err := setting.NetnsScope(n.Path())
+	scope, err := setting.NetnsScope(n.Path())
 	if err != nil {
 		t.Fatal(err)
 	}
-	cells := setting.NewSettings(setting.Backends("")...)
-	cell := setting.Setting{Backend: "nft", Scope: place, Key: setting.NotrackTable}
+	settings := setting.NewSettings(setting.Backends("")...)
+	s := setting.Setting{Backend: "nft", Scope: scope, Key: setting.NotrackTable}
 	holds := func(want setting.Value) {
 		t.Helper()
-		if v, err := cells.Read(cell); err != nil || !v.Equal(want) {
+		if v, err := settings.Read(s); err != nil || !v.Equal(want) {
 			t.Fatalf("it holds %q, %v; want %q", v, err, want)
 		}
 	}
 	write := func(v setting.Value) {
 		t.Helper()
-		if err := cells.Write(cell, v); err != nil {
+		if err := settings.Write(s, v); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -70,17 +70,17 @@ func TestNftStore(t *testing.T) {
 	} {
 		write(setting.Text(setting.Notrack([]int{4789})))
 		nft(t, n.Path(), added)
-		v, err := cells.Read(cell)
+		v, err := settings.Read(s)
 		if err != nil || v.Equal(setting.Text(setting.Notrack([]int{4789}))) {
 			t.Errorf("%s: it holds %q, %v", added, v, err)
 			continue
 		}
-		if err := cells.Write(cell, v); err == nil {
+		if err := settings.Write(s, v); err == nil {
 			t.Errorf("%s: wrote %q", added, v)
 		}
 	}
 	for _, text := range []string{"udp dport 5 notrack\n", "chain a filter hook output priority raw\nudp dport 70000 notrack\n", "chain a filter hook input priority raw\n"} {
-		if err := cells.Write(cell, setting.Text(text)); err == nil {
+		if err := settings.Write(s, setting.Text(text)); err == nil {
 			t.Errorf("wrote %q", text)
 		}
 	}
@@ -88,8 +88,8 @@ func TestNftStore(t *testing.T) {
 	if now := nft(t, n.Path(), "list ruleset"); now != others {
 		t.Errorf("in the end there is\n%s, want\n%s", now, others)
 	}
-	cell.Key = "other"
-	if _, err := cells.Read(cell); err == nil {
+	s.Key = "other"
+	if _, err := settings.Read(s); err == nil {
 		t.Error("read a table that is not ours")
 	}
 }

@@ -23,8 +23,8 @@ import (
 func pmqosBackend(root string) Backend {
 	return Backend{
 		Name: "held",
-		Read: func(c Setting) (Value, error) {
-			file := filepath.Join(root, c.Key)
+		Read: func(s Setting) (Value, error) {
+			file := filepath.Join(root, s.Key)
 			if _, err := os.Stat(file); err != nil {
 				return Value{}, pathErrno(err)
 			}
@@ -35,11 +35,11 @@ func pmqosBackend(root string) Backend {
 			least := slices.MinFunc(holders, func(a, b pmqosHolder) int { return a.number - b.number })
 			return Text(strconv.Itoa(least.number)), nil
 		},
-		Write: func(c Setting, v Value) error {
+		Write: func(s Setting, v Value) error {
 			if v.Present {
-				return fmt.Errorf("this version holds no number in %s: use cpu.resume_latency: %w", c.Key, errors.ErrUnsupported)
+				return fmt.Errorf("this version holds no number in %s: use cpu.resume_latency: %w", s.Key, errors.ErrUnsupported)
 			}
-			file := filepath.Join(root, c.Key)
+			file := filepath.Join(root, s.Key)
 			holders, err := pmqosHolders(file)
 			for _, h := range holders {
 				if err == nil {

@@ -16,25 +16,25 @@ import (
 func privateFlagBackend() Backend {
 	return Backend{
 		Name: "privflag",
-		Read: func(c Setting) (Value, error) {
-			all, err := PrivateFlags(c.Scope)
+		Read: func(s Setting) (Value, error) {
+			all, err := PrivateFlags(s.Scope)
 			if err != nil {
 				return Value{}, err
 			}
-			on, known := all[c.Key]
+			on, known := all[s.Key]
 			if !known {
 				return Value{}, fmt.Errorf("its driver knows no such flag: %w", os.ErrNotExist)
 			}
 			return Text(host.OnOff(on)), nil
 		},
-		Write: func(c Setting, v Value) error {
+		Write: func(s Setting, v Value) error {
 			on, err := isOn(v)
 			if err != nil {
 				return err
 			}
-			return withEthtool(c.Scope, func(e *ethConn) error {
+			return withEthtool(s.Scope, func(e *ethConn) error {
 				return e.set(unix.ETHTOOL_MSG_PRIVFLAGS_SET, func(a *netlink.AttributeEncoder) error {
-					encodeBit(a, unix.ETHTOOL_A_PRIVFLAGS_FLAGS, c.Key, on)
+					encodeBit(a, unix.ETHTOOL_A_PRIVFLAGS_FLAGS, s.Key, on)
 					return nil
 				})
 			})
@@ -44,9 +44,9 @@ func privateFlagBackend() Backend {
 
 // PrivateFlags gives the flags that a device's driver has of its own.
 // Error: errors.ErrUnsupported, where it has none.
-func PrivateFlags(p Scope) (map[string]bool, error) {
+func PrivateFlags(scope Scope) (map[string]bool, error) {
 	all := map[string]bool{}
-	err := withEthtool(p, func(e *ethConn) error {
+	err := withEthtool(scope, func(e *ethConn) error {
 		return e.get(unix.ETHTOOL_MSG_PRIVFLAGS_GET, func(d *netlink.AttributeDecoder) error {
 			if d.Type() != unix.ETHTOOL_A_PRIVFLAGS_FLAGS {
 				return nil

@@ -118,8 +118,8 @@ func qdiscBackend() Backend {
 	})
 	return Backend{
 		Name: "qdisc", Settle: 50 * time.Millisecond,
-		Read: func(c Setting) (v Value, err error) {
-			err = withQdisc(c, func(index int) error {
+		Read: func(s Setting) (v Value, err error) {
+			err = withQdisc(s, func(index int) error {
 				q, err := readQdiscs(index)
 				if err != nil {
 					return err
@@ -129,7 +129,7 @@ func qdiscBackend() Backend {
 			})
 			return v, err
 		},
-		Write: func(c Setting, v Value) error {
+		Write: func(s Setting, v Value) error {
 			q, err := ReadQdisc(v)
 			if err != nil {
 				return err
@@ -138,7 +138,7 @@ func qdiscBackend() Backend {
 			if err != nil {
 				return err
 			}
-			return withQdisc(c, func(index int) error { return writeQdiscs(index, q, chosen) })
+			return withQdisc(s, func(index int) error { return writeQdiscs(index, q, chosen) })
 		},
 		Matches:    same,
 		Equivalent: same,
@@ -150,11 +150,11 @@ func qdiscBackend() Backend {
 	}
 }
 
-func withQdisc(c Setting, fn func(index int) error) error {
-	if c.Scope.Device == nil || c.Key != "root" {
+func withQdisc(s Setting, fn func(index int) error) error {
+	if s.Scope.Device == nil || s.Key != "root" {
 		return errors.New("no such qdisc of a device")
 	}
-	return c.Scope.Enter(func(string) error { return fn(c.Scope.Device.Index) })
+	return s.Scope.Enter(func(string) error { return fn(s.Scope.Device.Index) })
 }
 
 // matches tells whether found is what the kernel makes of q.

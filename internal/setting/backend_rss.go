@@ -146,8 +146,8 @@ func parseTable(text string, size, rings int) ([]uint32, error) {
 
 // HashTable gives the text that a table will have which is asked for as text: what
 // is repeated in it is said once. Error: it names a ring that there is not.
-func HashTable(p Scope, text string) (found string, err error) {
-	err = onDevice(p, func(device string) error {
+func HashTable(scope Scope, text string) (found string, err error) {
+	err = onDevice(scope, func(device string) error {
 		now, err := readRSS(device)
 		if err != nil {
 			return err
@@ -160,8 +160,8 @@ func HashTable(p Scope, text string) (found string, err error) {
 }
 
 // ReceiveRings is how many rings a device receives by; 0: it does not tell.
-func ReceiveRings(p Scope) (rings int) {
-	_ = onDevice(p, func(device string) error {
+func ReceiveRings(scope Scope) (rings int) {
+	_ = onDevice(scope, func(device string) error {
 		rings = receiveRings(device)
 		return nil
 	})
@@ -182,16 +182,16 @@ func rssBackend() Backend {
 	})
 	return Backend{
 		Name: "rss", Settle: 200 * time.Millisecond,
-		Read: func(c Setting) (v Value, err error) {
-			err = onDevice(c.Scope, func(device string) error {
+		Read: func(s Setting) (v Value, err error) {
+			err = onDevice(s.Scope, func(device string) error {
 				r, err := readRSS(device)
 				v = Text(r.text())
 				return err
 			})
 			return v, err
 		},
-		Write: func(c Setting, v Value) error {
-			return onDevice(c.Scope, func(device string) error { return writeRSS(device, v.String()) })
+		Write: func(s Setting, v Value) error {
+			return onDevice(s.Scope, func(device string) error { return writeRSS(device, v.String()) })
 		},
 		Matches:     same,
 		Equivalent:  same,

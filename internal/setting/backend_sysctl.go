@@ -9,8 +9,8 @@ import (
 // sysctlBackend is /proc/sys of a namespace. A key is the file below it, with
 // slashes.
 func sysctlBackend() Backend {
-	at := func(c Setting, fn func(file string) error) error {
-		return c.Scope.Enter(func(string) error { return fn(filepath.Join("/proc/sys", c.Key)) })
+	at := func(s Setting, fn func(file string) error) error {
+		return s.Scope.Enter(func(string) error { return fn(filepath.Join("/proc/sys", s.Key)) })
 	}
 	return Backend{
 		Name:       "sysctl",
@@ -20,11 +20,11 @@ func sysctlBackend() Backend {
 		Equivalent: equivalentText,
 		// An algorithm that the machine's first namespace makes its own is allowed
 		// to everybody from then on.
-		SideEffects: func(c Setting) ([]Setting, error) {
-			if c.Key != "net/ipv4/tcp_congestion_control" {
+		SideEffects: func(s Setting) ([]Setting, error) {
+			if s.Key != "net/ipv4/tcp_congestion_control" {
 				return nil, nil
 			}
-			return []Setting{{Backend: c.Backend, Scope: c.Scope, Key: "net/ipv4/tcp_allowed_congestion_control"}}, nil
+			return []Setting{{Backend: s.Backend, Scope: s.Scope, Key: "net/ipv4/tcp_allowed_congestion_control"}}, nil
 		},
 	}
 }

@@ -66,10 +66,10 @@ func tunedBackend(root string) Backend {
 	read := func(Setting) (Value, error) {
 		var s TunedState
 		for _, f := range []struct {
-			cell Setting
+			s    Setting
 			into **string
 		}{{profile, &s.Profile}, {mode, &s.Mode}} {
-			v, err := files.Read(f.cell)
+			v, err := files.Read(f.s)
 			if err != nil {
 				return Value{}, err
 			}
@@ -80,12 +80,12 @@ func tunedBackend(root string) Backend {
 		}
 		return s.Text()
 	}
-	write := func(c Setting, v Value) error {
+	write := func(s Setting, v Value) error {
 		want, err := TunedStateOf(v)
 		if err != nil {
 			return err
 		}
-		before, err := read(c)
+		before, err := read(s)
 		if err != nil {
 			return err
 		}
@@ -101,7 +101,7 @@ func tunedBackend(root string) Backend {
 	}
 	return Backend{
 		Name: "tuned", Persistent: true, Read: read, Write: write,
-		Sweep: func(c Setting) error {
+		Sweep: func(s Setting) error {
 			if err := errors.Join(files.Sweep(profile), files.Sweep(mode)); err != nil {
 				return err
 			}
@@ -109,14 +109,14 @@ func tunedBackend(root string) Backend {
 			if err != nil || !there {
 				return err
 			}
-			now, err := read(c)
+			now, err := read(s)
 			if err != nil {
 				return err
 			}
 			if halfway, err := isBetweenProfiles(b, now); err != nil || !halfway {
 				return errors.Join(err, files.Write(wanted, Value{}))
 			}
-			return write(c, b.New)
+			return write(s, b.New)
 		},
 	}
 }

@@ -69,15 +69,15 @@ func TestTunedSweep(t *testing.T) {
 		mark := filepath.Join(folder, ".wanted.venturi")
 		leaveMark(t, mark, pendingWrite{Old: value(before), New: value(after)})
 		os.Remove(log)
-		cells, cell := NewSettings(Backends(root)...), Setting{Backend: "tuned"}
-		if err := cells.Sweep(cell); err != nil {
+		settings, s := NewSettings(Backends(root)...), Setting{Backend: "tuned"}
+		if err := settings.Sweep(s); err != nil {
 			t.Errorf("%s: %v", c.what, err)
 		}
 		want := c.now
 		if c.again {
 			want = after
 		}
-		if v, err := cells.Read(cell); err != nil || !v.Equal(value(want)) {
+		if v, err := settings.Read(s); err != nil || !v.Equal(value(want)) {
 			t.Errorf("%s: then it is %s, %v", c.what, v, err)
 		}
 		if _, err := os.Stat(log); (err == nil) != c.again {

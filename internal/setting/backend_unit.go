@@ -7,8 +7,8 @@ import "fmt"
 func unitBackend() Backend {
 	return Backend{
 		Name: "unit",
-		Read: func(c Setting) (Value, error) {
-			u, err := ReadUnit(c.Key)
+		Read: func(s Setting) (Value, error) {
+			u, err := ReadUnit(s.Key)
 			if err != nil {
 				return Value{}, err
 			}
@@ -17,12 +17,12 @@ func unitBackend() Backend {
 			}
 			return Text("inactive"), nil
 		},
-		Write: func(c Setting, v Value) error {
+		Write: func(s Setting, v Value) error {
 			verb, ok := map[string]string{"active": "start", "inactive": "stop"}[v.String()]
 			if !ok {
 				return fmt.Errorf("no service can be made %q", v)
 			}
-			_, err := systemctl(verb, "--", c.Key)
+			_, err := systemctl(verb, "--", s.Key)
 			return err
 		},
 	}

@@ -14,20 +14,20 @@ import (
 // since, the service is left alone.
 func unitConfigBackend(root string) Backend {
 	files := fileBackend(root)
-	split := func(c Setting) (unit string, file, mark Setting) {
-		unit, name, _ := strings.Cut(c.Key, " ")
+	split := func(s Setting) (unit string, file, mark Setting) {
+		unit, name, _ := strings.Cut(s.Key, " ")
 		mark = Setting{Backend: files.Name, Key: filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+".wanted.venturi")}
 		return unit, Setting{Backend: files.Name, Key: name}, mark
 	}
 	return Backend{
 		Name:       "unit-config",
 		Persistent: true,
-		Read: func(c Setting) (Value, error) {
-			_, file, _ := split(c)
+		Read: func(s Setting) (Value, error) {
+			_, file, _ := split(s)
 			return files.Read(file)
 		},
-		Write: func(c Setting, v Value) error {
-			unit, file, mark := split(c)
+		Write: func(s Setting, v Value) error {
+			unit, file, mark := split(s)
 			return withMarker(files, mark, pendingWrite{New: v}, func() error {
 				if err := files.Write(file, v); err != nil {
 					return err
@@ -35,8 +35,8 @@ func unitConfigBackend(root string) Backend {
 				return restartUnit(unit, v)
 			})
 		},
-		Sweep: func(c Setting) error {
-			unit, file, mark := split(c)
+		Sweep: func(s Setting) error {
+			unit, file, mark := split(s)
 			if err := files.Sweep(file); err != nil {
 				return err
 			}

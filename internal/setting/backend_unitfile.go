@@ -8,16 +8,16 @@ func unitFileBackend() Backend {
 	return Backend{
 		Name:       "unit-file",
 		Persistent: true,
-		Read: func(c Setting) (Value, error) {
-			u, err := ReadUnit(c.Key)
+		Read: func(s Setting) (Value, error) {
+			u, err := ReadUnit(s.Key)
 			return Text(u.Enabled), err
 		},
-		Write: func(c Setting, v Value) error {
+		Write: func(s Setting, v Value) error {
 			verb, ok := map[string]string{"enabled": "enable", "disabled": "disable"}[v.String()]
 			if !ok {
 				return fmt.Errorf("no service can be made %q", v)
 			}
-			_, err := systemctl(verb, "--", c.Key)
+			_, err := systemctl(verb, "--", s.Key)
 			return err
 		},
 	}

@@ -13,7 +13,7 @@ import (
 
 // restoreState adds to a card that is at home what it lacks of a state, and removes what is too
 // much. What fails does not stop the rest. Sysctls come before it is up, for they say what the kernel does then.
-func (at cardPlace) restoreState(want cardState) error {
+func (at cardLocation) restoreState(want cardState) error {
 	now, _, err := at.readState()
 	if err != nil {
 		return err
@@ -41,7 +41,7 @@ func (at cardPlace) restoreState(want cardState) error {
 }
 
 // setFlags sets those of a device that somebody sets.
-func (at cardPlace) setFlags(flags uint32) error {
+func (at cardLocation) setFlags(flags uint32) error {
 	return at.do(func() error {
 		req := nl.NewNetlinkRequest(unix.RTM_SETLINK, unix.NLM_F_ACK)
 		msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
@@ -54,7 +54,7 @@ func (at cardPlace) setFlags(flags uint32) error {
 
 // restoreSysctls writes those that differ. One of which the kernel takes no write is not
 // necessarily wrong: that is for who reads the state.
-func (at cardPlace) restoreSysctls(want map[string]string) error {
+func (at cardLocation) restoreSysctls(want map[string]string) error {
 	return at.do(func() (failed error) {
 		now := cardSysctls(at.name)
 		files := sysctlFiles(at.name)
@@ -82,7 +82,7 @@ type messageKind struct {
 }
 
 // restoreMessages restores the card's addresses, routes and neighbours.
-func (at cardPlace) restoreMessages(want cardState) error {
+func (at cardLocation) restoreMessages(want cardState) error {
 	inHeader := func(m rawMessage, index int) rawMessage {
 		m = slices.Clone(m)
 		setIndex(m, index)
@@ -162,17 +162,17 @@ func (k messageKind) restore(index int) error {
 }
 
 // restoreValues writes the settings of the card that differ.
-func (at cardPlace) restoreValues(want []deviceValue) error {
+func (at cardLocation) restoreValues(want []deviceValue) error {
 	scope, err := at.scope()
 	if err != nil {
 		return err
 	}
 	return NewSettings(deviceBackends()...).WithEntered(scope, func(known *Settings) (failed error) {
 		for _, w := range want {
-			c := Setting{Backend: w.Backend, Scope: scope, Key: w.Key}
-			now, err := known.Read(c)
+			s := Setting{Backend: w.Backend, Scope: scope, Key: w.Key}
+			now, err := known.Read(s)
 			if err == nil && !now.Equal(w.Value) {
-				err = known.Write(c, w.Value)
+				err = known.Write(s, w.Value)
 			}
 			if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, errors.ErrUnsupported) {
 				failed = errors.Join(failed, err)

@@ -74,7 +74,7 @@ func (s cardState) partOf(want cardState) bool {
 }
 
 // readState reads what a card at home has, and lists what of it could not be given back.
-func (at cardPlace) readState() (s cardState, obstacles []string, err error) {
+func (at cardLocation) readState() (s cardState, obstacles []string, err error) {
 	err = at.do(func() error {
 		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 		if err != nil {
@@ -119,11 +119,11 @@ func (at cardPlace) readState() (s cardState, obstacles []string, err error) {
 }
 
 // scope is that of the card where it is.
-func (at cardPlace) scope() (Scope, error) { return DeviceScope(at.netns, at.name) }
+func (at cardLocation) scope() (Scope, error) { return DeviceScope(at.netns, at.name) }
 
 // deviceValues reads the settings of the card. Qdisc is why its queueing discipline could not be
 // given back.
-func (at cardPlace) deviceValues() (all []deviceValue, qdisc, err error) {
+func (at cardLocation) deviceValues() (all []deviceValue, qdisc, err error) {
 	scope, err := at.scope()
 	if err != nil {
 		return nil, nil, err
@@ -133,16 +133,16 @@ func (at cardPlace) deviceValues() (all []deviceValue, qdisc, err error) {
 		return nil, nil, err
 	}
 	err = NewSettings(deviceBackends()...).WithEntered(scope, func(known *Settings) error {
-		for _, c := range settings {
-			if _, err := known.backend(c); err != nil || c.Backend == "link" && c.Key == "mtu" {
+		for _, s := range settings {
+			if _, err := known.backend(s); err != nil || s.Backend == "link" && s.Key == "mtu" {
 				continue // interrupts belong to the machine, and the MTU is known
 			}
-			v, err := known.Read(c)
+			v, err := known.Read(s)
 			if err != nil {
 				return err
 			}
-			all = append(all, deviceValue{c.Backend, c.Key, v})
-			if q, err := ReadQdisc(v); c.Backend == "qdisc" && err == nil {
+			all = append(all, deviceValue{s.Backend, s.Key, v})
+			if q, err := ReadQdisc(v); s.Backend == "qdisc" && err == nil {
 				qdisc = q.Exact()
 			}
 		}

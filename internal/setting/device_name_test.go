@@ -24,12 +24,12 @@ func TestDeviceFilesOfAnyName(t *testing.T) {
 		return errors.Join(failed...)
 	})
 	for _, name := range hostile {
-		place, err := setting.DeviceScope(a.Path(), name)
+		scope, err := setting.DeviceScope(a.Path(), name)
 		if err != nil {
 			t.Errorf("%q: %v", name, err)
 			continue
 		}
-		keys, err := setting.DeviceFiles(place, "queues/rx-*/rps_cpus")
+		keys, err := setting.DeviceFiles(scope, "queues/rx-*/rps_cpus")
 		if err != nil || !slices.Equal(keys, []string{"queues/rx-0/rps_cpus"}) {
 			t.Errorf("%q has %q, %v", name, keys, err)
 		}

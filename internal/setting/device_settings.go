@@ -20,33 +20,33 @@ func deviceBackends() []Backend {
 
 // DeviceSettings lists every value of a device that exists, in the order in which
 // they are to be restored.
-func DeviceSettings(p Scope) (cells []Setting, err error) {
-	if p.Device == nil {
+func DeviceSettings(scope Scope) (settings []Setting, err error) {
+	if scope.Device == nil {
 		return nil, errors.New("no device is named")
 	}
-	err = p.withEntered(func(p Scope) error {
-		cells, err = deviceSettings(p)
+	err = scope.withEntered(func(scope Scope) error {
+		settings, err = deviceSettings(scope)
 		return err
 	})
-	for i := range cells {
-		cells[i].Scope.entered = nil // they outlive it
+	for i := range settings {
+		settings[i].Scope.entered = nil // they outlive it
 	}
-	return cells, err
+	return settings, err
 }
 
-func deviceSettings(p Scope) ([]Setting, error) {
+func deviceSettings(scope Scope) ([]Setting, error) {
 	var candidates []Setting
-	add := func(store string, keys ...string) {
+	add := func(backend string, keys ...string) {
 		for _, key := range keys {
-			candidates = append(candidates, Setting{Backend: store, Scope: p, Key: key})
+			candidates = append(candidates, Setting{Backend: backend, Scope: scope, Key: key})
 		}
 	}
 	add(channels.backendName, "")
 	add(rings.backendName, "")
-	if flags, err := PrivateFlags(p); err == nil {
+	if flags, err := PrivateFlags(scope); err == nil {
 		add("privflag", slices.Sorted(maps.Keys(flags))...)
 	}
-	features, err := DeviceFeatures(p)
+	features, err := DeviceFeatures(scope)
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return nil, err
 	}
@@ -61,42 +61,42 @@ func deviceSettings(p Scope) ([]Setting, error) {
 	add("rss", "")
 	add("link", "mtu", "txqueuelen", "gso_max_size", "gro_max_size", "gso_ipv4_max_size", "gro_ipv4_max_size")
 	for _, pattern := range deviceFiles {
-		keys, err := DeviceFiles(p, pattern)
+		keys, err := DeviceFiles(scope, pattern)
 		if err != nil {
 			return nil, err
 		}
 		add("net", keys...)
 	}
 	for _, what := range slices.Sorted(maps.Keys(napiNumbers)) { // after those of the device, which are for all
-		napis, err := NAPISettings(p, what)
+		napis, err := NAPISettings(scope, what)
 		if err != nil {
 			return nil, err
 		}
 		candidates = append(candidates, napis...)
 	}
-	candidates = append(candidates, QdiscSetting(p))
-	irqs, err := irqSettings(p) // of queues that were made anew, drivers forget the cores
+	candidates = append(candidates, QdiscSetting(scope))
+	irqs, err := irqSettings(scope) // of queues that were made anew, drivers forget the cores
 	if err != nil {
 		return nil, err
 	}
 	candidates = append(candidates, irqs...)
-	cells := NewSettings(append(deviceBackends(), irqBackend(""))...)
-	return slices.DeleteFunc(candidates, func(c Setting) bool {
-		if c.Backend == "feature" {
+	settings := NewSettings(append(deviceBackends(), irqBackend(""))...)
+	return slices.DeleteFunc(candidates, func(s Setting) bool {
+		if s.Backend == "feature" {
 			return false // it was just read
 		}
-		_, err := cells.Read(c)
+		_, err := settings.Read(s)
 		return err != nil
 	}), nil
 }
 
 // irqSettings lists those of the card behind a device; none, where there is no card.
-func irqSettings(p Scope) (cells []Setting, err error) {
-	err = p.Enter(func(device string) error {
-		return p.sysfs(func(root string) error {
+func irqSettings(scope Scope) (settings []Setting, err error) {
+	err = scope.Enter(func(device string) error {
+		return scope.sysfs(func(root string) error {
 			irqs, err := host.Reader{}.IRQs(root, device)
 			for _, irq := range irqs {
-				cells = append(cells, IRQSetting(irq))
+				settings = append(settings, IRQSetting(irq))
 			}
 			if errors.Is(err, os.ErrNotExist) {
 				return nil
@@ -104,7 +104,7 @@ func irqSettings(p Scope) (cells []Setting, err error) {
 			return err
 		})
 	})
-	return cells, err
+	return settings, err
 }
 
 // deviceFiles are the files of a device in sysfs that can be set.
@@ -114,7 +114,7 @@ var deviceFiles = []string{
 }
 
 // otherDeviceSettings lists the other values of a setting's device.
-func otherDeviceSettings(c Setting) ([]Setting, error) {
-	all, err := DeviceSettings(c.Scope)
-	return slices.DeleteFunc(all, func(other Setting) bool { return other.ID() == c.ID() }), err
+func otherDeviceSettings(s Setting) ([]Setting, error) {
+	all, err := DeviceSettings(s.Scope)
+	return slices.DeleteFunc(all, func(other Setting) bool { return other.ID() == s.ID() }), err
 }

@@ -9,11 +9,11 @@ import (
 )
 
 // matchesText is [equivalentText], and knows which files the kernel rounds up.
-func matchesText(c Setting, asked, found Value) bool {
-	if equivalentText(c, asked, found) {
+func matchesText(s Setting, asked, found Value) bool {
+	if equivalentText(s, asked, found) {
 		return true
 	}
-	if name := path.Base(c.Key); name != "rps_sock_flow_entries" && name != "rps_flow_cnt" {
+	if name := path.Base(s.Key); name != "rps_sock_flow_entries" && name != "rps_flow_cnt" {
 		return false
 	}
 	a, err1 := strconv.ParseUint(strings.TrimSpace(string(asked.Data)), 10, 32)
@@ -23,13 +23,13 @@ func matchesText(c Setting, asked, found Value) bool {
 
 // equivalentText compares words, and masks by what they mean: "3" is written, and
 // "00000000,00000003" is found.
-func equivalentText(c Setting, asked, found Value) bool {
+func equivalentText(s Setting, asked, found Value) bool {
 	a, b := strings.Fields(string(asked.Data)), strings.Fields(string(found.Data))
 	if len(a) != len(b) {
 		return false
 	}
 	for i := range a {
-		if a[i] != b[i] && (!masks[path.Base(c.Key)] || !equivalentMask(a[i], b[i])) {
+		if a[i] != b[i] && (!masks[path.Base(s.Key)] || !equivalentMask(a[i], b[i])) {
 			return false
 		}
 	}

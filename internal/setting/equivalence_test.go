@@ -4,10 +4,10 @@ import "testing"
 
 // TestAlike: what is rounded is alike and not the same, and a list of cores is no mask.
 func TestAlike(t *testing.T) {
-	cells := NewSettings(Backends("")...)
+	settings := NewSettings(Backends("")...)
 	for _, c := range []struct {
-		store, key, asked, found string
-		alike, same              bool
+		backend, key, asked, found string
+		alike, same                bool
 	}{
 		{"sysctl", "net/core/somaxconn", "1000", "1024\n", false, false},
 		{"sysctl", "net/core/somaxconn", "1024", "1024\n", true, true},
@@ -30,12 +30,12 @@ func TestAlike(t *testing.T) {
 		{"ring", "", "rx=1024,rx-buf-len=1000", "rx=1024,rx-buf-len=1024", false, false},
 		{"channel", "", "combined=3", "combined=4", false, false},
 	} {
-		cell := Setting{Backend: c.store, Key: c.key}
-		if got := cells.Matches(cell, Text(c.asked), Text(c.found)); got != c.alike {
-			t.Errorf("%s: %q and %q are alike: %v, want %v", cell, c.asked, c.found, got, c.alike)
+		s := Setting{Backend: c.backend, Key: c.key}
+		if got := settings.Matches(s, Text(c.asked), Text(c.found)); got != c.alike {
+			t.Errorf("%s: %q and %q are alike: %v, want %v", s, c.asked, c.found, got, c.alike)
 		}
-		if got := cells.Equivalent(cell, Text(c.asked), Text(c.found)); got != c.same {
-			t.Errorf("%s: %q and %q are the same: %v, want %v", cell, c.asked, c.found, got, c.same)
+		if got := settings.Equivalent(s, Text(c.asked), Text(c.found)); got != c.same {
+			t.Errorf("%s: %q and %q are the same: %v, want %v", s, c.asked, c.found, got, c.same)
 		}
 	}
 }

@@ -20,13 +20,13 @@ type ethConn struct {
 	device string
 }
 
-// withEthtool runs fn for the device of a place.
+// withEthtool runs fn for the device of a scope.
 // Errors: [host.ErrGone], or one that is errors.ErrUnsupported on a kernel without it.
-func withEthtool(p Scope, fn func(*ethConn) error) error {
-	if p.Device == nil {
+func withEthtool(scope Scope, fn func(*ethConn) error) error {
+	if scope.Device == nil {
 		return errors.New("no device is named")
 	}
-	if in := p.entered; in != nil {
+	if in := scope.entered; in != nil {
 		if in.eth == nil {
 			e, err := dialEthtool(in.device)
 			if err != nil {
@@ -36,7 +36,7 @@ func withEthtool(p Scope, fn func(*ethConn) error) error {
 		}
 		return fn(in.eth)
 	}
-	return p.Enter(func(device string) error {
+	return scope.Enter(func(device string) error {
 		e, err := dialEthtool(device)
 		if err != nil {
 			return err

@@ -55,12 +55,12 @@ func byIoctl(device string, request unsafe.Pointer) error {
 	return driverError(number)
 }
 
-// onDevice runs fn in the namespace of a place, with the name of its device.
-func onDevice(p Scope, fn func(device string) error) error {
-	if p.Device == nil {
+// onDevice runs fn in the namespace of a scope, with the name of its device.
+func onDevice(scope Scope, fn func(device string) error) error {
+	if scope.Device == nil {
 		return errors.New("no device is named")
 	}
-	return p.Enter(fn)
+	return scope.Enter(fn)
 }
 
 // receiveRings is how many rings a device receives by, 0 where it does not tell.
@@ -74,8 +74,8 @@ func receiveRings(device string) int {
 
 // FilterRules is how many rules somebody gave a device to sort packets by (ntuple);
 // 0 where it takes none.
-func FilterRules(p Scope) (n int, err error) {
-	err = onDevice(p, func(device string) error {
+func FilterRules(scope Scope) (n int, err error) {
+	err = onDevice(scope, func(device string) error {
 		r := flowRequest{command: countRules}
 		err := byIoctl(device, unsafe.Pointer(&r))
 		n = int(r.rules)

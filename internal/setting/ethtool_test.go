@@ -17,17 +17,17 @@ import (
 )
 
 // deviceValues reads every value of a device, and what of its features is in effect.
-func deviceValues(t *testing.T, cells *setting.Settings, p setting.Scope) map[string]string {
+func deviceValues(t *testing.T, settings *setting.Settings, scope setting.Scope) map[string]string {
 	t.Helper()
-	list, err := setting.DeviceSettings(p)
+	list, err := setting.DeviceSettings(scope)
 	testenv.Must(t, err)
 	all := map[string]string{}
-	for _, c := range list {
-		v, err := cells.Read(c)
+	for _, s := range list {
+		v, err := settings.Read(s)
 		testenv.Must(t, err)
-		all[c.String()] = v.String()
+		all[s.String()] = v.String()
 	}
-	features, err := setting.DeviceFeatures(p)
+	features, err := setting.DeviceFeatures(scope)
 	testenv.Must(t, err)
 	for name, f := range features {
 		all["active "+name] = fmt.Sprint(f.Active)
@@ -47,9 +47,9 @@ func differ(a, b map[string]string) (list []string) {
 	return list
 }
 
-func openJournal(t *testing.T, cells *setting.Settings) (*journal.Journal, *journal.Tx) {
+func openJournal(t *testing.T, settings *setting.Settings) (*journal.Journal, *journal.Tx) {
 	t.Helper()
-	j, err := journal.Open(journal.Options{Folder: t.TempDir(), Settings: cells, User: "a test"})
+	j, err := journal.Open(journal.Options{Folder: t.TempDir(), Settings: settings, User: "a test"})
 	testenv.Must(t, err)
 	t.Cleanup(func() { j.Close() })
 	tx, err := j.Begin(0)
@@ -70,14 +70,14 @@ func undoAll(t *testing.T, j *journal.Journal) {
 
 // What is written is in effect, and undone brings the whole device back: what
 // was not written too.
-func TestDeviceStores(t *testing.T) {
+func TestDeviceBackends(t *testing.T) {
 	testenv.Root(t)
 	netns := testenv.Devices(t)
-	cells := setting.NewSettings(setting.Backends("")...)
+	settings := setting.NewSettings(setting.Backends("")...)
 	for _, c := range []struct {
-		device, store, key string
-		values             []string
-		moves              []string // what moves along
+		device, backend, key string
+		values               []string
+		moves                []string // what moves along
 	}{
 		{"veth0", "feature", "rx-gro", []string{"on", "off"}, nil},
 		{"veth0", "feature", "tx-scatter-gather", []string{"off"}, []string{"tx-tcp-segmentation", "tx-generic-segmentation"}},
@@ -87,22 +87,22 @@ func TestDeviceStores(t *testing.T) {
 		{"br0", "feature", "tx-tcp-segmentation", []string{"off"}, nil},
 		{"veth0", "channel", "", []string{"rx=1,tx=1", "rx=3,tx=2", "rx=2,tx=4"}, nil},
 	} {
-		t.Run(c.device+" "+c.store+" "+c.key, func(t *testing.T) {
-			place, err := setting.DeviceScope(netns, c.device)
+		t.Run(c.device+" "+c.backend+" "+c.key, func(t *testing.T) {
+			scope, err := setting.DeviceScope(netns, c.device)
 			testenv.Must(t, err)
-			cell := setting.Setting{Backend: c.store, Scope: place, Key: c.key}
-			before := deviceValues(t, cells, place)
-			j, tx := openJournal(t, cells)
+			s := setting.Setting{Backend: c.backend, Scope: scope, Key: c.key}
+			before := deviceValues(t, settings, scope)
+			j, tx := openJournal(t, settings)
 			for _, value := range c.values {
-				_, err := tx.Set("", setting.Write{Setting: cell, Value: setting.Text(value)})
+				_, err := tx.Set("", setting.Write{Setting: s, Value: setting.Text(value)})
 				testenv.Must(t, err)
-				now, err := cells.Read(cell)
+				now, err := settings.Read(s)
 				testenv.Must(t, err)
 				if now.String() != value {
 					t.Errorf("it shows %s, want %s", now, value)
 				}
-				after := deviceValues(t, cells, place)
-				if name := "active " + c.key; c.store == "feature" && after[name] != fmt.Sprint(value == "on") {
+				after := deviceValues(t, settings, scope)
+				if name := "active " + c.key; c.backend == "feature" && after[name] != fmt.Sprint(value == "on") {
 					t.Errorf("%s is in effect: %s", value, after[name])
 				}
 				for _, other := range c.moves {
@@ -112,7 +112,7 @@ func TestDeviceStores(t *testing.T) {
 				}
 			}
 			undoAll(t, j)
-			for _, d := range differ(before, deviceValues(t, cells, place)) {
+			for _, d := range differ(before, deviceValues(t, settings, scope)) {
 				t.Error(d)
 			}
 		})
@@ -123,38 +123,38 @@ func TestDeviceStores(t *testing.T) {
 func TestChannelsForgetQueues(t *testing.T) {
 	testenv.Root(t)
 	netns := testenv.Devices(t)
-	cells := setting.NewSettings(setting.Backends("")...)
-	place, err := setting.DeviceScope(netns, "veth0")
+	settings := setting.NewSettings(setting.Backends("")...)
+	scope, err := setting.DeviceScope(netns, "veth0")
 	testenv.Must(t, err)
-	file := func(key string) setting.Setting { return setting.Setting{Backend: "net", Scope: place, Key: key} }
-	channel := setting.Setting{Backend: "channel", Scope: place}
-	testenv.Must(t, cells.Write(channel, setting.Text("rx=4,tx=4")))
+	file := func(key string) setting.Setting { return setting.Setting{Backend: "net", Scope: scope, Key: key} }
+	channel := setting.Setting{Backend: "channel", Scope: scope}
+	testenv.Must(t, settings.Write(channel, setting.Text("rx=4,tx=4")))
 	for key, value := range map[string]string{
 		"queues/rx-0/rps_cpus": "1", "queues/rx-3/rps_cpus": "3", "queues/rx-3/rps_flow_cnt": "256",
 		"queues/tx-0/xps_cpus": "1", "queues/tx-3/xps_cpus": "2",
 	} {
-		testenv.Must(t, cells.Write(file(key), setting.Text(value)))
+		testenv.Must(t, settings.Write(file(key), setting.Text(value)))
 	}
-	before := deviceValues(t, cells, place)
-	j, tx := openJournal(t, cells)
+	before := deviceValues(t, settings, scope)
+	j, tx := openJournal(t, settings)
 	_, err = tx.Set("", setting.Write{Setting: channel, Value: setting.Text("rx=1,tx=1")})
 	testenv.Must(t, err)
-	if _, err := cells.Read(file("queues/rx-3/rps_cpus")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := settings.Read(file("queues/rx-3/rps_cpus")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the fourth queue is still there: %v", err)
 	}
 	undoAll(t, j)
-	for _, d := range differ(before, deviceValues(t, cells, place)) {
+	for _, d := range differ(before, deviceValues(t, settings, scope)) {
 		t.Error(d)
 	}
 }
 
-func TestDeviceStoresRefuse(t *testing.T) {
+func TestDeviceBackendsRefuse(t *testing.T) {
 	testenv.Root(t)
 	netns := testenv.Devices(t)
-	cells := setting.NewSettings(setting.Backends("")...)
+	settings := setting.NewSettings(setting.Backends("")...)
 	for _, c := range []struct {
-		device, store, key, value string
-		read, write               error // nil: it succeeds; errAny: any
+		device, backend, key, value string
+		read, write                 error // nil: it succeeds; errAny: any
 	}{
 		{"veth0", "feature", "rx-vlan-filter", "on", errors.ErrUnsupported, nil}, // fixed: the kernel ignores it
 		{"veth0", "feature", "no-such", "on", os.ErrNotExist, errAny},
@@ -170,18 +170,18 @@ func TestDeviceStoresRefuse(t *testing.T) {
 		{"veth0", "channel", "", "rx=one", nil, errAny},
 		{"veth0", "channel", "", "ry=1", nil, errAny},
 	} {
-		t.Run(c.device+" "+c.store+" "+c.key+" "+c.value, func(t *testing.T) {
-			place, err := setting.DeviceScope(netns, c.device)
+		t.Run(c.device+" "+c.backend+" "+c.key+" "+c.value, func(t *testing.T) {
+			scope, err := setting.DeviceScope(netns, c.device)
 			testenv.Must(t, err)
-			cell := setting.Setting{Backend: c.store, Scope: place, Key: c.key}
-			if _, err := cells.Read(cell); !errors.Is(err, c.read) {
+			s := setting.Setting{Backend: c.backend, Scope: scope, Key: c.key}
+			if _, err := settings.Read(s); !errors.Is(err, c.read) {
 				t.Errorf("reading it gives %v, want %v", err, c.read)
 			}
-			before := deviceValues(t, cells, place)
-			if err := cells.Write(cell, setting.Text(c.value)); (err == nil) != (c.write == nil) {
+			before := deviceValues(t, settings, scope)
+			if err := settings.Write(s, setting.Text(c.value)); (err == nil) != (c.write == nil) {
 				t.Errorf("writing it gives %v", err)
 			}
-			for _, d := range differ(before, deviceValues(t, cells, place)) {
+			for _, d := range differ(before, deviceValues(t, settings, scope)) {
 				t.Error(d)
 			}
 		})
@@ -191,11 +191,11 @@ func TestDeviceStoresRefuse(t *testing.T) {
 var errAny = errors.New("any error")
 
 // A device that went away says so, whichever way it is asked.
-func TestDeviceStoresGone(t *testing.T) {
+func TestDeviceBackendsGone(t *testing.T) {
 	testenv.Root(t)
 	netns := testenv.Devices(t)
-	cells := setting.NewSettings(setting.Backends("")...)
-	place, err := setting.DeviceScope(netns, "veth0")
+	settings := setting.NewSettings(setting.Backends("")...)
+	scope, err := setting.DeviceScope(netns, "veth0")
 	testenv.Must(t, err)
 	testenv.InNetns(t, netns, func() error {
 		l, err := netlink.LinkByName("veth0")
@@ -204,16 +204,16 @@ func TestDeviceStoresGone(t *testing.T) {
 		}
 		return netlink.LinkDel(l)
 	})
-	for store, value := range map[string]string{
+	for backend, value := range map[string]string{
 		"feature": "on", "privflag": "on", "channel": "rx=1", "ring": "rx=1", "coalesce": "rx-usecs=1", "pause": "rx=on",
 		"rss": "table=default", "flowhash": "sd",
 	} {
-		cell := setting.Setting{Backend: store, Scope: place, Key: "udp4"}
-		if _, err := cells.Read(cell); !errors.Is(err, host.ErrGone) {
-			t.Errorf("reading %s gives %v", store, err)
+		s := setting.Setting{Backend: backend, Scope: scope, Key: "udp4"}
+		if _, err := settings.Read(s); !errors.Is(err, host.ErrGone) {
+			t.Errorf("reading %s gives %v", backend, err)
 		}
-		if err := cells.Write(cell, setting.Text(value)); !errors.Is(err, host.ErrGone) {
-			t.Errorf("writing %s gives %v", store, err)
+		if err := settings.Write(s, setting.Text(value)); !errors.Is(err, host.ErrGone) {
+			t.Errorf("writing %s gives %v", backend, err)
 		}
 	}
 }

@@ -58,9 +58,9 @@ func Fields(text string) (map[string]string, error) {
 }
 
 // read gives the fields that a device has, and the maxima of those that tell one.
-func (f fields) read(p Scope) (now, most map[string]int, err error) {
+func (f fields) read(scope Scope) (now, most map[string]int, err error) {
 	now, most = map[string]int{}, map[string]int{}
-	err = withEthtool(p, func(e *ethConn) error { return f.readBy(e, now, most) })
+	err = withEthtool(scope, func(e *ethConn) error { return f.readBy(e, now, most) })
 	if err == nil && len(now) == 0 {
 		err = fmt.Errorf("its driver has none: %w", errors.ErrUnsupported)
 	}
@@ -140,12 +140,12 @@ func (f fields) names() string {
 
 // write sends what differs from now: drivers refuse a message that names what
 // they cannot set, even if it asks for what is there.
-func (f fields) write(c Setting, v Value) error {
+func (f fields) write(s Setting, v Value) error {
 	want, err := f.parse(v.String())
 	if err != nil {
 		return err
 	}
-	return withEthtool(c.Scope, func(e *ethConn) error {
+	return withEthtool(s.Scope, func(e *ethConn) error {
 		missing, err := f.pending(e, want)
 		if err != nil || len(missing) == 0 {
 			return err
@@ -192,10 +192,10 @@ func (f fields) pending(e *ethConn, want map[string]int) (map[string]int, error)
 }
 
 func (f fields) backend() Backend {
-	s := Backend{
+	b := Backend{
 		Name: f.backendName, Settle: f.settle,
-		Read: func(c Setting) (Value, error) {
-			now, _, err := f.read(c.Scope)
+		Read: func(s Setting) (Value, error) {
+			now, _, err := f.read(s.Scope)
 			if err != nil {
 				return Value{}, err
 			}
@@ -206,9 +206,9 @@ func (f fields) backend() Backend {
 		Equivalent: func(_ Setting, asked, found Value) bool { return f.compare(asked, found, nil) },
 	}
 	if f.disturbs {
-		s.SideEffects = otherDeviceSettings
+		b.SideEffects = otherDeviceSettings
 	}
-	return s
+	return b
 }
 
 // compare tells whether each field that was asked for is there, or alike.
@@ -229,12 +229,12 @@ func (f fields) compare(asked, found Value, alike func(name string, asked, found
 // Maxima gives the largest values that a device tells of the fields of a setting
 // of the backends "ring" and "channel".
 // Error: errors.ErrUnsupported, where it has none.
-func Maxima(c Setting) (map[string]int, error) {
+func Maxima(s Setting) (map[string]int, error) {
 	for _, f := range []fields{rings, channels} {
-		if f.backendName == c.Backend {
-			_, most, err := f.read(c.Scope)
+		if f.backendName == s.Backend {
+			_, most, err := f.read(s.Scope)
 			return most, err
 		}
 	}
-	return nil, fmt.Errorf("store %q knows no maxima", c.Backend)
+	return nil, fmt.Errorf("backend %q knows no maxima", s.Backend)
 }

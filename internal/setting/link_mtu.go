@@ -15,34 +15,34 @@ import (
 // mtuSideEffects lists what else the MTU of a device moves: IPv6 has one of its own
 // that follows it, and so do the devices that are made on top of it, in
 // whatever namespace, and the bridge that it is a port of.
-func mtuSideEffects(p Scope) ([]Setting, error) {
-	cells := []Setting{ipv6MTU(p)}
+func mtuSideEffects(scope Scope) ([]Setting, error) {
+	settings := []Setting{ipv6MTU(scope)}
 	spaces, _, err := host.Reader{}.FindNetns()
 	if err != nil {
 		return nil, err
 	}
-	places := []Scope{p}
-	for i := 0; i < len(places); i++ { // what is on top of those on top follows too
+	scopes := []Scope{scope}
+	for i := 0; i < len(scopes); i++ { // what is on top of those on top follows too
 		for _, s := range spaces {
-			upper, err := upperScopes(places[i], s.Path)
+			upper, err := upperScopes(scopes[i], s.Path)
 			if err != nil && !errors.Is(err, os.ErrNotExist) {
 				return nil, err
 			}
 			for _, u := range upper {
-				if slices.ContainsFunc(places, func(known Scope) bool { return known.identity() == u.identity() }) {
+				if slices.ContainsFunc(scopes, func(known Scope) bool { return known.identity() == u.identity() }) {
 					continue
 				}
-				places = append(places, u)
-				cells = append(cells, Setting{Backend: "link", Scope: u, Key: "mtu"}, ipv6MTU(u))
+				scopes = append(scopes, u)
+				settings = append(settings, Setting{Backend: "link", Scope: u, Key: "mtu"}, ipv6MTU(u))
 			}
 		}
 	}
-	return cells, nil
+	return settings, nil
 }
 
 // upperScopes lists the devices of a namespace whose MTU follows that of a device,
 // which may be in another one.
-func upperScopes(of Scope, netns string) (places []Scope, err error) {
+func upperScopes(of Scope, netns string) (scopes []Scope, err error) {
 	lower, err := of.Netns.find()
 	if err != nil {
 		return nil, err
@@ -76,12 +76,12 @@ func upperScopes(of Scope, netns string) (places []Scope, err error) {
 		for _, link := range links {
 			on := link.Attrs().NetNsID == its && isUpper(link, of.Device)
 			if on || same && isBound(links, link, of.Device) {
-				places = append(places, Scope{Netns: here.Netns, Device: deviceID(link)})
+				scopes = append(scopes, Scope{Netns: here.Netns, Device: deviceID(link)})
 			}
 		}
 		return nil
 	})
-	return places, err
+	return scopes, err
 }
 
 // isUpper tells whether a device is made on top of another one, and of a kind
@@ -106,14 +106,14 @@ func isBound(links []netlink.Link, link netlink.Link, of *DeviceID) bool {
 // RoutesWithMTU lists the destinations of the IPv6 routes over a device that have
 // an MTU of their own which is not locked: the kernel overwrites it with that
 // of the device when that is less, or was the same.
-func RoutesWithMTU(p Scope) (to []string, err error) {
-	err = p.Enter(func(string) error {
+func RoutesWithMTU(scope Scope) (to []string, err error) {
+	err = scope.Enter(func(string) error {
 		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 		if err != nil {
 			return err
 		}
 		defer h.Close()
-		only := &netlink.Route{LinkIndex: p.Device.Index, Table: unix.RT_TABLE_UNSPEC}
+		only := &netlink.Route{LinkIndex: scope.Device.Index, Table: unix.RT_TABLE_UNSPEC}
 		routes, err := h.RouteListFiltered(netlink.FAMILY_V6, only, netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
 		for _, r := range routes {
 			if r.MTU > 0 && !r.MTULock {

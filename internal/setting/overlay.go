@@ -2,10 +2,10 @@ package setting
 
 // Overlay makes settings that show what is written to them, while the host keeps what it
 // has. A write has no side effects.
-func (c *Settings) Overlay() *Settings {
+func (s *Settings) Overlay() *Settings {
 	written := map[string]Value{}
-	over := &Settings{backends: map[string]Backend{}, scope: c.scope}
-	for name, b := range c.backends {
+	over := &Settings{backends: map[string]Backend{}, scope: s.scope}
+	for name, b := range s.backends {
 		read := b.Read
 		b.Read = func(s Setting) (Value, error) {
 			if v, known := written[s.ID()]; known {

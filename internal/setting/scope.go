@@ -39,31 +39,31 @@ type DeviceID struct {
 	MAC   string `json:"mac,omitempty"` // the permanent address, of those that have one
 }
 
-func (p Scope) String() string {
+func (s Scope) String() string {
 	switch {
-	case p.Netns == nil:
+	case s.Netns == nil:
 		return ""
-	case p.Device != nil && p.Netns.Path == HomeNetns:
-		return "of " + p.Device.Name
-	case p.Device != nil:
-		return "of " + p.Device.Name + " in " + p.Netns.Path
-	case p.Netns.Path == HomeNetns:
+	case s.Device != nil && s.Netns.Path == HomeNetns:
+		return "of " + s.Device.Name
+	case s.Device != nil:
+		return "of " + s.Device.Name + " in " + s.Netns.Path
+	case s.Netns.Path == HomeNetns:
 		return ""
 	}
-	return "in " + p.Netns.Path
+	return "in " + s.Netns.Path
 }
 
-// identity is what of a place never changes.
-func (p Scope) identity() any {
+// identity is what of a scope never changes.
+func (s Scope) identity() any {
 	var id struct {
 		Inode, Cookie uint64
 		Index         int
 	}
-	if p.Netns != nil {
-		id.Inode, id.Cookie = p.Netns.Inode, p.Netns.Cookie
+	if s.Netns != nil {
+		id.Inode, id.Cookie = s.Netns.Inode, s.Netns.Cookie
 	}
-	if p.Device != nil {
-		id.Index = p.Device.Index
+	if s.Device != nil {
+		id.Index = s.Device.Index
 	}
 	return id
 }
@@ -71,7 +71,7 @@ func (p Scope) identity() any {
 // HomeNetns is the file of the namespace that the machine itself lives in.
 const HomeNetns = host.HomeNetns
 
-// NetnsScope gives the place that the namespace with this file is; an empty path
+// NetnsScope gives the scope of the namespace with this file; an empty path
 // means the one that this process is in.
 func NetnsScope(path string) (Scope, error) {
 	if path == "" {
@@ -94,13 +94,13 @@ func NetnsScope(path string) (Scope, error) {
 	return Scope{Netns: id}, nil
 }
 
-// DeviceScope gives the place that a device in a namespace is.
+// DeviceScope gives the scope of a device in a namespace.
 func DeviceScope(netns, device string) (Scope, error) {
-	p, err := NetnsScope(netns)
+	scope, err := NetnsScope(netns)
 	if err != nil {
-		return p, err
+		return scope, err
 	}
-	err = host.Do(p.Netns.Path, func() error {
+	err = host.Do(scope.Netns.Path, func() error {
 		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 		if err != nil {
 			return err
@@ -110,10 +110,10 @@ func DeviceScope(netns, device string) (Scope, error) {
 		if err != nil {
 			return fmt.Errorf("find %s: %w", device, err)
 		}
-		p.Device = deviceID(link)
+		scope.Device = deviceID(link)
 		return nil
 	})
-	return p, err
+	return scope, err
 }
 
 func deviceID(link netlink.Link) *DeviceID {
@@ -220,24 +220,24 @@ func (n *NetnsID) isFile(path string) (bool, error) {
 // Enter runs fn inside the scope's namespace, or where the process is if it has none,
 // with the name that the scope's device has now. A card that moved to another
 // namespace is followed. Error: [host.ErrGone].
-func (p Scope) Enter(fn func(device string) error) error {
+func (s Scope) Enter(fn func(device string) error) error {
 	switch {
-	case p.Netns == nil:
+	case s.Netns == nil:
 		return fn("")
-	case p.entered != nil:
-		return fn(p.entered.device)
-	case p.Device == nil:
-		path, err := p.Netns.find()
+	case s.entered != nil:
+		return fn(s.entered.device)
+	case s.Device == nil:
+		path, err := s.Netns.find()
 		if err != nil {
 			return err
 		}
 		return host.Do(path, func() error { return fn("") })
 	}
-	gone, err := p.enterRecorded(fn)
+	gone, err := s.enterRecorded(fn)
 	if gone == nil {
 		return err
 	}
-	path, now, err := p.relocate(gone)
+	path, now, err := s.relocate(gone)
 	if err != nil {
 		return err
 	}
@@ -247,15 +247,15 @@ func (p Scope) Enter(fn func(device string) error) error {
 
 // enterRecorded runs fn where the device was recorded. Gone: it is not there any more,
 // and may be elsewhere. Of a namespace that ended only cards remain.
-func (p Scope) enterRecorded(fn func(device string) error) (gone, err error) {
-	path, err := p.Netns.find()
-	if errors.Is(err, host.ErrGone) && p.Device.identifiable() {
+func (s Scope) enterRecorded(fn func(device string) error) (gone, err error) {
+	path, err := s.Netns.find()
+	if errors.Is(err, host.ErrGone) && s.Device.identifiable() {
 		return err, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return p.Device.enter(path, fn)
+	return s.Device.enter(path, fn)
 }
 
 // enter runs fn in a namespace with the name that the device has there; gone: it is
@@ -297,17 +297,17 @@ func (d *DeviceID) find() (string, error) {
 	return link.Attrs().Name, nil
 }
 
-// UnmarshalJSON reads a place as it was written, and refuses one that could lead
+// UnmarshalJSON reads a scope as it was written, and refuses one that could lead
 // somewhere else than meant.
-func (p *Scope) UnmarshalJSON(text []byte) error {
+func (s *Scope) UnmarshalJSON(text []byte) error {
 	type plain Scope
-	if err := UnmarshalStrict(text, (*plain)(p)); err != nil {
+	if err := UnmarshalStrict(text, (*plain)(s)); err != nil {
 		return err
 	}
-	if p.Device != nil && p.Netns == nil {
+	if s.Device != nil && s.Netns == nil {
 		return errors.New("a device without a network namespace")
 	}
-	if p.Netns != nil && (p.Netns.Path == "" || p.Netns.Inode == 0) {
+	if s.Netns != nil && (s.Netns.Path == "" || s.Netns.Inode == 0) {
 		return errors.New("a network namespace without a path or inode")
 	}
 	return nil

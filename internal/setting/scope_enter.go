@@ -1,6 +1,6 @@
 package setting
 
-// entered is what the calling thread has at hand of the place that it is in.
+// entered is what the calling thread has at hand of the scope that it is in.
 type entered struct {
 	device string   // its name now
 	root   string   // folder that shows the namespace's devices
@@ -13,50 +13,50 @@ func (in *entered) close() {
 	}
 }
 
-// withEntered runs fn in the place, with a Place by which its values are reached
+// withEntered runs fn in the scope, with a Scope by which its values are reached
 // without entering it for each of them anew. It must not outlive fn.
-func (p Scope) withEntered(fn func(Scope) error) error {
-	if p.entered != nil || p.Device == nil {
-		return fn(p)
+func (s Scope) withEntered(fn func(Scope) error) error {
+	if s.entered != nil || s.Device == nil {
+		return fn(s)
 	}
-	return p.Enter(func(device string) error {
+	return s.Enter(func(device string) error {
 		return sysfs(func(root string) error {
 			in := &entered{device: device, root: root}
 			defer in.close()
-			p.entered = in
-			return fn(p)
+			s.entered = in
+			return fn(s)
 		})
 	})
 }
 
 // sysfs runs fn with the folder that shows the devices of the namespace that the
 // calling thread is in.
-func (p Scope) sysfs(fn func(root string) error) error {
-	if p.entered != nil {
-		return fn(p.entered.root)
+func (s Scope) sysfs(fn func(root string) error) error {
+	if s.entered != nil {
+		return fn(s.entered.root)
 	}
 	return sysfs(fn)
 }
 
-// WithEntered runs fn with Settings that reach the values of one device faster than c does:
+// WithEntered runs fn with Settings that reach the values of one device faster than s does:
 // many of them are read and written one after another. They must not outlive fn.
-// Where the place cannot be entered, fn gets c, by which it will find out why.
-func (c *Settings) WithEntered(p Scope, fn func(*Settings) error) error {
+// Where the scope cannot be entered, fn gets s, by which it will find out why.
+func (s *Settings) WithEntered(scope Scope, fn func(*Settings) error) error {
 	entered := false
-	err := p.withEntered(func(near Scope) error {
+	err := scope.withEntered(func(near Scope) error {
 		entered = true
-		return fn(&Settings{backends: c.backends, scope: near})
+		return fn(&Settings{backends: s.backends, scope: near})
 	})
 	if entered {
 		return err
 	}
-	return fn(c)
+	return fn(s)
 }
 
-// resolve gives the setting by the place that is near, if that is its own.
-func (c *Settings) resolve(cell Setting) Setting {
-	if c.scope.entered != nil && cell.Scope.Device != nil && cell.Scope.identity() == c.scope.identity() {
-		cell.Scope = c.scope
+// resolve gives the setting by the scope that is entered, if that is its own.
+func (s *Settings) resolve(setting Setting) Setting {
+	if s.scope.entered != nil && setting.Scope.Device != nil && setting.Scope.identity() == s.scope.identity() {
+		setting.Scope = s.scope
 	}
-	return cell
+	return setting
 }

@@ -16,11 +16,11 @@ import (
 // container engines do, still has the values that were set.
 func TestNamespaceHeldElsewhere(t *testing.T) {
 	w, n := testenv.Namespace(t)
-	place, err := setting.NetnsScope(n.Path())
+	scope, err := setting.NetnsScope(n.Path())
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, undo := setCell(t, setting.Sysctl(place, "net.core.somaxconn"), "777")
+	_, undo := setByJournal(t, setting.Sysctl(scope, "net.core.somaxconn"), "777")
 	kept := filepath.Join(t.TempDir(), "kept here")
 	if err := os.WriteFile(kept, nil, 0o600); err != nil {
 		t.Fatal(err)

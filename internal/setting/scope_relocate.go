@@ -30,23 +30,23 @@ func (d *DeviceID) identifiable() bool {
 // there. Gone is why it is not where it was: that is the error where it is found
 // nowhere else, or where it is not certain that what is found is the same, and
 // says where that is.
-func (p Scope) relocate(gone error) (netns string, now *DeviceID, err error) {
-	seen, unseen := p.findElsewhere()
+func (s Scope) relocate(gone error) (netns string, now *DeviceID, err error) {
+	seen, unseen := s.findElsewhere()
 	switch {
-	case p.Device.identifiable() && unseen != nil:
-		return "", nil, fmt.Errorf("find device %s: it is not where it was, and not all other namespaces could be looked at: %w", p.Device.Name, unseen)
-	case len(seen) == 1 && p.Device.identifiable():
+	case s.Device.identifiable() && unseen != nil:
+		return "", nil, fmt.Errorf("find device %s: it is not where it was, and not all other namespaces could be looked at: %w", s.Device.Name, unseen)
+	case len(seen) == 1 && s.Device.identifiable():
 		return seen[0].netns, seen[0].device, nil
 	case len(seen) == 1:
-		return "", nil, fmt.Errorf("%w; %s has a %s of that name, which may be it", gone, seen[0].netns, p.Device.Kind)
+		return "", nil, fmt.Errorf("%w; %s has a %s of that name, which may be it", gone, seen[0].netns, s.Device.Kind)
 	}
 	return "", nil, gone
 }
 
-// findElsewhere looks for the device in all namespaces but the place's own.
-func (p Scope) findElsewhere() (seen []candidate, unseen error) {
-	unseen = p.searchElsewhere(func(path string) error {
-		found, err := p.Device.candidates()
+// findElsewhere looks for the device in all namespaces but the scope's own.
+func (s Scope) findElsewhere() (seen []candidate, unseen error) {
+	unseen = s.searchElsewhere(func(path string) error {
+		found, err := s.Device.candidates()
 		for _, d := range found {
 			seen = append(seen, candidate{path, d})
 		}
@@ -55,12 +55,12 @@ func (p Scope) findElsewhere() (seen []candidate, unseen error) {
 	return seen, unseen
 }
 
-// searchElsewhere runs look in all namespaces but the place's own, with a file of each.
-func (p Scope) searchElsewhere(look func(path string) error) (unseen error) {
+// searchElsewhere runs look in all namespaces but the scope's own, with a file of each.
+func (s Scope) searchElsewhere(look func(path string) error) (unseen error) {
 	files, unseen := namespaceFiles(0)
 	var known []host.NamespaceID
 	for _, path := range files {
-		own, err := p.Netns.isFile(path)
+		own, err := s.Netns.isFile(path)
 		unseen = errors.Join(unseen, ignorePermission(err))
 		id, none := host.ID(path)
 		if own || err != nil || none != nil || slices.Contains(known, id) {

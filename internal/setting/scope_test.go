@@ -89,11 +89,11 @@ func TestDeviceThatIsNotWhatItWas(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a, b := spaces(t)
-			place, err := setting.DeviceScope(a.Path(), "veth0")
+			scope, err := setting.DeviceScope(a.Path(), "veth0")
 			if err != nil {
 				t.Fatal(err)
 			}
-			e, undo := setCell(t, setting.Setting{Backend: "net", Scope: place, Key: "gro_flush_timeout"}, "1")
+			e, undo := setByJournal(t, setting.Setting{Backend: "net", Scope: scope, Key: "gro_flush_timeout"}, "1")
 			c.upset(t, a, b)
 			out := undo()
 			if out.Err != nil || out.Entry.State != c.state {
@@ -116,16 +116,16 @@ func TestDeviceThatIsNotWhatItWas(t *testing.T) {
 
 func writeFlush(t *testing.T, n *netcfg.Namespace, device, value string) error {
 	t.Helper()
-	place, err := setting.DeviceScope(n.Path(), device)
+	scope, err := setting.DeviceScope(n.Path(), device)
 	if err != nil {
 		return err
 	}
-	return setting.NewSettings(setting.Backends("")...).Write(setting.Setting{Backend: "net", Scope: place, Key: "gro_flush_timeout"}, setting.Text(value))
+	return setting.NewSettings(setting.Backends("")...).Write(setting.Setting{Backend: "net", Scope: scope, Key: "gro_flush_timeout"}, setting.Text(value))
 }
 
 // setCell writes a setting by a journal, and gives what undoes it as another process
 // would.
-func setCell(t *testing.T, cell setting.Setting, value string) (*journal.Entry, func() journal.Outcome) {
+func setByJournal(t *testing.T, s setting.Setting, value string) (*journal.Entry, func() journal.Outcome) {
 	t.Helper()
 	o := journal.Options{Folder: t.TempDir(), Settings: setting.NewSettings(setting.Backends("")...), User: "a test"}
 	j, err := journal.Open(o)
@@ -137,7 +137,7 @@ func setCell(t *testing.T, cell setting.Setting, value string) (*journal.Entry, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := tx.Set("a.knob", setting.Write{Setting: cell, Value: setting.Text(value)})
+	e, err := tx.Set("a.knob", setting.Write{Setting: s, Value: setting.Text(value)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,11 +167,11 @@ func TestNamespaceThatIsNotWhatItWas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	place, err := setting.NetnsScope(n.Path())
+	scope, err := setting.NetnsScope(n.Path())
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, undo := setCell(t, setting.Sysctl(place, "net.core.somaxconn"), "777")
+	_, undo := setByJournal(t, setting.Sysctl(scope, "net.core.somaxconn"), "777")
 	n.Close()
 	if err := w.Delete(w.Name("a")); err != nil {
 		t.Fatal(err)
@@ -199,7 +199,7 @@ func TestNamespaceThatIsNotWhatItWas(t *testing.T) {
 	if out.Err != nil || out.Entry.State != journal.Vanished || err != nil || string(text) != "777\n" {
 		t.Errorf("it is %s (%s), %v; the new namespace has %q, %v", out.Entry.State, out.Entry.Reason, out.Err, text, err)
 	}
-	if err := place.Enter(func(string) error { return nil }); !errors.Is(err, host.ErrGone) {
+	if err := scope.Enter(func(string) error { return nil }); !errors.Is(err, host.ErrGone) {
 		t.Errorf("enter it: %v", err)
 	}
 }

@@ -19,20 +19,20 @@ type Setting struct {
 }
 
 // String is the setting as a person reads it: "sysctl net/core/somaxconn in /run/netns/a".
-func (c Setting) String() string {
-	text := c.Backend
-	if c.Key != "" {
-		text += " " + c.Key
+func (s Setting) String() string {
+	text := s.Backend
+	if s.Key != "" {
+		text += " " + s.Key
 	}
-	if place := c.Scope.String(); place != "" {
-		text += " " + place
+	if scope := s.Scope.String(); scope != "" {
+		text += " " + scope
 	}
 	return text
 }
 
 // ID is equal for two settings that are the same value, whatever they are called by now.
-func (c Setting) ID() string {
-	text, err := json.Marshal([]any{c.Backend, c.Scope.identity(), c.Key})
+func (s Setting) ID() string {
+	text, err := json.Marshal([]any{s.Backend, s.Scope.identity(), s.Key})
 	if err != nil {
 		panic(err) // strings and numbers always can be written
 	}
@@ -109,7 +109,7 @@ func (v *Value) UnmarshalJSON(text []byte) error {
 }
 
 // UnmarshalStrict reads JSON, and refuses what a later version may have added: it could mean another value,
-// or another place. What could be read is there with the error, too.
+// or another scope. What could be read is there with the error, too.
 func UnmarshalStrict(text []byte, to any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
@@ -140,12 +140,12 @@ type Backend struct {
 	// Matches tells whether found is what asked becomes when it is written: the
 	// kernel cleans white space, or rounds up to a power of two. Nil: only what is
 	// equal is alike.
-	Matches func(c Setting, asked, found Value) bool
+	Matches func(s Setting, asked, found Value) bool
 
 	// Equivalent tells whether a setting that holds found need not be written to hold asked:
 	// it says the same in other words, and nothing was rounded. Nil: only what is
 	// equal is the same.
-	Equivalent func(c Setting, asked, found Value) bool
+	Equivalent func(s Setting, asked, found Value) bool
 
 	// PartialWrite tells whether found is what a write of asked leaves that was killed
 	// in the middle. Nil: a write has no middle.
@@ -176,95 +176,95 @@ type Settings struct {
 }
 
 // NewSettings makes Settings of backends; no two of them may have the same name.
-func NewSettings(stores ...Backend) *Settings {
-	c := &Settings{backends: map[string]Backend{}}
-	for _, s := range stores {
-		if _, twice := c.backends[s.Name]; twice {
-			panic("two stores are called " + s.Name)
+func NewSettings(backends ...Backend) *Settings {
+	s := &Settings{backends: map[string]Backend{}}
+	for _, b := range backends {
+		if _, twice := s.backends[b.Name]; twice {
+			panic("two backends are called " + b.Name)
 		}
-		c.backends[s.Name] = s
+		s.backends[b.Name] = b
 	}
-	return c
+	return s
 }
 
-func (c *Settings) backend(cell Setting) (Backend, error) {
-	s, ok := c.backends[cell.Backend]
+func (s *Settings) backend(setting Setting) (Backend, error) {
+	b, ok := s.backends[setting.Backend]
 	if !ok {
-		return s, fmt.Errorf("%s: this version knows no store %q", cell, cell.Backend)
+		return b, fmt.Errorf("%s: this version knows no backend %q", setting, setting.Backend)
 	}
-	return s, nil
+	return b, nil
 }
 
 // Read gives what a setting holds.
-func (c *Settings) Read(cell Setting) (Value, error) {
-	s, err := c.backend(cell)
+func (s *Settings) Read(setting Setting) (Value, error) {
+	b, err := s.backend(setting)
 	if err != nil {
 		return Value{}, err
 	}
-	v, err := s.Read(c.resolve(cell))
+	v, err := b.Read(s.resolve(setting))
 	if err != nil {
-		return Value{}, fmt.Errorf("read %s: %w", cell, err)
+		return Value{}, fmt.Errorf("read %s: %w", setting, err)
 	}
 	return v, nil
 }
 
 // Write writes a setting. Only package journal calls it, which knows the old value
 // to be on disk.
-func (c *Settings) Write(cell Setting, v Value) error {
-	s, err := c.backend(cell)
+func (s *Settings) Write(setting Setting, v Value) error {
+	b, err := s.backend(setting)
 	if err != nil {
 		return err
 	}
-	if err := s.Write(c.resolve(cell), v); err != nil {
-		return fmt.Errorf("write %s: %w", cell, err)
+	if err := b.Write(s.resolve(setting), v); err != nil {
+		return fmt.Errorf("write %s: %w", setting, err)
 	}
 	return nil
 }
 
 // Matches tells whether found is what asked becomes in this setting.
-func (c *Settings) Matches(cell Setting, asked, found Value) bool {
+func (s *Settings) Matches(setting Setting, asked, found Value) bool {
 	if asked.Equal(found) {
 		return true
 	}
-	s, err := c.backend(cell)
-	return err == nil && s.Matches != nil && asked.Present && found.Present && s.Matches(cell, asked, found)
+	b, err := s.backend(setting)
+	return err == nil && b.Matches != nil && asked.Present && found.Present && b.Matches(setting, asked, found)
 }
 
 // Equivalent tells whether a setting that holds found has what is asked for already: the
 // same value, if perhaps in other words. What a write would become by rounding is
 // [Settings.Matches], and not the same.
-func (c *Settings) Equivalent(cell Setting, asked, found Value) bool {
+func (s *Settings) Equivalent(setting Setting, asked, found Value) bool {
 	if asked.Equal(found) {
 		return true
 	}
-	s, err := c.backend(cell)
-	return err == nil && s.Equivalent != nil && asked.Present && found.Present && s.Equivalent(cell, asked, found)
+	b, err := s.backend(setting)
+	return err == nil && b.Equivalent != nil && asked.Present && found.Present && b.Equivalent(setting, asked, found)
 }
 
 // PartialWrite tells whether found is what a write of asked to this setting leaves that
 // was killed in the middle.
-func (c *Settings) PartialWrite(cell Setting, asked, found Value) bool {
-	s, err := c.backend(cell)
-	return err == nil && s.PartialWrite != nil && asked.Present && found.Present && s.PartialWrite(asked, found)
+func (s *Settings) PartialWrite(setting Setting, asked, found Value) bool {
+	b, err := s.backend(setting)
+	return err == nil && b.PartialWrite != nil && asked.Present && found.Present && b.PartialWrite(asked, found)
 }
 
 // Persistent tells whether a setting's value outlives a reboot.
-func (c *Settings) Persistent(cell Setting) bool {
-	s, err := c.backend(cell)
-	return err != nil || s.Persistent
+func (s *Settings) Persistent(setting Setting) bool {
+	b, err := s.backend(setting)
+	return err != nil || b.Persistent
 }
 
 // SideEffects lists the other settings that a write to this one may change.
-func (c *Settings) SideEffects(cell Setting) ([]Setting, error) {
-	s, err := c.backend(cell)
-	if err != nil || s.SideEffects == nil {
+func (s *Settings) SideEffects(setting Setting) ([]Setting, error) {
+	b, err := s.backend(setting)
+	if err != nil || b.SideEffects == nil {
 		return nil, err
 	}
-	cells, err := s.SideEffects(c.resolve(cell))
-	for i := range cells {
-		cells[i].Scope.entered = nil // they outlive it
+	settings, err := b.SideEffects(s.resolve(setting))
+	for i := range settings {
+		settings[i].Scope.entered = nil // they outlive it
 	}
-	return cells, err
+	return settings, err
 }
 
 // Settle is how long what a write to a setting disturbs takes to calm down.
@@ -274,10 +274,10 @@ func (c *Settings) Settle(cell Setting) time.Duration {
 }
 
 // Sweep removes what a write to a setting that was killed half-way left behind.
-func (c *Settings) Sweep(cell Setting) error {
-	s, err := c.backend(cell)
-	if err != nil || s.Sweep == nil {
+func (s *Settings) Sweep(setting Setting) error {
+	b, err := s.backend(setting)
+	if err != nil || b.Sweep == nil {
 		return err
 	}
-	return s.Sweep(cell)
+	return b.Sweep(setting)
 }

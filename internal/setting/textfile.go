@@ -13,12 +13,12 @@ import (
 )
 
 // locator runs fn where the file of a setting can be reached, with its name there.
-type locator func(c Setting, fn func(file string) error) error
+type locator func(s Setting, fn func(file string) error) error
 
 // readLocated makes the Read of a backend whose settings are files that the kernel makes up.
 func readLocated(at locator) func(Setting) (Value, error) {
-	return func(c Setting) (v Value, err error) {
-		err = at(c, func(file string) error {
+	return func(s Setting) (v Value, err error) {
+		err = at(s, func(file string) error {
 			v, err = readText(file)
 			return err
 		})
@@ -28,8 +28,8 @@ func readLocated(at locator) func(Setting) (Value, error) {
 
 // writeLocated makes the Write of such a backend.
 func writeLocated(at locator) func(Setting, Value) error {
-	return func(c Setting, v Value) error {
-		return at(c, func(file string) error { return writeText(file, v) })
+	return func(s Setting, v Value) error {
+		return at(s, func(file string) error { return writeText(file, v) })
 	}
 }
 

@@ -35,7 +35,7 @@ func TestAnytimeHoldsAtEveryLook(t *testing.T) {
 			found, foundT := false, false
 			for n := MinSeries; n <= series; n++ {
 				found = found || capital(all[:n], 0) >= 20
-				foundT = foundT || n%4 == 0 && Design{Confidence: 0.95}.overSeries(all[:n]).Excludes1()
+				foundT = foundT || n%4 == 0 && Design{Confidence: 0.95}.overSeries(all[:n]).excludes1()
 			}
 			if found {
 				wrong++
@@ -65,7 +65,7 @@ func TestAnytimeFinds(t *testing.T) {
 			all, n := seriesOf(rng, c.effect, 60, false), MinSeries
 			for n < len(all) {
 				r := Design{Confidence: 0.95, Anytime: true}.overSeries(all[:n])
-				if r.Excludes1() {
+				if r.excludes1() {
 					break
 				}
 				n++
@@ -98,7 +98,7 @@ func TestAnytimeInterval(t *testing.T) {
 				continue
 			}
 			miss = miss || effect < math.Log(r.Lo) || effect > math.Log(r.Hi)
-			if r.Excludes1() && r.P > 0.05 {
+			if r.excludes1() && r.P > 0.05 {
 				t.Fatalf("after %d series the interval [%g, %g] does not agree with p %g", n, r.Lo, r.Hi, r.P)
 			}
 		}
@@ -125,7 +125,7 @@ func TestAnytimeOfFew(t *testing.T) {
 			t.Errorf("of %v: %+v", logs, r)
 		}
 	}
-	if r := d.overSeries([]float64{5, 5, 5, 5, 5, 5, 5, 5}); !r.Excludes1() {
+	if r := d.overSeries([]float64{5, 5, 5, 5, 5, 5, 5, 5}); !r.excludes1() {
 		t.Errorf("eight equal series: %+v", r)
 	}
 }

@@ -26,10 +26,10 @@ func medianSorted(s []float64) float64 {
 	return s[n/2-1]/2 + s[n/2]/2
 }
 
-// MedianInterval returns the exact order-statistic interval of the median of the distribution that
+// medianInterval returns the exact order-statistic interval of the median of the distribution that
 // x was drawn from. It assumes only independence. Its coverage is at least level. It returns false
 // if there are too few values for that level: 0.95 takes at least 6.
-func MedianInterval(x []float64, level float64) (lo, hi float64, ok bool) {
+func medianInterval(x []float64, level float64) (lo, hi float64, ok bool) {
 	n := len(x)
 	if n == 0 {
 		return 0, 0, false
@@ -45,8 +45,8 @@ func MedianInterval(x []float64, level float64) (lo, hi float64, ok bool) {
 	return s[k-1], s[n-k], true
 }
 
-// SignTest returns the exact two-sided p-value of "the median is 0". Zeros are ignored.
-func SignTest(x []float64) float64 {
+// signTest returns the exact two-sided p-value of "the median is 0". Zeros are ignored.
+func signTest(x []float64) float64 {
 	below, above := 0, 0
 	for _, v := range x {
 		switch {

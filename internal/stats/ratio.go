@@ -67,8 +67,8 @@ func (r Ratio) HalfWidth() (float64, bool) {
 	return math.Sqrt(r.Hi/r.Lo) - 1, true
 }
 
-// Excludes1 reports whether the interval excludes 1.
-func (r Ratio) Excludes1() bool { return !r.Open && (r.Lo > 1 || r.Hi < 1) }
+// excludes1 reports whether the interval excludes 1.
+func (r Ratio) excludes1() bool { return !r.Open && (r.Lo > 1 || r.Hi < 1) }
 
 // FromRounds estimates a ratio from the log-ratios of the rounds of each series. Empty series are
 // skipped; it returns false if none is left.
@@ -125,8 +125,8 @@ func FromPairs(logs []float64, d Design) (Ratio, bool) {
 
 func fromPairs(logs []float64, d Design) Ratio {
 	r := Ratio{Value: exp(Median(logs)), Level: d.Level(), Rounds: len(logs)}
-	lo, hi, ok := MedianInterval(logs, r.Level)
-	r.P = min(1, SignTest(logs)*float64(d.looks()))
+	lo, hi, ok := medianInterval(logs, r.Level)
+	r.P = min(1, signTest(logs)*float64(d.looks()))
 	if !ok {
 		r.Open, r.P = true, 1
 		return r

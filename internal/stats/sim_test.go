@@ -157,7 +157,7 @@ func TestDetectable(t *testing.T) {
 	}
 	seen := share(sims, func(r *rand.Rand) bool {
 		est, _ := FromRounds(n.sample(r, 6, 12, promised), design)
-		return est.Excludes1()
+		return est.excludes1()
 	})
 	if seen < 0.72 || seen > 0.92 {
 		t.Errorf("a difference of the size called detectable is seen in %.1f %%, want about 80 %%", 100*seen)
@@ -175,7 +175,7 @@ func TestEarlyStop(t *testing.T) {
 			data := n.sample(r, 12, 12, 0)
 			for _, at := range looks {
 				// The worst case: stop as soon as there seems to be a difference.
-				if est, _ := FromRounds(data[:at], d); est.Excludes1() {
+				if est, _ := FromRounds(data[:at], d); est.excludes1() {
 					return true
 				}
 			}

@@ -30,7 +30,7 @@ func TestMedianInterval(t *testing.T) {
 		for i := range x {
 			x[i] = float64(tc.n - i)
 		}
-		lo, hi, ok := MedianInterval(x, tc.level)
+		lo, hi, ok := medianInterval(x, tc.level)
 		if ok != (tc.rank > 0) || ok && (lo != float64(tc.rank) || hi != float64(tc.n+1-tc.rank)) {
 			t.Errorf("n %d, level %v: %v..%v %v, want rank %d", tc.n, tc.level, lo, hi, ok, tc.rank)
 		}
@@ -136,11 +136,11 @@ func TestStudent(t *testing.T) {
 func TestFewSeries(t *testing.T) {
 	round := []float64{.1, .11, .12, .09, .1, .1, .1, .1}
 	one, _ := FromRounds([][]float64{round, nil}, design)
-	if !one.WithinSeries || one.Open || one.Series != 1 || one.Rounds != 8 || !one.Excludes1() {
+	if !one.WithinSeries || one.Open || one.Series != 1 || one.Rounds != 8 || !one.excludes1() {
 		t.Errorf("one series: %+v", one)
 	}
 	few, _ := FromRounds([][]float64{round[:4]}, design)
-	if !few.Open || few.Excludes1() {
+	if !few.Open || few.excludes1() {
 		t.Errorf("four rounds cannot give an interval: %+v", few)
 	}
 	if _, ok := FromRounds(nil, design); ok {

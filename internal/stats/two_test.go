@@ -31,14 +31,14 @@ func TestQuotientCoverage(t *testing.T) {
 		missed, found := 0, 0
 		for range pairs {
 			a := roundsOf(rng, 0.3, 0.02, 8+rng.IntN(8))
-			if r, ok := Quotient(a, roundsOf(rng, 0.3, 0.05, 8+rng.IntN(8)), d); !ok || r.Excludes1() {
+			if r, ok := Quotient(a, roundsOf(rng, 0.3, 0.05, 8+rng.IntN(8)), d); !ok || r.excludes1() {
 				missed++
 			}
 			r, _ := Quotient(a, roundsOf(rng, 0.3+math.Log(1.05), 0.05, 12), d)
-			if r.Excludes1() && r.Value > 1 {
+			if r.excludes1() && r.Value > 1 {
 				found++
 			}
-			if r.Excludes1() != (r.P <= 0.05) || r.Lo > r.Value || r.Hi < r.Value {
+			if r.excludes1() != (r.P <= 0.05) || r.Lo > r.Value || r.Hi < r.Value {
 				t.Fatalf("interval and p-value do not agree: %+v", r)
 			}
 		}

@@ -63,7 +63,7 @@ func NewFloor(series [][]float64, d Design, margin float64) (Floor, bool) {
 	half, _ := r.HalfWidth()
 	f.Size = max(half, expm1(math.Abs(math.Log(r.Value))))
 	strict, _ := FromRounds(series, Design{Confidence: max(FloorLevel, d.Confidence), Looks: d.Looks, Anytime: d.Anytime})
-	f.Invalid = strict.Excludes1() && !insideMargin(r, margin)
+	f.Invalid = strict.excludes1() && !insideMargin(r, margin)
 	return f, true
 }
 
@@ -97,7 +97,7 @@ func Judge(r Ratio, adjusted float64, rule Criterion) Judgement {
 		j.Reason, j.Detectable = TooFew, 0
 	case insideMargin(r, rule.Margin):
 		j.Verdict = Equivalent
-	case !r.Excludes1():
+	case !r.excludes1():
 		j.Reason = TooWide
 	case rule.Floor != nil && expm1(math.Abs(math.Log(r.Value))) < rule.Floor.Size:
 		j.Reason = BelowNoise

@@ -1,6 +1,7 @@
 package study
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -97,11 +98,11 @@ func (s *Study) Explain(w io.Writer) error {
 	}
 	line("\nLoads")
 	for _, l := range s.Loads {
-		line("  %s\tsizes %s\tflows %s%s%s", l.Load, orDefault(l.Sizes, "the load's own"), orDefault(strings.Trim(fmt.Sprint(l.Flows), "[]"), "1"), variant(l.CellSpec), onlyReal(l))
+		line("  %s\tsizes %s\tflows %s%s%s", l.Load, cmp.Or(l.Sizes, "the load's own"), cmp.Or(strings.Trim(fmt.Sprint(l.Flows), "[]"), "1"), variant(l.CellSpec), onlyReal(l))
 	}
 	line("\nTables")
 	for _, t := range s.Tables {
-		line("  %s\t%s\t%s\tagainst %s", t.Title, sides("row", t.Rows), sides("column", t.Columns), orDefault(t.Baseline, s.Paths[0].Name))
+		line("  %s\t%s\t%s\tagainst %s", t.Title, sides("row", t.Rows), sides("column", t.Columns), cmp.Or(t.Baseline, s.Paths[0].Name))
 	}
 	took, err := s.measures()
 	if err != nil {
@@ -171,13 +172,6 @@ func onlyOn(wires []string) string {
 		return ""
 	}
 	return " (only on wire " + strings.Join(wires, ", ") + ")"
-}
-
-func orDefault(text, preset string) string {
-	if text == "" {
-		return preset
-	}
-	return text
 }
 
 // variant says what else a load has: a rate, a stream beside it, a program that runs it.

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -54,7 +53,7 @@ func newSince(before hostState) ([]string, error) {
 			left = append(left, thing)
 		}
 	}
-	sort.Strings(left)
+	slices.Sort(left)
 	return left, err
 }
 

@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strings"
 	"testing"
 
@@ -228,7 +228,7 @@ func snapSets(c *nftables.Conn, t *nftables.Table) ([]string, error) {
 }
 
 func sorted(list []string, add func(string, ...any)) error {
-	sort.Strings(list)
+	slices.Sort(list)
 	for _, line := range list {
 		add("%s", line)
 	}

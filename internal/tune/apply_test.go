@@ -62,10 +62,10 @@ func (s *fakeHost) open(t *testing.T) *journal.Journal {
 // word is a knob that is one word on the shelf. It takes no empty one.
 type word struct{ key, effective string }
 
-func (w word) cell() setting.Setting { return setting.Setting{Backend: "shelf", Key: w.key} }
+func (w word) setting() setting.Setting { return setting.Setting{Backend: "shelf", Key: w.key} }
 
 func (w word) Get(m knob.Machine, _ knob.Target) (knob.Reading, error) {
-	v, err := m.Settings.Read(w.cell())
+	v, err := m.Settings.Read(w.setting())
 	return knob.Reading{Value: v.String(), Effective: w.effective}, err
 }
 
@@ -73,7 +73,7 @@ func (w word) Plan(_ knob.Machine, _ knob.Target, value string) ([]setting.Write
 	if value == "" {
 		return nil, errors.New("a word wants letters")
 	}
-	return []setting.Write{{Setting: w.cell(), Value: setting.Text(value)}}, nil
+	return []setting.Write{{Setting: w.setting(), Value: setting.Text(value)}}, nil
 }
 
 func assign(key, value string) Assignment {
@@ -198,8 +198,8 @@ func TestRehearse(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "f"), []byte("a\nb\nc\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	stores := setting.Backends(root)
-	m := knob.Machine{Settings: setting.NewSettings(stores...)}
+	backends := setting.Backends(root)
+	m := knob.Machine{Settings: setting.NewSettings(backends...)}
 	planned, err := DryRun(m, []Assignment{
 		{Knob: knob.Entry{Facts: knob.Facts{Name: "first"}, Knob: line{"a", "A"}}, Value: "x"},
 		{Knob: knob.Entry{Facts: knob.Facts{Name: "second"}, Knob: line{"c", "C"}}, Value: "x"},
@@ -226,15 +226,15 @@ type line struct{ from, to string }
 func (l line) Get(knob.Machine, knob.Target) (knob.Reading, error) { return knob.Reading{}, nil }
 
 func (l line) Plan(m knob.Machine, _ knob.Target, _ string) ([]setting.Write, error) {
-	cell := setting.Setting{Backend: "file", Key: "/f"}
-	v, err := m.Settings.Read(cell)
-	return []setting.Write{{Setting: cell, Value: setting.Text(strings.Replace(string(v.Data), l.from+"\n", l.to+"\n", 1))}}, err
+	s := setting.Setting{Backend: "file", Key: "/f"}
+	v, err := m.Settings.Read(s)
+	return []setting.Write{{Setting: s, Value: setting.Text(strings.Replace(string(v.Data), l.from+"\n", l.to+"\n", 1))}}, err
 }
 
 func TestDiff(t *testing.T) {
 	absent := setting.Value{}
 	for _, c := range []struct {
-		store    string
+		backend  string
 		old, new setting.Value
 		want     string
 	}{
@@ -242,8 +242,8 @@ func TestDiff(t *testing.T) {
 		{"file", absent, setting.Text("x\n"), "@@ -0,0 +1,1 @@\n+x\n"},
 		{"file", setting.Text("x\n"), setting.Text("x"), "@@ -1,1 +1,1 @@\n-x\n+x\n\\ No newline at end of file\n"},
 	} {
-		got := Change{setting.Setting{Backend: c.store, Key: "k"}, c.old, c.new}.Diff()
-		if want := "--- " + c.store + " k\n+++ " + c.store + " k\n" + c.want; got != want {
+		got := Change{setting.Setting{Backend: c.backend, Key: "k"}, c.old, c.new}.Diff()
+		if want := "--- " + c.backend + " k\n+++ " + c.backend + " k\n" + c.want; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

@@ -27,7 +27,7 @@ import (
 type card struct {
 	driver  string
 	on      knob.Target
-	place   setting.Scope
+	scope   setting.Scope
 	m       knob.Machine
 	options journal.Options
 }
@@ -51,7 +51,7 @@ func cardsOf(t *testing.T, driver string) (cards []card) {
 		}
 		c := card{driver: driver}
 		c.on.Device = filepath.Base(filepath.Dir(filepath.Dir(link)))
-		c.place, err = c.on.Place()
+		c.scope, err = c.on.Scope()
 		testenv.Must(t, err)
 		c.m.Settings = setting.NewSettings(tune.Backends("")...)
 		c.options = journal.Options{Folder: t.TempDir(), Settings: c.m.Settings, User: "a test"}
@@ -66,23 +66,23 @@ func cardsOf(t *testing.T, driver string) (cards []card) {
 // snapshot reads every value of the card, and which of its offloads are in effect.
 func (c card) snapshot(t *testing.T) map[string]string {
 	t.Helper()
-	cells, err := setting.DeviceSettings(c.place)
+	settings, err := setting.DeviceSettings(c.scope)
 	testenv.Must(t, err)
 	all := map[string]string{}
-	testenv.Must(t, c.m.Settings.WithEntered(c.place, func(near *setting.Settings) error {
-		for _, cell := range cells {
-			if cell.Backend == "feature" {
+	testenv.Must(t, c.m.Settings.WithEntered(c.scope, func(near *setting.Settings) error {
+		for _, s := range settings {
+			if s.Backend == "feature" {
 				continue // all at once, below
 			}
-			v, err := near.Read(cell)
+			v, err := near.Read(s)
 			if err != nil {
 				return err
 			}
-			all[cell.Backend+" "+cell.Key] = v.String()
+			all[s.Backend+" "+s.Key] = v.String()
 		}
 		return nil
 	}))
-	features, err := setting.DeviceFeatures(c.place)
+	features, err := setting.DeviceFeatures(c.scope)
 	testenv.Must(t, err)
 	for name, f := range features {
 		all["feature "+name] = fmt.Sprintf("%+v", f)
@@ -179,7 +179,7 @@ func TestCardsHere(t *testing.T) {
 	t.Run("rules of the filter", func(t *testing.T) {
 		for _, driver := range drivers {
 			// None of them has a filter, and each has its own way to say so.
-			if n, err := setting.FilterRules(cardOf(t, driver).place); n != 0 || err != nil {
+			if n, err := setting.FilterRules(cardOf(t, driver).scope); n != 0 || err != nil {
 				t.Errorf("%s has %d rules, %v", driver, n, err)
 			}
 		}

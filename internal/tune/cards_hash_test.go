@@ -20,7 +20,7 @@ func noReceiveHash(t *testing.T) {
 	}
 	c := cards[1]
 	// The driver takes no fields, though it answers which it hashes.
-	udp := setting.Setting{Backend: "flowhash", Scope: c.place, Key: "udp4"}
+	udp := setting.Setting{Backend: "flowhash", Scope: c.scope, Key: "udp4"}
 	if now, err := c.m.Settings.Read(udp); err != nil {
 		t.Skipf("its driver knows of no hash: that is so before Linux 5.18: %v", err)
 	} else if err := c.m.Settings.Write(udp, setting.Text("sdfn")); err == nil || now.String() != setting.NoHashFields {

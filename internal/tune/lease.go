@@ -46,10 +46,8 @@ func Hold(ctx context.Context, folder string, txn int, open func() (*journal.Jou
 		if verr.Code(err) == verr.Busy {
 			pause = leasePoll // who has the journal may be done any time
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(pause):
+		if err := host.Sleep(ctx, pause); err != nil {
+			return err
 		}
 	}
 }
@@ -72,10 +70,8 @@ func hold(ctx context.Context, folder string, txn int, open func() (*journal.Jou
 		if now >= t.Lease.Until || !t.Ended && !journal.InUse(folder) {
 			break
 		}
-		select {
-		case <-ctx.Done():
-			return true, context.Cause(ctx)
-		case <-time.After(min(leasePoll, t.Lease.Until-now)):
+		if err := host.Sleep(ctx, min(leasePoll, t.Lease.Until-now)); err != nil {
+			return true, err
 		}
 	}
 	j, err := open()

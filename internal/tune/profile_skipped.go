@@ -35,9 +35,9 @@ type Skipped struct {
 	Observed string      `json:"seen,omitempty"` // the values for which the step's condition does not hold
 }
 
-// Pruned are the rows of a proof for steps that were not tried because of what the
+// pruned are the rows of a proof for steps that were not tried because of what the
 // machine's counters and settings say.
-func Pruned(skipped []Skipped) (rows []search.Row) {
+func pruned(skipped []Skipped) (rows []search.Row) {
 	for _, s := range skipped {
 		if s.Observed == "" {
 			continue
@@ -92,11 +92,11 @@ func (p Profile) Tries(named Targets) (n int) {
 	return n
 }
 
-// Measurable parts assignments that a measurement here can judge from those that it
+// measurable parts assignments that a measurement here can judge from those that it
 // cannot: of a file nothing comes until somebody applies it, and what ends another
 // program, or is its own until then, would have to be so for longer than the moment
 // that a proof gives it.
-func Measurable(all []Assignment) (assignments []Assignment, skipped []Skipped) {
+func measurable(all []Assignment) (assignments []Assignment, skipped []Skipped) {
 	for _, w := range all {
 		s := Skipped{Target: w.Target, Kind: Unmeasurable}
 		if w.Knob.Scope == knob.ScopeManifest {

@@ -124,7 +124,7 @@ func TestWishesOfCilium(t *testing.T) {
 			t.Errorf("nothing is said of %s", s.Name)
 		}
 	}
-	if left, files := Measurable(assignments); len(left) > 0 || len(files) != len(assignments) {
+	if left, files := measurable(assignments); len(left) > 0 || len(files) != len(assignments) {
 		t.Errorf("what is in a file can be measured: %+v", left)
 	}
 	// A step before may meet the need; a file that is of others is passed over.
@@ -168,7 +168,7 @@ func TestWishesOfKubeOVN(t *testing.T) {
 		}
 	}
 	if _, _, err := p.Assignments(knob.Machine{}, Targets{}); err == nil {
-		t.Error("without cells nothing can be read")
+		t.Error("without settings nothing can be read")
 	}
 }
 
@@ -200,12 +200,12 @@ func TestWishesByCounters(t *testing.T) {
 		if c.wanted != (len(wished(assignments, "net.backlog")) == 1) {
 			t.Errorf("%+v: assignments %+v, skipped %+v", c, wished(assignments, "net.backlog"), named(skipped, "net.backlog"))
 		}
-		pruned := Pruned(named(skipped, "net.backlog"))
-		if c.wanted != (len(pruned) == 0) {
-			t.Errorf("%+v: pruned %+v", c, pruned)
+		rows := pruned(named(skipped, "net.backlog"))
+		if c.wanted != (len(rows) == 0) {
+			t.Errorf("%+v: pruned %+v", c, rows)
 		}
-		if !c.wanted && (pruned[0].Verdict != search.VerdictNotTried || !strings.Contains(pruned[0].Reason, "0 of them, netdev_max_backlog 1000")) {
-			t.Errorf("pruned %+v", pruned)
+		if !c.wanted && (rows[0].Verdict != search.VerdictNotTried || !strings.Contains(rows[0].Reason, "0 of them, netdev_max_backlog 1000")) {
+			t.Errorf("pruned %+v", rows)
 		}
 	}
 }
@@ -245,10 +245,10 @@ func TestOtherOwners(t *testing.T) {
 	} {
 		ends := Assignment{Knob: knob.Entry{Facts: knob.Facts{Name: "irq.balance"}}}
 		one := Assignment{Knob: knob.Entry{Facts: knob.Facts{Name: name}}}
-		if kept, _ := Measurable([]Assignment{one}); (len(kept) == 1) != (name != "irq.balance") {
+		if kept, _ := measurable([]Assignment{one}); (len(kept) == 1) != (name != "irq.balance") {
 			t.Errorf("%s, of itself: %d kept", name, len(kept))
 		}
-		kept, left := Measurable([]Assignment{ends, one})
+		kept, left := measurable([]Assignment{ends, one})
 		if (len(kept) == 1) != (want == "") || !strings.Contains(left[len(left)-1].Reason, cmp.Or(want, "seconds")) {
 			t.Errorf("%s: %d kept, %+v", name, len(kept), left)
 		}

@@ -43,14 +43,14 @@ var (
 
 // ringDrops holds where a device has counted packets that found no room.
 var ringDrops = Condition{Text: "the card dropped packets for lack of room (rx_missed_errors, rx_fifo_errors)", Holds: func(m knob.Machine, t knob.Target) (bool, string, error) {
-	place, err := t.Place()
+	scope, err := t.Scope()
 	if err != nil {
 		return false, "", err
 	}
 	var seen []string
 	holds := false
 	for _, counter := range []string{"rx_missed_errors", "rx_fifo_errors"} {
-		v, err := m.Settings.Read(setting.Setting{Backend: "net", Scope: place, Key: "statistics/" + counter})
+		v, err := m.Settings.Read(setting.Setting{Backend: "net", Scope: scope, Key: "statistics/" + counter})
 		if err != nil {
 			return false, "", err
 		}

@@ -117,29 +117,29 @@ func (a *actor) note(format string, args ...any) { fmt.Fprintf(a.log, format+"\n
 var errFault = errors.New("injected")
 
 // wrap puts a backend under the orders of the test.
-func (a *actor) wrap(s setting.Backend) setting.Backend {
-	read, write := s.Read, s.Write
-	s.Read = func(c setting.Setting) (setting.Value, error) {
+func (a *actor) wrap(b setting.Backend) setting.Backend {
+	read, write := b.Read, b.Write
+	b.Read = func(s setting.Setting) (setting.Value, error) {
 		a.passPoint("before a read")
-		return read(c)
+		return read(s)
 	}
-	s.Write = func(c setting.Setting, v setting.Value) error {
+	b.Write = func(s setting.Setting, v setting.Value) error {
 		a.passPoint("before a write")
 		defer a.passPoint("after a write")
 		a.writes++
 		if a.writes != a.order.FaultAt || a.order.Fault == "" {
-			return write(c, v)
+			return write(s, v)
 		}
-		a.note("fault at %s: %s", c, a.order.Fault)
+		a.note("fault at %s: %s", s, a.order.Fault)
 		switch a.order.Fault {
 		case faults[3]:
-			return errors.Join(write(c, v), errFault)
+			return errors.Join(write(s, v), errFault)
 		case faults[4]:
 			return nil
 		}
 		return errFault
 	}
-	return s
+	return b
 }
 
 func (a *actor) act() error {
@@ -290,7 +290,7 @@ func (a *actor) editForeign(r *rand.Rand, entries []*journal.Entry) error {
 		return err
 	}
 	a.note("somebody else: %s = %s", e.Setting, foreign)
-	plain := a.w.machine(func(s setting.Backend) setting.Backend { return s })
+	plain := a.w.machine(func(b setting.Backend) setting.Backend { return b })
 	if err := plain.Settings.Write(e.Setting, foreign); err != nil {
 		return errors.Join(err, f.Close())
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-// snapshot writes down all of a place: what ip, tc and ioctls of ethtool say,
+// snapshot writes down all of a testbed: what ip, tc and ioctls of ethtool say,
 // every file of sysfs' queues and of /proc/sys/net, and every file of a fixture.
 // It shares no code with the backends, so that it sees what they overlook.
 func (w *testbed) snapshot(t testing.TB) string {

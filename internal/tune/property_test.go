@@ -28,7 +28,7 @@ const (
 )
 
 // Whatever is set, and wherever the process is killed: undo brings every byte
-// back. Sequences are played one after the other in the same place, for each
+// back. Sequences are played one after the other in the same testbed, for each
 // must leave it as it was.
 func TestExactUndo(t *testing.T) {
 	testenv.Root(t)
@@ -138,11 +138,11 @@ func (s *tally) report(t *testing.T) {
 	}
 }
 
-// runner plays sequences in a place of its own.
+// runner plays sequences in a testbed of its own.
 type runner struct {
 	t       testing.TB
 	program []string
-	place   *testbed
+	testbed *testbed
 	file    string
 	initial string
 
@@ -152,12 +152,12 @@ type runner struct {
 }
 
 func newRunner(t testing.TB, program []string) *runner {
-	p := &runner{t: t, program: program, place: newTestbed(t)}
-	p.place.prepare(t)
-	p.file = p.place.save(t)
-	p.initial = p.place.snapshot(t)
-	if again := p.place.snapshot(t); again != p.initial {
-		t.Fatalf("the place changes by itself:\n%s", differences(p.initial, again))
+	p := &runner{t: t, program: program, testbed: newTestbed(t)}
+	p.testbed.prepare(t)
+	p.file = p.testbed.save(t)
+	p.initial = p.testbed.snapshot(t)
+	if again := p.testbed.snapshot(t); again != p.initial {
+		t.Fatalf("the testbed changes by itself:\n%s", differences(p.initial, again))
 	}
 	return p
 }
@@ -213,17 +213,17 @@ func (p *runner) end() {
 func (p *runner) play(seed uint64) (r outcome) {
 	for _, name := range []string{"log", "others", "journal"} {
 		if name != "journal" || seed%4 == 0 { // some find what others left in it
-			os.RemoveAll(filepath.Join(p.place.folder, name))
+			os.RemoveAll(filepath.Join(p.testbed.folder, name))
 		}
 	}
 	if err := p.sequence(seed, &r); err != nil {
-		log, _ := os.ReadFile(filepath.Join(p.place.folder, "log"))
+		log, _ := os.ReadFile(filepath.Join(p.testbed.folder, "log"))
 		r.wrong = fmt.Sprintf("sequence %d: %v\nIt was:\n%s\nTo repeat it: %s=%d go test -count=1 -run TestExactUndo ./internal/tune", seed, err, log, seedVariable, seed)
-		// The next one gets a place that is as it should be.
+		// The next one gets a testbed that is as it should be.
 		p.end()
-		p.place = newTestbed(p.t)
-		p.place.prepare(p.t)
-		p.file, p.initial = p.place.save(p.t), p.place.snapshot(p.t)
+		p.testbed = newTestbed(p.t)
+		p.testbed.prepare(p.t)
+		p.file, p.initial = p.testbed.save(p.t), p.testbed.snapshot(p.t)
 	}
 	return r
 }
@@ -269,7 +269,7 @@ func (p *runner) sequence(seed uint64, r *outcome) error {
 	if len(a.Errors) > 0 {
 		return errors.New(strings.Join(a.Errors, "; "))
 	}
-	if diff := differences(p.initial, p.place.snapshot(p.t)); diff != "" {
+	if diff := differences(p.initial, p.testbed.snapshot(p.t)); diff != "" {
 		return fmt.Errorf("it is not as it was (-: before, +: after):\n%s", diff)
 	}
 	return nil
@@ -277,7 +277,7 @@ func (p *runner) sequence(seed uint64, r *outcome) error {
 
 // checkForeignEdits looks that what somebody else wrote last stands, and puts it back.
 func (p *runner) checkForeignEdits(o *childOrder, a answer, r *outcome) error {
-	text, err := os.ReadFile(filepath.Join(p.place.folder, "others"))
+	text, err := os.ReadFile(filepath.Join(p.testbed.folder, "others"))
 	if errors.Is(err, os.ErrNotExist) {
 		if len(a.Conflicts) > 0 {
 			return fmt.Errorf("nobody else changed anything, and still there are conflicts: %v", a.Conflicts)
@@ -287,7 +287,7 @@ func (p *runner) checkForeignEdits(o *childOrder, a answer, r *outcome) error {
 	if err != nil {
 		return err
 	}
-	cells := p.place.machine(func(s setting.Backend) setting.Backend { return s }).Settings
+	settings := p.testbed.machine(func(b setting.Backend) setting.Backend { return b }).Settings
 	stands := map[string]setting.Write{}
 	for line := range strings.Lines(string(text)) {
 		var w setting.Write
@@ -297,7 +297,7 @@ func (p *runner) checkForeignEdits(o *childOrder, a answer, r *outcome) error {
 		stands[w.Setting.ID()] = w
 	}
 	for _, w := range stands {
-		now, err := cells.Read(w.Setting)
+		now, err := settings.Read(w.Setting)
 		if err != nil {
 			return err
 		}

@@ -132,42 +132,42 @@ func (w *testbed) fixture(t testing.TB) {
 	}
 }
 
-// machine is the place as knobs see it, by backends that may be wrapped.
+// machine is the testbed as knobs see it, by backends that may be wrapped.
 func (w *testbed) machine(wrap func(setting.Backend) setting.Backend) knob.Machine {
-	stores := Backends(w.Root)
-	for i := range stores {
-		if stores[i].Name == "sysctl" {
-			stores[i] = w.sysctls(stores[i])
+	backends := Backends(w.Root)
+	for i := range backends {
+		if backends[i].Name == "sysctl" {
+			backends[i] = w.sysctls(backends[i])
 		}
-		stores[i] = wrap(stores[i])
+		backends[i] = wrap(backends[i])
 	}
-	return knob.Machine{Reader: host.Reader{Root: w.Root}, Settings: setting.NewSettings(stores...)}
+	return knob.Machine{Reader: host.Reader{Root: w.Root}, Settings: setting.NewSettings(backends...)}
 }
 
 // sysctls takes those of the whole host from the fixture: a namespace of
 // its own does not have them.
 func (w *testbed) sysctls(real setting.Backend) setting.Backend {
 	fixture := map[string]setting.Backend{}
-	for _, s := range setting.Backends(w.Root) {
-		fixture[s.Name] = s
+	for _, b := range setting.Backends(w.Root) {
+		fixture[b.Name] = b
 	}
-	file := func(c setting.Setting) (setting.Setting, bool) {
-		name := "/proc/sys/" + c.Key
+	file := func(s setting.Setting) (setting.Setting, bool) {
+		name := "/proc/sys/" + s.Key
 		_, of := machineFiles[name]
 		return setting.Setting{Backend: "kernel", Key: name}, of
 	}
 	read, write := real.Read, real.Write
-	real.Read = func(c setting.Setting) (setting.Value, error) {
-		if k, of := file(c); of {
+	real.Read = func(s setting.Setting) (setting.Value, error) {
+		if k, of := file(s); of {
 			return fixture["kernel"].Read(k)
 		}
-		return read(c)
+		return read(s)
 	}
-	real.Write = func(c setting.Setting, v setting.Value) error {
-		if k, of := file(c); of {
+	real.Write = func(s setting.Setting, v setting.Value) error {
+		if k, of := file(s); of {
 			return fixture["kernel"].Write(k, v)
 		}
-		return write(c, v)
+		return write(s, v)
 	}
 	return real
 }
@@ -198,7 +198,7 @@ func (w *testbed) targets(scope knob.ScopeKind) (all []knob.Target) {
 // prepare finds which knobs can be turned on what, and to which values.
 func (w *testbed) prepare(t testing.TB) {
 	t.Helper()
-	m := w.machine(func(s setting.Backend) setting.Backend { return s })
+	m := w.machine(func(b setting.Backend) setting.Backend { return b })
 	for _, e := range table.All() {
 		if e.Knob == nil {
 			continue
@@ -222,7 +222,7 @@ func (w *testbed) prepare(t testing.TB) {
 	}
 }
 
-// save writes the place down for child processes.
+// save writes the testbed down for child processes.
 func (w *testbed) save(t testing.TB) (file string) {
 	t.Helper()
 	text, err := json.Marshal(w)
@@ -243,7 +243,7 @@ func loadTestbed(file string) (*testbed, error) {
 	}
 	w := &testbed{folder: filepath.Dir(file)}
 	if err := json.Unmarshal(text, w); err != nil {
-		return nil, fmt.Errorf("read the place: %w", err)
+		return nil, fmt.Errorf("read the testbed: %w", err)
 	}
 	return w, nil
 }

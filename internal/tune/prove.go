@@ -57,7 +57,7 @@ func (p Proof) Do(ctx context.Context) (found *ProofResult, err error) {
 	spent := p.clock()
 	states := p.Toggles
 	if states == nil {
-		states = &LocalToggles{Journal: p.Journal, Machine: p.Machine, Candidates: p.Candidates, Lease: p.Lease}
+		states = &localToggles{Journal: p.Journal, Machine: p.Machine, Candidates: p.Candidates, Lease: p.Lease}
 	}
 	defer func() { err = errors.Join(err, states.Close()) }()
 	fit, unfit, err := states.Prepare(ctx)

@@ -47,7 +47,7 @@ func (p ProfileProof) Do(ctx context.Context) (result *ProofResult, skipped []Sk
 	}
 	result, err = proof.Do(ctx)
 	if result != nil && len(result.Noise)+len(result.Rows) > 0 {
-		result.Rows = append(result.Rows, Pruned(skipped)...)
+		result.Rows = append(result.Rows, pruned(skipped)...)
 	}
 	return result, skipped, err
 }
@@ -64,8 +64,8 @@ func (p ProfileProof) Serve(ctx context.Context, in io.Reader, out io.Writer) er
 		return err
 	}
 	defer j.Close()
-	toggles := &LocalToggles{Journal: j, Machine: p.Machine, Candidates: candidates, Lease: p.Lease}
-	return serveToggles(ctx, in, out, toggles, Pruned(skipped))
+	toggles := &localToggles{Journal: j, Machine: p.Machine, Candidates: candidates, Lease: p.Lease}
+	return serveToggles(ctx, in, out, toggles, pruned(skipped))
 }
 
 // candidates are the steps of the profile that a proof can try.
@@ -74,7 +74,7 @@ func (p ProfileProof) candidates() ([]Candidate, []Skipped, error) {
 	if err != nil {
 		return nil, skipped, err
 	}
-	assignments, unmeasurable := Measurable(assignments)
+	assignments, unmeasurable := measurable(assignments)
 	return Candidates(assignments), append(skipped, unmeasurable...), nil
 }
 

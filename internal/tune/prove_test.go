@@ -101,7 +101,7 @@ func TestProofFindsWhatHelpsAndLeavesNothing(t *testing.T) {
 	}
 }
 
-// Values of one setting share a cell: each is tried from the same base.
+// Values of one setting exclude one another: each is tried from the same base.
 func TestProofOfLadder(t *testing.T) {
 	s := newFakeHost(t, map[string]string{"a": "1", "b": "x"})
 	var ladder []Candidate
@@ -120,7 +120,7 @@ func TestProofOfLadder(t *testing.T) {
 }
 
 // A process that is killed leaves nothing that undo does not take back, wherever
-// the search was: single cells and such that several candidates write.
+// the search was: single settings and such that several candidates write.
 func TestProofKilled(t *testing.T) {
 	before := map[string]string{"a": "bad", "b": "1"}
 	s := newFakeHost(t, maps.Clone(before))

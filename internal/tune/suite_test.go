@@ -78,7 +78,7 @@ func TestEveryKnob(t *testing.T) {
 	testenv.Root(t)
 	p := newRunner(t, testenv.RoleCommand(t, "child"))
 	dishes := map[string][]knobCase{}
-	for _, d := range p.place.Menu {
+	for _, d := range p.testbed.Menu {
 		dishes[d.Knob] = append(dishes[d.Knob], d)
 	}
 	for _, e := range table.All() {
@@ -112,7 +112,7 @@ func TestEveryKnob(t *testing.T) {
 // everyValue turns a knob on one target, and gives how many of its values were
 // other ones than it had.
 func (p *runner) everyValue(t *testing.T, e knob.Entry, d knobCase) (turned int) {
-	m := p.place.machine(func(s setting.Backend) setting.Backend { return s })
+	m := p.testbed.machine(func(b setting.Backend) setting.Backend { return b })
 	now, err := e.Get(m, d.Target)
 	if err != nil {
 		t.Fatal(err)
@@ -163,7 +163,7 @@ func (p *runner) setAndUndo(t *testing.T, m knob.Machine, w Assignment) bool {
 				t.Errorf("%s of %s: it shows %s, and setting it to %s once more took %d writes, %v", w.Value, w.Target, shown.Value, value, len(more), err)
 			}
 		}
-		if p.place.snapshot(t) == p.initial {
+		if p.testbed.snapshot(t) == p.initial {
 			t.Errorf("%s of %s: %d writes changed nothing", w.Value, w.Target, len(entries))
 		}
 	}
@@ -173,7 +173,7 @@ func (p *runner) setAndUndo(t *testing.T, m knob.Machine, w Assignment) bool {
 
 func (p *runner) open(t *testing.T, m knob.Machine) *journal.Journal {
 	t.Helper()
-	j, err := journal.Open(journal.Options{Folder: p.place.Journal, Settings: m.Settings, User: "a test"})
+	j, err := journal.Open(journal.Options{Folder: p.testbed.Journal, Settings: m.Settings, User: "a test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func (p *runner) undo(t *testing.T, j *journal.Journal, what string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := differences(p.initial, p.place.snapshot(t)); diff != "" {
+	if diff := differences(p.initial, p.testbed.snapshot(t)); diff != "" {
 		t.Errorf("%s: it is not as it was:\n%s", what, diff)
 	}
 }

@@ -21,14 +21,14 @@ var vethKinds = map[string]bool{"veth": true, "netkit": true}
 // AddDevice adds a device to the group that its kind belongs to, unless it is there. Error:
 // there is no such device (exit code 2).
 func (t *Targets) AddDevice(on knob.Target) error {
-	place, err := setting.DeviceScope(on.Netns, on.Device)
+	scope, err := setting.DeviceScope(on.Netns, on.Device)
 	if err != nil {
 		return verr.Wrap(verr.Usage, fmt.Sprintf("cannot tune %s", on), err, "list devices with: ip link")
 	}
 	if slices.Contains(slices.Concat(t.NICs, t.Tunnels, t.Veths), on) {
 		return nil // each write is listed once
 	}
-	switch kind := place.Device.Kind; {
+	switch kind := scope.Device.Kind; {
 	case tunnelKinds[kind]:
 		t.Tunnels = append(t.Tunnels, on)
 	case vethKinds[kind]:

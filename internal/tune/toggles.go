@@ -20,7 +20,7 @@ import (
 type toggles struct {
 	tx       *journal.Tx
 	settings *setting.Settings
-	cells    []*toggledSetting // in the order of their writes
+	toggled  []*toggledSetting // in the order of their writes
 	now      search.Subset
 }
 
@@ -44,7 +44,7 @@ const minSettle = 2 * time.Millisecond
 // could not be taken back.
 func prepare(ctx context.Context, j *journal.Journal, tx *journal.Tx, m knob.Machine, all []Candidate) (*toggles, []Candidate, []search.Row, error) {
 	s := &toggles{tx: tx, settings: m.Settings}
-	shared := sharedCells(m, all)
+	shared := sharedSettings(m, all)
 	var fit []Candidate
 	var unfit []search.Row
 	for _, c := range all {
@@ -105,8 +105,8 @@ func openWrites(j *journal.Journal, tx *journal.Tx) (n int) {
 	return n
 }
 
-// sharedCells tells which settings would be written more than once.
-func sharedCells(m knob.Machine, all []Candidate) map[string]bool {
+// sharedSettings tells which settings would be written more than once.
+func sharedSettings(m knob.Machine, all []Candidate) map[string]bool {
 	once, shared := map[string]bool{}, map[string]bool{}
 	for _, c := range all {
 		for _, w := range c.Assignments {
@@ -126,7 +126,7 @@ func sharedCells(m knob.Machine, all []Candidate) map[string]bool {
 
 // record notes what a candidate wrote.
 func (s *toggles) record(candidate int, e *journal.Entry, shared bool) {
-	for _, c := range s.cells {
+	for _, c := range s.toggled {
 		if c.setting.ID() == e.Setting.ID() {
 			c.values[candidate], c.entry = *e.Readback, nil
 			return
@@ -136,7 +136,7 @@ func (s *toggles) record(candidate int, e *journal.Entry, shared bool) {
 	if !shared {
 		c.entry = e
 	}
-	s.cells = append(s.cells, c)
+	s.toggled = append(s.toggled, c)
 }
 
 // valueIn is what the setting holds in a state.
@@ -154,7 +154,7 @@ func (c *toggledSetting) valueIn(state search.Subset) setting.Value {
 // of how it was written, then what is turned on.
 func (s *toggles) switchTo(to search.Subset) error {
 	var back, on []*toggledSetting
-	for _, c := range s.cells {
+	for _, c := range s.toggled {
 		want := c.valueIn(to)
 		if want.Equal(c.valueIn(s.now)) {
 			continue

@@ -22,8 +22,8 @@ type Toggles interface {
 	Close() error
 }
 
-// LocalToggles are those of this machine: all that they write is one transaction.
-type LocalToggles struct {
+// localToggles are those of this machine: all that they write is one transaction.
+type localToggles struct {
 	Journal    *journal.Journal
 	Machine    knob.Machine
 	Candidates []Candidate
@@ -34,7 +34,7 @@ type LocalToggles struct {
 }
 
 // Prepare is of [Toggles].
-func (l *LocalToggles) Prepare(ctx context.Context) (fit []Candidate, unfit []search.Row, err error) {
+func (l *localToggles) Prepare(ctx context.Context) (fit []Candidate, unfit []search.Row, err error) {
 	if l.tx, err = l.Journal.BeginProof(l.Lease.Lease); err != nil {
 		return nil, nil, err
 	}
@@ -48,7 +48,7 @@ func (l *LocalToggles) Prepare(ctx context.Context) (fit []Candidate, unfit []se
 }
 
 // Switch is of [Toggles].
-func (l *LocalToggles) Switch(to search.Subset) error {
+func (l *localToggles) Switch(to search.Subset) error {
 	if l.Journal.EndRequested() {
 		return verr.New(verr.Partial, "cannot go on with the proof", "somebody ran \"venturi undo\"", "everything that it changed is undone; run it again")
 	}
@@ -57,7 +57,7 @@ func (l *LocalToggles) Switch(to search.Subset) error {
 
 // Close is of [Toggles]. It does not end with a context: when a search is interrupted, this
 // still has to be done.
-func (l *LocalToggles) Close() error {
+func (l *localToggles) Close() error {
 	if l.tx == nil {
 		return nil
 	}

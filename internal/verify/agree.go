@@ -156,7 +156,7 @@ func (c Agree) Check(ctx context.Context, w io.Writer, h compare.Host) (err erro
 			continue
 		}
 		q := base
-		q.Tools, q.Loads, q.Sizes = []string{run.tool}, run.loads, run.sizes
+		q.BesideTools, q.Loads, q.Sizes = []string{run.tool}, run.loads, run.sizes
 		q.Series, q.Slice, q.Seed = c.Pairs, c.Slice, c.Seed+uint64(i)
 		s, err := b.Compare(ctx, q)
 		if err != nil {

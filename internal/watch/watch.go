@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/stats"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -92,10 +93,8 @@ func (s *Service) Run(ctx context.Context) error {
 		if n == s.opt.Runs {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if host.Sleep(ctx, time.Until(next)) != nil {
 			return nil
-		case <-time.After(time.Until(next)):
 		}
 	}
 }

@@ -50,15 +50,15 @@ func coreFiles(m knob.Machine, pattern string) ([]knob.Queue, error) {
 	var found []knob.Queue
 	for _, file := range files {
 		key := "/" + strings.TrimPrefix(strings.TrimPrefix(file, root), "/")
-		cell := setting.Setting{Backend: "kernel", Key: key}
-		v, err := m.Settings.Read(cell)
+		s := setting.Setting{Backend: "kernel", Key: key}
+		v, err := m.Settings.Read(s)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, knob.Queue{Name: ownerOf(key), Setting: cell, Value: strings.TrimSpace(v.String())})
+		found = append(found, knob.Queue{Name: ownerOf(key), Setting: s, Value: strings.TrimSpace(v.String())})
 	}
 	return found, nil
 }

@@ -55,10 +55,10 @@ func (affinity) read(m knob.Machine, t knob.Target) (c interrupts, err error) {
 	}
 	if m.Root != "" {
 		err = find("")
-	} else if place, gone := knob.DeviceScope(t); gone != nil {
+	} else if scope, gone := knob.DeviceScope(t); gone != nil {
 		return c, gone
 	} else {
-		err = place.Enter(func(string) error { return host.Sysfs(find) })
+		err = scope.Enter(func(string) error { return host.Sysfs(find) })
 	}
 	if errors.Is(err, os.ErrNotExist) || err == nil && len(c.irqs) == 0 {
 		return c, verr.New(verr.Missing, "cannot read the interrupts of "+t.Device, "no card with interrupts of its own is behind it", "name the device of a network card")
@@ -67,12 +67,12 @@ func (affinity) read(m knob.Machine, t knob.Target) (c interrupts, err error) {
 		return c, err
 	}
 	for _, irq := range c.irqs {
-		cell := setting.IRQSetting(irq)
-		v, err := m.Settings.Read(cell)
+		s := setting.IRQSetting(irq)
+		v, err := m.Settings.Read(s)
 		if err != nil {
 			return c, err
 		}
-		c.all = append(c.all, knob.Queue{Name: irq.Name, Setting: cell, Value: strings.TrimSpace(v.String())})
+		c.all = append(c.all, knob.Queue{Name: irq.Name, Setting: s, Value: strings.TrimSpace(v.String())})
 	}
 	return c, nil
 }

@@ -44,7 +44,7 @@ type manifestKnob struct {
 	trials []string
 }
 
-func (k manifestKnob) cell(t knob.Target) (setting.Setting, error) {
+func (k manifestKnob) setting(t knob.Target) (setting.Setting, error) {
 	if t.File == "" {
 		return setting.Setting{}, verr.New(verr.Usage, "cannot tell which file to read", "no manifest is named", "name one with --manifest FILE")
 	}
@@ -57,16 +57,16 @@ func (k manifestKnob) cell(t knob.Target) (setting.Setting, error) {
 
 // load reads the file of a target and finds the settings in it.
 func (k manifestKnob) load(m knob.Machine, t knob.Target) (setting.Setting, manifest, settings, error) {
-	cell, err := k.cell(t)
+	file, err := k.setting(t)
 	if err != nil {
-		return cell, manifest{}, nil, err
+		return file, manifest{}, nil, err
 	}
-	f, err := readManifest(m, cell)
+	f, err := readManifest(m, file)
 	if err != nil {
-		return cell, manifest{}, nil, err
+		return file, manifest{}, nil, err
 	}
 	s, err := k.open(f)
-	return cell, f, s, err
+	return file, f, s, err
 }
 
 // CheckManifest says whether a file can be read as a manifest, before knobs are
@@ -77,9 +77,9 @@ func CheckManifest(m knob.Machine, file string) error {
 	return err
 }
 
-func readManifest(m knob.Machine, cell setting.Setting) (manifest, error) {
-	what := "cannot read " + cell.Key
-	v, err := m.Settings.Read(cell)
+func readManifest(m knob.Machine, file setting.Setting) (manifest, error) {
+	what := "cannot read " + file.Key
+	v, err := m.Settings.Read(file)
 	switch {
 	case err != nil:
 		return manifest{}, verr.Wrap(verr.Usage, what, err, "name a file that can be read")
@@ -107,7 +107,7 @@ func (k manifestKnob) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 
 // Plan is of [knob.Knob].
 func (k manifestKnob) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Write, error) {
-	cell, f, s, err := k.load(m, t)
+	file, f, s, err := k.load(m, t)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func (k manifestKnob) Plan(m knob.Machine, t knob.Target, value string) ([]setti
 			return nil, verr.Wrap(verr.Failed, fmt.Sprintf("cannot change %s in %s", p.key, t.File), err, "change it by hand; nothing was written")
 		}
 	}
-	return []setting.Write{{Setting: cell, Value: setting.Value{Data: f.Text, Present: true}}}, nil
+	return []setting.Write{{Setting: file, Value: setting.Value{Data: f.Text, Present: true}}}, nil
 }
 
 func writePair(s settings, p settingChange) error {

@@ -273,8 +273,8 @@ func TestManifestSetAndUndo(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			cell := setting.Setting{Backend: "file", Key: target.File}
-			before, err := m.Settings.Read(cell)
+			s := setting.Setting{Backend: "file", Key: target.File}
+			before, err := m.Settings.Read(s)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -285,7 +285,7 @@ func TestManifestSetAndUndo(t *testing.T) {
 				turnKnob(t, m, target, e.Name, value)
 				turned++
 			}
-			if err := m.Settings.Write(cell, before); err != nil {
+			if err := m.Settings.Write(s, before); err != nil {
 				t.Fatal(err)
 			}
 			if now, err := os.ReadFile(target.File); err != nil || !bytes.Equal(now, []byte(text)) {

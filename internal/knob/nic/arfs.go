@@ -40,23 +40,23 @@ const (
 
 // read gives the setting of the filter, and those of the queues.
 func (arfs) read(m knob.Machine, t knob.Target) (filter setting.Setting, queues []setting.Setting, err error) {
-	place, err := devicePlace(t)
+	scope, err := deviceScope(t)
 	if err != nil {
 		return filter, nil, err
 	}
-	filter = setting.Setting{Backend: "feature", Scope: place, Key: filterFeature}
+	filter = setting.Setting{Backend: "feature", Scope: scope, Key: filterFeature}
 	if _, err := m.Settings.Read(filter); err != nil {
 		if errors.Is(err, errors.ErrUnsupported) {
 			err = errors.New("it cannot filter packets, or its driver fixes that")
 		}
 		return filter, nil, hasNone(t, err)
 	}
-	files, err := setting.DeviceFiles(place, flowFiles)
+	files, err := setting.DeviceFiles(scope, flowFiles)
 	if err == nil && len(files) == 0 {
 		err = hasNone(t, errors.New("this kernel does not steer flows"))
 	}
 	for _, f := range files {
-		queues = append(queues, setting.Setting{Backend: "net", Scope: place, Key: f})
+		queues = append(queues, setting.Setting{Backend: "net", Scope: scope, Key: f})
 	}
 	return filter, queues, err
 }

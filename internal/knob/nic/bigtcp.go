@@ -47,7 +47,7 @@ type bigTCP struct{ deviceNumbers }
 
 // maxSegment is the largest segment that the device can cut; 0 if it does not tell.
 func (k bigTCP) maxSegment(m knob.Machine, found []numberValue) uint64 {
-	v, err := m.Settings.Read(setting.Setting{Backend: "link", Scope: found[0].cell.Scope, Key: "tso_max_size"})
+	v, err := m.Settings.Read(setting.Setting{Backend: "link", Scope: found[0].setting.Scope, Key: "tso_max_size"})
 	if err != nil {
 		return 0
 	}
@@ -78,12 +78,12 @@ func (k bigTCP) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Wri
 	}
 	// What nobody asked for stays, although the kernel would move it along.
 	for _, f := range found {
-		ipv6 := strings.Replace(f.cell.Key, "_ipv4", "", 1)
+		ipv6 := strings.Replace(f.setting.Key, "_ipv4", "", 1)
 		named := func(key string) bool {
 			return slices.ContainsFunc(writes, func(w setting.Write) bool { return w.Setting.Key == key })
 		}
-		if ipv6 != f.cell.Key && named(ipv6) && !named(f.cell.Key) {
-			writes = append(writes, setting.Write{Setting: f.cell, Value: setting.Text(f.value)})
+		if ipv6 != f.setting.Key && named(ipv6) && !named(f.setting.Key) {
+			writes = append(writes, setting.Write{Setting: f.setting, Value: setting.Text(f.value)})
 		}
 	}
 	return writes, nil

@@ -16,7 +16,7 @@ var channels = knob.Entry{
 		Evidence: "the kernel's scaling.rst advises both, for those two aims; tuned and the OpenShift Node Tuning Operator can set it",
 		Undo:     "the old numbers are written back, and what the driver forgot meanwhile: the hash table, queue masks, queueing disciplines",
 	},
-	Knob: fields{store: "channel", largest: []string{"combined", "rx", "tx"}, trials: channelTrials},
+	Knob: fields{backend: "channel", largest: []string{"combined", "rx", "tx"}, trials: channelTrials},
 }
 
 // channelTrials are one of each, half of the most, and the most.

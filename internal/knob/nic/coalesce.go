@@ -16,7 +16,7 @@ var coalesce = knob.Entry{
 		Evidence: "ENA's guide: adaptive off and 0 for latency; ESnet: adaptive on for throughput; a blog saw 120 to 90 microseconds on a ConnectX-6",
 		Undo:     "the old times and modes are written back in one message",
 	},
-	Knob: fields{store: "coalesce", trials: coalesceTrials},
+	Knob: fields{backend: "coalesce", trials: coalesceTrials},
 }
 
 // coalesceTrials are a ladder of fixed waits, and the driver's own choice.

@@ -32,19 +32,19 @@ type offload struct {
 
 // featureReading is a knob's features on one device.
 type featureReading struct {
-	place setting.Scope
+	scope setting.Scope
 	all   map[string]setting.Feature
 	parts []offload // with only what can be set
 }
 
 func (k features) read(t knob.Target) (h featureReading, err error) {
-	if h.place, err = devicePlace(t); err != nil {
+	if h.scope, err = deviceScope(t); err != nil {
 		return h, err
 	}
-	if len(k.kinds) > 0 && !slices.Contains(k.kinds, h.place.Device.Kind) {
-		return h, hasNone(t, fmt.Errorf("it is of kind %s, not %s", h.place.Device.Kind, strings.Join(k.kinds, " or ")))
+	if len(k.kinds) > 0 && !slices.Contains(k.kinds, h.scope.Device.Kind) {
+		return h, hasNone(t, fmt.Errorf("it is of kind %s, not %s", h.scope.Device.Kind, strings.Join(k.kinds, " or ")))
 	}
-	if h.all, err = setting.DeviceFeatures(h.place); err != nil {
+	if h.all, err = setting.DeviceFeatures(h.scope); err != nil {
 		return h, hasNone(t, err)
 	}
 	var fixed []string
@@ -145,8 +145,8 @@ func (k features) Plan(_ knob.Machine, t knob.Target, value string) ([]setting.W
 	for _, p := range h.parts {
 		for _, name := range p.names {
 			if on, asked := want[name]; asked {
-				cell := setting.Setting{Backend: "feature", Scope: h.place, Key: name}
-				writes = append(writes, setting.Write{Setting: cell, Value: setting.Text(host.OnOff(on))})
+				s := setting.Setting{Backend: "feature", Scope: h.scope, Key: name}
+				writes = append(writes, setting.Write{Setting: s, Value: setting.Text(host.OnOff(on))})
 			}
 		}
 	}
@@ -214,16 +214,16 @@ func (k features) Range(m knob.Machine, t knob.Target) ([]string, error) {
 	return knob.OtherThan("on", "off")(now.Value), nil
 }
 
-// devicePlace is the device of a target.
-func devicePlace(t knob.Target) (setting.Scope, error) {
+// deviceScope is the device of a target.
+func deviceScope(t knob.Target) (setting.Scope, error) {
 	if t.Device == "" {
 		return setting.Scope{}, verr.New(verr.Usage, "cannot tell which device is meant", "none is named", "name one with --dev, as `ip link` shows it")
 	}
-	p, err := t.Place()
+	scope, err := t.Scope()
 	if err != nil {
-		return p, verr.Wrap(verr.Usage, "cannot find device "+t.String(), err, "name one that `ip link` shows in that namespace")
+		return scope, verr.Wrap(verr.Usage, "cannot find device "+t.String(), err, "name one that `ip link` shows in that namespace")
 	}
-	return p, nil
+	return scope, nil
 }
 
 // hasNone makes of an error the one of a device that lacks what a knob turns.

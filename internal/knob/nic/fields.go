@@ -15,7 +15,7 @@ import (
 // fields is a knob of numbers that a device takes together: "rx=256,tx=512". What
 // a value does not name stays as it is.
 type fields struct {
-	store   string
+	backend string
 	largest []string                          // names that "max" alone is for; nil: no field has a maximum
 	trials  func(now, most fieldSet) []string // values worth a trial, of which each names what differs
 }
@@ -34,19 +34,19 @@ func (f fieldSet) number(name string) int {
 
 // fieldsReading is what a device has of a knob's fields.
 type fieldsReading struct {
-	cell  setting.Setting
-	order []string // names, as they are told
-	now   fieldSet
-	max   fieldSet
+	setting setting.Setting
+	order   []string // names, as they are told
+	now     fieldSet
+	max     fieldSet
 }
 
 func (k fields) read(m knob.Machine, t knob.Target) (h fieldsReading, err error) {
-	place, err := devicePlace(t)
+	scope, err := deviceScope(t)
 	if err != nil {
 		return h, err
 	}
-	h.cell = setting.Setting{Backend: k.store, Scope: place}
-	v, err := m.Settings.Read(h.cell)
+	h.setting = setting.Setting{Backend: k.backend, Scope: scope}
+	v, err := m.Settings.Read(h.setting)
 	if errors.Is(err, errors.ErrUnsupported) {
 		return h, hasNone(t, err)
 	}
@@ -64,7 +64,7 @@ func (k fields) read(m knob.Machine, t knob.Target) (h fieldsReading, err error)
 	if len(k.largest) == 0 {
 		return h, nil
 	}
-	most, err := setting.Maxima(h.cell)
+	most, err := setting.Maxima(h.setting)
 	for name, n := range most {
 		h.max[name] = strconv.Itoa(n)
 	}
@@ -113,7 +113,7 @@ func (k fields) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Wri
 	if err != nil {
 		return nil, err
 	}
-	return []setting.Write{{Setting: h.cell, Value: setting.Text(h.text(want))}}, nil
+	return []setting.Write{{Setting: h.setting, Value: setting.Text(h.text(want))}}, nil
 }
 
 func (k fields) parse(h fieldsReading, t knob.Target, value string) (want fieldSet, err error) {

@@ -41,25 +41,25 @@ func (k mtu) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Write,
 	if err != nil {
 		return nil, err
 	}
-	place := writes[0].Setting.Scope
+	scope := writes[0].Setting.Scope
 	wanted, err := strconv.Atoi(writes[0].Value.String())
 	if err != nil {
 		return nil, knob.BadValue(k.name, value, err)
 	}
-	if err := k.takes(m, place, wanted); err != nil {
+	if err := k.takes(m, scope, wanted); err != nil {
 		return nil, knob.BadValue(k.name, value, err)
 	}
-	if place.Device.Kind == "bridge" {
+	if scope.Device.Kind == "bridge" {
 		return nil, verr.New(verr.Usage, "cannot set the MTU of bridge "+t.Device, "a bridge whose MTU was once set no longer follows its ports, and nothing takes that back", "set that of its ports")
 	}
-	ipv6, err := m.Settings.Read(setting.Sysctl(place, "net/ipv6/conf/"+place.Device.Name+"/mtu"))
+	ipv6, err := m.Settings.Read(setting.Sysctl(scope, "net/ipv6/conf/"+scope.Device.Name+"/mtu"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
 	if ipv6.Present && wanted < leastIPv6 {
 		return nil, knob.BadValue(k.name, value, fmt.Errorf("the device has IPv6, which would go with all its addresses and routes below %d", leastIPv6))
 	}
-	routes, err := setting.RoutesWithMTU(place)
+	routes, err := setting.RoutesWithMTU(scope)
 	if err != nil {
 		return nil, err
 	}
@@ -70,9 +70,9 @@ func (k mtu) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Write,
 }
 
 // takes checks the limits that the driver tells; 0 is none.
-func (mtu) takes(m knob.Machine, place setting.Scope, wanted int) error {
+func (mtu) takes(m knob.Machine, scope setting.Scope, wanted int) error {
 	limit := func(key string) int {
-		v, err := m.Settings.Read(setting.Setting{Backend: "link", Scope: place, Key: key})
+		v, err := m.Settings.Read(setting.Setting{Backend: "link", Scope: scope, Key: key})
 		if err != nil {
 			return 0
 		}

@@ -58,11 +58,11 @@ type threaded struct{}
 
 // read gives what the device says, and what each of its NAPIs does.
 func (threaded) read(m knob.Machine, t knob.Target) (of setting.Setting, device string, each []knob.Queue, err error) {
-	place, err := knob.DeviceScope(t)
+	scope, err := knob.DeviceScope(t)
 	if err != nil {
 		return of, "", nil, err
 	}
-	of = setting.Setting{Backend: "net", Scope: place, Key: "threaded"}
+	of = setting.Setting{Backend: "net", Scope: scope, Key: "threaded"}
 	v, err := m.Settings.Read(of)
 	if errors.Is(err, os.ErrNotExist) {
 		return of, "", nil, verr.New(verr.Missing, "cannot read nic.napi_threaded of "+t.Device, "this kernel does not have it", "it takes Linux 5.12")
@@ -70,19 +70,19 @@ func (threaded) read(m knob.Machine, t knob.Target) (of setting.Setting, device 
 	if err != nil {
 		return of, "", nil, err
 	}
-	cells, err := setting.NAPISettings(place, "threaded")
+	settings, err := setting.NAPISettings(scope, "threaded")
 	if err != nil {
 		return of, "", nil, err
 	}
-	for _, c := range cells {
-		v, err := m.Settings.Read(c)
+	for _, s := range settings {
+		v, err := m.Settings.Read(s)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return of, "", nil, err
 		}
-		each = append(each, knob.Queue{Name: c.Key, Setting: c, Value: strings.TrimSpace(v.String())})
+		each = append(each, knob.Queue{Name: s.Key, Setting: s, Value: strings.TrimSpace(v.String())})
 	}
 	return of, strings.TrimSpace(v.String()), each, nil
 }

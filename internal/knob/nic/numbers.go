@@ -14,11 +14,11 @@ import (
 
 // deviceNumber is one number of a device.
 type deviceNumber struct {
-	word  string // in the knob's values
-	store string // "link" or "net"
-	key   string
-	min   uint64
-	max   uint64
+	word    string // in the knob's values
+	backend string // "link" or "net"
+	key     string
+	min     uint64
+	max     uint64
 }
 
 // deviceNumbers is a knob of numbers of a device. With more than one, a value
@@ -34,27 +34,27 @@ type deviceNumbers struct {
 // numberValue is what a device has of one part.
 type numberValue struct {
 	deviceNumber
-	cell  setting.Setting
-	value string
+	setting setting.Setting
+	value   string
 }
 
 // now reads the parts that there are. Error: there is none, or it cannot be read.
 func (k deviceNumbers) now(m knob.Machine, t knob.Target) ([]numberValue, error) {
-	place, err := knob.DeviceScope(t)
+	scope, err := knob.DeviceScope(t)
 	if err != nil {
 		return nil, err
 	}
 	var found []numberValue
 	for _, p := range k.parts {
-		cell := setting.Setting{Backend: p.store, Scope: place, Key: p.key}
-		v, err := m.Settings.Read(cell)
+		s := setting.Setting{Backend: p.backend, Scope: scope, Key: p.key}
+		v, err := m.Settings.Read(s)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, numberValue{p, cell, strings.TrimSpace(v.String())})
+		found = append(found, numberValue{p, s, strings.TrimSpace(v.String())})
 	}
 	if len(found) == 0 {
 		return nil, verr.New(verr.Missing, "cannot read "+k.name+" of "+t.Device, "this kernel does not have it", "it takes a newer one")
@@ -112,7 +112,7 @@ func (k deviceNumbers) plan(found []numberValue, value string) ([]setting.Write,
 		if err != nil || n < f.min || n > f.max {
 			return nil, knob.BadValue(k.name, value, fmt.Errorf("want for %s a number from %d to %d", f.key, f.min, f.max))
 		}
-		writes = append(writes, setting.Write{Setting: f.cell, Value: setting.Text(strconv.FormatUint(n, 10))})
+		writes = append(writes, setting.Write{Setting: f.setting, Value: setting.Text(strconv.FormatUint(n, 10))})
 	}
 	for word := range named {
 		return nil, knob.BadValue(k.name, value, fmt.Errorf("there is no %s of this device", word))

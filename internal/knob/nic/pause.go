@@ -16,7 +16,7 @@ var pause = knob.Entry{
 		Evidence: "ESnet advises it for storage and 100G",
 		Undo:     "the old settings are written back; with autoneg, Venturi waits until the two ends agree as before",
 	},
-	Knob: fields{store: "pause", trials: func(fieldSet, fieldSet) []string {
+	Knob: fields{backend: "pause", trials: func(fieldSet, fieldSet) []string {
 		return []string{"autoneg=off,rx=on,tx=on", "autoneg=off,rx=off,tx=off"}
 	}},
 }

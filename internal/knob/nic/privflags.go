@@ -33,15 +33,15 @@ var privateFlags = knob.Entry{
 type privFlags struct{}
 
 func (privFlags) read(t knob.Target) (setting.Scope, map[string]bool, error) {
-	place, err := devicePlace(t)
+	scope, err := deviceScope(t)
 	if err != nil {
-		return place, nil, err
+		return scope, nil, err
 	}
-	all, err := setting.PrivateFlags(place)
+	all, err := setting.PrivateFlags(scope)
 	if err != nil {
-		return place, nil, hasNone(t, err)
+		return scope, nil, hasNone(t, err)
 	}
-	return place, all, nil
+	return scope, all, nil
 }
 
 // Get is of [knob.Knob].
@@ -59,7 +59,7 @@ func (k privFlags) Get(_ knob.Machine, t knob.Target) (knob.Reading, error) {
 
 // Plan is of [knob.Knob].
 func (k privFlags) Plan(_ knob.Machine, t knob.Target, value string) ([]setting.Write, error) {
-	place, all, err := k.read(t)
+	scope, all, err := k.read(t)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (k privFlags) Plan(_ knob.Machine, t knob.Target, value string) ([]setting.
 		if err := knob.OneOf("on", "off")(want[name]); err != nil {
 			return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set %q of %s to %q", name, t.Device, want[name]), err.Error(), "write it like "+name+"=on")
 		}
-		writes = append(writes, setting.Write{Setting: setting.Setting{Backend: "privflag", Scope: place, Key: name}, Value: setting.Text(want[name])})
+		writes = append(writes, setting.Write{Setting: setting.Setting{Backend: "privflag", Scope: scope, Key: name}, Value: setting.Text(want[name])})
 	}
 	return writes, nil
 }

@@ -32,20 +32,20 @@ var nicQdisc = knob.Entry{
 type qdisc struct{}
 
 func (qdisc) read(m knob.Machine, t knob.Target) (setting.Setting, setting.Qdisc, error) {
-	place, err := knob.DeviceScope(t)
+	scope, err := knob.DeviceScope(t)
 	if err != nil {
 		return setting.Setting{}, setting.Qdisc{}, err
 	}
-	cell := setting.QdiscSetting(place)
-	v, err := m.Settings.Read(cell)
+	s := setting.QdiscSetting(scope)
+	v, err := m.Settings.Read(s)
 	if errors.Is(err, os.ErrNotExist) {
-		return cell, setting.Qdisc{}, verr.Wrap(verr.Missing, "cannot read the qdisc of "+t.Device, err, "bring the device up")
+		return s, setting.Qdisc{}, verr.Wrap(verr.Missing, "cannot read the qdisc of "+t.Device, err, "bring the device up")
 	}
 	if err != nil {
-		return cell, setting.Qdisc{}, err
+		return s, setting.Qdisc{}, err
 	}
 	q, err := setting.ReadQdisc(v)
-	return cell, q, err
+	return s, q, err
 }
 
 // Get is of [knob.Knob].
@@ -77,7 +77,7 @@ func kindsOf(q setting.Qdisc) []string {
 
 // Plan is of [knob.Knob]. It refuses to replace what could not be made again.
 func (k qdisc) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Write, error) {
-	cell, q, err := k.read(m, t)
+	s, q, err := k.read(m, t)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (k qdisc) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Writ
 		return nil, verr.Wrap(verr.Missing, "cannot replace the qdisc of "+t.Device, err, "it was somebody's choice: change it with the tc command, or by what set it up")
 	}
 	v, err := q.Replacement(value)
-	return []setting.Write{{Setting: cell, Value: v}}, err
+	return []setting.Write{{Setting: s, Value: v}}, err
 }
 
 // Range is of [knob.Ranger]: those that are recommended, where the present one can be

@@ -16,7 +16,7 @@ var ring = knob.Entry{
 		Evidence: "from 256 to 4096 ended 425,000 overruns on igc (xunholy issue 4196), and Kube-OVN advises the largest; ESnet says that it no longer helps from kernel 6.11 on, and a larger ring adds latency (serverfault 1078532)",
 		Undo:     "the old sizes are written back, and what the driver forgot meanwhile: channels, hashing, queue masks",
 	},
-	Knob: fields{store: "ring", largest: []string{"rx", "tx"}, trials: ringTrials},
+	Knob: fields{backend: "ring", largest: []string{"rx", "tx"}, trials: ringTrials},
 }
 
 // ringTrials are half, double and the largest.

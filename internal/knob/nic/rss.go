@@ -34,41 +34,41 @@ type udpHash struct{}
 
 var udpFlows = []string{"udp4", "udp6"}
 
-func (udpHash) read(m knob.Machine, t knob.Target) (place setting.Scope, now map[string]string, err error) {
-	if place, err = devicePlace(t); err != nil {
-		return place, nil, err
+func (udpHash) read(m knob.Machine, t knob.Target) (scope setting.Scope, now map[string]string, err error) {
+	if scope, err = deviceScope(t); err != nil {
+		return scope, nil, err
 	}
 	now = map[string]string{}
 	var missing error
 	for _, flow := range udpFlows {
-		v, err := m.Settings.Read(setting.Setting{Backend: "flowhash", Scope: place, Key: flow})
+		v, err := m.Settings.Read(setting.Setting{Backend: "flowhash", Scope: scope, Key: flow})
 		switch {
 		case err == nil:
 			now[flow] = v.String()
 		case errors.Is(err, errors.ErrUnsupported):
 			missing = err
 		default:
-			return place, nil, err
+			return scope, nil, err
 		}
 	}
 	if len(now) == 0 {
-		return place, nil, hasNone(t, missing)
+		return scope, nil, hasNone(t, missing)
 	}
-	if err := checkHash(m, place, now); err != nil {
-		return place, nil, hasNone(t, err)
+	if err := checkHash(m, scope, now); err != nil {
+		return scope, nil, hasNone(t, err)
 	}
-	return place, now, nil
+	return scope, now, nil
 }
 
 // checkHash tells a card without a receive hash, which says that it hashes no fields and refuses
 // to be given any, from one that only hashes none.
-func checkHash(m knob.Machine, place setting.Scope, now map[string]string) error {
+func checkHash(m knob.Machine, scope setting.Scope, now map[string]string) error {
 	for _, fields := range now {
 		if fields != setting.NoHashFields {
 			return nil
 		}
 	}
-	if _, err := m.Settings.Read(setting.Setting{Backend: "rss", Scope: place}); !errors.Is(err, errors.ErrUnsupported) {
+	if _, err := m.Settings.Read(setting.Setting{Backend: "rss", Scope: scope}); !errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}
 	return fmt.Errorf("the card has no receive hash: no fields, no key and no table (so has a virtio card whose host offers no RSS): %w", errors.ErrUnsupported)
@@ -94,7 +94,7 @@ func (k udpHash) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 
 // Plan is of [knob.Knob].
 func (k udpHash) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Write, error) {
-	place, now, err := k.read(m, t)
+	scope, now, err := k.read(m, t)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (k udpHash) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Wr
 		if fields == "" || strings.Trim(fields, "mvtsdfn") != "" && fields != "none" {
 			return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set nic.rss_udp to %q", fields), "it is not made of the letters m, v, t, s, d, f and n", "write it like sdfn")
 		}
-		writes = append(writes, setting.Write{Setting: setting.Setting{Backend: "flowhash", Scope: place, Key: flow}, Value: setting.Text(fields)})
+		writes = append(writes, setting.Write{Setting: setting.Setting{Backend: "flowhash", Scope: scope, Key: flow}, Value: setting.Text(fields)})
 	}
 	for word := range want {
 		return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set %q", word), "there is no such part of nic.rss_udp", "name udp4 or udp6")
@@ -158,20 +158,20 @@ var hashTable = knob.Entry{
 type rssTable struct{}
 
 func (rssTable) read(m knob.Machine, t knob.Target) (setting.Setting, map[string]string, error) {
-	place, err := devicePlace(t)
+	scope, err := deviceScope(t)
 	if err != nil {
 		return setting.Setting{}, nil, err
 	}
-	cell := setting.Setting{Backend: "rss", Scope: place}
-	v, err := m.Settings.Read(cell)
+	s := setting.Setting{Backend: "rss", Scope: scope}
+	v, err := m.Settings.Read(s)
 	if errors.Is(err, errors.ErrUnsupported) {
 		err = hasNone(t, err)
 	}
 	if err != nil {
-		return cell, nil, err
+		return s, nil, err
 	}
 	now, err := setting.Fields(v.String())
-	return cell, now, err
+	return s, now, err
 }
 
 // Get is of [knob.Knob].
@@ -196,7 +196,7 @@ func (k rssTable) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 
 // Plan is of [knob.Knob].
 func (k rssTable) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Write, error) {
-	cell, now, err := k.read(m, t)
+	s, now, err := k.read(m, t)
 	if err != nil {
 		return nil, err
 	}
@@ -212,7 +212,7 @@ func (k rssTable) Plan(m knob.Machine, t knob.Target, value string) ([]setting.W
 			return nil, verr.New(verr.Missing, fmt.Sprintf("cannot set %q of %s", name, t.Device), "its driver has no such part of the hash", "read what it has with: venturi knob get nic.rss_table --dev "+sanitize.Shell(t.Device))
 		}
 		if name == "table" {
-			if word, err = setting.HashTable(cell.Scope, word); err != nil {
+			if word, err = setting.HashTable(s.Scope, word); err != nil {
 				return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set the table of %s to %q", t.Device, word), err.Error(), "write it like 0:1, with queues that there are, or "+setting.DefaultTable)
 			}
 		}
@@ -224,7 +224,7 @@ func (k rssTable) Plan(m knob.Machine, t knob.Target, value string) ([]setting.W
 			items = append(items, name+"="+v)
 		}
 	}
-	return []setting.Write{{Setting: cell, Value: setting.Text(strings.Join(items, ","))}}, nil
+	return []setting.Write{{Setting: s, Value: setting.Text(strings.Join(items, ","))}}, nil
 }
 
 // Range is of [knob.Ranger].
@@ -234,13 +234,13 @@ func (k rssTable) Range(m knob.Machine, t knob.Target) ([]string, error) {
 		return nil, err
 	}
 	trials := []string{setting.DefaultTable}
-	place, err := devicePlace(t)
+	scope, err := deviceScope(t)
 	if err != nil {
 		return nil, err
 	}
 	// The first half of the queues: the others are left to what is steered there.
 	var half []string
-	for i := range setting.ReceiveRings(place) / 2 {
+	for i := range setting.ReceiveRings(scope) / 2 {
 		half = append(half, strconv.Itoa(i))
 	}
 	if len(half) > 0 {

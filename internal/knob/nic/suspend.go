@@ -32,25 +32,25 @@ var nicIRQSuspend = knob.Entry{
 type suspend struct{}
 
 func (suspend) read(m knob.Machine, t knob.Target) ([]knob.Queue, error) {
-	place, err := knob.DeviceScope(t)
+	scope, err := knob.DeviceScope(t)
 	if err != nil {
 		return nil, err
 	}
-	cells, err := setting.NAPISettings(place, setting.SuspendTimeout)
+	settings, err := setting.NAPISettings(scope, setting.SuspendTimeout)
 	if err != nil {
 		return nil, err
 	}
 	var each []knob.Queue
-	for _, c := range cells {
-		v, err := m.Settings.Read(c)
+	for _, s := range settings {
+		v, err := m.Settings.Read(s)
 		if errors.Is(err, os.ErrNotExist) {
 			continue // it has gone since
 		}
 		if err != nil {
 			return nil, err
 		}
-		napi, _, _ := strings.Cut(c.Key, "/")
-		each = append(each, knob.Queue{Name: "napi-" + napi, Setting: c, Value: knob.OffFor(strings.TrimSpace(v.String()), "0")})
+		napi, _, _ := strings.Cut(s.Key, "/")
+		each = append(each, knob.Queue{Name: "napi-" + napi, Setting: s, Value: knob.OffFor(strings.TrimSpace(v.String()), "0")})
 	}
 	if len(each) == 0 {
 		return nil, verr.New(verr.Missing, "cannot read nic.irq_suspend of "+t.Device, "its queues do not use NAPI, or this kernel does not have it", "it takes Linux 6.13, and a device that is up; a veth pair uses NAPI with GRO on")

@@ -48,11 +48,11 @@ func (k tracking) Plan(m knob.Machine, t knob.Target, value string) ([]setting.W
 	perPage := os.Getpagesize() * 8 / strconv.IntSize
 	for i, w := range writes {
 		for _, p := range k.parts {
-			cell, err := p.cell(t)
+			s, err := p.setting(t)
 			if err != nil {
 				return nil, err
 			}
-			if p.word != bucketsWord || cell != w.Setting {
+			if p.word != bucketsWord || s != w.Setting {
 				continue
 			}
 			n, err := strconv.Atoi(w.Value.String())

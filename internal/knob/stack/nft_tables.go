@@ -79,21 +79,21 @@ const (
 	foreign = "changed by somebody else"
 )
 
-func (o ownTable) cell(t knob.Target) (setting.Setting, error) {
-	place, err := setting.NetnsScope(t.Netns)
+func (o ownTable) setting(t knob.Target) (setting.Setting, error) {
+	scope, err := setting.NetnsScope(t.Netns)
 	if err != nil {
 		return setting.Setting{}, knob.BadNetns(t, err)
 	}
-	return setting.Setting{Backend: "nft", Scope: place, Key: o.key}, nil
+	return setting.Setting{Backend: "nft", Scope: scope, Key: o.key}, nil
 }
 
 // Get is of [knob.Knob].
 func (o ownTable) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
-	cell, err := o.cell(t)
+	s, err := o.setting(t)
 	if err != nil {
 		return knob.Reading{}, err
 	}
-	v, err := m.Settings.Read(cell)
+	v, err := m.Settings.Read(s)
 	if errors.Is(err, errors.ErrUnsupported) {
 		return knob.Reading{}, verr.Wrap(verr.Missing, "cannot read nftables", err, "take a kernel with nftables")
 	}
@@ -127,7 +127,7 @@ func (o ownTable) Plan(m knob.Machine, t knob.Target, value string) ([]setting.W
 	if err != nil {
 		return nil, err
 	}
-	cell, err := o.cell(t)
+	s, err := o.setting(t)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func (o ownTable) Plan(m knob.Machine, t knob.Target, value string) ([]setting.W
 		return nil, verr.New(verr.Failed, what, "somebody else has put something into it", "see it with: nft list table inet "+o.key)
 	}
 	if value == knob.Off {
-		return []setting.Write{{Setting: cell}}, nil
+		return []setting.Write{{Setting: s}}, nil
 	}
 	words := strings.Split(value, ",")
 	if value == "on" && o.on != nil {
@@ -147,7 +147,7 @@ func (o ownTable) Plan(m knob.Machine, t knob.Target, value string) ([]setting.W
 			return nil, verr.New(verr.Usage, what, fmt.Sprintf("%q makes no sense in it, or comes twice", w), knob.SeeValues)
 		}
 	}
-	return []setting.Write{{Setting: cell, Value: setting.Text(o.text(words))}}, nil
+	return []setting.Write{{Setting: s, Value: setting.Text(o.text(words))}}, nil
 }
 
 // Range is of [knob.Ranger].

@@ -24,32 +24,32 @@ type sysctl struct {
 	note   string                    // what else to know, whatever the value
 }
 
-func (s sysctl) cell(t knob.Target) (setting.Setting, error) {
+func (s sysctl) setting(t knob.Target) (setting.Setting, error) {
 	if s.global {
 		return setting.Setting{Backend: "kernel", Key: "/proc/sys/" + host.SysctlFile(s.name)}, nil
 	}
-	place, err := setting.NetnsScope(t.Netns)
+	scope, err := setting.NetnsScope(t.Netns)
 	if err != nil {
 		return setting.Setting{}, knob.BadNetns(t, err)
 	}
-	return setting.Sysctl(place, s.name), nil
+	return setting.Sysctl(scope, s.name), nil
 }
 
 // read gives the setting and the numbers, or words, that it holds.
 func (s sysctl) read(m knob.Machine, t knob.Target) (setting.Setting, []string, error) {
-	cell, err := s.cell(t)
+	file, err := s.setting(t)
 	if err != nil {
-		return cell, nil, err
+		return file, nil, err
 	}
-	v, err := m.Settings.Read(cell)
+	v, err := m.Settings.Read(file)
 	if errors.Is(err, os.ErrNotExist) {
-		return cell, nil, verr.New(verr.Missing, "cannot read sysctl "+s.name, "this kernel, or this namespace, does not have it", "it belongs to the machine's first namespace, to a module that is not loaded, or to a newer kernel")
+		return file, nil, verr.New(verr.Missing, "cannot read sysctl "+s.name, "this kernel, or this namespace, does not have it", "it belongs to the machine's first namespace, to a module that is not loaded, or to a newer kernel")
 	}
 	fields := strings.Fields(v.String())
 	if err == nil && s.field > len(fields) {
 		err = fmt.Errorf("read sysctl %s: %q has no number %d", s.name, v, s.field)
 	}
-	return cell, fields, err
+	return file, fields, err
 }
 
 // Get is of [knob.Knob].
@@ -70,7 +70,7 @@ func (s sysctl) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 
 // Plan is of [knob.Knob].
 func (s sysctl) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Write, error) {
-	cell, fields, err := s.read(m, t)
+	file, fields, err := s.read(m, t)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (s sysctl) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Wri
 		fields[s.field-1] = value
 		value = strings.Join(fields, " ")
 	}
-	return []setting.Write{{Setting: cell, Value: setting.Text(value)}}, nil
+	return []setting.Write{{Setting: file, Value: setting.Text(value)}}, nil
 }
 
 // Range is of [knob.Ranger].

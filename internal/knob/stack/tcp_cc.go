@@ -41,11 +41,11 @@ func (c congestion) choices(m knob.Machine, t knob.Target) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	place, err := setting.NetnsScope(t.Netns)
+	scope, err := setting.NetnsScope(t.Netns)
 	if err != nil {
 		return nil, knob.BadNetns(t, err)
 	}
-	if place.Netns.Path == setting.HomeNetns {
+	if scope.Netns.Path == setting.HomeNetns {
 		return all, nil
 	}
 	// Only the machine's first namespace may have those that are not allowed to

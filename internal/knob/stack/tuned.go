@@ -34,7 +34,7 @@ type tunedKnob struct{}
 
 const noProfile = "none"
 
-func (tunedKnob) cell() setting.Setting { return setting.Setting{Backend: "tuned", Key: "profile"} }
+func (tunedKnob) setting() setting.Setting { return setting.Setting{Backend: "tuned", Key: "profile"} }
 
 // profiles lists those that tuned finds. A newer version keeps its own in a
 // folder below.
@@ -59,7 +59,7 @@ func (k tunedKnob) Get(m knob.Machine, _ knob.Target) (knob.Reading, error) {
 	if len(k.profiles(m)) == 0 {
 		return knob.Reading{}, verr.New(verr.Missing, "cannot read the profile of tuned", "there is no tuned on this machine", "install it (package tuned), or take the single knobs")
 	}
-	v, err := m.Settings.Read(k.cell())
+	v, err := m.Settings.Read(k.setting())
 	if err != nil {
 		return knob.Reading{}, err
 	}
@@ -113,7 +113,7 @@ func (k tunedKnob) Plan(m knob.Machine, t knob.Target, value string) ([]setting.
 		}
 	}
 	v, err := setting.TunedState{Profile: &profile, Mode: &mode}.Text()
-	return []setting.Write{{Setting: k.cell(), Value: v}}, err
+	return []setting.Write{{Setting: k.setting(), Value: v}}, err
 }
 
 // Range is of [knob.Ranger]: the two profiles for networks that it does not have.

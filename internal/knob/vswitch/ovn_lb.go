@@ -64,7 +64,7 @@ func (k balancing) Plan(m knob.Machine, t knob.Target, value string) ([]setting.
 	var writes []setting.Write
 	for _, s := range switches {
 		if s.Count > 0 {
-			writes = append(writes, setting.Write{Setting: s.Cell, Value: setting.Text("")})
+			writes = append(writes, setting.Write{Setting: s.Setting, Value: setting.Text("")})
 		}
 	}
 	return writes, err

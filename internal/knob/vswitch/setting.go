@@ -34,11 +34,11 @@ type ovsSettings struct {
 
 // ovsSetting is one key.
 type ovsSetting struct {
-	word  string
-	cell  func(socket, key string) setting.Setting
-	key   string
-	onOff bool // it is true or false, and called on and off
-	check func(string) error
+	word    string
+	setting func(socket, key string) setting.Setting
+	key     string
+	onOff   bool // it is true or false, and called on and off
+	check   func(string) error
 }
 
 // followed is how long a switch may take to do what its database says, and how
@@ -60,7 +60,7 @@ func (s ovsSettings) now(m knob.Machine, t knob.Target) (map[string]string, erro
 	}
 	values := map[string]string{}
 	for _, p := range s.parts {
-		v, err := m.Settings.Read(p.cell(t.Switch, p.key))
+		v, err := m.Settings.Read(p.setting(t.Switch, p.key))
 		if err != nil {
 			return nil, err
 		}
@@ -149,7 +149,7 @@ func (s ovsSettings) Plan(m knob.Machine, t knob.Target, value string) ([]settin
 		if p.onOff {
 			v, _ = knob.Truth.Text(v)
 		}
-		w := setting.Write{Setting: p.cell(t.Switch, p.key)}
+		w := setting.Write{Setting: p.setting(t.Switch, p.key)}
 		if v != byDefault {
 			if err := p.check(v); err != nil {
 				return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set %s to %q", p.key, v), err.Error(), knob.SeeValues)

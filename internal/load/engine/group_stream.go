@@ -163,7 +163,7 @@ func (a *active) finishMessage() error {
 	return a.conn.nagle(false)
 }
 
-// sendNow is one send call that does not wait.
+// sendNow is one send call that does not wait; EAGAIN: there is no room now.
 func (s socket) sendNow(b []byte) (int, error) {
 	return s.call(unix.SYS_SENDTO, unsafe.Pointer(unsafe.SliceData(b)), len(b), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
 }

@@ -123,7 +123,7 @@ func (p *icmpProber) send(number uint64) error {
 	binary.BigEndian.PutUint64(p.out[icmpHeader+8:], number)
 	binary.BigEndian.PutUint16(p.out[2:], 0)
 	binary.BigEndian.PutUint16(p.out[2:], checksum(p.out))
-	_, err := p.conn.sendReady(p.out)
+	_, err := p.conn.sendNow(p.out)
 	return err
 }
 

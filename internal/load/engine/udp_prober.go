@@ -1,11 +1,5 @@
 package engine
 
-import (
-	"unsafe"
-
-	"golang.org/x/sys/unix"
-)
-
 // udpProber sends requests on the flow's own socket.
 type udpProber struct {
 	conn  socket
@@ -23,7 +17,7 @@ func (p *udpProber) close()  {} // the socket is the flow's
 
 func (p *udpProber) send(number uint64) error {
 	putNumber(p.out, number)
-	_, err := p.conn.sendReady(p.out)
+	_, err := p.conn.sendNow(p.out)
 	return err
 }
 
@@ -40,9 +34,4 @@ func (p *udpProber) receive() (number uint64, at int64, ok bool, err error) {
 		return 0, 0, false, nil
 	}
 	return getNumber(p.in), at, true, nil
-}
-
-// sendReady sends what there is room for now; EAGAIN: there is none.
-func (s socket) sendReady(b []byte) (int, error) {
-	return s.call(unix.SYS_SENDTO, unsafe.Pointer(unsafe.SliceData(b)), len(b), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
 }

@@ -179,7 +179,7 @@ func (p *Pacer) dueBy(now int64) int {
 	if p.ending || now >= p.Start+p.length {
 		return p.Total
 	}
-	return p.Timetable.DueBy(now)
+	return p.Timetable.dueBy(now)
 }
 
 // messages is of how many messages so many parts are, the last one whole or not.

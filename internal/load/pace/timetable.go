@@ -28,8 +28,8 @@ func NewTimetable(rate float64, head, timed time.Duration) Timetable {
 // Due is when the nth is to be sent, by the sender's clock.
 func (t *Timetable) Due(n int) int64 { return t.Start + int64(float64(n)*t.Interval) }
 
-// DueBy is how many are due at a time.
-func (t *Timetable) DueBy(now int64) int {
+// dueBy is how many are due at a time.
+func (t *Timetable) dueBy(now int64) int {
 	n := int(float64(now-t.Start) / t.Interval)
 	for n < t.Total && t.Due(n) <= now {
 		n++

@@ -34,7 +34,7 @@ func TestTimetable(t *testing.T) {
 func TestDueBy(t *testing.T) {
 	table := NewTimetable(1000, 0, time.Second)
 	for now, want := range map[int64]int{0: 1, 999_999: 1, 1_000_000: 2, 500_500_000: 501, 2_000_000_000: 1000} {
-		if got := table.DueBy(now); got != want {
+		if got := table.dueBy(now); got != want {
 			t.Errorf("%d messages due after %d ns, want %d", got, now, want)
 		}
 	}

@@ -45,7 +45,7 @@ func layoutView(all sources, l Layout, grids []grid, opt view.Options) *view.Con
 		v.Blocks = append(v.Blocks, g.block(opt.Format == formats[0]))
 	}
 	v.Remarks = legend(all, grids)
-	if opt.AccelStats {
+	if opt.FastPathStats {
 		all.fastBlocks(v)
 	}
 	return v

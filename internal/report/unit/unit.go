@@ -122,14 +122,14 @@ func Percent(v float64) string {
 	case a == 0:
 		return "0 %"
 	case a < 0.095:
-		return Sig2(v) + " %"
+		return sig2(v) + " %"
 	case a < 9.95:
 		return strconv.FormatFloat(v, 'f', 1, 64) + " %"
 	}
 	return strconv.FormatFloat(v, 'f', 0, 64) + " %"
 }
 
-func Sig2(v float64) string {
+func sig2(v float64) string {
 	digits := 1 - int(math.Floor(math.Log10(math.Abs(v))))
 	return strconv.FormatFloat(v, 'f', max(0, min(digits, 12)), 64)
 }
@@ -192,7 +192,7 @@ func ShortRatio(v float64) string {
 	case v >= 9.995:
 		return strconv.FormatFloat(v, 'f', 1, 64)
 	case v > 0 && v < 0.0995:
-		return Sig2(v)
+		return sig2(v)
 	}
 	return strconv.FormatFloat(v, 'f', 2, 64)
 }

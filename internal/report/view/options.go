@@ -9,9 +9,9 @@ type Options struct {
 	// Verbose shows CPU time by class and by core, and what the meters counted,
 	// below the figures of a table. The other formats always hold these.
 	Verbose bool
-	// AccelStats shows what became of the packets of paths with a fast path. For
+	// FastPathStats shows what became of the packets of paths with a fast path. For
 	// programs it always does.
-	AccelStats bool
+	FastPathStats bool
 	// Figure is the one that the format svg draws: a name of figure.Kinds, and of a
 	// load behind a slash where there are several. "": the first.
 	Figure string

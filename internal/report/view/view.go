@@ -69,7 +69,7 @@ func New(rec *result.Record, s *analysis.Summary, opt Options) *Content {
 	}
 	v.Answers = answers(s, opt.Width < briefWidth)
 	v.Remarks = remarks(rec, s, opt.Verbose)
-	if !opt.AccelStats {
+	if !opt.FastPathStats {
 		return v
 	}
 	if b, ok := FastBlock(s); ok {

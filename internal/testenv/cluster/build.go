@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
@@ -38,10 +39,8 @@ func lockCache(ctx context.Context, say func(string)) (unlock func(), err error)
 		if !said {
 			say("waiting: another process builds or downloads programs")
 		}
-		select {
-		case <-ctx.Done():
+		if host.Sleep(ctx, 200*time.Millisecond) != nil {
 			return nil, ctx.Err()
-		case <-time.After(200 * time.Millisecond):
 		}
 	}
 	left, err := sanitize.Files(cache, workPrefix+"*")

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // children are the processes that the first process of a pid namespace has started. That
@@ -189,10 +191,8 @@ func await(ctx context.Context, what string, limit time.Duration, ask func() (ok
 		if ok {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if host.Sleep(ctx, 100*time.Millisecond) != nil {
 			return fmt.Errorf("%s: not within %s; seen last: %s", what, limit, seen)
-		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/fleet"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/kube"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -72,7 +73,7 @@ func persist(ctx context.Context, try func(ctx context.Context) error) error {
 	defer cancel()
 	for {
 		err := try(ctx)
-		if err == nil || isFinal(err) || kube.Pause(ctx, leasePoll) != nil {
+		if err == nil || isFinal(err) || host.Sleep(ctx, leasePoll) != nil {
 			return err
 		}
 	}
@@ -111,7 +112,7 @@ func (t *ClusterTxn) awaitHolder(ctx context.Context, client *kube.Client, on *k
 		if err := on.TrialFailure(ctx); err != nil {
 			return cmp.Or(context.Cause(ctx), err)
 		}
-		if err := kube.Pause(ctx, leasePoll); err != nil {
+		if err := host.Sleep(ctx, leasePoll); err != nil {
 			return err
 		}
 	}
@@ -160,7 +161,7 @@ func HoldLease(ctx context.Context, q UndoRequest, token string) error {
 		} else {
 			q.Nodes.Say("%v", err)
 		}
-		if err := kube.Pause(ctx, pause); err != nil {
+		if err := host.Sleep(ctx, pause); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package ovs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,8 +22,8 @@ import (
 // Where the databases of a machine's own Open vSwitch and OVN are, when nobody
 // says otherwise.
 const (
-	SwitchSocket     = "/run/openvswitch/db.sock"
-	NorthboundSocket = "/run/ovn/ovnnb_db.sock"
+	switchSocket     = "/run/openvswitch/db.sock"
+	northboundSocket = "/run/ovn/ovnnb_db.sock"
 )
 
 // Names of databases.
@@ -43,36 +44,29 @@ const onlyRow = "."
 
 // setting names the field: the socket, a blank, and the rest with slashes.
 func (f field) setting() setting.Setting {
-	return setting.Setting{Backend: storeName, Key: f.socket + " " + strings.Join([]string{f.database, f.table, f.row, f.column, f.key}, "/")}
+	return setting.Setting{Backend: backendName, Key: f.socket + " " + strings.Join([]string{f.database, f.table, f.row, f.column, f.key}, "/")}
 }
 
-const storeName = "ovsdb"
+const backendName = "ovsdb"
 
-func fieldOf(c setting.Setting) (field, error) {
-	at := strings.LastIndexByte(c.Key, ' ')
-	parts := strings.Split(c.Key[at+1:], "/")
+func fieldOf(s setting.Setting) (field, error) {
+	at := strings.LastIndexByte(s.Key, ' ')
+	parts := strings.Split(s.Key[at+1:], "/")
 	if at <= 0 || len(parts) != 5 {
-		return field{}, fmt.Errorf("%q names no field of a database", c.Key)
+		return field{}, fmt.Errorf("%q names no field of a database", s.Key)
 	}
-	return field{c.Key[:at], parts[0], parts[1], parts[2], parts[3], parts[4]}, nil
+	return field{s.Key[:at], parts[0], parts[1], parts[2], parts[3], parts[4]}, nil
 }
 
-// OtherConfig is the cell of a key of the switch's other_config, ExternalID that
-// of one of its external_ids. An empty socket is [SwitchSocket].
+// OtherConfig is the setting of a key of the switch's other_config, ExternalID that
+// of one of its external_ids. An empty socket is that of the machine's own switch.
 func OtherConfig(socket, key string) setting.Setting { return rootKey(socket, "other_config", key) }
 
 // ExternalID is as OtherConfig.
 func ExternalID(socket, key string) setting.Setting { return rootKey(socket, "external_ids", key) }
 
 func rootKey(socket, column, key string) setting.Setting {
-	return field{orElse(socket, SwitchSocket), switchDatabase, tableRoot, onlyRow, column, key}.setting()
-}
-
-func orElse(socket, usual string) string {
-	if socket == "" {
-		return usual
-	}
-	return socket
+	return field{cmp.Or(socket, switchSocket), switchDatabase, tableRoot, onlyRow, column, key}.setting()
 }
 
 // ErrNoDatabase is wrapped by the error of asking a database that does not answer.
@@ -147,10 +141,10 @@ func Select(ctx context.Context, c client.Client, table string, where []ovsdb.Co
 // of rows is their UUIDs, sorted, one a line.
 func Backend() setting.Backend {
 	return setting.Backend{
-		Name:       storeName,
+		Name:       backendName,
 		Persistent: true,
-		Read: func(c setting.Setting) (v setting.Value, err error) {
-			f, err := fieldOf(c)
+		Read: func(s setting.Setting) (v setting.Value, err error) {
+			f, err := fieldOf(s)
 			if err != nil {
 				return v, err
 			}
@@ -163,8 +157,8 @@ func Backend() setting.Backend {
 			})
 			return v, err
 		},
-		Write: func(c setting.Setting, v setting.Value) error {
-			f, err := fieldOf(c)
+		Write: func(s setting.Setting, v setting.Value) error {
+			f, err := fieldOf(s)
 			if err != nil {
 				return err
 			}

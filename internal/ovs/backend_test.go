@@ -20,41 +20,41 @@ func socket(p ovs.Runtime) string { return filepath.Join(p.Folder, "conf.sock") 
 func TestStore(t *testing.T) {
 	p, children := place(t)
 	s := start(t, p)
-	cells := setting.NewSettings(ovs.Backend())
-	holds := func(c setting.Setting, want setting.Value) {
+	settings := setting.NewSettings(ovs.Backend())
+	holds := func(s setting.Setting, want setting.Value) {
 		t.Helper()
-		if v, err := cells.Read(c); err != nil || !v.Equal(want) {
-			t.Fatalf("%s holds %q, %v; want %q", c, v, err, want)
+		if v, err := settings.Read(s); err != nil || !v.Equal(want) {
+			t.Fatalf("%s holds %q, %v; want %q", s, v, err, want)
 		}
 	}
 	testenv.Must(t, s.Configure(t.Context(), map[string]string{"vlan-limit": "2"}))
 	limit, idle := ovs.OtherConfig(socket(p), "flow-limit"), ovs.OtherConfig("unix:"+socket(p), "max-idle")
 	csum := ovs.ExternalID(socket(p), "ovn-encap-csum")
 	other := ovs.OtherConfig(socket(p), "vlan-limit")
-	for _, c := range []setting.Setting{limit, idle, csum} {
-		holds(c, setting.Value{})
+	for _, s := range []setting.Setting{limit, idle, csum} {
+		holds(s, setting.Value{})
 		for _, v := range []setting.Value{setting.Text("1000"), setting.Text("a \"b\""), setting.Text(""), {}, {}, setting.Text("7")} {
-			testenv.Must(t, cells.Write(c, v))
-			holds(c, v)
+			testenv.Must(t, settings.Write(s, v))
+			holds(s, v)
 		}
-		testenv.Must(t, cells.Write(c, setting.Value{}))
+		testenv.Must(t, settings.Write(s, setting.Value{}))
 	}
 	holds(other, setting.Text("2")) // nobody else's key is touched
 
 	// What the daemon does not follow stands all the same.
 	testenv.Must(t, unix.Kill((*children)[1].Pid, unix.SIGSTOP))
-	testenv.Must(t, cells.Write(limit, setting.Text("5")))
+	testenv.Must(t, settings.Write(limit, setting.Text("5")))
 	testenv.Must(t, unix.Kill((*children)[1].Pid, unix.SIGCONT))
 	holds(limit, setting.Text("5"))
 
 	for _, key := range []string{"", "flow-limit", socket(p) + " Open_vSwitch/Open_vSwitch/./other_config"} {
-		if _, err := cells.Read(setting.Setting{Backend: "ovsdb", Key: key}); err == nil {
+		if _, err := settings.Read(setting.Setting{Backend: "ovsdb", Key: key}); err == nil {
 			t.Errorf("read %q", key)
 		}
 	}
-	_, err := cells.Read(setting.Setting{Backend: "ovsdb", Key: socket(p) + " Open_vSwitch/Bridge/8f1a6a1c-0000-4000-8000-000000000000/other_config/x"})
+	_, err := settings.Read(setting.Setting{Backend: "ovsdb", Key: socket(p) + " Open_vSwitch/Bridge/8f1a6a1c-0000-4000-8000-000000000000/other_config/x"})
 	wantError(t, err, host.ErrGone.Error())
-	_, err = cells.Read(ovs.OtherConfig(p.Folder+"/nothere", "x"))
+	_, err = settings.Read(ovs.OtherConfig(p.Folder+"/nothere", "x"))
 	wantError(t, err, ovs.ErrNoDatabase.Error())
 	if os.IsNotExist(err) {
 		t.Error("a database that is not there is taken for a value that is not there")
