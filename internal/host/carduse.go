@@ -234,7 +234,7 @@ func procAddress(text string) (a netip.AddrPort, ok bool) {
 // connectionBy names a connection that goes by a card, or a socket that is bound to one of its
 // addresses.
 func connectionBy(h *netlink.Handle, card netlink.Link, control netip.Addr) (string, error) {
-	addrs, err := h.AddrList(card, netlink.FAMILY_ALL)
+	addrs, err := nlmsg.Dump(func() ([]netlink.Addr, error) { return h.AddrList(card, netlink.FAMILY_ALL) })
 	if err != nil {
 		return "", fmt.Errorf("list addresses: %w", err)
 	}

@@ -206,7 +206,7 @@ func tunnelOf(link netlink.Link) *Tunnel {
 // index of the device that they lead to.
 func gateways(h *netlink.Handle) map[int]int {
 	count := map[int]int{}
-	routes, err := h.RouteList(nil, netlink.FAMILY_V4)
+	routes, err := nlmsg.Dump(func() ([]netlink.Route, error) { return h.RouteList(nil, netlink.FAMILY_V4) })
 	if err != nil {
 		return count
 	}

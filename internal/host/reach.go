@@ -56,7 +56,7 @@ func Addresses() ([]Address, error) {
 		if link.Attrs().Flags&net.FlagUp == 0 {
 			continue
 		}
-		all, err := h.AddrList(link, netlink.FAMILY_V4)
+		all, err := nlmsg.Dump(func() ([]netlink.Addr, error) { return h.AddrList(link, netlink.FAMILY_V4) })
 		if err != nil {
 			return nil, fmt.Errorf("list addresses of %s: %w", link.Attrs().Name, err)
 		}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/venturi-net/venturi/internal/nlmsg"
 )
 
 // carrierSilence is after how long the kernel announces no more carriers: it does so once a second.
@@ -47,7 +49,7 @@ func (n *Namespace) AwaitCarriers(ctx context.Context) error {
 
 // vethDown names a veth device that is not up; "": all are.
 func (n *Namespace) vethDown() (string, error) {
-	links, err := n.h.LinkList()
+	links, err := nlmsg.Dump(n.h.LinkList)
 	if err != nil {
 		return "", n.Wrap("list devices", err)
 	}

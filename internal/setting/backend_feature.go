@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/mdlayher/netlink"
-	vlink "github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/host"
@@ -127,14 +126,9 @@ func lowerFeatures(s Setting) ([]Setting, error) {
 // lowerScopes lists the devices in the same namespace that a device stands on.
 func lowerScopes(scope Scope) (scopes []Scope, err error) {
 	err = scope.Enter(func(device string) error {
-		h, err := vlink.NewHandle(unix.NETLINK_ROUTE)
+		links, err := host.Links()
 		if err != nil {
 			return err
-		}
-		defer h.Close()
-		links, err := h.LinkList()
-		if err != nil {
-			return fmt.Errorf("list devices: %w", err)
 		}
 		on := 0
 		for _, l := range links {

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/nlmsg"
 )
 
 // mtuSideEffects lists what else the MTU of a device moves: IPv6 has one of its own
@@ -114,7 +115,9 @@ func RoutesWithMTU(scope Scope) (to []string, err error) {
 		}
 		defer h.Close()
 		only := &netlink.Route{LinkIndex: scope.Device.Index, Table: unix.RT_TABLE_UNSPEC}
-		routes, err := h.RouteListFiltered(netlink.FAMILY_V6, only, netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
+		routes, err := nlmsg.Dump(func() ([]netlink.Route, error) {
+			return h.RouteListFiltered(netlink.FAMILY_V6, only, netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
+		})
 		for _, r := range routes {
 			if r.MTU > 0 && !r.MTULock {
 				to = append(to, r.Dst.String())

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/nlmsg"
 )
 
 // A device that is not where it was may be in another namespace. A card goes back to
@@ -92,7 +93,7 @@ func (d *DeviceID) candidates() (all []*DeviceID, err error) {
 	defer h.Close()
 	var links []netlink.Link
 	if d.identifiable() {
-		links, err = h.LinkList()
+		links, err = nlmsg.Dump(h.LinkList)
 	} else if link, missing := h.LinkByName(d.Name); missing == nil {
 		links = append(links, link)
 	}
