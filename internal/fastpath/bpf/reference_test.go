@@ -312,8 +312,8 @@ func (r *reference) fromPeer(frame []byte, h header) bpf.Count {
 	if r.kind == bpf.IPIP {
 		return r.fromIPIPPeer(frame, h)
 	}
-	switch us := r.peer[56:62]; {
-	case !bytes.Equal(frame[26:30], r.peer[30:34]), !bytes.Equal(frame[30:34], r.peer[26:30]), !bytes.Equal(frame[46:50], r.peer[46:50]), !bytes.Equal(frame[50:56], us), bytes.Equal(frame[56:62], us):
+	switch {
+	case !bytes.Equal(frame[26:30], r.peer[30:34]), !bytes.Equal(frame[30:34], r.peer[26:30]), !bytes.Equal(frame[46:50], r.peer[46:50]), !bytes.Equal(frame[50:56], r.peer[56:62]), !bytes.Equal(frame[56:62], r.peer[50:56]):
 		return bpf.SlowSource
 	case int(binary.BigEndian.Uint16(frame[16:])) != (h.length+50)&0xffff, int(binary.BigEndian.Uint16(frame[38:])) != (h.length+30)&0xffff:
 		return bpf.SlowSize

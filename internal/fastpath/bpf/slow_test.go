@@ -93,6 +93,8 @@ func TestGoesSlow(t *testing.T) {
 		{"outer checksum", "vxlan", tcp, in, func(_ *rig, p *packet) { p.outerSum = true }, bpf.SlowChecksum, false},
 		{"wrong checksum around", "vxlan", tcp, in, func(_ *rig, p *packet) { p.wrongSum = true }, bpf.SlowChecksum, false},
 		{"from our own tunnel device", "vxlan", tcp, in, func(_ *rig, p *packet) { p.eth.SrcMAC = tunnelMAC }, bpf.SlowSource, false},
+		{"from another tunnel device", "vxlan", tcp, in, func(_ *rig, p *packet) { p.eth.SrcMAC = gatewayMAC }, bpf.SlowSource, false},
+		{"from another tunnel device", "geneve", udp, in, func(_ *rig, p *packet) { p.eth.SrcMAC = gatewayMAC }, bpf.SlowSource, false},
 		{"another version around", "vxlan", tcp, in, func(_ *rig, p *packet) { p.outerIP.Version = 5 }, none, false},
 		{"congestion", "vxlan", tcp, in, func(_ *rig, p *packet) { p.ip.TOS, p.outerIP.TOS = 2, 3 }, bpf.SlowECN, false},
 		{"rules changed", "vxlan", tcp, out, func(r *rig, _ *packet) { r.epoch = 2 }, bpf.SlowStale, false},
