@@ -218,19 +218,28 @@ func TestEndRestoresRCU(t *testing.T) {
 	for _, record := range []string{"/run/venturi-fastpath/rcu-expedited", "/run/venturi-rcu-expedited"} {
 		t.Run(filepath.Base(record), func(t *testing.T) {
 			const setting = "/sys/kernel/rcu_expedited"
-			name := remains(t, true, true, false)
 			before, err := os.ReadFile(setting)
 			if err != nil || strings.TrimSpace(string(before)) != "0" {
 				t.Skipf("%s is %q here, %v", setting, before, err)
 			}
-			for written := false; !written; { // another package's daemon may remove the folder
-				testenv.Must(t, os.MkdirAll(filepath.Dir(record), 0o700))
-				err := os.WriteFile(record, nil, 0o600)
-				if written = err == nil; !errors.Is(err, os.ErrNotExist) {
-					testenv.Must(t, err)
+			name := remains(t, true, true, false)
+			for written := false; !written; { // another package's daemon may remove the folder, and restores them with its lock
+				const folder = "/run/venturi-fastpath"
+				testenv.Must(t, os.MkdirAll(folder, 0o700))
+				lock, err := os.Open(folder)
+				if errors.Is(err, os.ErrNotExist) {
+					continue
 				}
+				testenv.Must(t, err)
+				testenv.Must(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
+				err = os.WriteFile(record, nil, 0o600)
+				if written = err == nil; written {
+					err = os.WriteFile(setting, []byte("1"), 0)
+				} else if errors.Is(err, os.ErrNotExist) {
+					err = nil
+				}
+				testenv.Must(t, errors.Join(err, lock.Close()))
 			}
-			testenv.Must(t, os.WriteFile(setting, []byte("1"), 0))
 			testenv.Must(t, lab.Remove(t.Context(), name))
 			for end := time.Now().Add(testenv.Timeout); ; time.Sleep(10 * time.Millisecond) { // another package's daemon may start or end
 				_, err := os.Lstat(record)

@@ -56,7 +56,7 @@ type header struct {
 	tos, ttl byte
 	length   int
 	flags    bool // it opens or ends a connection
-	reset    bool
+	over     bool // it ends one
 	ends     tuple
 }
 
@@ -86,7 +86,7 @@ func reads(ip []byte, into bool) (h header, why bpf.Count) {
 		if headers < 40 {
 			return h, bpf.SlowSize
 		}
-		h.flags, h.reset = ip[33]&7 != 0 || ip[33]&0x10 == 0, ip[33]&4 != 0
+		h.flags, h.over = ip[33]&7 != 0 || ip[33]&0x10 == 0, ip[33]&5 != 0
 	case 17:
 		if int(binary.BigEndian.Uint16(ip[24:])) != (h.length-20)&0xffff {
 			return h, bpf.SlowSize
@@ -139,7 +139,7 @@ func (r *reference) fromPod(frame []byte) outcome {
 	}
 	if f == nil || !f.warm || h.flags {
 		if !own || [4]byte(h.ends[:]) != r.podAddr {
-			if r.confirmed = fromOwn; f != nil && h.reset {
+			if r.confirmed = fromOwn; f != nil && h.over {
 				f.isGone = true
 			}
 			return slowFor(bpf.SlowSource)
@@ -312,8 +312,8 @@ func (r *reference) fromPeer(frame []byte, h header) bpf.Count {
 	if r.kind == bpf.IPIP {
 		return r.fromIPIPPeer(frame, h)
 	}
-	switch us := r.peer[56:62]; {
-	case !bytes.Equal(frame[26:30], r.peer[30:34]), !bytes.Equal(frame[30:34], r.peer[26:30]), !bytes.Equal(frame[46:50], r.peer[46:50]), !bytes.Equal(frame[50:56], us), bytes.Equal(frame[56:62], us):
+	switch {
+	case !bytes.Equal(frame[26:30], r.peer[30:34]), !bytes.Equal(frame[30:34], r.peer[26:30]), !bytes.Equal(frame[46:50], r.peer[46:50]), !bytes.Equal(frame[50:56], r.peer[56:62]), !bytes.Equal(frame[56:62], r.peer[50:56]):
 		return bpf.SlowSource
 	case int(binary.BigEndian.Uint16(frame[16:])) != (h.length+50)&0xffff, int(binary.BigEndian.Uint16(frame[38:])) != (h.length+30)&0xffff:
 		return bpf.SlowSize

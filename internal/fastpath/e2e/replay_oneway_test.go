@@ -48,7 +48,7 @@ func (s *scene) carryOneWay(there ip4) {
 			return
 		}
 		if time.Now().After(end) {
-			s.t.Fatalf("%s: after %v, packets that nobody answers are still not carried: %v, then %v", s.arm.Name, testenv.Timeout, before, s.counts())
+			s.t.Fatalf("%s: after %v, packets that nobody answers are still not carried: %v, then %v", s.arm.Name, testenv.Timeout, before, counts())
 		}
 	}
 }

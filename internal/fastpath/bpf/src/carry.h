@@ -60,9 +60,9 @@ static __always_inline int drop_flow(const struct parsed *p, enum direction dir)
 	return SLOW_FLAGS;
 }
 
-/* A pod sends a reset as another. Connection tracking may take it for that one's, and gives the
- * connection a short time: packets that it sees give it the usual one again. */
-static __always_inline void forget_reset(struct parsed *p, __u32 tenant)
+/* A pod sends a reset or a FIN as another. Connection tracking may take it for that one's, and gives the
+ * connection a short time: packets that it sees prolong that, or give it the usual one again. */
+static __always_inline void forget_end(struct parsed *p, __u32 tenant)
 {
 	struct flow *f;
 
@@ -102,7 +102,8 @@ static __always_inline void confirm_mac(const void *eth, const void *end, __u32 
 		pod->mac_epoch = pod->epoch;
 }
 
-/* A packet from a pod, of a flow without a valid slot. 0: it can be carried. */
+/* A packet from a pod, of a flow without a valid slot, or one that a program ahead of this one has marked: rules
+ * and routes may go by the mark, so it is none to learn from either. 0: it can be carried. */
 static __always_inline int lookup_flow_out(struct __sk_buff *skb, const void *eth, const void *end, struct carried *c, __u64 hash, __u32 device)
 {
 	struct pod *pod = bpf_map_lookup_elem(&pods, &device);
@@ -110,8 +111,8 @@ static __always_inline int lookup_flow_out(struct __sk_buff *skb, const void *et
 
 	if (!pod || pod->addr != c->p.key.local || !(is_for_gateway(eth, pod->header) || is_for_sibling(eth, pod, &c->p))) {
 		confirm_mac(eth, end, device);
-		if (pod && c->p.flags & TCP_RST)
-			forget_reset(&c->p, pod->tenant);
+		if (pod && c->p.flags & (TCP_RST | TCP_FIN))
+			forget_end(&c->p, pod->tenant);
 		return SLOW_SOURCE;
 	}
 	if (pod->mac_epoch != pod->epoch)
@@ -119,6 +120,8 @@ static __always_inline int lookup_flow_out(struct __sk_buff *skb, const void *et
 	c->p.a |= pod->tenant << 8;
 	if (c->p.flags)
 		return drop_flow(&c->p, OUT);
+	if (skb->mark)
+		return SLOW_ENCAPSULATED;
 	if (carry_translated)
 		c->nat = translation_of(&c->p, hash);
 	why = fill_slot(c->to, c->nat, &c->p, hash, OUT);
@@ -162,7 +165,7 @@ static __always_inline int lookup_out(struct __sk_buff *skb, struct carried *c)
 		return SLOW_UNKNOWN; /* impossible */
 	if (carry_translated && c->to->translated)
 		c->nat = translation_of(&c->p, hash);
-	if ((c->to->a ^ c->p.a) & NO_TENANT || c->to->b != c->p.b || c->to->pod != device || !slot_valid(c->to, hash) || c->p.flags ||
+	if ((c->to->a ^ c->p.a) & NO_TENANT || c->to->b != c->p.b || c->to->pod != device || !slot_valid(c->to, hash) || c->p.flags || skb->mark ||
 	    (c->nat && !translation_valid(c->nat, OUT))) {
 		why = lookup_flow_out(skb, data, end, c, hash, device);
 		if (why)
@@ -177,7 +180,7 @@ static __always_inline int lookup_out(struct __sk_buff *skb, struct carried *c)
 		return SLOW_SOURCE;
 	}
 	size = skb->gso_size ? c->p.headers + skb->gso_size : c->p.ip_len;
-	if (size > c->to->size[OUT] || c->p.ip_len + ETH_HLEN != skb->len || skb->len > MAX_FRAME) {
+	if (size > c->to->size[OUT] || c->p.ip_len + ETH_HLEN != skb->len || skb->len > MAX_FRAME || cut_inside(skb, &c->p)) {
 		if (c->to->size[OUT])
 			return SLOW_SIZE;
 		c->p.a = c->to->a;
@@ -320,6 +323,22 @@ static __always_inline int carry(struct __sk_buff *skb, enum direction dir, int 
 {
 	count(skb, dir, CARRIED);
 	return verdict;
+}
+
+/* Hands a packet without outer headers to a pod. */
+static __always_inline int carry_in(struct __sk_buff *skb, struct carried *c)
+{
+	void *data;
+
+	if (c->nat && translate_checksum(skb, ETH_HLEN, c))
+		return TC_SHOT; /* impossible: these bytes were read before, and are writable */
+	data = (void *)(long)skb->data;
+	if (data + ETH_HLEN + IP_LEN + UDP_LEN > (void *)(long)skb->data_end)
+		return TC_SHOT; /* impossible, as above */
+	write_in(data, c);
+	skb->priority = forwarded_priority(skb, &c->p);
+	keep_sum(skb);
+	return carry(skb, IN, bpf_redirect_peer(c->to->pod, 0));
 }
 
 #include "sibling.h"

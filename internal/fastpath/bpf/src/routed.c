@@ -46,10 +46,13 @@ int from_pod(struct __sk_buff *skb)
 	return carry(skb, OUT, bpf_redirect(c.to->wire, 0));
 }
 
-/* The peer was found by its MAC. The other one is not the wire's if a device upon the wire sends. */
+/* The peer was found by its MAC, but its number may have become another one's meanwhile. The other MAC is not the
+ * wire's if a device upon the wire sends. */
 static __always_inline int same_headers(const void *data, const struct peer *to)
 {
-	return same_mac(data + MAC_LEN, (const void *)to->header + MAC_LEN);
+	const void *header = to->header;
+
+	return same_mac(data, header) && same_mac(data + MAC_LEN, header + MAC_LEN);
 }
 
 SEC("tc/to_peer")
@@ -115,10 +118,10 @@ int from_wire(struct __sk_buff *skb)
 	why = lease_valid() ? lookup_in(skb, data, end, ETH_HLEN, 0, &c) : SLOW_NO_DAEMON;
 	if (!why)
 		why = skb->ifindex == c.to->wire ? from_peer(data, c.to->header, &c.p, 0) : SLOW_SOURCE;
-#ifdef INET6
-	if (skb->mark) /* Rules have marked it when it was in a tunnel. They, and routes, may go by that: it is none to learn from. */
+	if (!why && cut_inside(skb, &c.p))
+		why = SLOW_SIZE;
+	if (skb->mark) /* as in lookup_out(); or rules have marked it when it was in a tunnel */
 		why = SLOW_ENCAPSULATED;
-#endif
 	if (why) {
 		via = hop_by_mac(skb, data + MAC_LEN);
 		return slow_in(skb, data, &via, receiver_addr(ip), 0, &c, why);
@@ -126,15 +129,7 @@ int from_wire(struct __sk_buff *skb)
 #ifdef SHADOW
 	return shadow(skb, IN, &c, ETH_HLEN, ETH_HLEN);
 #endif
-	if (c.nat && translate_checksum(skb, ETH_HLEN, &c))
-		return TC_SHOT; /* impossible, as above */
-	data = (void *)(long)skb->data;
-	if (data + ETH_HLEN + IP_LEN + UDP_LEN > (void *)(long)skb->data_end)
-		return TC_SHOT; /* impossible, as above */
-	write_in(data, &c);
-	skb->priority = forwarded_priority(skb, &c.p);
-	keep_sum(skb);
-	return carry(skb, IN, bpf_redirect_peer(c.to->pod, 0));
+	return carry_in(skb, &c);
 }
 
 char __license[] SEC("license") = "GPL";

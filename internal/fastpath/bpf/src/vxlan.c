@@ -100,21 +100,20 @@ static __always_inline int same_headers(const void *data, const struct peer *to)
 	       is->frag_off == ours->frag_off && !((is->tos ^ ours->tos) & ~ECN_MASK);
 }
 
-/* The addresses and the VNI are those that the peer's host sends with. A tunnel device drops frames
- * from its own MAC. */
-static __always_inline int source_matches(void *data, const void *ours)
-{
-	const void *us = ours + INNER_ETH + MAC_LEN, *to = data + INNER_ETH;
-	const struct iphdr *ip = data + OUTER_IP, *back = ours + OUTER_IP;
-
-	return ip->saddr == back->daddr && ip->daddr == back->saddr && vni_in(data) == vni_in(ours) && same_mac(to, us) &&
-	       !same_mac(to + MAC_LEN, us);
-}
-
-/* The same of a packet without its outer headers, as the tunnel's device hands it on. */
-static __always_inline int inner_source_matches(void *eth, const void *ours)
+/* The MACs in the tunnel are those that the peer's host sends with: rules may read them, and a tunnel device that
+ * learns drops frames from one that it knows elsewhere. */
+static __always_inline int inner_source_matches(const void *eth, const void *ours)
 {
 	return same_mac(eth, ours + INNER_ETH + MAC_LEN) && same_mac(eth + MAC_LEN, ours + INNER_ETH);
+}
+
+/* And so are the addresses and the VNI. */
+static __always_inline int source_matches(void *data, const void *ours)
+{
+	const struct iphdr *ip = data + OUTER_IP, *back = ours + OUTER_IP;
+
+	return ip->saddr == back->daddr && ip->daddr == back->saddr && vni_in(data) == vni_in(ours) &&
+	       inner_source_matches(data + INNER_ETH, ours);
 }
 
 /* The outer headers are those that the peer's host sends, and the network accepts. */
@@ -134,17 +133,13 @@ static __always_inline int from_peer(void *data, const void *ours, const struct 
 	return 0;
 }
 
-struct sk_buff___sum {
-	__u8 ip_summed : 2;
-} __attribute__((preserve_access_index));
-
 extern void *bpf_cast_to_kern_ctx(void *obj) __ksym __weak; /* from 6.2 on */
 
 /* The device has verified checksums: CHECKSUM_UNNECESSARY. If this cannot be read without a
  * call, the answer is yes: the call that it would save checks the same. */
 static __always_inline int csum_unnecessary(struct __sk_buff *ctx)
 {
-	struct sk_buff___sum *skb;
+	struct sk_buff___flags *skb;
 
 	if (!bpf_cast_to_kern_ctx)
 		return 1;
