@@ -29,44 +29,64 @@ var (
 // overlap: the first that is done ends it for all. Where the host does not allow it, or has it
 // always, it does nothing.
 func ExpediteRCU() (restore func()) {
-	nothing := func() {}
+	if !expediteRCU() {
+		return func() {}
+	}
+	return func() { _ = RestoreRCU() }
+}
+
+// expediteRCU shortens them, and tells whether it could.
+func expediteRCU() bool {
 	lock, err := lockRCU(rcuExpediteLimit)
 	if err != nil {
-		return nothing
+		return false
 	}
 	defer lock.release()
 	was, err := os.ReadFile(rcuExpedited)
 	recorded := lock.isRecorded()
 	if err != nil || !recorded && strings.TrimSpace(string(was)) != "0" {
-		return nothing
+		return false
 	}
 	if err := lock.record(); err != nil {
-		return nothing
+		return false
 	}
 	if err := os.WriteFile(rcuExpedited, []byte("1"), 0); err != nil {
 		if !recorded {
 			_ = lock.removeRecord()
 		}
-		return nothing
+		return false
 	}
-	return func() { _ = RestoreRCU() }
+	return true
 }
 
 // rcuSlice is for how long [ExpediteRCUSteps] relies on what it has asked for.
 const rcuSlice = 10 * time.Millisecond
 
+// rcuPause is for how long it does not ask again where that was in vain: to ask takes longer than a step.
+const rcuPause = time.Second
+
 // ExpediteRCUSteps does what [ExpediteRCU] does for a long series of steps: whoever is done first ends
 // it for all, so each step that comes a while after the last request asks again. Otherwise the rest
 // of the series would take a hundred times as long. Without a step, nobody is asked.
 func ExpediteRCUSteps() (step, restore func()) {
-	end, since := func() {}, time.Time{}
-	step = func() {
-		if time.Since(since) >= rcuSlice {
-			end()
-			end, since = ExpediteRCU(), time.Now()
+	short, next := false, time.Time{}
+	restore = func() {
+		if short {
+			_ = RestoreRCU()
 		}
 	}
-	return step, func() { end() }
+	step = func() {
+		if time.Now().Before(next) {
+			return
+		}
+		restore()
+		pause := rcuPause
+		if short = expediteRCU(); short {
+			pause = rcuSlice
+		}
+		next = time.Now().Add(pause)
+	}
+	return step, restore
 }
 
 // RestoreRCU undoes [ExpediteRCU], also for a process that was killed meanwhile, be it of an earlier
@@ -95,7 +115,16 @@ func RestoreRCU() error {
 	if err != nil || !locked {
 		return err
 	}
-	return errors.Join(lock.removeRecord(), unlessMissing(os.Remove(rcuOldRecord)))
+	return errors.Join(lock.removeRecord(), removeOldRecord())
+}
+
+// removeOldRecord removes what an earlier version has recorded. To ask for the removal of a file that is not there
+// fails where nothing may be written.
+func removeOldRecord() error {
+	if !exists(rcuOldRecord) {
+		return nil
+	}
+	return unlessMissing(os.Remove(rcuOldRecord))
 }
 
 func exists(path string) bool {

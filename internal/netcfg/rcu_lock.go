@@ -14,11 +14,15 @@ const rcuRecord = "rcu-expedited"
 
 // rcuLock orders those who change how long RCU grace periods are. The lock is that of the folder
 // itself: a file of its own would be left. Nobody but root can open the folder, and thus hold the lock.
-// It is removed when nothing is in it.
+// One that a lock has made is removed when nothing is in it; others may be mounted in containers.
 type rcuLock struct {
 	folder *os.Root // and no other that has its name by now
 	file   *os.File
+	ours   bool // a lock has made it
 }
+
+// rcuFolderMode is the mode of folders that a lock has made: the sticky bit tells them from others.
+const rcuFolderMode = 0o700 | os.ModeSticky
 
 // These are how long a caller waits for the lock at most: it is held for an instant, unless its holder was stopped just
 // then. To shorten grace periods is not worth a long wait, and to restore them does not depend on the lock.
@@ -29,7 +33,7 @@ var (
 
 const rcuLockPoll = time.Millisecond
 
-// lockRCU waits for the lock. The error wraps EWOULDBLOCK if it was not to be had until the limit.
+// lockRCU waits for the lock. The error wraps EWOULDBLOCK if it could not be had within the limit.
 func lockRCU(limit time.Duration) (*rcuLock, error) {
 	for end := time.Now().Add(limit); ; time.Sleep(rcuLockPoll) {
 		lock, err := tryLockRCU()
@@ -42,7 +46,7 @@ func lockRCU(limit time.Duration) (*rcuLock, error) {
 // tryLockRCU makes the folder if there is none, and locks it. The error wraps EWOULDBLOCK if somebody else has the
 // lock, or has just removed the folder.
 func tryLockRCU() (*rcuLock, error) {
-	if err := os.Mkdir(rcuFolder, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.Mkdir(rcuFolder, rcuFolderMode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
 	folder, err := os.OpenRoot(rcuFolder)
@@ -56,7 +60,7 @@ func tryLockRCU() (*rcuLock, error) {
 	if err != nil {
 		return nil, errors.Join(err, folder.Close())
 	}
-	lock := &rcuLock{folder, file}
+	lock := &rcuLock{folder: folder, file: file}
 	if err := lock.acquire(); err != nil {
 		lock.close()
 		return nil, err
@@ -65,20 +69,24 @@ func tryLockRCU() (*rcuLock, error) {
 }
 
 func (l *rcuLock) acquire() error {
-	if err := unix.Flock(int(l.file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return err
-	}
-	ours, err := l.file.Stat()
+	info, err := l.file.Stat()
 	if err != nil {
 		return err
 	}
-	if there, err := os.Stat(rcuFolder); err != nil || !os.SameFile(ours, there) {
+	// Whoever mounts it into containers may have made it for everybody to open, and somebody may have.
+	if info.Mode().Perm() != 0o700 {
+		if err := l.file.Chmod(0o700); err != nil {
+			return err
+		}
+	}
+	if err := unix.Flock(int(l.file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return err
+	}
+	if there, err := os.Stat(rcuFolder); err != nil || !os.SameFile(info, there) {
 		return unix.EWOULDBLOCK
 	}
-	if ours.Mode().Perm() == 0o700 {
-		return nil
-	}
-	return l.file.Chmod(0o700) // whoever mounts it into containers may have made it
+	l.ours = info.Mode()&os.ModeSticky != 0
+	return nil
 }
 
 func (l *rcuLock) isRecorded() bool {
@@ -91,7 +99,9 @@ func (l *rcuLock) record() error { return l.folder.WriteFile(rcuRecord, nil, 0o6
 func (l *rcuLock) removeRecord() error { return unlessMissing(l.folder.Remove(rcuRecord)) }
 
 func (l *rcuLock) release() {
-	_ = os.Remove(rcuFolder) // fails if there is something in it
+	if l.ours {
+		_ = os.Remove(rcuFolder) // fails if there is something in it
+	}
 	l.close()
 }
 

@@ -24,8 +24,8 @@ const (
 	dataTable   = ".data"
 )
 
-// flowsTable is read by commands, and not adopted.
-const flowsTable = "flows"
+// read are the tables that commands read, and that are not adopted.
+var read = []string{"flows", "pods", "peers"}
 
 var adopted = []string{countsTable, dataTable}
 
@@ -41,9 +41,15 @@ const mmapable = 1 << 10
 // size may differ in it.
 func layout(spec *ebpf.CollectionSpec) string {
 	var b strings.Builder
-	if flow, ok := btf.As[*btf.Struct](spec.Maps[flowsTable].Value); ok {
-		for _, m := range flow.Members {
-			b.WriteString(fmt.Sprintln(m.Name, m.Offset))
+	for _, name := range read {
+		t := spec.Maps[name]
+		b.WriteString(fmt.Sprintln(name, t.KeySize, t.ValueSize))
+		for _, part := range []btf.Type{t.Key, t.Value} {
+			if fields, ok := btf.As[*btf.Struct](part); ok {
+				for _, m := range fields.Members {
+					b.WriteString(fmt.Sprintln(m.Name, m.Offset))
+				}
+			}
 		}
 	}
 	for _, name := range adopted {

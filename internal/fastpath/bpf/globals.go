@@ -35,7 +35,8 @@ func ReadExpired(pins, kind string) (uint32, error) {
 	return uint32(max(int32(now-uint32(deadline)), 0)), nil
 }
 
-// jiffies is the lower half of the kernel's clock, which only a program can read.
+// jiffies is the lower half of the kernel's clock, which only a program can read. The daemon of a fast path looks at
+// all programs of the host once it has seen a new one, which costs it little.
 func jiffies() (uint32, error) {
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{asm.FnJiffies64.Call(), asm.Return()},

@@ -64,7 +64,7 @@ func (f files) readStatus(s *Status, pins string) error {
 	// A daemon that starts makes these one after the other.
 	for _, read := range []func() error{
 		func() (err error) { s.Config, err = fastpath.Load(f.config); return err },
-		func() error { return checkVersion(pins, s.Config) },
+		func() error { return s.checkVersion(pins) },
 		func() (err error) { s.State, err = fastpath.ReadState(f.state); return err },
 		func() error { return s.checkLease(pins) },
 		func() (err error) { s.Stats, err = fastpath.ReadStats(pins); return err },
@@ -81,13 +81,16 @@ func (f files) readStatus(s *Status, pins string) error {
 }
 
 // checkVersion expects that this version can read the tables of a fast path.
-func checkVersion(pins string, c *fastpath.Config) error {
-	err := fastpath.CheckVersion(c, pins)
-	if errors.Is(err, fastpath.ErrOtherVersion) {
-		return verr.New(verr.Failed, "cannot read the fast path", "another version of venturi runs it here",
-			"ask that version; or take over with: venturi fastpath enable --replace")
+func (s *Status) checkVersion(pins string) error {
+	err := fastpath.CheckVersion(s.Config, pins)
+	if !errors.Is(err, fastpath.ErrOtherVersion) {
+		return err
 	}
-	return err
+	hint := `remove it with: venturi fastpath disable`
+	if s.Running {
+		hint = `run "venturi fastpath status" of that version; or take over with: venturi fastpath enable --replace`
+	}
+	return verr.New(verr.Failed, "cannot read the fast path", "it was set up by another version of venturi", hint)
 }
 
 // checkLease says in the state that nothing is carried because the daemon has not reported for too long, as one
@@ -98,7 +101,7 @@ func (s *Status) checkLease(pins string) error {
 	}
 	late, err := fastpath.LateBy(s.Config, pins)
 	if late > 0 {
-		s.State.Off = fmt.Sprintf("its daemon has not renewed its lease, which ended %v ago: it was stopped, or this host is too busy", late.Round(time.Millisecond))
+		s.State.Off = fmt.Sprintf("its daemon has not renewed its lease, which expired %v ago: the process is stopped (SIGSTOP), or this host is overloaded", late.Round(time.Millisecond))
 	}
 	return err
 }

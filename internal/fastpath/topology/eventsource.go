@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -20,25 +21,24 @@ type eventSource struct {
 	lost bool
 }
 
-// maxBatch limits the datagrams that are read before anybody is told of the first. That takes a millisecond or two,
-// about as long as there is between two epochs at least.
-const maxBatch = 256
+// batchTime is how long datagrams are read before anybody is told of the first: about as long as there is between two
+// epochs at least.
+const batchTime = 2 * time.Millisecond
 
 // forward reports notifications that are changes, those that are pending together in one batch: whoever makes a
 // thousand changes at once ends what was learned a few times, and not a thousand times.
 func (s *eventSource) forward(ctx context.Context, events chan<- []Event, ended chan<- error) {
 	for ctx.Err() == nil {
 		batch, err := s.readBatch()
+		if len(batch) > 0 {
+			select {
+			case events <- batch:
+			case <-ctx.Done():
+				return
+			}
+		}
 		if err != nil {
-			ended <- fmt.Errorf("listen to the kernel's news: %w", err)
-			return
-		}
-		if len(batch) == 0 {
-			continue
-		}
-		select {
-		case events <- batch:
-		case <-ctx.Done():
+			ended <- fmt.Errorf("listen to the kernel's notifications: %w", err)
 			return
 		}
 	}
@@ -46,7 +46,7 @@ func (s *eventSource) forward(ctx context.Context, events chan<- []Event, ended 
 
 func (s *eventSource) readBatch() (batch []Event, err error) {
 	more := true
-	for n := 0; more && n < maxBatch && err == nil; n++ {
+	for begin := time.Now(); more && err == nil && (batch == nil || time.Since(begin) < batchTime); {
 		var events []Event
 		events, more, err = s.read()
 		batch = append(batch, events...)

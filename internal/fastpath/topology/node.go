@@ -89,7 +89,7 @@ func (r *reader) auditWire(l netlink.Link) string {
 		return why + ", which is not proven below a wire"
 	}
 	if taker := r.takerOf(a.Index); taker != "" {
-		return "has its packets taken by " + taker + ", a macvlan in mode passthru or source"
+		return "loses packets to " + taker + ", a macvlan in mode passthru or source"
 	}
 	return r.auditStack(l)
 }
@@ -104,7 +104,7 @@ func (r *reader) takerOf(index int) string {
 		case *netlink.Macvtap:
 			mode = upper.Mode
 		}
-		if l.Attrs().ParentIndex == index && (mode == netlink.MACVLAN_MODE_PASSTHRU || mode == netlink.MACVLAN_MODE_SOURCE) {
+		if l.Attrs().ParentIndex == index && l.Attrs().NetNsID < 0 && (mode == netlink.MACVLAN_MODE_PASSTHRU || mode == netlink.MACVLAN_MODE_SOURCE) {
 			return l.Attrs().Name
 		}
 	}
