@@ -197,10 +197,10 @@ other. IPv4 and IPv6 are compared one after the other, each for --shadow-time at
 
 With --replace it takes over from the process that runs here, of this version or another, as
 for an upgrade: that process ends and leaves everything in place, no packet is lost, and the
-counts go on, unless its version counts in other tables. No packets are compared then, unless
-that process itself only compared them. --nat, --ipv6 and --keep-counters stay as they were in
-that process unless you give them, but are not taken from a "shadow". A trial cannot be taken
-over.
+counters continue, unless that version lays them out differently. Packets are not compared
+again, unless that process had only compared them. --nat, --ipv6 and --keep-counters stay as
+they were in that process unless you give them; those of a "shadow" are not kept. A trial cannot
+be taken over.
 
 Some counters miss carried packets; "venturi fastpath plan" lists them. With --keep-counters,
 nothing is carried while a counter of these kinds would miss packets:
@@ -228,7 +228,7 @@ the reasons. The label "family" is IPv4 or IPv6.`,
 				return err
 			}
 			const what = "cannot enable the fast path"
-			if err := needRoot(what, onlyRootChanges); err != nil { // who may not read what runs here is not told so otherwise
+			if err := needRoot(what, onlyRootChanges); err != nil { // otherwise a user only hears that a file cannot be read
 				return err
 			}
 			var metrics *listener

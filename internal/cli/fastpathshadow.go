@@ -44,7 +44,7 @@ not compared. Of packets over 64,000 bytes, only the first 64,000 are compared.
 
 "venturi fastpath enable" begins with such a comparison. Both are recorded in the journal.
 
-With --json, what is in the way of carrying anything is printed to standard error.
+With --json, the reasons why nothing can be carried go to standard error.
 
 The exit code is 0 if all packets were equal, 8 if one differed, 4 if none was compared or
 nothing could be carried, and 5 if "enable --replace" took over before a packet differed.`,

@@ -123,8 +123,8 @@ var ErrInterrupted error = netlink.ErrDumpInterrupted
 // dumpTries is how often an interrupted dump is tried.
 const dumpTries = 3
 
-// Dump lists a table of the kernel's, and asks again when that changed while it was listed. Any
-// other error is the table's last word.
+// Dump lists a table of the kernel's, and asks again when that changed while it was listed. Any other
+// error is final.
 func Dump[T any](list func() ([]T, error)) (found []T, err error) {
 	for range dumpTries {
 		if found, err = list(); !errors.Is(err, ErrInterrupted) {
