@@ -248,11 +248,11 @@ func TestFastpathWithoutIPv6(t *testing.T) {
 	}
 }
 
-// The systemd unit has its options from a file, and those that it names as an example exist.
+// The systemd unit has a limit of memory, and its options from a file; those that it names as an example exist.
 func TestFastpathUnit(t *testing.T) {
 	text, err := os.ReadFile("../../contrib/systemd/venturi-fastpath.service")
 	testenv.Must(t, err)
-	for _, line := range []string{"\nEnvironmentFile=-/etc/default/venturi-fastpath\n", "/venturi fastpath enable $OPTIONS\n"} {
+	for _, line := range []string{"\nEnvironmentFile=-/etc/default/venturi-fastpath\n", "/venturi fastpath enable $OPTIONS\n", "\nMemoryMax=2G\n"} {
 		if !strings.Contains(string(text), line) {
 			t.Errorf("it has no line with %q", line)
 		}

@@ -108,7 +108,7 @@ func (t *MachineToggles) Prepare(ctx context.Context) (fit []tune.Candidate, unf
 }
 
 // Switch is of [tune.Toggles].
-func (t *MachineToggles) Switch(to search.Subset) error {
+func (t *MachineToggles) Switch(ctx context.Context, to search.Subset) error {
 	return t.onAll(func(m *member) error {
 		var own search.Subset
 		for i, c := range m.candidates {
@@ -116,7 +116,7 @@ func (t *MachineToggles) Switch(to search.Subset) error {
 				own = append(own, i)
 			}
 		}
-		return m.remote.Switch(own)
+		return m.remote.Switch(ctx, own)
 	})
 }
 

@@ -18,7 +18,7 @@ const rcuRecord = "rcu-expedited"
 type rcuLock struct {
 	folder *os.Root // and no other that has its name by now
 	file   *os.File
-	made   bool // by a lock, and not by a mount
+	sticky bool // the folder: a lock has made it, and not a mount
 }
 
 // rcuFolderMode is the mode of folders that a lock has made: the sticky bit tells them from others.
@@ -85,7 +85,7 @@ func (l *rcuLock) acquire() error {
 	if there, err := os.Stat(rcuFolder); err != nil || !os.SameFile(info, there) {
 		return unix.EWOULDBLOCK
 	}
-	l.made = info.Mode()&os.ModeSticky != 0
+	l.sticky = info.Mode()&os.ModeSticky != 0
 	return nil
 }
 
@@ -99,7 +99,7 @@ func (l *rcuLock) record() error { return l.folder.WriteFile(rcuRecord, nil, 0o6
 func (l *rcuLock) removeRecord() error { return unlessMissing(l.folder.Remove(rcuRecord)) }
 
 func (l *rcuLock) release() {
-	if l.made {
+	if l.sticky {
 		_ = os.Remove(rcuFolder) // fails if there is something in it
 	}
 	l.close()

@@ -15,4 +15,7 @@ var pause = fields{
 	},
 	// Some drivers show what the two ends of the cable agree upon.
 	lag: 5 * time.Second,
+	// Many negotiate the link again, or make the device anew: it loses packets meanwhile, also after it
+	// shows what was written.
+	settle: time.Second,
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -15,7 +16,9 @@ import (
 // its name, the value "on" or "off".
 func privateFlagBackend() Backend {
 	return Backend{
-		Name: "privflag",
+		// What a flag does is the driver's affair. With many of them it makes the device anew, or has the
+		// link negotiated again.
+		Name: "privflag", Settle: time.Second,
 		Read: func(s Setting) (Value, error) {
 			all, err := PrivateFlags(s.Scope)
 			if err != nil {

@@ -165,7 +165,7 @@ func mean(a, b search.Sample) search.Sample {
 }
 
 func (b bench) measure(ctx context.Context, s search.Subset) (search.Sample, error) {
-	if err := b.states.Switch(s); err != nil {
+	if err := b.states.Switch(ctx, s); err != nil {
 		return search.Sample{}, err
 	}
 	rec, err := b.gauge.Measure(ctx)

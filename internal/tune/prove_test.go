@@ -17,6 +17,7 @@ import (
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/knob"
 	"github.com/venturi-net/venturi/internal/search"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
 )
@@ -285,14 +286,21 @@ func TestTurnSettles(t *testing.T) {
 		t.Fatal(err)
 	}
 	start := time.Now()
-	if err := states.switchTo(search.Subset{0}); err != nil || s.values["a"] != "good" {
+	if err := states.switchTo(t.Context(), search.Subset{0}); err != nil || s.values["a"] != "good" {
 		t.Fatalf("%v, %v", s.values, err)
 	}
 	if time.Since(start) < minSettle {
 		t.Error("it did not wait")
 	}
-	if err := states.switchTo(nil); err != nil || s.values["a"] != "bad" {
+	if err := states.switchTo(t.Context(), nil); err != nil || s.values["a"] != "bad" {
 		t.Fatalf("%v, %v", s.values, err)
+	}
+	s.backends[0].Settle = time.Hour
+	states.settings = setting.NewSettings(s.backends...)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := states.switchTo(ended, search.Subset{0}); !errors.Is(err, context.Canceled) || s.values["a"] != "good" {
+		t.Fatalf("interrupted: %v, %v", s.values, err)
 	}
 }
 

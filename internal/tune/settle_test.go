@@ -14,7 +14,7 @@ import (
 // second.
 func TestSettleOfBackends(t *testing.T) {
 	want := map[string]time.Duration{ // by backend and key; all others take hardly any time
-		"channel": time.Second, "ring": time.Second,
+		"channel": time.Second, "ring": time.Second, "pause": time.Second, "privflag": time.Second,
 		"link mtu": 500 * time.Millisecond, "link": 100 * time.Millisecond,
 		"rss": 200 * time.Millisecond, "qdisc": 50 * time.Millisecond,
 		"coalesce": 20 * time.Millisecond, "feature": 20 * time.Millisecond,

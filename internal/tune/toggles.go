@@ -1,6 +1,7 @@
 package tune
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,8 +71,8 @@ func prepare(ctx context.Context, j *journal.Journal, tx *journal.Tx, m knob.Mac
 			s.record(n, e, shared[e.Setting.ID()])
 		}
 		s.now = search.Subset{n}
-		if err := s.switchTo(nil); err != nil {
-			return s, nil, nil, fmt.Errorf("undo %s: %w", c.Name, err)
+		if err := s.switchTo(ctx, nil); err != nil {
+			return s, nil, nil, cmp.Or(context.Cause(ctx), fmt.Errorf("undo %s: %w", c.Name, err))
 		}
 	}
 	return s, fit, unfit, nil
@@ -151,8 +152,8 @@ func (c *toggledSetting) valueIn(state search.Subset) setting.Value {
 }
 
 // switchTo brings the machine into a state: first what goes back, in the opposite order
-// of how it was written, then what is turned on.
-func (s *toggles) switchTo(to search.Subset) error {
+// of how it was written, then what is turned on. When ctx ends it has written all of that, and waits no more.
+func (s *toggles) switchTo(ctx context.Context, to search.Subset) error {
 	var back, on []*toggledSetting
 	for _, c := range s.toggled {
 		want := c.valueIn(to)
@@ -173,8 +174,12 @@ func (s *toggles) switchTo(to search.Subset) error {
 		}
 	}
 	s.now = to
-	time.Sleep(s.settle(writes))
-	return nil
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(s.settle(writes)):
+		return nil
+	}
 }
 
 // settle is how long what some writes disturb takes to calm down.

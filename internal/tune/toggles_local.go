@@ -17,7 +17,7 @@ type Toggles interface {
 	// gives those that can be switched, and rows that say why the others cannot.
 	Prepare(ctx context.Context) (fit []Candidate, unfit []search.Row, err error)
 	// Switch turns on a subset of those, and all others off.
-	Switch(to search.Subset) error
+	Switch(ctx context.Context, to search.Subset) error
 	// Close takes back all that was tried.
 	Close() error
 }
@@ -48,11 +48,11 @@ func (l *localToggles) Prepare(ctx context.Context) (fit []Candidate, unfit []se
 }
 
 // Switch is of [Toggles].
-func (l *localToggles) Switch(to search.Subset) error {
+func (l *localToggles) Switch(ctx context.Context, to search.Subset) error {
 	if l.Journal.EndRequested() {
 		return verr.New(verr.Partial, "cannot go on with the proof", "somebody ran \"venturi undo\"", "everything that it changed is undone; run it again")
 	}
-	return l.states.switchTo(to)
+	return l.states.switchTo(ctx, to)
 }
 
 // Close is of [Toggles]. It does not end with a context: when a search is interrupted, this

@@ -94,7 +94,7 @@ func serveToggles(ctx context.Context, in io.Reader, out io.Writer, t Toggles, p
 				}
 			}
 			var done streamSwitched
-			err := t.Switch(to)
+			err := t.Switch(ctx, to)
 			if verr.Code(err) == verr.Partial {
 				return err // with its parts, by the command
 			}
@@ -142,8 +142,8 @@ func (s *StreamToggles) Prepare(context.Context) (fit []Candidate, unfit []searc
 	return fit, head.Unfit, nil
 }
 
-// Switch is of [Toggles].
-func (s *StreamToggles) Switch(to search.Subset) error {
+// Switch is of [Toggles]. It does not end with a context: its answer would be taken for that of the next.
+func (s *StreamToggles) Switch(_ context.Context, to search.Subset) error {
 	r := streamSwitch{On: []string{}}
 	for _, i := range to {
 		r.On = append(r.On, s.names[i])

@@ -18,7 +18,7 @@ func TestStreamTogglesSwitchByName(t *testing.T) {
 	if err != nil || len(fit) != 1 || fit[0].Name != "listen" {
 		t.Fatalf("prepared %+v, %v", fit, err)
 	}
-	if err := s.Switch(search.Subset{0}); err != nil {
+	if err := s.Switch(t.Context(), search.Subset{0}); err != nil {
 		t.Fatal(err)
 	}
 	if got := strings.TrimSpace(in.String()); got != `{"on":["listen"]}` {

@@ -19,6 +19,7 @@ var Parsers = map[string]func(message []byte){
 	"own filter":  func(m []byte) { ownFilter(m, func(uint32) bool { return true }) },
 	"clsact":      func(m []byte) { isEmptyClsact(m) },
 	"neighbour":   func(m []byte) { _, _ = readNeighbour(m) },
+	"entry":       func(m []byte) { fdbOwner(m) },
 	"device":      func(m []byte) { readDevice(m) },
 	"address":     func(m []byte) { readAddress(m) },
 	"link":        func(m []byte) { _, _, _ = auditLink(m) },

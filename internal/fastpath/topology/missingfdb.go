@@ -17,7 +17,7 @@ type BridgeNeighbour struct {
 }
 
 // missingFDB returns the neighbours on the pods' bridges that have no FDB entry: they have not sent
-// anything yet, or not recently.
+// anything yet, or not recently. Of a bridge with too many entries not all are known, so none is missing.
 //
 // Of IPv6 it returns none: they are not probed, and a bridge announces it when they speak.
 func (r *reader) missingFDB(pods []string) (found []BridgeNeighbour) {
@@ -30,7 +30,7 @@ func (r *reader) missingFDB(pods []string) (found []BridgeNeighbour) {
 		if !ok {
 			continue
 		}
-		if bridge, ok := r.byIndex[l.Attrs().MasterIndex].(*netlink.Bridge); ok && bridge.Flags&net.FlagUp != 0 {
+		if bridge, ok := r.byIndex[l.Attrs().MasterIndex].(*netlink.Bridge); ok && bridge.Flags&net.FlagUp != 0 && r.crowdedReason(bridge) == "" {
 			bridges[bridge.Index] = bridge.HardwareAddr
 		}
 	}

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"net/netip"
@@ -44,6 +45,7 @@ type neighbourEntry struct {
 	netlink.Neigh
 	unknownAttr string // an attribute that is not proven; "" means none
 	stableRest  string // all other stable attributes, as a fingerprint
+	owner       int    // see [fdbOwner]
 }
 
 // volatileNeighbourAttrs change without effect on packets: cache times and probe counts. The key
@@ -79,7 +81,7 @@ func readNeighbour(message []byte) (e neighbourEntry, err error) {
 	if err != nil {
 		return e, err
 	}
-	e.Neigh = *read
+	e.Neigh, e.owner = *read, fdbOwner(message)
 	proven := &provenNeighbour
 	switch {
 	case e.Family == familyBridge && e.MasterIndex != 0:
@@ -97,20 +99,12 @@ func readNeighbour(message []byte) (e neighbourEntry, err error) {
 }
 
 // dumpNeighbours lists the neighbours of a family, or forwarding entries.
-func dumpNeighbours(family int) (all []neighbourEntry, err error) {
-	found, err := nlmsg.Dump(func() ([][]byte, error) {
+func dumpNeighbours(family int) ([]neighbourEntry, error) {
+	return nlmsg.Dump(func() ([]neighbourEntry, error) {
 		req := nl.NewNetlinkRequest(unix.RTM_GETNEIGH, unix.NLM_F_DUMP)
 		req.AddData(&netlink.Ndmsg{Family: uint8(family)})
-		return req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWNEIGH)
+		list := neighbourList{family: family, sizes: map[int]int{}}
+		err := req.ExecuteIter(unix.NETLINK_ROUTE, unix.RTM_NEWNEIGH, list.add)
+		return list.all, cmp.Or(list.err, err)
 	})
-	for _, m := range found {
-		e, failed := readNeighbour(m)
-		if failed != nil {
-			return nil, fmt.Errorf("parse a neighbour: %w", failed)
-		}
-		if e.Family == family {
-			all = append(all, e)
-		}
-	}
-	return all, err
 }

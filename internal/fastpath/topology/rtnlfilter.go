@@ -20,6 +20,7 @@ import (
 // each object.
 type rtnlFilter struct {
 	neighbours map[neighbourKey]string
+	fdbSizes   map[int]int // of those, by owner
 	devices    map[deviceKey]deviceState
 	addresses  map[string]string
 	owns       ProgramOwner
@@ -27,7 +28,7 @@ type rtnlFilter struct {
 }
 
 func newRtnlFilter(owns ProgramOwner, family audit.Family) *rtnlFilter {
-	return &rtnlFilter{map[neighbourKey]string{}, map[deviceKey]deviceState{}, map[string]string{}, owns, family}
+	return &rtnlFilter{map[neighbourKey]string{}, map[int]int{}, map[deviceKey]deviceState{}, map[string]string{}, owns, family}
 }
 
 // resync reloads the state from the kernel. Objects that cannot be read count as unknown.
@@ -49,11 +50,12 @@ func readFilterTables(family audit.Family) filterTables {
 // load loads the state that has been read.
 func (n *rtnlFilter) load(tables *Tables, more filterTables) {
 	clear(n.neighbours)
+	clear(n.fdbSizes)
 	clear(n.devices)
 	clear(n.addresses)
 	for _, entries := range [][]neighbourEntry{tables.arp, tables.fdb} {
 		for i := range entries {
-			n.neighbours[keyOfNeighbour(&entries[i])] = neighbourFingerprint(&entries[i])
+			n.dedupNeighbour(&entries[i], false)
 		}
 	}
 	for _, links := range [][][]byte{tables.links, more.ports} {
@@ -196,7 +198,7 @@ func (n *rtnlFilter) neighbourEvent(m netlink.Message) Event {
 	if e.Family != familyBridge && e.Family != int(n.family.Number()) {
 		return Event{} // of the other version of IP
 	}
-	was, again := dedup(n.neighbours, keyOfNeighbour(&e), neighbourFingerprint(&e), m.Header.Type == unix.RTM_DELNEIGH)
+	was, again := n.dedupNeighbour(&e, m.Header.Type == unix.RTM_DELNEIGH)
 	if again {
 		return Event{}
 	}

@@ -106,7 +106,8 @@ type reader struct {
 	arpOf            map[int][]neighbourEntry // by ifindex
 	arpByMAC         map[deviceMAC][]neighbourEntry
 	arpByAddr        map[Neighbour]neighbourEntry
-	fdbOf            map[int][]neighbourEntry // by port of a bridge
+	fdbOf            map[int][]neighbourEntry // by port of a bridge, unless that has too many
+	fdbSizes         map[int]int              // by ifindex of a bridge or a tunnel
 	hostRoutes       map[Neighbour]bool       // of the main table: to single addresses, without a gateway
 	mtuRoutes        []netlink.Route          // of all tables: those with an MTU
 	gateways         []Neighbour              // of the routes of all tables
@@ -141,7 +142,7 @@ func (r *reader) read() error {
 
 func (r *reader) indexNeighbours() {
 	r.arpOf, r.arpByMAC, r.fdbOf = map[int][]neighbourEntry{}, map[deviceMAC][]neighbourEntry{}, map[int][]neighbourEntry{}
-	r.arpByAddr = map[Neighbour]neighbourEntry{}
+	r.arpByAddr, r.fdbSizes = map[Neighbour]neighbourEntry{}, map[int]int{}
 	for _, n := range r.arp {
 		if len(n.HardwareAddr) == macLen && isUsableState(n.State) && isOf(nlmsg.ToAddr(n.IP), r.family) {
 			at := deviceMAC{n.LinkIndex, string(n.HardwareAddr)}
@@ -149,8 +150,11 @@ func (r *reader) indexNeighbours() {
 			r.arpByAddr[Neighbour{n.LinkIndex, nlmsg.ToAddr(n.IP)}] = n
 		}
 	}
+	for i := range r.fdb {
+		r.fdbSizes[r.fdb[i].owner]++
+	}
 	for _, n := range r.fdb {
-		if n.MasterIndex != 0 {
+		if n.MasterIndex != 0 && r.fdbSizes[n.owner] <= maxFDB {
 			r.fdbOf[n.LinkIndex] = append(r.fdbOf[n.LinkIndex], n)
 		}
 	}
@@ -192,7 +196,7 @@ func (r *reader) pod(name string) (LocalPod, bool) {
 			r.refuse(l, why)
 			return LocalPod{}, false
 		}
-		if why := r.masterReason(bridge); why != "" {
+		if why := cmp.Or(r.masterReason(bridge), r.crowdedReason(bridge)); why != "" {
 			r.refuse(l, b.Name+" "+why)
 			return LocalPod{}, false
 		}

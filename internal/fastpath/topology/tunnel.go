@@ -40,7 +40,7 @@ func (r *reader) acceptTunnel(l netlink.Link, header string, failed error, other
 	case failed != nil:
 		return false, fmt.Errorf("read tunnel %s: %w", a.Name, failed)
 	}
-	if why := cmp.Or(header, r.masterReason(l), r.uncertainDevices[a.Index], cmp.Or(others...)); why != "" {
+	if why := cmp.Or(header, r.masterReason(l), r.crowdedReason(l), r.uncertainDevices[a.Index], cmp.Or(others...)); why != "" {
 		r.refuse(l, why)
 		return false, nil
 	}

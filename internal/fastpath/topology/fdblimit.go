@@ -1,0 +1,87 @@
+package topology
+
+import (
+	"fmt"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/nlmsg"
+)
+
+// A pod with CAP_NET_RAW, which container runtimes grant by default, has its bridge learn as many MACs as it
+// likes, and so has one behind a tunnel that learns. Unless somebody has set fdb_max_learned of the bridge,
+// the kernel has no limit.
+const (
+	// maxFDB is how many forwarding entries a bridge or a tunnel may have: with more, it is refused.
+	maxFDB = 1 << 16
+	// quietFDB is with how many kept entries it is no news that others come and go. A list that is read while
+	// others go may lack some that are there: this is so much more than maxFDB that it is refused by such a
+	// list, too.
+	quietFDB = maxFDB + 1<<12
+	// keptFDB is how many are kept in memory. They go and others come: so there are more than quietFDB for
+	// as long as the table is flooded.
+	keptFDB = quietFDB + 1<<12
+)
+
+// crowdedReason says that a bridge or a tunnel has too many forwarding entries; "": it has not.
+func (r *reader) crowdedReason(l netlink.Link) string {
+	if r.fdbSizes[l.Attrs().Index] <= maxFDB {
+		return ""
+	}
+	return fmt.Sprintf("has more than %d forwarding entries", maxFDB)
+}
+
+// fdbOwner is the ifindex of the bridge or the tunnel that the forwarding entry of a message belongs to; 0: it
+// is of a neighbour.
+func fdbOwner(message []byte) (owner int) {
+	if len(message) < ndmSize || message[0] != familyBridge {
+		return 0
+	}
+	owner = int(nlmsg.NativeUint32(message[ndmIndex:]))
+	nlmsg.EachAttr(message[ndmSize:], func(number uint16, value []byte) {
+		if number == unix.NDA_MASTER {
+			owner = int(nlmsg.NativeUint32(value))
+		}
+	})
+	return owner
+}
+
+// neighbourList collects neighbours of a family, or forwarding entries: of one owner keptFDB at most.
+type neighbourList struct {
+	family int
+	all    []neighbourEntry
+	sizes  map[int]int // by owner
+	err    error       // why it is incomplete
+}
+
+// add adds the neighbour of a message, and tells whether there may be more.
+func (l *neighbourList) add(message []byte) (more bool) {
+	owner := fdbOwner(message)
+	if owner != 0 && l.sizes[owner] == keptFDB {
+		return true
+	}
+	e, err := readNeighbour(message)
+	if err != nil {
+		l.err = fmt.Errorf("parse a neighbour: %w", err)
+		return false
+	}
+	if e.Family == l.family {
+		l.all = append(l.all, e)
+		l.sizes[owner]++
+	}
+	return true
+}
+
+// dedupNeighbour is [dedup] of neighbours. Of a bridge or a tunnel that is refused for its many entries, it
+// is no news that there is another one, or one less. That one has moved is.
+func (n *rtnlFilter) dedupNeighbour(e *neighbourEntry, gone bool) (was string, again bool) {
+	key, before := keyOfNeighbour(e), len(n.neighbours)
+	if _, known := n.neighbours[key]; e.owner != 0 && !known && !gone && n.fdbSizes[e.owner] == keptFDB {
+		return "", true
+	}
+	was, again = dedup(n.neighbours, key, neighbourFingerprint(e), gone)
+	n.fdbSizes[e.owner] += len(n.neighbours) - before
+	moved := was != "" && !gone
+	return was, again || e.owner != 0 && !moved && n.fdbSizes[e.owner] > quietFDB
+}

@@ -1,0 +1,136 @@
+package topology
+
+import (
+	"encoding/binary"
+	"net"
+	"slices"
+	"testing"
+
+	"github.com/mdlayher/netlink"
+	vnl "github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
+)
+
+const flood = 200_000 // MACs
+
+func floodMAC(n int) net.HardwareAddr { return binary.BigEndian.AppendUint32([]byte{2, 0}, uint32(n)) }
+
+// fdbMessage is what the kernel says about the entry of a bridge, or of a tunnel (0), for one of many MACs.
+func fdbMessage(bridge, port, n int) []byte {
+	header := make([]byte, ndmSize)
+	header[0] = familyBridge
+	binary.NativeEndian.PutUint32(header[ndmIndex:], uint32(port))
+	binary.NativeEndian.PutUint16(header[ndmState:], unix.NUD_REACHABLE)
+	message := append(header, nl.NewRtAttr(unix.NDA_LLADDR, floodMAC(n)).Serialize()...)
+	if bridge != 0 {
+		message = append(message, nl.NewRtAttr(unix.NDA_MASTER, nl.Uint32Attr(uint32(bridge))).Serialize()...)
+	}
+	return message
+}
+
+// A bridge with too many forwarding entries is refused with its pods, as is such a tunnel, and no more of them
+// are kept. A bridge beside it that has just not too many keeps its own.
+func TestCrowdedFDB(t *testing.T) {
+	const crowded, port, full, fullPort, tunnel = 10, 11, 20, 21, 30
+	list := neighbourList{family: familyBridge, sizes: map[int]int{}}
+	for n := range flood {
+		list.add(fdbMessage(crowded, port, n))
+		list.add(fdbMessage(0, tunnel, n))
+	}
+	for n := range maxFDB {
+		list.add(fdbMessage(full, fullPort, n))
+	}
+	if got, want := len(list.all), 2*keptFDB+maxFDB; got != want || list.err != nil {
+		t.Errorf("%d entries are kept, %v; want %d", got, list.err, want)
+	}
+	querier, err := openRtnlQuerier()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer querier.close()
+	mac := net.HardwareAddr{2, 0, 0, 0, 0, 7}
+	r := reader{
+		Tables: &Tables{family: audit.IPv4, fdb: list.all}, querier: querier,
+		byIndex: map[int]vnl.Link{}, byName: map[string]vnl.Link{},
+	}
+	for _, l := range []vnl.Link{
+		&vnl.Bridge{LinkAttrs: vnl.LinkAttrs{Index: crowded, Name: "br0", HardwareAddr: mac, Flags: net.FlagUp}},
+		&vnl.Bridge{LinkAttrs: vnl.LinkAttrs{Index: full, Name: "br1", HardwareAddr: mac, Flags: net.FlagUp}},
+		&vnl.Veth{LinkAttrs: vnl.LinkAttrs{Index: port, Name: "p0", MasterIndex: crowded, Flags: net.FlagUp}},
+		&vnl.Veth{LinkAttrs: vnl.LinkAttrs{Index: fullPort, Name: "p1", MasterIndex: full, Flags: net.FlagUp}},
+		&vnl.Vxlan{LinkAttrs: vnl.LinkAttrs{Index: tunnel, Name: "v0", HardwareAddr: mac}},
+	} {
+		r.byIndex[l.Attrs().Index], r.byName[l.Attrs().Name] = l, l
+	}
+	for _, bridge := range []int{crowded, full} {
+		for _, missing := range []int{7, flood} { // the last has an entry nowhere
+			r.arp = append(r.arp, neighbourEntry{Neigh: vnl.Neigh{
+				LinkIndex: bridge, State: unix.NUD_REACHABLE, IP: net.IPv4(192, 0, 2, byte(missing)).To4(),
+				HardwareAddr: floodMAC(missing),
+			}})
+		}
+	}
+	r.indexNeighbours()
+	for name, want := range map[string]bool{"p0": false, "p1": true} {
+		if pod, ok := r.pod(name); ok != want {
+			t.Errorf("pod behind %s: %v, %+v", name, ok, pod)
+		}
+	}
+	if ok, err := r.acceptTunnel(r.byName["v0"], "", nil); ok || err != nil {
+		t.Errorf("the tunnel: %v, %v", ok, err)
+	}
+	want := []Refusal{{"p0", "br0 has more than 65536 forwarding entries"}, {"v0", "has more than 65536 forwarding entries"}}
+	if !slices.Equal(r.refused, want) {
+		t.Errorf("refused %v, want %v", r.refused, want)
+	}
+	if len(r.fdbOf[port]) > 0 {
+		t.Errorf("%d entries are kept twice", len(r.fdbOf[port]))
+	}
+	if missing := r.missingFDB([]string{"p0", "p1"}); len(missing) != 1 || missing[0].Device != full {
+		t.Errorf("without an entry: %v, want one on the bridge that is not crowded", missing)
+	}
+}
+
+// A flood of MACs is news until its bridge is refused. Then it is neither news nor kept, except that a known MAC
+// has moved, until there are fewer again.
+func TestFloodIsNoNews(t *testing.T) {
+	n := newRtnlFilter(nil, audit.IPv4)
+	event := func(kind netlink.HeaderType, port, mac int) bool {
+		return n.event(netlink.Message{Header: netlink.Header{Type: kind}, Data: fdbMessage(10, port, mac)}).Changes != 0
+	}
+	news := 0
+	count := func(is bool) {
+		if is {
+			news++
+		}
+	}
+	for mac := range flood {
+		count(event(unix.RTM_NEWNEIGH, 11, mac))
+	}
+	if news != quietFDB || len(n.neighbours) != keptFDB {
+		t.Errorf("%d MACs are news, and %d are kept, want %d and %d", news, len(n.neighbours), quietFDB, keptFDB)
+	}
+	if event(unix.RTM_DELNEIGH, 11, flood-1) || !event(unix.RTM_NEWNEIGH, 12, 7) {
+		t.Error("one that is not kept is gone, which is no news; and one that is has moved, which is")
+	}
+	const spare = keptFDB - quietFDB
+	news = 0
+	for mac := range spare {
+		count(event(unix.RTM_DELNEIGH, 11, mac))
+	}
+	if news != 1 || !event(unix.RTM_DELNEIGH, 11, flood-2) {
+		t.Errorf("of those that are gone %d are news, want the last, and any other after it", news)
+	}
+
+	list := neighbourList{family: familyBridge, sizes: map[int]int{}}
+	for mac := range flood {
+		list.add(fdbMessage(10, 11, mac))
+	}
+	n.load(&Tables{fdb: list.all}, filterTables{})
+	if len(n.neighbours) != keptFDB || event(unix.RTM_NEWNEIGH, 11, flood) {
+		t.Errorf("read anew, %d are kept, want %d, and another one is no news", len(n.neighbours), keptFDB)
+	}
+}
