@@ -74,6 +74,7 @@ const (
 	netProtocol
 	transport
 	targetPort
+	bothPorts // of a tunnel's packet
 )
 
 // exprEvaluator evaluates the expressions of a rule in order.
@@ -196,6 +197,7 @@ func (r *exprEvaluator) expression(name string, data nlmsg.Map) error {
 		}
 		r.loaded, r.alwaysMatches = otherField, false
 	case "range", "fib", "hash", "xfrm", "osf", "byteorder":
+		r.hashSender(name, data)
 		r.loaded, r.alwaysMatches = otherField, false
 	case "lookup":
 		return r.lookup(data)
@@ -319,6 +321,8 @@ func (r *exprEvaluator) ct(data nlmsg.Map) {
 		r.perPacket = name
 	} else if proven[key] == "" {
 		r.unproven = cmp.Or(name, fmt.Sprintf("ct key %d", key))
+	} else if !written && r.chain.outer && readsSource(key, data.Bytes(unix.NFTA_CT_DIRECTION)) {
+		r.perPacket = "ct " + proven[key]
 	}
 	r.acts, r.setsSecmark = r.acts || written, r.setsSecmark || written && key == unix.NFT_CT_SECMARK
 	if !written && key != unix.NFT_CT_MARK {
@@ -381,6 +385,8 @@ func (r *exprEvaluator) compare(value []byte, equal bool) {
 		r.tunnelOnly = equal && r.Port != 0 && number(2) == int(r.Port)
 		r.neverMatches = r.neverMatches || equal && r.chain.outer && !r.tunnelOnly
 		r.alwaysMatches = r.alwaysMatches && equal
+	case bothPorts:
+		r.neverMatches = r.neverMatches || equal && len(value) == 4 && binary.BigEndian.Uint16(value[2:]) != r.Port
 	}
 }
 

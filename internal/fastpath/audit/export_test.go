@@ -13,6 +13,19 @@ func RuleOf(message []byte) (fickle string, err error) {
 	return cmp.Or(rule.unproven, rule.perPacket), err
 }
 
+// TunnelRuleOf does so for a rule that packets of a tunnel meet; matches: some of them may match it.
+func TunnelRuleOf(of Overlay, message []byte) (fickle string, matches bool, err error) {
+	c := chainOf("c")
+	c.outer = true
+	rule, err := newWalker(of).read(c, markState{reached: true}, message)
+	return cmp.Or(rule.unproven, rule.perPacket), !rule.neverMatches, err
+}
+
+// IPSetReadsSource reports whether a match with an ipset of a kind asks for a MAC or the source port.
+func IPSetReadsSource(kind string, info []byte, revision int) bool {
+	return ipset{kind: kind}.readsSource(info, revision)
+}
+
 // SetOf does so for a set.
 func SetOf(message []byte) (fickle string, err error) {
 	attrs, _, err := nft.FilterAttrs(message)

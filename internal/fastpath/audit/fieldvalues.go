@@ -125,9 +125,9 @@ func (r *exprEvaluator) payload(data nlmsg.Map) {
 	shared := false
 	switch data.BigEndian32(unix.NFTA_PAYLOAD_BASE) {
 	case unix.NFT_PAYLOAD_LL_HEADER:
-		shared = true
+		shared = !r.chain.outer
 		if at == 12 && size == 2 {
-			r.loaded = etherType
+			r.loaded, shared = etherType, true
 		}
 	case unix.NFT_PAYLOAD_NETWORK_HEADER:
 		// Version, protocol and addresses. Beside its version, IPv6 has half of the traffic class.
@@ -144,6 +144,10 @@ func (r *exprEvaluator) payload(data nlmsg.Map) {
 		shared = at+size <= 4 && !inner       // ports
 		switch {
 		case inner:
+		case r.chain.outer && at == 0 && size == 4:
+			r.loaded, shared = bothPorts, false
+		case r.chain.outer && at < 2:
+			shared = false
 		case at == 2 && size == 2:
 			r.loaded = targetPort
 		case at == flagsTCP && size == 1 && r.tcp:

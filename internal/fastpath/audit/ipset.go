@@ -26,6 +26,7 @@ const (
 // ipset is an ipset as rules know it.
 type ipset struct {
 	name      string
+	kind      string // with what it asks of a packet, such as hash:ip,port
 	perPacket string // why the answer to a packet may not hold for the next one, other than by a user's change
 }
 
@@ -77,20 +78,20 @@ func readIPSet(message []byte) (number uint16, s ipset, err error) {
 	if err != nil {
 		return 0, s, err
 	}
-	s.name = data.Text(nl.IPSET_ATTR_SETNAME)
+	s.name, s.kind = data.Text(nl.IPSET_ATTR_SETNAME), data.Text(nl.IPSET_ATTR_TYPENAME)
 	switch of := nlmsg.ByNumber(head); {
 	case of.Has(nl.IPSET_ATTR_TIMEOUT):
 		s.perPacket = "entries of ipset " + s.name + " come and go by themselves"
 	case max(0, of.BigEndian32(nl.IPSET_ATTR_CADT_FLAGS))&nl.IPSET_FLAG_WITH_COUNTERS != 0:
 		s.perPacket = "ipset " + s.name + " counts"
-	case data.Text(nl.IPSET_ATTR_TYPENAME) == ipsetListOfSets:
+	case s.kind == ipsetListOfSets:
 		s.perPacket = "ipset " + s.name + " is a list of sets"
 	}
 	return binary.BigEndian.Uint16(index), s, nil
 }
 
 // matchIPSet evaluates iptables' match set, which begins with struct xt_set_info.
-func (r *exprEvaluator) matchIPSet(info []byte) (err error) {
+func (r *exprEvaluator) matchIPSet(info []byte, revision int) (err error) {
 	r.perPacket = "an ipset that is not known"
 	if r.neverMatches || len(info) < 2 {
 		return nil
@@ -110,6 +111,8 @@ func (r *exprEvaluator) matchIPSet(info []byte) (err error) {
 		r.perPacket = "ipset " + s.name + ", while rules fill ipsets"
 	case s.perPacket != "":
 		r.perPacket = s.perPacket
+	case r.chain.outer && s.readsSource(info, revision):
+		r.perPacket = "ipset " + s.name + " asks for MACs or source ports"
 	default:
 		r.perPacket, r.asks = "", append(r.asks, s.name)
 	}

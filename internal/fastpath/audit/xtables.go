@@ -47,7 +47,7 @@ func (r *exprEvaluator) match(data nlmsg.Map) error {
 	switch name {
 	case "set":
 		r.alwaysMatches = false
-		return r.matchIPSet(info)
+		return r.matchIPSet(info, revision)
 	case "comment":
 		return nil
 	case "mark":
@@ -72,6 +72,10 @@ func (r *exprEvaluator) match(data nlmsg.Map) error {
 		return err
 	case "icmp", "icmp6", "sctp", "dccp", "ah", "esp":
 		r.neverMatches = true
+	case "mac", "udp", "multiport":
+		if r.chain.outer {
+			r.matchTunnel(name, info)
+		}
 	case "tcp":
 		r.neverMatches = r.neverMatches || r.chain.outer
 		r.matchTCP(info)
@@ -96,6 +100,9 @@ func (r *exprEvaluator) matchConntrack(info []byte, revision int) (onlyState boo
 		return false
 	}
 	flags := binary.NativeEndian.Uint16(info[nft.ConntrackFlags:])
+	if r.chain.outer && flags&trackSourcePorts != 0 {
+		r.perPacket = "ct source port"
+	}
 	if flags&trackExpire != 0 {
 		r.perPacket = "ctexpire"
 	}
