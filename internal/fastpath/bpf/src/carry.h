@@ -102,7 +102,8 @@ static __always_inline void confirm_mac(const void *eth, const void *end, __u32 
 		pod->mac_epoch = pod->epoch;
 }
 
-/* A packet from a pod, of a flow without a valid slot. 0: it can be carried. */
+/* A packet from a pod, of a flow without a valid slot, or one that a program ahead of this one has marked: rules
+ * and routes may go by the mark, so it is none to learn from either. 0: it can be carried. */
 static __always_inline int lookup_flow_out(struct __sk_buff *skb, const void *eth, const void *end, struct carried *c, __u64 hash, __u32 device)
 {
 	struct pod *pod = bpf_map_lookup_elem(&pods, &device);
@@ -119,6 +120,8 @@ static __always_inline int lookup_flow_out(struct __sk_buff *skb, const void *et
 	c->p.a |= pod->tenant << 8;
 	if (c->p.flags)
 		return drop_flow(&c->p, OUT);
+	if (skb->mark)
+		return SLOW_ENCAPSULATED;
 	if (carry_translated)
 		c->nat = translation_of(&c->p, hash);
 	why = fill_slot(c->to, c->nat, &c->p, hash, OUT);
@@ -162,7 +165,7 @@ static __always_inline int lookup_out(struct __sk_buff *skb, struct carried *c)
 		return SLOW_UNKNOWN; /* impossible */
 	if (carry_translated && c->to->translated)
 		c->nat = translation_of(&c->p, hash);
-	if ((c->to->a ^ c->p.a) & NO_TENANT || c->to->b != c->p.b || c->to->pod != device || !slot_valid(c->to, hash) || c->p.flags ||
+	if ((c->to->a ^ c->p.a) & NO_TENANT || c->to->b != c->p.b || c->to->pod != device || !slot_valid(c->to, hash) || c->p.flags || skb->mark ||
 	    (c->nat && !translation_valid(c->nat, OUT))) {
 		why = lookup_flow_out(skb, data, end, c, hash, device);
 		if (why)

@@ -155,6 +155,8 @@ int from_wire(struct __sk_buff *skb)
 	why = lookup_in(skb, data, end, INNER_IP, tenant_of(data), &c);
 	if (!why)
 		why = skb->ifindex == c.to->wire ? from_peer(data, c.to->header, &c.p, 0) : SLOW_SOURCE;
+	if (skb->mark) /* as in lookup_out() */
+		why = SLOW_ENCAPSULATED;
 	if (why) {
 		via = sender(skb, data);
 		return slow_in(skb, data, &via, ((struct iphdr *)(data + INNER_IP))->daddr, tenant_of(data), &c, why);

@@ -115,10 +115,8 @@ int from_wire(struct __sk_buff *skb)
 	why = lease_valid() ? lookup_in(skb, data, end, ETH_HLEN, 0, &c) : SLOW_NO_DAEMON;
 	if (!why)
 		why = skb->ifindex == c.to->wire ? from_peer(data, c.to->header, &c.p, 0) : SLOW_SOURCE;
-#ifdef INET6
-	if (skb->mark) /* Rules have marked it when it was in a tunnel. They, and routes, may go by that: it is none to learn from. */
+	if (skb->mark) /* as in lookup_out(); or rules have marked it when it was in a tunnel */
 		why = SLOW_ENCAPSULATED;
-#endif
 	if (why) {
 		via = hop_by_mac(skb, data + MAC_LEN);
 		return slow_in(skb, data, &via, receiver_addr(ip), 0, &c, why);
