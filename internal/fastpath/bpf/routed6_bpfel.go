@@ -31,7 +31,7 @@ type routed6Candidates struct {
 		Packets   uint8
 		Seen      uint8
 		Full      uint8
-		Pad       uint8
+		Disputed  uint8
 	}
 }
 

@@ -25,7 +25,7 @@ type routedCandidates struct {
 		Packets   uint8
 		Seen      uint8
 		Full      uint8
-		Pad       uint8
+		Disputed  uint8
 	}
 }
 

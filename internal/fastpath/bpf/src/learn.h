@@ -84,7 +84,7 @@ struct candidate {
 	__u8 packets;
 	__u8 seen;    /* tick of the last packet, lower bits */
 	__u8 full;    /* FULL and the tick in which the table of flows had no room for it; or 0 */
-	__u8 pad;
+	__u8 disputed; /* tick in which another peer than before has sent a packet, lower bits */
 };
 
 #define FULL 0x80 /* with the lower bits of a tick */
@@ -162,6 +162,8 @@ static __always_inline struct candidate *get_candidate(__u64 a, __u64 b)
 	room->packets = 0;
 	room->full = 0;
 	room->seen = now;
+	room->peer_epoch = 0;
+	room->disputed = now - 2;
 	return room;
 }
 
@@ -207,20 +209,30 @@ static __always_inline void note_full(const union flow_words *k)
 }
 
 /* A packet from the wire is from this peer. If the network forwards it to the pod, the flow is
- * learned for packets from this peer. */
+ * learned for packets from this peer. The packet does not say then whose it was. So while another peer sends packets
+ * of the flow too, which rules may drop, and for a tick more, nothing is learned of either's. */
 static __always_inline void note_peer(struct __sk_buff *skb, const struct parsed *p, __u32 peer, __u32 peer_epoch)
 {
 	union flow_words k = words_of(p);
 	struct candidate *c;
+	__u8 now = tick;
+	__u32 seal;
 	__u64 a, b;
 
 	candidate_key(&k, &a, &b);
 	c = get_candidate(a, b);
 	if (!c)
 		return;
+	seal = digest(a, b, peer, peer_epoch);
+	if (c->peer_epoch && c->peer != peer)
+		c->disputed = now;
 	c->peer = peer;
 	c->peer_epoch = peer_epoch;
-	c->seal = digest(a, b, peer, peer_epoch);
+	if ((__u8)(now - c->disputed) <= 1) {
+		c->seal = ~seal;
+		return;
+	}
+	c->seal = seal;
 	stamp(skb);
 }
 
