@@ -95,6 +95,9 @@ var learnRows = []struct {
 	{"hop of another tenant", eitherKind, outWay, func(l *learning, _ *packet) { l.nextHop.Tenant++ }, nil},
 	{"VNI of another tenant", inUDPKinds, outWay, func(_ *learning, p *packet) { p.vxlan.VNI++ }, nil},
 	{"no such peer", eitherKind, outWay, func(l *learning, _ *packet) { l.nextHop.Peer = 1 << 20 }, nil},
+	{"peer whose number is another's by now", "routed", outWay, func(l *learning, _ *packet) {
+		l.peer = bpf.RoutedPeer(5, uint32(l.wire), 1500, l.wireMAC, gatewayMAC)
+	}, nil},
 	{"peer that is not known any more", eitherKind, outWay, func(l *learning, _ *packet) { l.peer.Epoch = 0 }, nil},
 	{"by another peer than before", eitherKind, outWay, func(l *learning, _ *packet) {
 		l.hasEntry, l.flow.SeenIn, l.flow.Peer, l.flow.PeerEpoch = true, 5, peerNumber+1, 99

@@ -46,10 +46,13 @@ int from_pod(struct __sk_buff *skb)
 	return carry(skb, OUT, bpf_redirect(c.to->wire, 0));
 }
 
-/* The peer was found by its MAC. The other one is not the wire's if a device upon the wire sends. */
+/* The peer was found by its MAC, but its number may have become another one's meanwhile. The other MAC is not the
+ * wire's if a device upon the wire sends. */
 static __always_inline int same_headers(const void *data, const struct peer *to)
 {
-	return same_mac(data + MAC_LEN, (const void *)to->header + MAC_LEN);
+	const void *header = to->header;
+
+	return same_mac(data, header) && same_mac(data + MAC_LEN, header + MAC_LEN);
 }
 
 SEC("tc/to_peer")
