@@ -97,10 +97,13 @@ static __always_inline __u32 group_of(__u64 hash)
 	return hash >> 40 & (GROUPS - 1);
 }
 
-/* The entry of a flow was changed or deleted: invalidates its slots. */
+/* The entry of a flow was changed or deleted: invalidates its slots. The result is used, because an atomic
+ * instruction without one orders no other memory accesses, on arm64 for example. */
 static __always_inline void bump_group(const struct flow_key *k)
 {
-	__sync_fetch_and_add((volatile __u32 *)&ended[group_of(hash_of(k))], 1);
+	__u32 was = __sync_fetch_and_add((volatile __u32 *)&ended[group_of(hash_of(k))], 1);
+
+	asm volatile("" : : "r"(was));
 }
 
 /* Deletes an entry, if there is one. */
