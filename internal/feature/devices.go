@@ -46,7 +46,7 @@ var (
 	// Programs are what a fast path is made of.
 	Programs = &Probe{
 		Name: "programs that carry a device's packets (tcx, or bpf filters of clsact)",
-		Get:  "run kernel 5.13 or later, built with CONFIG_BPF_SYSCALL, and before 6.6 with CONFIG_NET_CLS_BPF and CONFIG_NET_SCH_INGRESS",
+		Get:  "run kernel 5.13 or later, built with CONFIG_BPF_SYSCALL and without CONFIG_PREEMPT_RT, and before 6.6 with CONFIG_NET_CLS_BPF and CONFIG_NET_SCH_INGRESS",
 		Try:  func(n *netcfg.Namespace) error { return kernel.ProbePrograms(n) },
 	}
 	VLAN = &Probe{

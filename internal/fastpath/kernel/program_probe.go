@@ -3,6 +3,7 @@ package kernel
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"syscall"
 
 	"github.com/cilium/ebpf"
@@ -17,6 +18,13 @@ func ProbeTCX(n *netcfg.Namespace) error { return probeAttach(n, Ingress) }
 // ProbePrograms probes whether a program can do what those of a fast path do, for IPv4 or IPv6, and
 // can be attached to a device, as a tc filter where there is no tcx.
 func ProbePrograms(n *netcfg.Namespace) error {
+	var is unix.Utsname
+	if err := unix.Uname(&is); err != nil {
+		return fmt.Errorf("ask for the kernel's version: %w", err)
+	}
+	if err := refuseRealTime(unix.ByteSliceToString(is.Version[:])); err != nil {
+		return err
+	}
 	if err := probeAtomics(); err != nil {
 		return fmt.Errorf("count with atomic instructions (Linux 5.12 or later): %w", err)
 	}
@@ -27,6 +35,17 @@ func ProbePrograms(n *netcfg.Namespace) error {
 		return probeAttach(n, Ingress)
 	}
 	return probeAttach(n, FilterIngress)
+}
+
+// refuseRealTime refuses kernels whose version says that they are preemptible everywhere. On those, a program that
+// handles packets may be interrupted by another one on the same core, where softirqs have no lock of their own
+// (CONFIG_PREEMPT_RT_NEEDS_BH_LOCK): then it could send a packet with the headers of another flow, because slots
+// belong to a core.
+func refuseRealTime(version string) error {
+	if strings.Contains(version, "PREEMPT_RT") {
+		return fmt.Errorf("use tables of a core without a lock (not with PREEMPT_RT, where programs interrupt each other): %w", unix.EOPNOTSUPP)
+	}
+	return nil
 }
 
 // probeAttach attaches a program that does nothing.
