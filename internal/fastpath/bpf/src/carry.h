@@ -180,7 +180,7 @@ static __always_inline int lookup_out(struct __sk_buff *skb, struct carried *c)
 		return SLOW_SOURCE;
 	}
 	size = skb->gso_size ? c->p.headers + skb->gso_size : c->p.ip_len;
-	if (size > c->to->size[OUT] || c->p.ip_len + ETH_HLEN != skb->len || skb->len > MAX_FRAME) {
+	if (size > c->to->size[OUT] || c->p.ip_len + ETH_HLEN != skb->len || skb->len > MAX_FRAME || cut_inside(skb, &c->p)) {
 		if (c->to->size[OUT])
 			return SLOW_SIZE;
 		c->p.a = c->to->a;

@@ -1,7 +1,6 @@
 /* What connection tracking knows of a packet that it accepted. The packet refers to its
  * conntrack entry; a packet without one is not tracked. */
 #pragma once
-#include <bpf/bpf_core_read.h>
 #include "packet.h"
 
 /* The fields of the kernel's structures that are read, relocated by BTF. */

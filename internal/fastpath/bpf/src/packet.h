@@ -4,6 +4,7 @@
 #include <linux/in.h>
 #include <linux/ip.h>
 #include <linux/udp.h>
+#include <bpf/bpf_core_read.h>
 #include "state.h"
 
 #define UDP_LEN 8
@@ -298,6 +299,21 @@ static __always_inline int ip_csum_ok(const struct iphdr *ip)
 	sum = (sum & 0xffff) + (sum >> 16);
 	sum = (sum & 0xffff) + (sum >> 16);
 	return sum == 0xffff;
+}
+
+/* Of the kernel's structure, what __sk_buff lacks; relocated by BTF. */
+struct sk_buff___flags {
+	__u8 encapsulation : 1; /* there are inner headers, and segmentation goes by these */
+	__u8 ip_summed : 2;
+} __attribute__((preserve_access_index));
+
+/* A packet is to be cut into segments of which each is larger than gso_size and the headers that were parsed: a pod
+ * has a tunnel of its own in UDP, and gso_size is that of what is in there. */
+static __always_inline int cut_inside(struct __sk_buff *ctx, const struct parsed *p)
+{
+	struct sk_buff___flags *skb = (void *)ctx; /* the context is the sk_buff itself */
+
+	return ctx->gso_size && p->headers == IP_LEN + UDP_LEN && BPF_CORE_READ_BITFIELD_PROBED(skb, encapsulation);
 }
 
 static __always_inline int same_mac(const void *a, const void *b)

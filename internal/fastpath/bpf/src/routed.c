@@ -118,6 +118,8 @@ int from_wire(struct __sk_buff *skb)
 	why = lease_valid() ? lookup_in(skb, data, end, ETH_HLEN, 0, &c) : SLOW_NO_DAEMON;
 	if (!why)
 		why = skb->ifindex == c.to->wire ? from_peer(data, c.to->header, &c.p, 0) : SLOW_SOURCE;
+	if (!why && cut_inside(skb, &c.p))
+		why = SLOW_SIZE;
 	if (skb->mark) /* as in lookup_out(); or rules have marked it when it was in a tunnel */
 		why = SLOW_ENCAPSULATED;
 	if (why) {

@@ -42,13 +42,9 @@ struct {
 
 volatile __u32 shadow_number = 1; /* of packets */
 
-struct sk_buff___partial {
-	__u8 ip_summed : 2;
-} __attribute__((preserve_access_index));
-
 static __always_inline struct shadow_record *new_record(struct __sk_buff *ctx, enum direction dir)
 {
-	struct sk_buff___partial *skb = (void *)ctx; /* the context is the sk_buff itself */
+	struct sk_buff___flags *skb = (void *)ctx; /* the context is the sk_buff itself */
 	__u32 zero = 0;
 	struct shadow_record *r = bpf_map_lookup_elem(&shadow_scratch, &zero);
 

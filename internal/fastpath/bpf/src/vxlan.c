@@ -133,17 +133,13 @@ static __always_inline int from_peer(void *data, const void *ours, const struct 
 	return 0;
 }
 
-struct sk_buff___sum {
-	__u8 ip_summed : 2;
-} __attribute__((preserve_access_index));
-
 extern void *bpf_cast_to_kern_ctx(void *obj) __ksym __weak; /* from 6.2 on */
 
 /* The device has verified checksums: CHECKSUM_UNNECESSARY. If this cannot be read without a
  * call, the answer is yes: the call that it would save checks the same. */
 static __always_inline int csum_unnecessary(struct __sk_buff *ctx)
 {
-	struct sk_buff___sum *skb;
+	struct sk_buff___flags *skb;
 
 	if (!bpf_cast_to_kern_ctx)
 		return 1;
