@@ -22,4 +22,4 @@ func SyncTables(fast *bpf.Objects, w topology.Topology) (pods, peers int, err er
 }
 
 // Add counts the entry of a flow, in an epoch.
-func (n *FlowCount) Add(k bpf.FlowKey, f bpf.Flow, epoch uint32) { n.add(k, f, epoch) }
+func (n *FlowCount) Add(f bpf.Flow, epoch uint32) { n.add(f, epoch) }

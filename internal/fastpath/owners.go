@@ -27,12 +27,12 @@ type FlowCount struct {
 func (n FlowCount) Slow() int { return n.Learning + n.Stale }
 
 // add counts a flow, in an epoch.
-func (n *FlowCount) add(k bpf.FlowKey, f bpf.Flow, epoch uint32) {
+func (n *FlowCount) add(f bpf.Flow, epoch uint32) {
 	n.Flows++
 	switch {
 	case f.Epoch == epoch:
 		n.Carried++
-		if proof := f.Proof(k, epoch); f.SeenOut != proof || f.SeenIn != proof {
+		if f.SeenOut != f.SeenIn { // both are the same proof, where both ways were seen
 			n.OneWay++
 		}
 	case f.Epoch == 0:
@@ -99,9 +99,9 @@ func countFlows(c *Config, pins string) (flowCounts, error) {
 		if f.PodEpoch == 0 { // it is not of anybody yet
 			return
 		}
-		entryOf(of.pods, f.Pod).add(k, f, epoch)
+		entryOf(of.pods, f.Pod).add(f, epoch)
 		if f.Peer&bpf.Sibling == 0 {
-			entryOf(of.peers, f.Peer).add(k, f, epoch)
+			entryOf(of.peers, f.Peer).add(f, epoch)
 		}
 	})
 	return of, err

@@ -40,7 +40,7 @@ func TestLearnsAtOnce(t *testing.T) {
 	seen, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 16, MaxEntries: 1})
 	check(t, err)
 	t.Cleanup(func() { seen.Close() })
-	arrives := prefixed(t, stamped(t, r.objs.ToPod, r.epoch), countAndDelete(r, seen, to.Proof(r.key, r.epoch), from.Proof(r.key, r.epoch))...)
+	arrives := prefixed(t, stamped(t, r.objs.ToPod, r.epoch), countAndDelete(r, seen, r.objs.Proof(r.key, to, r.epoch), r.objs.Proof(r.key, from, r.epoch))...)
 	leaves := stamped(t, r.objs.ToPeer, r.epoch)
 	arrived := hopped(r.received(bpf.Routed), gatewayMAC, podMAC).bytes(t)
 	forwarded := r.forwarded(bpf.Routed).bytes(t)

@@ -42,12 +42,33 @@ func (f *Objects) Misname(addr netip.Addr, number uint32) error {
 	return f.addrs.(*numbers).byAddr.Put(addr6(addr.As16()), number)
 }
 
+// Proof is what SeenOut or SeenIn of the entry with a key is, if the network has forwarded its flow that way in an
+// epoch, between its pod and its peer. proof_of of src/slots.h computes the same.
+func (f *Objects) Proof(k FlowKey, v Flow, epoch uint32) uint32 {
+	return max(1, epoch^f.digest(k, v))
+}
+
+func (f *Objects) digest(k FlowKey, v Flow) uint32 {
+	wire := k
+	if v.Translated != 0 {
+		wire = v.OtherKey(k)
+	}
+	own, ownEnds := wordsOf(k)
+	other, otherEnds := wordsOf(wire)
+	hash := uint64(0)
+	for i, word := range []uint64{own, ownEnds, other, otherEnds, uint64(v.Peer)<<32 | uint64(v.PeerEpoch), uint64(v.PodEpoch)} {
+		key := f.secret[1+i]
+		hash += uint64(uint32(word)+uint32(key)) * uint64(uint32(word>>32)+uint32(key>>32))
+	}
+	return uint32(hash * (f.secret[0] | 1) >> 32)
+}
+
 // PutFlow writes an entry whose SeenOut and SeenIn are the epochs in which the network has forwarded it between its pod
 // and its peer.
 func (f *Objects) PutFlow(k FlowKey, v Flow) error {
 	for _, seen := range []*uint32{&v.SeenOut, &v.SeenIn} {
 		if *seen != 0 {
-			*seen = v.Proof(k, *seen)
+			*seen = f.Proof(k, v, *seen)
 		}
 	}
 	return f.Flows.Put(k, v)
@@ -58,7 +79,7 @@ func (f *Objects) LookupFlow(k FlowKey, v *Flow) error {
 	err := f.Flows.Lookup(k, v)
 	for _, seen := range []*uint32{&v.SeenOut, &v.SeenIn} {
 		if *seen != 0 {
-			*seen ^= v.digest(k)
+			*seen ^= f.digest(k, *v)
 		}
 	}
 	return err

@@ -41,6 +41,7 @@ const (
 	ipipVarHome            = "home"
 	ipipVarJiffies         = "jiffies"
 	ipipVarLearnAfter      = "learn_after"
+	ipipVarSecret          = "secret"
 	ipipVarStampId         = "stamp_id"
 	ipipVarTenant          = "tenant"
 	ipipVarTick            = "tick"
@@ -127,6 +128,7 @@ type ipipVariableSpecs struct {
 	Home            *ebpf.VariableSpec `ebpf:"home"`
 	Jiffies         *ebpf.VariableSpec `ebpf:"jiffies"`
 	LearnAfter      *ebpf.VariableSpec `ebpf:"learn_after"`
+	Secret          *ebpf.VariableSpec `ebpf:"secret"`
 	StampId         *ebpf.VariableSpec `ebpf:"stamp_id"`
 	Tenant          *ebpf.VariableSpec `ebpf:"tenant"`
 	Tick            *ebpf.VariableSpec `ebpf:"tick"`
@@ -193,6 +195,7 @@ type ipipVariables struct {
 	Home            *ebpf.Variable `ebpf:"home"`
 	Jiffies         *ebpf.Variable `ebpf:"jiffies"`
 	LearnAfter      *ebpf.Variable `ebpf:"learn_after"`
+	Secret          *ebpf.Variable `ebpf:"secret"`
 	StampId         *ebpf.Variable `ebpf:"stamp_id"`
 	Tenant          *ebpf.Variable `ebpf:"tenant"`
 	Tick            *ebpf.Variable `ebpf:"tick"`

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"sync"
@@ -243,17 +242,4 @@ func ReadNumbers(pins, kind string) (addr func(word uint32) netip.Addr, err erro
 	all := map[uint32]netip.Addr{}
 	err = eachAddr(table, func(number uint32, addr addr6) { all[number] = netip.AddrFrom16(addr) })
 	return func(word uint32) netip.Addr { return all[word] }, err
-}
-
-// setSecret sets that of the digests of candidates.
-func setSecret(spec *ebpf.CollectionSpec) error {
-	secret := spec.Variables["secret"]
-	if secret == nil {
-		return nil
-	}
-	var keys [10]uint64
-	for i := range keys {
-		keys[i] = rand.Uint64()
-	}
-	return secret.Set(keys)
 }

@@ -73,7 +73,8 @@ type Objects struct {
 	Clock   *ebpf.Program  `ebpf:"clock"`
 	Jiffies *ebpf.Variable `ebpf:"jiffies"`
 
-	deadlineAt uint32 // offset of the deadline in Data
+	secret     []uint64 // with which proofs are made, see src/packet.h
+	deadlineAt uint32   // offset of the deadline in Data
 
 	types func() *btf.Cache // of the kernel, until all is loaded: it holds some megabytes
 
@@ -167,7 +168,8 @@ func load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 			return nil, err
 		}
 	}
-	if err := setSecret(spec); err != nil {
+	secret, err := setSecrets(spec)
+	if err != nil {
 		return nil, err
 	}
 	if err := sizeSlots(spec); err != nil {
@@ -187,7 +189,7 @@ func load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 	if err := pinTables(c.Maps, kept, spec, o.Pins); err != nil {
 		return nil, err
 	}
-	f := &Objects{types: func() *btf.Cache { return types }, deadlineAt: spec.Variables["deadline"].Offset, groupsAt: int64(spec.Variables["ended"].Offset), localPodsAt: int64(spec.Variables["home"].Offset)}
+	f := &Objects{secret: secret, types: func() *btf.Cache { return types }, deadlineAt: spec.Variables["deadline"].Offset, groupsAt: int64(spec.Variables["ended"].Offset), localPodsAt: int64(spec.Variables["home"].Offset)}
 	f.extraTables = map[string]*ebpf.Map{}
 	for _, name := range []string{shadowRecords, numbersTable, addressesTable} {
 		if m := c.DetachMap(name); m != nil {

@@ -21,10 +21,25 @@ var mixtures = []struct {
 	{"sent by another pod", func(_ *bpf.FlowKey, f *bpf.Flow) { f.PodEpoch++ }, nil},
 	{"received by another pod", nil, func(_ *bpf.FlowKey, f *bpf.Flow) { f.PodEpoch++ }},
 	{"sent and received by another flow", nextFlow, nextFlow},
+	{"sent and received by another flow of the same hash", sameHash, sameHash},
 	{"sent by one that is translated", func(k *bpf.FlowKey, f *bpf.Flow) { setOther(f, bpf.FlowKey{Local: k.Local, Remote: k.Remote + 1}) }, nil},
 }
 
 func nextFlow(k *bpf.FlowKey, _ *bpf.Flow) { k.LocalPort++ }
+
+// sameHash makes a key that of a flow of another pod, with ports by which its hash is the same, as anybody may choose
+// them: ports are the upper half of a word, as the pod's address is, and what one half adds to the hash the other takes.
+func sameHash(k *bpf.FlowKey, _ *bpf.Flow) {
+	const addr, end uint64 = 0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f // the factors of the words
+	inverse := end
+	for range 5 { // each makes twice as many bits right
+		inverse *= 2 - end*inverse
+	}
+	k.Local++
+	ports := uint32(k.LocalPort) | uint32(k.RemotePort)<<16
+	ports -= uint32(addr * inverse)
+	k.LocalPort, k.RemotePort = uint16(ports), uint16(ports>>16)
+}
 
 // Packets are carried in a direction only if the network has forwarded them between the pod and the peer that
 // their entry names, and of TCP only if it has in both. What is not is learned anew.
@@ -38,6 +53,10 @@ func TestCarriesNoMixture(t *testing.T) {
 					r := rigOf(t, kind, protocol)
 					r.put(t)
 					r.putHop(t, kind)
+					same := r.key
+					if sameHash(&same, nil); bpf.Slot(same) != bpf.Slot(r.key) || bpf.Group(same) != bpf.Group(r.key) {
+						t.Fatalf("%+v and %+v have not the same hash", same, r.key)
+					}
 					mixed, out, in := r.flow, bpf.Counts, bpf.Counts
 					proof := func(change func(*bpf.FlowKey, *bpf.Flow), count *bpf.Count) uint32 {
 						k, f := r.key, r.flow
@@ -45,7 +64,7 @@ func TestCarriesNoMixture(t *testing.T) {
 							change(&k, &f)
 							*count = bpf.SlowUnproven
 						}
-						return f.Proof(k, r.epoch)
+						return r.objs.Proof(k, f, r.epoch)
 					}
 					mixed.SeenOut, mixed.SeenIn = proof(c.out, &out), proof(c.in, &in)
 					if protocol == layers.IPProtocolTCP {

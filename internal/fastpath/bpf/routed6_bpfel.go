@@ -187,6 +187,7 @@ const (
 	routed6VarCarryTranslated = "carry_translated"
 	routed6VarCtRequestLayout = "ct_request_layout"
 	routed6VarDeadline        = "deadline"
+	routed6VarDigestSecret    = "digest_secret"
 	routed6VarEnded           = "ended"
 	routed6VarEpoch           = "epoch"
 	routed6VarHome            = "home"
@@ -278,6 +279,7 @@ type routed6VariableSpecs struct {
 	CarryTranslated *ebpf.VariableSpec `ebpf:"carry_translated"`
 	CtRequestLayout *ebpf.VariableSpec `ebpf:"ct_request_layout"`
 	Deadline        *ebpf.VariableSpec `ebpf:"deadline"`
+	DigestSecret    *ebpf.VariableSpec `ebpf:"digest_secret"`
 	Ended           *ebpf.VariableSpec `ebpf:"ended"`
 	Epoch           *ebpf.VariableSpec `ebpf:"epoch"`
 	Home            *ebpf.VariableSpec `ebpf:"home"`
@@ -352,6 +354,7 @@ type routed6Variables struct {
 	CarryTranslated *ebpf.Variable `ebpf:"carry_translated"`
 	CtRequestLayout *ebpf.Variable `ebpf:"ct_request_layout"`
 	Deadline        *ebpf.Variable `ebpf:"deadline"`
+	DigestSecret    *ebpf.Variable `ebpf:"digest_secret"`
 	Ended           *ebpf.Variable `ebpf:"ended"`
 	Epoch           *ebpf.Variable `ebpf:"epoch"`
 	Home            *ebpf.Variable `ebpf:"home"`

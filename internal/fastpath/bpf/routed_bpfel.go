@@ -177,6 +177,7 @@ const (
 	routedVarHome            = "home"
 	routedVarJiffies         = "jiffies"
 	routedVarLearnAfter      = "learn_after"
+	routedVarSecret          = "secret"
 	routedVarStampId         = "stamp_id"
 	routedVarTenant          = "tenant"
 	routedVarTick            = "tick"
@@ -263,6 +264,7 @@ type routedVariableSpecs struct {
 	Home            *ebpf.VariableSpec `ebpf:"home"`
 	Jiffies         *ebpf.VariableSpec `ebpf:"jiffies"`
 	LearnAfter      *ebpf.VariableSpec `ebpf:"learn_after"`
+	Secret          *ebpf.VariableSpec `ebpf:"secret"`
 	StampId         *ebpf.VariableSpec `ebpf:"stamp_id"`
 	Tenant          *ebpf.VariableSpec `ebpf:"tenant"`
 	Tick            *ebpf.VariableSpec `ebpf:"tick"`
@@ -329,6 +331,7 @@ type routedVariables struct {
 	Home            *ebpf.Variable `ebpf:"home"`
 	Jiffies         *ebpf.Variable `ebpf:"jiffies"`
 	LearnAfter      *ebpf.Variable `ebpf:"learn_after"`
+	Secret          *ebpf.Variable `ebpf:"secret"`
 	StampId         *ebpf.Variable `ebpf:"stamp_id"`
 	Tenant          *ebpf.Variable `ebpf:"tenant"`
 	Tick            *ebpf.Variable `ebpf:"tick"`

@@ -43,6 +43,7 @@ const (
 	shadowIpipVarHome            = "home"
 	shadowIpipVarJiffies         = "jiffies"
 	shadowIpipVarLearnAfter      = "learn_after"
+	shadowIpipVarSecret          = "secret"
 	shadowIpipVarShadowNumber    = "shadow_number"
 	shadowIpipVarStampId         = "stamp_id"
 	shadowIpipVarTenant          = "tenant"
@@ -132,6 +133,7 @@ type shadowIpipVariableSpecs struct {
 	Home            *ebpf.VariableSpec `ebpf:"home"`
 	Jiffies         *ebpf.VariableSpec `ebpf:"jiffies"`
 	LearnAfter      *ebpf.VariableSpec `ebpf:"learn_after"`
+	Secret          *ebpf.VariableSpec `ebpf:"secret"`
 	ShadowNumber    *ebpf.VariableSpec `ebpf:"shadow_number"`
 	StampId         *ebpf.VariableSpec `ebpf:"stamp_id"`
 	Tenant          *ebpf.VariableSpec `ebpf:"tenant"`
@@ -203,6 +205,7 @@ type shadowIpipVariables struct {
 	Home            *ebpf.Variable `ebpf:"home"`
 	Jiffies         *ebpf.Variable `ebpf:"jiffies"`
 	LearnAfter      *ebpf.Variable `ebpf:"learn_after"`
+	Secret          *ebpf.Variable `ebpf:"secret"`
 	ShadowNumber    *ebpf.Variable `ebpf:"shadow_number"`
 	StampId         *ebpf.Variable `ebpf:"stamp_id"`
 	Tenant          *ebpf.Variable `ebpf:"tenant"`

@@ -41,6 +41,7 @@ const (
 	shadowRouted6VarCarryTranslated = "carry_translated"
 	shadowRouted6VarCtRequestLayout = "ct_request_layout"
 	shadowRouted6VarDeadline        = "deadline"
+	shadowRouted6VarDigestSecret    = "digest_secret"
 	shadowRouted6VarEnded           = "ended"
 	shadowRouted6VarEpoch           = "epoch"
 	shadowRouted6VarHome            = "home"
@@ -135,6 +136,7 @@ type shadowRouted6VariableSpecs struct {
 	CarryTranslated *ebpf.VariableSpec `ebpf:"carry_translated"`
 	CtRequestLayout *ebpf.VariableSpec `ebpf:"ct_request_layout"`
 	Deadline        *ebpf.VariableSpec `ebpf:"deadline"`
+	DigestSecret    *ebpf.VariableSpec `ebpf:"digest_secret"`
 	Ended           *ebpf.VariableSpec `ebpf:"ended"`
 	Epoch           *ebpf.VariableSpec `ebpf:"epoch"`
 	Home            *ebpf.VariableSpec `ebpf:"home"`
@@ -214,6 +216,7 @@ type shadowRouted6Variables struct {
 	CarryTranslated *ebpf.Variable `ebpf:"carry_translated"`
 	CtRequestLayout *ebpf.Variable `ebpf:"ct_request_layout"`
 	Deadline        *ebpf.Variable `ebpf:"deadline"`
+	DigestSecret    *ebpf.Variable `ebpf:"digest_secret"`
 	Ended           *ebpf.Variable `ebpf:"ended"`
 	Epoch           *ebpf.Variable `ebpf:"epoch"`
 	Home            *ebpf.Variable `ebpf:"home"`

@@ -43,6 +43,7 @@ const (
 	shadowRoutedVarHome            = "home"
 	shadowRoutedVarJiffies         = "jiffies"
 	shadowRoutedVarLearnAfter      = "learn_after"
+	shadowRoutedVarSecret          = "secret"
 	shadowRoutedVarShadowNumber    = "shadow_number"
 	shadowRoutedVarStampId         = "stamp_id"
 	shadowRoutedVarTenant          = "tenant"
@@ -132,6 +133,7 @@ type shadowRoutedVariableSpecs struct {
 	Home            *ebpf.VariableSpec `ebpf:"home"`
 	Jiffies         *ebpf.VariableSpec `ebpf:"jiffies"`
 	LearnAfter      *ebpf.VariableSpec `ebpf:"learn_after"`
+	Secret          *ebpf.VariableSpec `ebpf:"secret"`
 	ShadowNumber    *ebpf.VariableSpec `ebpf:"shadow_number"`
 	StampId         *ebpf.VariableSpec `ebpf:"stamp_id"`
 	Tenant          *ebpf.VariableSpec `ebpf:"tenant"`
@@ -203,6 +205,7 @@ type shadowRoutedVariables struct {
 	Home            *ebpf.Variable `ebpf:"home"`
 	Jiffies         *ebpf.Variable `ebpf:"jiffies"`
 	LearnAfter      *ebpf.Variable `ebpf:"learn_after"`
+	Secret          *ebpf.Variable `ebpf:"secret"`
 	ShadowNumber    *ebpf.Variable `ebpf:"shadow_number"`
 	StampId         *ebpf.Variable `ebpf:"stamp_id"`
 	Tenant          *ebpf.Variable `ebpf:"tenant"`

@@ -66,6 +66,7 @@ const (
 	shadowVxlanVarJiffies         = "jiffies"
 	shadowVxlanVarLearnAfter      = "learn_after"
 	shadowVxlanVarPort            = "port"
+	shadowVxlanVarSecret          = "secret"
 	shadowVxlanVarShadowNumber    = "shadow_number"
 	shadowVxlanVarStampId         = "stamp_id"
 	shadowVxlanVarTenant          = "tenant"
@@ -157,6 +158,7 @@ type shadowVxlanVariableSpecs struct {
 	Jiffies         *ebpf.VariableSpec `ebpf:"jiffies"`
 	LearnAfter      *ebpf.VariableSpec `ebpf:"learn_after"`
 	Port            *ebpf.VariableSpec `ebpf:"port"`
+	Secret          *ebpf.VariableSpec `ebpf:"secret"`
 	ShadowNumber    *ebpf.VariableSpec `ebpf:"shadow_number"`
 	StampId         *ebpf.VariableSpec `ebpf:"stamp_id"`
 	Tenant          *ebpf.VariableSpec `ebpf:"tenant"`
@@ -230,6 +232,7 @@ type shadowVxlanVariables struct {
 	Jiffies         *ebpf.Variable `ebpf:"jiffies"`
 	LearnAfter      *ebpf.Variable `ebpf:"learn_after"`
 	Port            *ebpf.Variable `ebpf:"port"`
+	Secret          *ebpf.Variable `ebpf:"secret"`
 	ShadowNumber    *ebpf.Variable `ebpf:"shadow_number"`
 	StampId         *ebpf.Variable `ebpf:"stamp_id"`
 	Tenant          *ebpf.Variable `ebpf:"tenant"`

@@ -99,9 +99,14 @@ func (f *Objects) InvalidateSlots(keys ...FlowKey) error {
 func groupOf(k FlowKey) uint64 { return hashKey(k) >> 40 & (groups - 1) }
 
 func hashKey(k FlowKey) uint64 {
-	a := uint64(k.TenantProto&0xff&^wireView) | uint64(k.Local)<<32
-	b := uint64(k.Remote) | uint64(k.LocalPort)<<32 | uint64(k.RemotePort)<<48
+	a, b := wordsOf(k)
 	return a*0x9e3779b97f4a7c15 + b*0xc2b2ae3d27d4eb4f
+}
+
+// wordsOf are the two words of a key that hashes are of: without the tenant, and without the side that sees it.
+func wordsOf(k FlowKey) (a, b uint64) {
+	a = uint64(k.TenantProto&0xff&^wireView) | uint64(k.Local)<<32
+	return a, uint64(k.Remote) | uint64(k.LocalPort)<<32 | uint64(k.RemotePort)<<48
 }
 
 // groups is GROUPS of src/slots.h.

@@ -179,6 +179,7 @@ const (
 	vxlanVarJiffies         = "jiffies"
 	vxlanVarLearnAfter      = "learn_after"
 	vxlanVarPort            = "port"
+	vxlanVarSecret          = "secret"
 	vxlanVarStampId         = "stamp_id"
 	vxlanVarTenant          = "tenant"
 	vxlanVarTick            = "tick"
@@ -267,6 +268,7 @@ type vxlanVariableSpecs struct {
 	Jiffies         *ebpf.VariableSpec `ebpf:"jiffies"`
 	LearnAfter      *ebpf.VariableSpec `ebpf:"learn_after"`
 	Port            *ebpf.VariableSpec `ebpf:"port"`
+	Secret          *ebpf.VariableSpec `ebpf:"secret"`
 	StampId         *ebpf.VariableSpec `ebpf:"stamp_id"`
 	Tenant          *ebpf.VariableSpec `ebpf:"tenant"`
 	Tick            *ebpf.VariableSpec `ebpf:"tick"`
@@ -335,6 +337,7 @@ type vxlanVariables struct {
 	Jiffies         *ebpf.Variable `ebpf:"jiffies"`
 	LearnAfter      *ebpf.Variable `ebpf:"learn_after"`
 	Port            *ebpf.Variable `ebpf:"port"`
+	Secret          *ebpf.Variable `ebpf:"secret"`
 	StampId         *ebpf.Variable `ebpf:"stamp_id"`
 	Tenant          *ebpf.Variable `ebpf:"tenant"`
 	Tick            *ebpf.Variable `ebpf:"tick"`

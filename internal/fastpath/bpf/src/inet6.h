@@ -315,12 +315,7 @@ static __always_inline int maybe_pod(__u32 number)
 /* Candidates are known by two digests of their addresses and ports: flows of few packets get no
  * numbers. With a secret, NH makes any two flows the same in both once in 2^64 times. */
 #define DIGESTED 5 /* words */
-const volatile __u64 secret[2 * DIGESTED];
-
-static __always_inline __u64 nh(__u64 word, __u64 key)
-{
-	return (__u64)((__u32)word + (__u32)key) * (__u32)((word >> 32) + (key >> 32));
-}
+const volatile __u64 digest_secret[2 * DIGESTED];
 
 /* The digest of a flow between two addresses; the rest is in its key. Callers have no room for what it
  * keeps on the stack. */
@@ -334,13 +329,13 @@ static __noinline __u64 digest_flow(const struct addr6 *local, const struct addr
 /* The key of a candidate; on is that of its flow on the wire. */
 static __always_inline void candidate_key(const union flow_words *on, __u64 *a, __u64 *b)
 {
-	*a = digest_flow(&on->local, &on->remote, &on->key, secret);
-	*b = digest_flow(&on->local, &on->remote, &on->key, secret + DIGESTED);
+	*a = digest_flow(&on->local, &on->remote, &on->key, digest_secret);
+	*b = digest_flow(&on->local, &on->remote, &on->key, digest_secret + DIGESTED);
 }
 
 /* The same of what a sibling sends: own is the key of its flow, and in that of the same flow from the other side. */
 static __always_inline void sender_candidate_key(const union flow_words *in, const struct flow_key *own, __u64 *a, __u64 *b)
 {
-	*a = digest_flow(&in->remote, &in->local, own, secret);
-	*b = digest_flow(&in->remote, &in->local, own, secret + DIGESTED);
+	*a = digest_flow(&in->remote, &in->local, own, digest_secret);
+	*b = digest_flow(&in->remote, &in->local, own, digest_secret + DIGESTED);
 }

@@ -170,9 +170,7 @@ static __always_inline struct candidate *get_candidate(__u64 a, __u64 b)
 /* The digest of a candidate's flow and peer. */
 static __always_inline __u32 digest(__u64 a, __u64 b, __u32 peer, __u32 peer_epoch)
 {
-	__u64 hash = ((a ^ peer) * 0x9e3779b97f4a7c15 ^ b ^ (__u64)peer_epoch << 16) * 0xc2b2ae3d27d4eb4f;
-
-	return hash >> 32;
+	return shorten(nh(a, secret[7]) + nh(b, secret[8]) + nh((__u64)peer << 32 | peer_epoch, secret[9]));
 }
 
 /* Counts a packet of an unknown flow. Returns whether the flow has sent enough to be learned;
@@ -425,7 +423,7 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, const stru
 	f->peer = number;
 	f->peer_epoch = peer_epoch;
 	f->used = tick;
-	proof = proof_of(hash_of(&own.key), hash_of(&wire.key), pod_epoch, number, peer_epoch, now);
+	proof = proof_of(&own.key, &wire.key, pod_epoch, number, peer_epoch, now);
 	f->seen_out = proof;
 	promote(&own.key, f, proof, now);
 	if (epoch != now)
@@ -496,10 +494,8 @@ static __always_inline int learn_in(struct __sk_buff *skb)
 	f = get_flow(&own, wire, &t);
 	if (!f)
 		return NEXT;
-	a = hash_of(&own.key);
-	b = hash_of(&wire->key);
 	if (f->pod != device || f->pod_epoch != pod_epoch || f->peer != number || f->peer_epoch != peer_epoch) {
-		if (f->peer != number && f->seen_out == proof_of(a, b, f->pod_epoch, f->peer, f->peer_epoch, now))
+		if (f->peer != number && f->seen_out == proof_of(&own.key, &wire->key, f->pod_epoch, f->peer, f->peer_epoch, now))
 			return NEXT; /* replies come from another peer */
 		reset_flow(&own.key, f);
 		f->pod = device;
@@ -509,7 +505,7 @@ static __always_inline int learn_in(struct __sk_buff *skb)
 	}
 	was = f->epoch;
 	f->used = tick;
-	proof = proof_of(a, b, pod_epoch, number, peer_epoch, now);
+	proof = proof_of(&own.key, &wire->key, pod_epoch, number, peer_epoch, now);
 	f->seen_in = proof;
 	promote(&own.key, f, proof, now);
 	if (epoch != now)

@@ -33,6 +33,24 @@ union flow_words {
 	};
 };
 
+/* Random numbers that only this load of the programs knows. Who chooses addresses and ports cannot choose those of
+ * which a hash with them is the same. */
+#define SECRETS 10
+const volatile __u64 secret[SECRETS];
+
+/* A part of the hash NH: of any two sums of parts, each with a key of its own, that are of different words, the
+ * chance to be the same is one of 2^32. */
+static __always_inline __u64 nh(__u64 word, __u64 key)
+{
+	return (__u64)((__u32)word + (__u32)key) * (__u32)((word >> 32) + (key >> 32));
+}
+
+/* 32 bits of such a sum. */
+static __always_inline __u32 shorten(__u64 hash)
+{
+	return hash * (secret[0] | 1) >> 32;
+}
+
 /* The ends of a connection, with its addresses. */
 struct tuple {
 	ip_addr local, remote;

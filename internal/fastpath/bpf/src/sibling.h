@@ -140,14 +140,14 @@ static __always_inline int learn_sibling(struct __sk_buff *skb, const void *eth,
 	f->peer = peer;
 	f->peer_epoch = to_epoch;
 	f->used = tick;
-	proof = proof_of(hash_of(&own), hash_of(&there), from_epoch, peer, to_epoch, now);
+	proof = proof_of(&own, &there, from_epoch, peer, to_epoch, now);
 	f->seen_out = proof;
 	back = reverse_of(&own, t->translated, &f->other, &reverse);
 	if (back) {
 		__u32 way = read_once(&back->peer), back_proof;
 
 		turn_ends(&there, &own); /* the other flow as this pod sees it */
-		back_proof = proof_of(hash_of(&reverse), hash_of(&there), to_epoch, way, from_epoch, now);
+		back_proof = proof_of(&reverse, &there, to_epoch, way, from_epoch, now);
 		if (back->seen_out == back_proof && back->pod == device && (way & DEVICE_OF_SIBLING) == sender) {
 			f->seen_in = proof;
 			if (back->seen_in != back_proof) { /* the first packet that way: now both were seen */

@@ -74,20 +74,26 @@ static __always_inline __u64 hash_of(const struct flow_key *k)
 	return hash_key(words[0], words[1]);
 }
 
-/* That the network has forwarded a flow in a policy epoch: the epoch, with a digest of the hashes of both keys of the
- * flow, or twice that of the only one, and of the pod and the peer between which that was; never 0.
+/* The part of a proof that is of a key. */
+static __always_inline __u64 prove_key(const struct flow_key *k, const volatile __u64 *keys)
+{
+	__u64 words[2];
+
+	__builtin_memcpy(words, k, sizeof(words));
+	return nh(words[0] & NO_TENANT, keys[0]) + nh(words[1], keys[1]);
+}
+
+/* That the network has forwarded a flow in a policy epoch: the epoch, with a hash of both keys of the flow, or twice
+ * the only one, and of the pod and the peer between which that was; never 0.
  *
  * Several cores may write an entry at a time, one of them by another route, or still write to it when it is another
  * flow's: the kernel gives the memory of a deleted entry to the next one at once. So an entry may be a mixture. A
- * direction is carried only if its proof is that of all else that is read. ../proof.go computes the same. */
-static __always_inline __u32 proof_of(__u64 own, __u64 wire, __u32 pod_epoch, __u32 peer, __u32 peer_epoch, __u32 now)
+ * direction is carried only if its proof is that of all else that is read. */
+static __always_inline __u32 proof_of(const struct flow_key *own, const struct flow_key *wire, __u32 pod_epoch, __u32 peer, __u32 peer_epoch, __u32 now)
 {
-	__u64 hash = own + wire * 0xd6e8feb86659fd93;
-	__u32 proof;
+	__u64 hash = prove_key(own, secret + 1) + prove_key(wire, secret + 3) + nh((__u64)peer << 32 | peer_epoch, secret[5]) + nh(pod_epoch, secret[6]);
+	__u32 proof = now ^ shorten(hash);
 
-	hash = (hash ^ (__u64)peer << 32 ^ peer_epoch) * 0xe7037ed1a0b428db;
-	hash = ((hash ^ hash >> 32) + pod_epoch) * 0xa0761d6478bd642f;
-	proof = now ^ hash >> 32;
 	return proof ? proof : 1;
 }
 
@@ -231,7 +237,6 @@ static __always_inline int fill_slot(struct slot *s, struct translation *n, cons
 	struct peer *peer = 0;
 	__u32 device, to_device, way, pod_epoch, peer_epoch, proof;
 	int i, out, in, translated = f && f->translated;
-	__u64 other;
 
 #ifdef INET6
 	/* The numbers may have been taken back before the version was read, unless it is that of a pod which is
@@ -255,8 +260,12 @@ static __always_inline int fill_slot(struct slot *s, struct translation *n, cons
 	way = read_once(&f->peer);
 	pod_epoch = read_once(&f->pod_epoch);
 	peer_epoch = read_once(&f->peer_epoch);
-	other = translated ? hash_key(to.a, to.b) : hash;
-	proof = proof_of(dir == OUT ? hash : other, dir == OUT ? other : hash, pod_epoch, way, peer_epoch, now);
+	if (!translated)
+		proof = proof_of(&p->key, &p->key, pod_epoch, way, peer_epoch, now);
+	else if (dir == OUT)
+		proof = proof_of(&p->key, &to.key, pod_epoch, way, peer_epoch, now);
+	else
+		proof = proof_of(&to.key, &p->key, pod_epoch, way, peer_epoch, now);
 	out = read_once(&f->seen_out) == proof;
 	in = read_once(&f->seen_in) == proof;
 	pod = bpf_map_lookup_elem(&pods, &device);
