@@ -34,7 +34,7 @@ func (r *siblingReference) fromPod(frame []byte) outcome {
 		sibling := r.bridged && to(siblingMAC) && [4]byte(h.ends[4:]) == siblingAddr.As4()
 		switch {
 		case [4]byte(h.ends[:]) != podAddr.As4(), !to(gatewayMAC) && !sibling:
-			if is && (r.flow.warm && !h.flags || h.reset) {
+			if is && (r.flow.warm && !h.flags || h.closes) {
 				r.flow.isGone = true
 			}
 			return slowFor(bpf.SlowSource)

@@ -56,7 +56,7 @@ type header struct {
 	tos, ttl byte
 	length   int
 	flags    bool // it opens or ends a connection
-	reset    bool
+	closes   bool // it ends one
 	ends     tuple
 }
 
@@ -86,7 +86,7 @@ func reads(ip []byte, into bool) (h header, why bpf.Count) {
 		if headers < 40 {
 			return h, bpf.SlowSize
 		}
-		h.flags, h.reset = ip[33]&7 != 0 || ip[33]&0x10 == 0, ip[33]&4 != 0
+		h.flags, h.closes = ip[33]&7 != 0 || ip[33]&0x10 == 0, ip[33]&5 != 0
 	case 17:
 		if int(binary.BigEndian.Uint16(ip[24:])) != (h.length-20)&0xffff {
 			return h, bpf.SlowSize
@@ -139,7 +139,7 @@ func (r *reference) fromPod(frame []byte) outcome {
 	}
 	if f == nil || !f.warm || h.flags {
 		if !own || [4]byte(h.ends[:]) != r.podAddr {
-			if r.confirmed = fromOwn; f != nil && h.reset {
+			if r.confirmed = fromOwn; f != nil && h.closes {
 				f.isGone = true
 			}
 			return slowFor(bpf.SlowSource)

@@ -60,9 +60,9 @@ static __always_inline int drop_flow(const struct parsed *p, enum direction dir)
 	return SLOW_FLAGS;
 }
 
-/* A pod sends a reset as another. Connection tracking may take it for that one's, and gives the
- * connection a short time: packets that it sees give it the usual one again. */
-static __always_inline void forget_reset(struct parsed *p, __u32 tenant)
+/* A pod sends a reset or a FIN as another. Connection tracking may take it for that one's, and gives the
+ * connection a short time: packets that it sees prolong that, or give it the usual one again. */
+static __always_inline void forget_end(struct parsed *p, __u32 tenant)
 {
 	struct flow *f;
 
@@ -111,8 +111,8 @@ static __always_inline int lookup_flow_out(struct __sk_buff *skb, const void *et
 
 	if (!pod || pod->addr != c->p.key.local || !(is_for_gateway(eth, pod->header) || is_for_sibling(eth, pod, &c->p))) {
 		confirm_mac(eth, end, device);
-		if (pod && c->p.flags & TCP_RST)
-			forget_reset(&c->p, pod->tenant);
+		if (pod && c->p.flags & (TCP_RST | TCP_FIN))
+			forget_end(&c->p, pod->tenant);
 		return SLOW_SOURCE;
 	}
 	if (pod->mac_epoch != pod->epoch)
