@@ -286,7 +286,7 @@ func (f *Objects) Close() {
 // swap converts a number to network byte order.
 func swap(n uint16) uint16 { return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, n)) }
 
-// Both kinds have the same layouts; otherwise this does not compile.
+// All kinds have the same layouts; otherwise this does not compile.
 var (
 	_ = vxlanFlow(routedFlow{})
 	_ = vxlanFlowKey(routedFlowKey{})

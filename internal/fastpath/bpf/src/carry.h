@@ -325,6 +325,22 @@ static __always_inline int carry(struct __sk_buff *skb, enum direction dir, int 
 	return verdict;
 }
 
+/* Hands a packet without outer headers to a pod. */
+static __always_inline int carry_in(struct __sk_buff *skb, struct carried *c)
+{
+	void *data;
+
+	if (c->nat && translate_checksum(skb, ETH_HLEN, c))
+		return TC_SHOT; /* impossible: these bytes were read before, and are writable */
+	data = (void *)(long)skb->data;
+	if (data + ETH_HLEN + IP_LEN + UDP_LEN > (void *)(long)skb->data_end)
+		return TC_SHOT; /* impossible, as above */
+	write_in(data, c);
+	skb->priority = forwarded_priority(skb, &c->p);
+	keep_sum(skb);
+	return carry(skb, IN, bpf_redirect_peer(c->to->pod, 0));
+}
+
 #include "sibling.h"
 #ifdef SHADOW
 #include "shadow.h"

@@ -117,21 +117,6 @@ static __always_inline int for_device(const struct __sk_buff *skb, struct slot *
 	return s->segmented;
 }
 
-/* Hands a packet without its outer headers to a pod. */
-static __always_inline int carry_in(struct __sk_buff *skb, struct carried *c)
-{
-	void *data;
-
-	if (c->nat && translate_checksum(skb, ETH_HLEN, c))
-		return TC_SHOT; /* impossible, as above */
-	data = (void *)(long)skb->data;
-	if (data + ETH_HLEN + IP_LEN + UDP_LEN > (void *)(long)skb->data_end)
-		return TC_SHOT; /* impossible, as above */
-	write_in(data, c);
-	skb->priority = priority_of(c->p.tos);
-	return carry(skb, IN, bpf_redirect_peer(c->to->pod, 0));
-}
-
 SEC("tc/from_wire")
 int from_wire(struct __sk_buff *skb)
 {

@@ -129,15 +129,7 @@ int from_wire(struct __sk_buff *skb)
 #ifdef SHADOW
 	return shadow(skb, IN, &c, ETH_HLEN, ETH_HLEN);
 #endif
-	if (c.nat && translate_checksum(skb, ETH_HLEN, &c))
-		return TC_SHOT; /* impossible, as above */
-	data = (void *)(long)skb->data;
-	if (data + ETH_HLEN + IP_LEN + UDP_LEN > (void *)(long)skb->data_end)
-		return TC_SHOT; /* impossible, as above */
-	write_in(data, &c);
-	skb->priority = forwarded_priority(skb, &c.p);
-	keep_sum(skb);
-	return carry(skb, IN, bpf_redirect_peer(c.to->pod, 0));
+	return carry_in(skb, &c);
 }
 
 char __license[] SEC("license") = "GPL";

@@ -157,10 +157,7 @@ static __always_inline int learn_sibling(struct __sk_buff *skb, const void *eth,
 			}
 		}
 	}
-	promote(&own, f, proof, now);
-	if (epoch != now)
-		f->epoch = 0; /* the rules have changed meanwhile */
-	bump_carried(&own, f, was);
+	promote(&own, f, proof, now, was);
 	return 1;
 }
 
