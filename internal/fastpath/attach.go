@@ -64,7 +64,10 @@ func (d *daemon) attachments() []attachment {
 		add(device, "to_peer")
 	}
 	for device := range d.tables.tunnels() {
-		add(device, "to_tunnel", "from_tunnel")
+		add(device, "to_tunnel")
+		if !d.Shadow { // which carries nothing, so it leaves nothing to the device
+			add(device, "from_tunnel")
+		}
 	}
 	for wire := range d.tables.wires() {
 		add(wire, "from_wire")

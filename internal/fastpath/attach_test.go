@@ -200,3 +200,12 @@ func (n node) exchanged(t *testing.T, before map[string]pinned) bool {
 	}
 	return true
 }
+
+// A shadow leaves nothing to a tunnel's device that is to be carried from there.
+func TestProgramsAtTunnel(t *testing.T) {
+	for shadow, want := range map[bool][]string{false: {"to_tunnel", "from_tunnel"}, true: {"to_tunnel"}} {
+		if got := fastpath.ProgramsAtTunnel(&fastpath.Config{Kind: fastpath.VXLAN, Shadow: shadow}); !slices.Equal(got, want) {
+			t.Errorf("shadow %v: %q, want %q", shadow, got, want)
+		}
+	}
+}

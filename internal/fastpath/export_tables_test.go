@@ -23,3 +23,16 @@ func SyncTables(fast *bpf.Objects, w topology.Topology) (pods, peers int, err er
 
 // Add counts the entry of a flow, in an epoch.
 func (n *FlowCount) Add(f bpf.Flow, epoch uint32) { n.add(f, epoch) }
+
+// ProgramsAtTunnel names the programs that a daemon of a config attaches to the device of a tunnel.
+func ProgramsAtTunnel(c *Config) (names []string) {
+	const wire, tunnel = 1, 2
+	behind := map[hop]peerEntry{{device: wire}: {entry: bpf.Peer{Ifindex: wire, IngressIfindex: tunnel}}}
+	d := &daemon{Config: c, objs: &bpf.Objects{}, tables: &tables{peers: behind}}
+	for _, a := range d.attachments() {
+		if a.device == tunnel {
+			names = append(names, a.name)
+		}
+	}
+	return names
+}
