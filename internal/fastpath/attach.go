@@ -65,7 +65,7 @@ func (d *daemon) attachments() []attachment {
 	}
 	for device := range d.tables.tunnels() {
 		add(device, "to_tunnel")
-		if !d.Shadow { // a shadow leaves nothing to the tunnel's device
+		if !d.Shadow { // which carries nothing, so it leaves nothing to the device
 			add(device, "from_tunnel")
 		}
 	}

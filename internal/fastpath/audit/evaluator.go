@@ -197,9 +197,7 @@ func (r *exprEvaluator) expression(name string, data nlmsg.Map) error {
 		}
 		r.loaded, r.alwaysMatches = otherField, false
 	case "range", "fib", "hash", "xfrm", "osf", "byteorder":
-		if name == "hash" && r.chain.outer && data.BigEndian32(unix.NFTA_HASH_TYPE) == unix.NFT_HASH_SYM {
-			r.perPacket = "symhash"
-		}
+		r.hashSender(name, data)
 		r.loaded, r.alwaysMatches = otherField, false
 	case "lookup":
 		return r.lookup(data)

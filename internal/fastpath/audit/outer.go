@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/nlmsg"
 )
 
 // The packets of a tunnel that carry one flow of a pod may differ where the programs do not look: in their
@@ -22,6 +24,13 @@ const (
 // connection for each.
 func readsSource(key int, direction []byte) bool {
 	return key == unix.NFT_CT_PROTO_SRC || key == unix.NFT_CT_PROTO_DST && bytes.Equal(direction, []byte{trackReply}) || key == trackID
+}
+
+// hashSender evaluates an expression that may be a hash of all addresses and ports.
+func (r *exprEvaluator) hashSender(name string, data nlmsg.Map) {
+	if name == "hash" && r.chain.outer && data.BigEndian32(unix.NFTA_HASH_TYPE) == unix.NFT_HASH_SYM {
+		r.perPacket = "symhash"
+	}
 }
 
 // matchTunnel evaluates those matches of iptables that may read the MACs or the source port of a tunnel's
