@@ -45,7 +45,7 @@ var writers = []struct {
 	},
 	{
 		"github.com/vishvananda/netlink",
-		regexp.MustCompile(`(Add|Del|Modify|Replace|Append|Change|Flush)([A-Z]|$)|Set[A-Z]|^Set`),
+		regexp.MustCompile(`(Add|Del|Delete|Modify|Replace|Append|Change|Flush|Set)([A-Z]|$)|^Set`),
 		map[string]string{"internal/netcfg": "links, addresses and routes", "internal/setting": "settings of devices", "internal/fastpath/kernel": "filters and neighbours of a fast path", "internal/testenv": "what tests need"},
 		"links, addresses and routes are made by netcfg alone",
 	},
