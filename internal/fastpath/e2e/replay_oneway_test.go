@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"slices"
+	"testing"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/testenv"
@@ -10,6 +11,14 @@ import (
 // oneWayReplays are cases that are played once more with datagrams that nobody has answered, from the pod and on
 // the wire.
 var oneWayReplays = slices.Concat(sizesOf[:1], headersOf, brokenOf, linksOf, gsoOf, onWire(sizesOf[:1], headersOf, brokenOf[:3]))
+
+// replayOneWay compares cases of datagrams that nobody answers. It comes last: no later case has answers.
+func replayOneWay(t *testing.T, slow, fast *scene, cases []replayed) {
+	t.Helper()
+	slow.sendOneWay()
+	fast.sendOneWay()
+	replayCases(t, slow, fast, cases)
+}
 
 // sendOneWay has all later cases send datagrams of a flow that pod b never answers.
 func (s *scene) sendOneWay() {
@@ -20,13 +29,13 @@ func (s *scene) sendOneWay() {
 
 func (s *scene) isOneWay() bool { return s.from == onlyA }
 
-// carryOneWay sends packets of a flow until they are carried on both machines, out of the one and into the other,
-// where there is a fast path.
+// carryOneWay sends packets of a flow until they are carried out of the first machine and into the second, where
+// these have a fast path.
 func (s *scene) carryOneWay(there ip4) {
 	s.t.Helper()
 	counts := func() []uint64 {
 		all := s.counts()
-		return []uint64{all[0], all[3]}
+		return []uint64{all[s.countAt(false)], all[s.countAt(s.arm.Pins[1] != "")]}
 	}
 	for end := time.Now().Add(testenv.Timeout); ; {
 		if !s.isFast {
@@ -39,7 +48,7 @@ func (s *scene) carryOneWay(there ip4) {
 			return
 		}
 		if time.Now().After(end) {
-			s.t.Fatalf("%s: after %v, packets that nobody answers are still not carried: %v, then %v", s.arm.Name, testenv.Timeout, before, s.counts())
+			s.t.Fatalf("%s: after %v, packets that nobody answers are still not carried: %v, then %v", s.arm.Name, testenv.Timeout, before, counts())
 		}
 	}
 }

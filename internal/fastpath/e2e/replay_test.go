@@ -161,10 +161,7 @@ func replay(t *testing.T, l *lab.Lab) {
 			replayRandom(t, slow, fast, seed, many)
 		}
 		replayNarrow(t, l, slow, fast)
-		for _, s := range []*scene{slow, fast} {
-			s.sendOneWay()
-		}
-		replayCases(t, slow, fast, oneWayReplays)
+		replayOneWay(t, slow, fast, oneWayReplays)
 	}
 }
 
