@@ -89,11 +89,15 @@ func TestFastPathServicesFollowChangesOfIPv6(t *testing.T) {
 // Connections to a Service over IPv6 that were reset are forgotten as others are.
 func TestFastPathForgetsResetConnectionsOfIPv6(t *testing.T) {
 	requireTools(t)
-	l := servicesLab6(t, false)
-	forgetsResets(t, l, func(n int, served netip.AddrPort) netip.AddrPort {
-		t.Cleanup(provide(t, l, n, fmt.Sprintf("tcp dport 53 dnat to %s;", served)))
-		return virtual(l.Arms[n], n)
-	})
+	for _, tunnelled := range []bool{false, true} {
+		t.Run(fmt.Sprintf("in a tunnel: %v", tunnelled), func(t *testing.T) {
+			l := servicesLab6(t, tunnelled)
+			forgetsResets(t, l, func(n int, served netip.AddrPort) netip.AddrPort {
+				t.Cleanup(provide(t, l, n, fmt.Sprintf("tcp dport 53 dnat to %s;", served)))
+				return virtual(l.Arms[n], n)
+			})
+		})
+	}
 }
 
 // resetPacket6 is a reset over IPv6.
