@@ -380,6 +380,7 @@ func (c *cluster) snapshot(t *testing.T, i int) string {
 // check compares a node with what it was.
 func (c *cluster) check(t *testing.T, i int, before string) {
 	t.Helper()
+	fastpathtest.WaitUsualRCU(t)
 	now := c.snapshot(t, i)
 	if now == before {
 		return

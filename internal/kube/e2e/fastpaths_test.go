@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
-	"os"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -386,8 +385,5 @@ func (p *plugin) wantStates(t *testing.T, before []string) {
 			t.Errorf("%d transactions are open on %s", open, n.Name)
 		}
 	}
-	await(t, "the kernel's grace periods are as long as usual", func() bool {
-		text, err := os.ReadFile("/sys/kernel/rcu_expedited")
-		return err == nil && strings.TrimSpace(string(text)) == "0"
-	})
+	fastpathtest.WaitUsualRCU(t)
 }
