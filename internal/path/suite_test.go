@@ -15,7 +15,7 @@ import (
 // wire's cards can do, and two arms of one path do not disturb each other.
 // Whether anything is left afterwards is what TestMain looks for.
 func TestTraffic(t *testing.T) {
-	if agenttest.InGuest() && agenttest.ChosenPart() != agenttest.AllTests { // an emulated CPU takes ten minutes for all of it
+	if agenttest.InShortGuest() { // an emulated CPU takes ten minutes for all of it
 		carryOver(t, []string{"", "tso=off,tunnel-tso=off,gro=on"}, 0, pick(t, first))
 		return
 	}

@@ -75,8 +75,7 @@ func TestFastPathFollowsChanges(t *testing.T) {
 // isDue tells whether a change is made where there are these paths. The short form in a guest makes
 // those that concern the tunnel of IPIP, or Geneve alone, by name, and that rebuild nothing.
 func (s change) isDue(paths []string) bool {
-	inShort := agenttest.InGuest() && agenttest.ChosenPart() != agenttest.AllTests
-	if inShort && (s.rebuild || s.path == "" || !isFor(s.path, "ipip") && s.path != "geneve") {
+	if agenttest.InShortGuest() && (s.rebuild || s.path == "" || !isFor(s.path, "ipip") && s.path != "geneve") {
 		return false
 	}
 	return isForAny(s.path, paths)

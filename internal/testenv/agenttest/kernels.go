@@ -45,6 +45,9 @@ func RunArgs(names string) []string {
 // InGuest tells whether the test runs in a machine that [RunInGuest] started.
 func InGuest() bool { return os.Getenv(guestEnv) == "1" }
 
+// InShortGuest tells whether it runs there beside others that are to be short.
+func InShortGuest() bool { return InGuest() && ChosenPart() != AllTests }
+
 // UnderKernels runs fn as a subtest for each kernel that somebody chose for such
 // tests, or for one that is the default. Inside of a guest the test is skipped.
 func UnderKernels(t *testing.T, orElse string, fn func(*testing.T, kernel.Kernel)) {
