@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/knob"
 	"github.com/venturi-net/venturi/internal/search"
@@ -174,12 +175,7 @@ func (s *toggles) switchTo(ctx context.Context, to search.Subset) error {
 		}
 	}
 	s.now = to
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(s.settle(writes)):
-		return nil
-	}
+	return host.Sleep(ctx, s.settle(writes))
 }
 
 // settle is how long what some writes disturb takes to calm down.
