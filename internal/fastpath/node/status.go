@@ -64,8 +64,8 @@ func (f files) readStatus(s *Status, pins string) error {
 	// A daemon that starts makes these one after the other.
 	for _, read := range []func() error{
 		func() (err error) { s.Config, err = fastpath.Load(f.config); return err },
-		func() error { return s.checkVersion(pins) },
 		func() (err error) { s.State, err = fastpath.ReadState(f.state); return err },
+		func() error { return s.checkVersion(pins) },
 		func() error { return s.checkLease(pins) },
 		func() (err error) { s.Stats, err = fastpath.ReadStats(pins); return err },
 		func() (err error) { s.Table, s.Pods, s.Peers, err = fastpath.ReadOwners(s.Config, pins); return err },
