@@ -19,8 +19,8 @@ import (
 
 // NodeState is what there is on a node that a fast path could change, one thing a line: devices,
 // addresses, routes, neighbours, forwarding entries, queueing disciplines, filters, programs, rules
-// without their counts, settings of the network and of connection tracking, and files of its own. netns is the file of the node's network
-// namespace, and run runs a script of a shell on the node.
+// without their counts, settings of the network and of connection tracking, and files of its own. netns is the file of
+// the node's network namespace, and run runs a script of a shell on the node.
 func NodeState(t testing.TB, netns string, run func(script string) string) string {
 	t.Helper()
 	text := strings.Builder{}
