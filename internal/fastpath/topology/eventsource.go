@@ -21,8 +21,8 @@ type eventSource struct {
 	lost bool
 }
 
-// batchTime is how long datagrams are read before anybody is told of the first: about as long as there is between two
-// epochs at least.
+// batchTime is how long datagrams are read behind the first before anybody is told of it: about as long as there is
+// between two epochs at least.
 const batchTime = 2 * time.Millisecond
 
 // forward reports notifications that are changes, those that are pending together in one batch: whoever makes a
@@ -44,9 +44,9 @@ func (s *eventSource) forward(ctx context.Context, events chan<- []Event, ended 
 	}
 }
 
-func (s *eventSource) readBatch() (batch []Event, err error) {
-	more := true
-	for begin := time.Now(); more && err == nil && (batch == nil || time.Since(begin) < batchTime); {
+func (s *eventSource) readBatch() ([]Event, error) {
+	batch, more, err := s.read() // waits
+	for begin := time.Now(); more && err == nil && time.Since(begin) < batchTime; {
 		var events []Event
 		events, more, err = s.read()
 		batch = append(batch, events...)

@@ -175,16 +175,23 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// The news of a thousand pods, probed at once, are held until they are read.
-func TestWatchHoldsNews(t *testing.T) {
-	n := testenv.Netns(t)
+// watchHeld watches a namespace with a device a0. Whoever is told of a change waits then until held is closed.
+func watchHeld(t *testing.T) (n *netcfg.Namespace, news chan topology.Changes, held chan struct{}) {
+	t.Helper()
+	n = testenv.Netns(t)
 	testenv.Must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: "a0"}, netcfg.VethEnd{In: n, Name: "b0"}, 1500))
 	testenv.Shell(t, n.Path(), "ip addr add 10.0.0.1/8 dev a0; ip link set a0 up; ip link set b0 up")
-	news, held := make(chan topology.Changes, 10000), make(chan struct{})
+	news, held = make(chan topology.Changes, 10000), make(chan struct{})
 	watch(t, n, func(c topology.Changes) {
 		news <- c
 		<-held
 	})
+	return n, news, held
+}
+
+// The news of a thousand pods, probed at once, are held until they are read.
+func TestWatchHoldsNews(t *testing.T) {
+	n, news, held := watchHeld(t)
 	testenv.Shell(t, n.Path(), "ip neigh add 10.0.0.2 lladdr 02:00:00:00:00:01 dev a0 nud permanent")
 	await(t, news, ways)
 	var batch strings.Builder
@@ -209,14 +216,7 @@ func TestWatchHoldsNews(t *testing.T) {
 
 // A thousand changes that are pending together are told in a few batches, the last of which comes after all of them.
 func TestWatchTellsTogether(t *testing.T) {
-	n := testenv.Netns(t)
-	testenv.Must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: "a0"}, netcfg.VethEnd{In: n, Name: "b0"}, 1500))
-	testenv.Shell(t, n.Path(), "ip addr add 10.0.0.1/8 dev a0; ip link set a0 up; ip link set b0 up")
-	news, held := make(chan topology.Changes, 10000), make(chan struct{})
-	watch(t, n, func(c topology.Changes) {
-		news <- c
-		<-held
-	})
+	n, news, held := watchHeld(t)
 	testenv.Shell(t, n.Path(), "ip route add 192.0.2.0/24 via 10.0.0.2")
 	await(t, news, rules|ways)
 	var batch strings.Builder
