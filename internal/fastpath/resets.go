@@ -8,6 +8,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 const (
@@ -74,10 +75,8 @@ func (f *flows) closeSilent(ctx context.Context, first kernel.Connection, track 
 	for len(f.resets) > 0 {
 		all = append(all, <-f.resets)
 	}
-	select {
-	case <-ctx.Done():
+	if host.Sleep(ctx, resetGrace) != nil {
 		return nil
-	case <-time.After(resetGrace):
 	}
 	within, err := resetTimeout()
 	if err != nil || within == 0 {

@@ -24,10 +24,10 @@ const (
 	dataTable   = ".data"
 )
 
-// read are the tables that commands read, and that are not adopted.
-var read = []string{"flows", "pods", "peers"}
-
 var adopted = []string{countsTable, dataTable}
+
+// readTables are those that commands read, and that are not adopted.
+var readTables = []string{"flows", "pods", "peers"}
 
 // layoutFile is a dangling symbolic link. Its target is a hash of the layout of the tables
 // that are pinned beside it. It is written last, and removed first.
@@ -41,7 +41,7 @@ const mmapable = 1 << 10
 // size may differ in it.
 func layout(spec *ebpf.CollectionSpec) string {
 	var b strings.Builder
-	for _, name := range read {
+	for _, name := range readTables {
 		t := spec.Maps[name]
 		b.WriteString(fmt.Sprintln(name, t.KeySize, t.ValueSize))
 		for _, part := range []btf.Type{t.Key, t.Value} {
@@ -77,7 +77,6 @@ func CheckLayout(pins, kind string) error {
 		if err != nil {
 			return err
 		}
-		spec.Maps[dataTable].Flags |= mmapable
 		if said == layout(spec) {
 			return nil
 		}
@@ -100,7 +99,6 @@ func adopt(spec *ebpf.CollectionSpec, o Options) (map[string]*ebpf.Map, error) {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	spec.Maps[dataTable].Flags |= mmapable
 	fits := said == layout(spec)
 	for _, name := range adopted {
 		if !fits {

@@ -127,10 +127,16 @@ var sources = map[string]struct {
 
 // source reads the programs of a kind.
 func source(kind string, shadow bool) (*ebpf.CollectionSpec, error) {
+	read := sources[kind].carry
 	if shadow {
-		return sources[kind].shadow()
+		read = sources[kind].shadow
 	}
-	return sources[kind].carry()
+	spec, err := read()
+	if err != nil {
+		return nil, err
+	}
+	spec.Maps[dataTable].Flags |= mmapable
+	return spec, nil
 }
 
 // New loads the fast path of a kind. Those with tunnels over UDP have the port of these.

@@ -79,10 +79,8 @@ func lock(ctx context.Context, f *os.File, limit time.Duration) error {
 		case time.Now().After(end):
 			return ErrLocked
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(lockPoll):
+		if err := host.Sleep(ctx, lockPoll); err != nil {
+			return err
 		}
 	}
 }

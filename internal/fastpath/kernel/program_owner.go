@@ -59,26 +59,22 @@ func usesTables(id ebpf.ProgramID) (bool, error) {
 	found := map[string]bool{}
 	tables, _ := info.MapIDs() // kernels with filters that have IDs know them
 	for _, table := range tables {
-		name, kind, err := tableOf(table)
+		info, err := tableInfo(table)
 		if err != nil {
 			return false, err
 		}
-		if want, known := FastPathTables[name]; known && kind == want {
-			found[name] = true
+		if want, known := FastPathTables[info.Name]; known && info.Type == want {
+			found[info.Name] = true
 		}
 	}
 	return len(found) == len(FastPathTables), nil
 }
 
-func tableOf(id ebpf.MapID) (name string, kind ebpf.MapType, err error) {
+func tableInfo(id ebpf.MapID) (*ebpf.MapInfo, error) {
 	m, err := ebpf.NewMapFromID(id)
 	if err != nil {
-		return "", 0, err
+		return nil, err
 	}
 	defer m.Close()
-	info, err := m.Info()
-	if err != nil {
-		return "", 0, err
-	}
-	return info.Name, info.Type, nil
+	return m.Info()
 }

@@ -90,7 +90,7 @@ func carries(state string, pods int) error {
 
 // measureIdle measures which share of a core a daemon takes that has nothing to do.
 func measureIdle(ctx context.Context, pid int, lasting time.Duration) (share float64, err error) {
-	if err := sleep(ctx, settle); err != nil {
+	if err := host.Sleep(ctx, settle); err != nil {
 		return 0, err
 	}
 	before, err := host.Reader{}.CPUTime(pid)
@@ -98,7 +98,7 @@ func measureIdle(ctx context.Context, pid int, lasting time.Duration) (share flo
 		return 0, err
 	}
 	begin := time.Now()
-	if err := sleep(ctx, lasting); err != nil {
+	if err := host.Sleep(ctx, lasting); err != nil {
 		return 0, err
 	}
 	after, err := host.Reader{}.CPUTime(pid)
@@ -106,14 +106,4 @@ func measureIdle(ctx context.Context, pid int, lasting time.Duration) (share flo
 		return 0, err
 	}
 	return (after - before).Seconds() / time.Since(begin).Seconds(), nil
-}
-
-// sleep waits for a while, unless ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
-	}
 }

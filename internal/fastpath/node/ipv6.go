@@ -9,6 +9,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // carry runs the daemons of both versions of IP, until ctx ends, another process takes over, or the
@@ -58,10 +59,8 @@ func (f files) carryBeside(ctx context.Context, c fastpath.Config, o Options) er
 		if err := errors.Join(removed, f.ipv6().writeState(c, off)); err != nil && o.ReportIPv6 != nil {
 			o.ReportIPv6(fastpath.OffState(err.Error()))
 		}
-		select {
-		case <-ctx.Done():
+		if host.Sleep(ctx, retryIPv6) != nil {
 			return f.removeIPv6(context.WithoutCancel(ctx))
-		case <-time.After(retryIPv6):
 		}
 	}
 }
