@@ -37,10 +37,10 @@ var shortForms = map[string]shortForm{
 		cut:     strings.NewReplacer("budget: 12m", "budget: 90s"),
 		columns: []string{"ping idle, us", "full beside packets", "full beside bytes"},
 	},
-	// Nothing but a kernel with modules has its paths.
+	// Nothing but a kernel with modules has its paths. The rates are those that an emulated machine holds beside others.
 	"qinq": {
 		cut: strings.NewReplacer("emulated-budget: 24m", "", "budget: 10m", "budget: 160s", "640", "10",
-			", threads: 5, emulated: no", ", threads: 5", "20G, emulated: no", "100M", "20G", "100M"),
+			", threads: 5, emulated: no", ", threads: 5", "20G, emulated: no", "20M", "20G", "20M", "50M", "20M"),
 		args:    []string{"--kernel", "6.12"},
 		columns: []string{"1 stream, Gb/s", "CPU at 20 Gb/s, s/GB", "CPU at 50 Mb/s, s/GB"},
 	},
