@@ -73,7 +73,8 @@ func checkRefusals(t *testing.T, wirings []refusal) int {
 				p := s.plan(t, c.family)
 				c.checkPlan(t, p)
 				before := s.devicesWithClsact(t)
-				if p.Off == "" && !c.waits {
+				served := !agenttest.InShortGuest() || i%4 == 0 // an emulated CPU takes seconds to verify its programs
+				if p.Off == "" && !c.waits && served {
 					s.serve(t, daemon, p, func() (bool, error) { return checkAttached(p, s.programs(t)) })
 				}
 				if left := s.programs(t); len(left) > 0 {

@@ -21,8 +21,6 @@ import (
 // The suites once more with a fast path at one end alone: the other machine's kernel is all that makes or takes
 // what that one carries. They are whole in the long tests and in those under other kernels, and short elsewhere.
 
-func oneEndIsShort() bool { return !testenv.Long() && agenttest.ChosenPart() != agenttest.AllTests }
-
 // withoutFastPath ends an arm's fast path on the i-th machine, and gives the arm without its pins there.
 func withoutFastPath(t *testing.T, l *lab.Lab, arm lab.Arm, i int) lab.Arm {
 	t.Helper()
@@ -73,7 +71,7 @@ func onPlainEnds(t *testing.T, run func(t *testing.T, plain int)) {
 func TestFastPathReplaysOneEnd(t *testing.T) {
 	requireFastPath(t)
 	paths, services := scenes(), []int{0, 30}
-	if oneEndIsShort() {
+	if !agenttest.InFull() {
 		paths, services = paths[:2], services[:1]
 	}
 	onPlainEnds(t, func(t *testing.T, plain int) {
@@ -115,7 +113,7 @@ func TestFastPathFollowsChangesOneEnd(t *testing.T) {
 	requireFastPath(t)
 	requireTools(t)
 	paths, services, each := twins(withTunnels(basicFastPaths...)), []int{0, 30}, 1
-	if oneEndIsShort() {
+	if !agenttest.InFull() {
 		paths, services, each = twins(withTunnels("vxlan+fast")), services[:1], 10
 	}
 	onPlainEnds(t, func(t *testing.T, plain int) {
@@ -137,7 +135,7 @@ func TestFastPathGeneratedOneEnd(t *testing.T) {
 	requireTools(t)
 	fast, many := genPathsHere(), fewCases
 	known := knownCases
-	if oneEndIsShort() {
+	if !agenttest.InFull() {
 		fast, many, known = []string{"routed+fast"}, 8, knownCases[:1]
 	}
 	const plain = 1 // a case makes no difference between machines

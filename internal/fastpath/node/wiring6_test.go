@@ -12,6 +12,7 @@ import (
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/agenttest"
 )
 
 // byFilters attaches programs as tc filters, as a word for [enable].
@@ -25,15 +26,19 @@ func attachments() []string {
 	return []string{byFilters}
 }
 
-// eachDualStack runs a test for each wiring of dualStack and each way to attach programs. Where there is
-// tcx, filters are tried on two of them.
+// eachDualStack runs a test for each wiring of dualStack and each way to attach programs. In short, each wiring has
+// one way, and each way has a bridge and single pods, with and without a tunnel.
 func eachDualStack(t *testing.T, test func(t *testing.T, w wiring, attach string)) {
+	ways := attachments()
 	for i, w := range dualStack {
-		for _, attach := range attachments() {
-			if attach == byFilters && kernel.HasTCX() && i%2 == 1 {
+		for _, attach := range ways {
+			if !agenttest.InFull() && attach != ways[(i+i/2)%len(ways)] {
 				continue
 			}
-			t.Run(w.name+", "+attach, func(t *testing.T) { test(t, w, attach) })
+			t.Run(w.name+", "+attach, func(t *testing.T) {
+				t.Parallel()
+				test(t, w, attach)
+			})
 		}
 	}
 }

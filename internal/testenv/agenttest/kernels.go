@@ -45,6 +45,9 @@ func RunArgs(names string) []string {
 // InGuest tells whether the test runs in a machine that [RunInGuest] started.
 func InGuest() bool { return os.Getenv(guestEnv) == "1" }
 
+// InFull tells whether tests are to be whole: in `make test-long`, or in a guest that runs all of them.
+func InFull() bool { return testenv.Long() || ChosenPart() == AllTests }
+
 // InShortGuest tells whether it runs there beside others that are to be short.
 func InShortGuest() bool { return InGuest() && ChosenPart() != AllTests }
 
