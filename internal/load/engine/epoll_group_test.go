@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"testing"
 	"time"
 
@@ -66,25 +65,10 @@ func checkSharedThread(t *testing.T, p load.Plan, shared bool) (failed error) {
 // its own, and holds up no other.
 func TestCrowdLost(t *testing.T) {
 	t.Parallel() // it waits
-	const flows = 3
-	p := loopback(t, "udp_rr", 1, flows, 1, 27600)
-	p.Slice = 100 * time.Millisecond
-	done := make(chan struct{})
-	for i := range flows {
-		server, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 27600 + i})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { server.Close(); <-done }()
-		go func() { withhold(server, p.Token); done <- struct{}{} }()
-	}
-	start := time.Now()
-	results, err := Run(context.Background(), p, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	checkLosses(t, results)
-	if took := time.Since(start); took > 20*time.Second {
-		t.Errorf("three slices of %v took %v", p.Slice, took)
-	}
+	patiently(t, func(slice time.Duration) error {
+		p := loopback(t, "udp_rr", 1, 3, 1, 27600)
+		p.Slice = slice
+		_, err := runWithheld(t, p, 20*time.Second)
+		return err
+	})
 }
