@@ -36,13 +36,14 @@ func TestClusterFastPathFollows(t *testing.T) {
 // it adds elements to maps, and so does not write its rules anew for each change.
 func checkFlannelHostGateway(t *testing.T, f *fastPaths) {
 	service, guarded := f.service(t, "server"), f.service(t, "guarded")
+	f.service(t, "other") // to wait for which lets the third node know the first one's MAC
 	from, to := f.pods["client"], f.pods["server"]
 	if route := f.onNode(t, from.node, "ip", "route", "get", to.addr.String()); !strings.Contains(route, " via "+f.node(t, to.node).IP+" ") {
 		t.Errorf("packets do not go to the other node: %s", route)
 	}
 	f.onNode(t, from.node, "nft", "list", "table", "ip", "kube-proxy")
 	f.checkFollows(t, service,
-		clusterChange{"a thousand Services", f.rewriteServices},
+		clusterChange{"a hundred Services", func(t *testing.T) { f.rewriteServices(t, 100) }},
 		clusterChange{"a policy cuts a pod off", func(t *testing.T) { f.cutOff(t, guarded) }})
 }
 
@@ -57,7 +58,7 @@ func (f *fastPaths) changes(service netip.Addr) []clusterChange {
 	return []clusterChange{
 		{"pods come and go", func(t *testing.T) { f.replacePods(t, service) }},
 		{"a node is drained", f.drain},
-		{"a thousand Services", f.rewriteServices},
+		{"a thousand Services", func(t *testing.T) { f.rewriteServices(t, 1000) }},
 	}
 }
 
@@ -158,10 +159,9 @@ func (p *plugin) changeNode(t *testing.T, name string, change func(node map[stri
 	})
 }
 
-// rewriteServices has kube-proxy write the rules of a thousand Services, each with an endpoint, and remove
-// them.
-func (f *fastPaths) rewriteServices(t *testing.T) {
-	const count, workers = 1000, 8
+// rewriteServices has kube-proxy write the rules of many Services, each with an endpoint, and remove them.
+func (f *fastPaths) rewriteServices(t *testing.T, count int) {
+	const workers = 8
 	before := f.proxiedServices(t)
 	began, numbers, errs := time.Now(), make(chan int), make([]error, workers)
 	var all sync.WaitGroup
