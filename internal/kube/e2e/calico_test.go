@@ -24,25 +24,20 @@ import (
 
 // On nodes that are wired as by Calico, with rules as Felix writes them beside those of kube-proxy, plan
 // explains every pod and peer, and the fast path carries nearly all packets between pods, also through
-// a Service: without encapsulation, and with VXLAN. Pods come and go, a policy takes hold, and when the
-// daemons have gone, killed or not, the nodes are as before.
+// a Service: without encapsulation, and with VXLAN. Pods come and go, a node is drained, kube-proxy rewrites
+// its rules, a policy takes hold, and when the daemons have gone, killed or not, the nodes are as before.
 func TestClusterCalico(t *testing.T) {
 	f := newFastPaths(t, newPluginFor(t, clustertest.Raise(t, cluster.Options{Backend: "calico"})))
-	for _, name := range []string{"server", "other", "guarded"} {
-		f.pods[name].serve(t)
-	}
 	service := f.service(t, "server")
 	felix := newFelix(t, f)
 	for _, vxlan := range []bool{false, true} {
 		t.Run(map[bool]string{false: "no encapsulation", true: "VXLAN"}[vxlan], func(t *testing.T) {
 			felix.encapsulate(t, vxlan)
-			before := f.settledStates(t)
-			long := f.carry(t, service)
+			changes := []clusterChange{{"a policy", felix.changePolicy}}
 			if !vxlan {
-				t.Run("pods come and go", func(t *testing.T) { f.replacePods(t, service); f.checkCarried(t, long) })
+				changes = append(f.changes(service), changes...)
 			}
-			t.Run("a policy", func(t *testing.T) { felix.changePolicy(t); f.checkCarried(t, long) })
-			t.Run("killed and undone", func(t *testing.T) { f.end(t, before, long) })
+			f.checkFollows(t, service, changes...)
 		})
 	}
 }

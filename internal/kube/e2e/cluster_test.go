@@ -73,10 +73,11 @@ func checkNodeAgents(t *testing.T, p *plugin) {
 	p.nothingLeft(t, 0, everything...)
 }
 
-// Pods' packets without a tunnel, and Services by nftables: the same holds at both levels. A third
-// node is lost in the middle of a mesh.
+// Pods' packets without a tunnel, and Services by nftables: the same holds at both levels, and for the fast path. A
+// third node is lost in the middle of a mesh.
 func TestClusterHostGateway(t *testing.T) {
 	c := clustertest.Raise(t, cluster.Options{Nodes: 3, Backend: "host-gw", ProxyMode: "nftables"})
+	t.Run("fast path", func(t *testing.T) { checkFlannelHostGateway(t, newFastPaths(t, newPluginFor(t, c))) })
 	t.Run("plain", func(t *testing.T) { checkPlain(t, newPluginFor(t, c)) })
 	t.Run("node", func(t *testing.T) { checkNodeAgents(t, newPluginFor(t, c)) })
 	t.Run("mesh", func(t *testing.T) { checkMeshLoses(t, newPluginFor(t, c), "n3") })

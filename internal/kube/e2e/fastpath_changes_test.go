@@ -26,24 +26,51 @@ import (
 // or not, the nodes are as before.
 func TestClusterFastPathFollows(t *testing.T) {
 	f := newFastPaths(t, newPlugin(t))
-	for _, name := range []string{"server", "other", "guarded"} {
-		f.pods[name].serve(t)
-	}
 	service, guarded := f.service(t, "server"), f.service(t, "guarded")
-	before := f.settledStates(t)
-	long := f.carry(t, service)
-	for _, c := range []struct {
-		name   string
-		change func(*testing.T)
-	}{
+	f.checkFollows(t, service, append(f.changes(service),
+		clusterChange{"flanneld restarts", f.restartFlannel},
+		clusterChange{"a policy cuts a pod off", func(t *testing.T) { f.cutOff(t, guarded) }})...)
+}
+
+// checkFlannelHostGateway does so where no tunnel is in the way, and where kube-proxy writes rules of nftables:
+// it adds elements to maps, and so does not write its rules anew for each change.
+func checkFlannelHostGateway(t *testing.T, f *fastPaths) {
+	service, guarded := f.service(t, "server"), f.service(t, "guarded")
+	f.service(t, "other") // to wait for which lets the third node know the first one's MAC
+	from, to := f.pods["client"], f.pods["server"]
+	if route := f.onNode(t, from.node, "ip", "route", "get", to.addr.String()); !strings.Contains(route, " via "+f.node(t, to.node).IP+" ") {
+		t.Errorf("packets do not go to the other node: %s", route)
+	}
+	f.onNode(t, from.node, "nft", "list", "table", "ip", "kube-proxy")
+	f.checkFollows(t, service,
+		clusterChange{"a hundred Services", func(t *testing.T) { f.rewriteServices(t, 100) }},
+		clusterChange{"a policy cuts a pod off", func(t *testing.T) { f.cutOff(t, guarded) }})
+}
+
+// clusterChange is one of a cluster that the fast path must follow.
+type clusterChange struct {
+	name  string
+	apply func(*testing.T)
+}
+
+// changes are those that every wiring has.
+func (f *fastPaths) changes(service netip.Addr) []clusterChange {
+	return []clusterChange{
 		{"pods come and go", func(t *testing.T) { f.replacePods(t, service) }},
 		{"a node is drained", f.drain},
-		{"a thousand Services", f.rewriteServices},
-		{"flanneld restarts", f.restartFlannel},
-		{"a policy cuts a pod off", func(t *testing.T) { f.cutOff(t, guarded) }},
-	} {
+		{"a thousand Services", func(t *testing.T) { f.rewriteServices(t, 1000) }},
+	}
+}
+
+// checkFollows wants the fast path to carry, also through a Service, after each of the changes too, and to leave
+// the nodes as they were.
+func (f *fastPaths) checkFollows(t *testing.T, service netip.Addr, changes ...clusterChange) {
+	t.Helper()
+	before := f.settledStates(t)
+	long := f.carry(t, service)
+	for _, c := range changes {
 		t.Run(c.name, func(t *testing.T) {
-			c.change(t)
+			c.apply(t)
 			f.checkCarried(t, long)
 		})
 	}
@@ -132,11 +159,10 @@ func (p *plugin) changeNode(t *testing.T, name string, change func(node map[stri
 	})
 }
 
-// rewriteServices has kube-proxy write the rules of a thousand Services, each with an endpoint, and remove
-// them.
-func (f *fastPaths) rewriteServices(t *testing.T) {
-	const count, workers = 1000, 8
-	before := f.serviceChains(t)
+// rewriteServices has kube-proxy write the rules of many Services, each with an endpoint, and remove them.
+func (f *fastPaths) rewriteServices(t *testing.T, count int) {
+	const workers = 8
+	before := f.proxiedServices(t)
 	began, numbers, errs := time.Now(), make(chan int), make([]error, workers)
 	var all sync.WaitGroup
 	for w := range workers {
@@ -155,28 +181,30 @@ func (f *fastPaths) rewriteServices(t *testing.T) {
 	all.Wait()
 	testenv.Must(t, errors.Join(errs...))
 	t.Logf("%d Services were made in %v", count, time.Since(began).Round(time.Millisecond))
-	awaitChains := func(what string, more int) {
+	awaitRules := func(what string, more int) {
 		var now []int
 		defer func() {
-			t.Logf("%s: nodes have chains of %v Services after %v", what, now, time.Since(began).Round(time.Millisecond))
+			t.Logf("%s: nodes have rules of %v Services after %v", what, now, time.Since(began).Round(time.Millisecond))
 		}()
 		await(t, what, func() bool {
-			now = f.serviceChains(t)
+			now = f.proxiedServices(t)
 			return !slices.ContainsFunc(now, func(n int) bool { return n != before[0]+more })
 		})
 	}
-	awaitChains("kube-proxy has written them", count)
+	awaitRules("kube-proxy has written them", count)
 	await(t, "they are deleted", func() bool { // which may take longer than a request
 		return f.Request(t.Context(), http.MethodDelete, f.path("services")+"?labelSelector=many%3Dyes", nil, nil) == nil
 	})
-	awaitChains("kube-proxy has removed them", 0)
+	awaitRules("kube-proxy has removed them", 0)
 }
 
-// serviceChains counts, on each node, the Services that kube-proxy has written chains of.
-func (f *fastPaths) serviceChains(t *testing.T) (counts []int) {
+// proxiedServices counts, on each node, the ports of Services that kube-proxy leads to pods: by chains of iptables,
+// or by elements of a map of nftables, whose chains stay for a while.
+func (f *fastPaths) proxiedServices(t *testing.T) (counts []int) {
 	t.Helper()
+	const rules = "(iptables-save -t nat; nft list map ip kube-proxy service-ips) 2>/dev/null | grep -oE '^:KUBE-SVC-|goto service-' | wc -l"
 	for _, n := range f.Nodes {
-		count, err := strconv.Atoi(strings.TrimSpace(f.onNode(t, n.Name, "sh", "-c", "iptables-save -t nat | grep -c '^:KUBE-SVC-'")))
+		count, err := strconv.Atoi(strings.TrimSpace(f.onNode(t, n.Name, "sh", "-c", rules)))
 		testenv.Must(t, err)
 		counts = append(counts, count)
 	}
@@ -239,17 +267,70 @@ func (f *fastPaths) cutOff(t *testing.T, service netip.Addr) {
 	f.untilCarried(t, pod, exchange)
 }
 
-// end kills the daemon of one node and undoes what it has left, and ends the other's by a signal.
+// cutLimit is within what time a cut takes hold: the best of a few tries must, as this machine may have other
+// things to do meanwhile.
+const (
+	cutLimit = 100 * time.Millisecond
+	cutTries = 5
+)
+
+// checkCut has rules cut a flow off, which ends it soon, though it was carried. cut loads them, and says when
+// it had; restore has the flow carried again.
+func checkCut(t *testing.T, exchange func(time.Duration) error, cut func() (loaded time.Time), restore func()) {
+	t.Helper()
+	var took []time.Duration
+	for range cutTries {
+		took = append(took, untilCut(t, exchange, cut))
+		if took[len(took)-1] <= cutLimit {
+			t.Logf("from the loaded rules to the last answer: %v", took)
+			return
+		}
+		restore()
+	}
+	t.Errorf("from the loaded rules to the last answer it took %v, always more than %v", took, cutLimit)
+}
+
+// untilCut waits until a flow that rules cut off has ended. It gives the time from the loaded rules to the
+// last answer.
+func untilCut(t *testing.T, exchange func(time.Duration) error, cut func() (loaded time.Time)) time.Duration {
+	t.Helper()
+	cutAt := make(chan time.Time, 1)
+	go func() { cutAt <- cut() }()
+	loaded := time.Time{}
+	answered, began := time.Now(), time.Now()
+	for quiet := time.Second; loaded.IsZero() || time.Since(answered) < quiet || time.Since(loaded) < quiet; time.Sleep(time.Millisecond) {
+		if exchange(20*time.Millisecond) == nil {
+			answered = time.Now()
+		}
+		select {
+		case loaded = <-cutAt: // a busy machine may leave a pod without answers before that
+		default:
+		}
+		if time.Since(began) > 3*time.Minute {
+			t.Fatalf("the pod answers though its policy has cut it off; the rules are loaded since %v", loaded)
+		}
+	}
+	for range 100 {
+		if exchange(10*time.Millisecond) == nil {
+			t.Fatal("the pod answers again")
+		}
+	}
+	return answered.Sub(loaded).Round(10 * time.Microsecond)
+}
+
+// end kills the daemon of one node and undoes what it has left, and ends those of others by a signal.
 func (f *fastPaths) end(t *testing.T, before []string, long []*connection) {
-	killed, ended := f.Nodes[0], f.Nodes[1]
+	killed := f.Nodes[0]
 	f.signal(t, killed.Name, syscall.SIGKILL)
 	f.advance(t, long)
 	if s := f.status(t, killed.Name); s.Running {
 		t.Errorf("after it was killed: %+v", s)
 	}
 	f.onNode(t, killed.Name, f.program, "fastpath", "disable")
-	f.signal(t, ended.Name, syscall.SIGTERM)
-	await(t, "the daemon has ended", func() bool { return len(f.daemons(t, ended.Name)) == 0 })
+	for _, ended := range f.Nodes[1:] {
+		f.signal(t, ended.Name, syscall.SIGTERM)
+		await(t, "the daemon has ended", func() bool { return len(f.daemons(t, ended.Name)) == 0 })
+	}
 	f.wantStates(t, before)
 	f.advance(t, long)
 	for _, c := range long {

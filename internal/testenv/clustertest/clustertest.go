@@ -32,7 +32,7 @@ func Shared(t testing.TB) *cluster.Raised {
 }
 
 // Raise raises a cluster of the test's own, whose nodes have the images of [Shared]. It ends
-// with the test, and with this process however that ends.
+// with the test, which fails if anything is left of it, and with this process however that ends.
 func Raise(t testing.TB, o cluster.Options) *cluster.Raised {
 	t.Helper()
 	o.Images = append(o.Images, Shared(t).Images...)
@@ -54,6 +54,12 @@ func Raise(t testing.TB, o cluster.Options) *cluster.Raised {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := cluster.Down(o.Name); err != nil {
+			t.Error(err)
+		}
+		checkNothingLeft(t, c)
+	})
 	return c
 }
 
