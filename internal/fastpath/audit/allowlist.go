@@ -36,21 +36,9 @@ var (
 	provenAttributes = []*allowlist.Attrs{&provenRule, &provenSet, &provenElement}
 )
 
-// provenExpressions are the rule expressions that treat all packets of a flow alike, each with its
-// number of known attributes, which are numbered from 1. Some are examined further, see
-// [exprEvaluator.expression].
-var provenExpressions = map[string]uint16{
-	"immediate": 2, "bitwise": 7, "byteorder": 5, "cmp": 3, "range": 4, "lookup": 5, "payload": 8, "exthdr": 7, "meta": 3, "ct": 4, "counter": 3, "log": 6, "last": 3,
-	"fib": 3, "rt": 2, "hash": 7, "xfrm": 4, "reject": 2, "notrack": 0, "nat": 7, "masq": 3, "redir": 3, "osf": 3, "objref": 2, "match": 3, "target": 3,
-}
-
 // Expressions that treat packets differently, and do nothing but match: a rule with one is harmless if
 // it does no more than count and log what it matches.
 var perPacketExpressions = allowlist.NameSet("limit", "quota", "numgen", "connlimit")
-
-// actingExpressions do something to packets or connections. Others match, count or log, decide a
-// verdict, or write what [exprEvaluator] follows.
-var actingExpressions = allowlist.NameSet("nat", "masq", "redir")
 
 // provenElementExpressions are expressions of sets and their elements that decide nothing.
 var provenElementExpressions = allowlist.NameSet("counter", "last")

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/nft"
+	"github.com/venturi-net/venturi/internal/nlmsg"
 )
 
 // RuleCounters are rules that packets of established flows raise counters of, or are logged by, on
@@ -73,7 +74,7 @@ func (is *RulesetAudit) noteCounters(r *chainWalker) {
 }
 
 // countAt records that the rule counts packets which get there.
-func (r *exprEvaluator) countAt() { r.counts = r.counts || !r.neverMatches }
+func (r *exprEvaluator) countAt(nlmsg.Map) { r.counts = r.counts || !r.neverMatches }
 
 // logAt records that the rule logs packets which get there, or counts them in something that somebody
 // has made to count.

@@ -90,6 +90,7 @@ type exprEvaluator struct {
 	field      *fieldValues      // the loaded field, if it is one that may differ
 	pending    bool              // loaded, but not used yet
 	protocolIn int               // register with the packet's protocol; 0: none is known to have it
+	err        error             // of asking the kernel
 }
 
 // read evaluates a rule for packets with some marks.
@@ -106,127 +107,25 @@ func (r *chainWalker) read(c chainName, marks markState, message []byte) (ruleEf
 	}
 	for _, e := range elems {
 		name, data, err := nft.ExpressionData(e.Value)
-		if err == nil {
-			err = rule.expression(name, data)
-		}
 		if err != nil {
 			return ruleEffect{}, err
+		}
+		if rule.expression(name, data); rule.err != nil {
+			return ruleEffect{}, rule.err
 		}
 	}
 	return rule.ruleEffect, nil
 }
 
-func (r *exprEvaluator) expression(name string, data nlmsg.Map) error {
-	if why := unprovenExpression(name, data); why != "" && perPacketExpressions[why] {
-		r.perPacket, r.alwaysMatches = why, false
-	} else if why != "" {
-		r.unproven = why
+// passLoaded records an expression that does not compare the field that was loaded.
+func (r *exprEvaluator) passLoaded() {
+	if r.pending {
+		r.perPacket = r.field.name // it becomes part of a larger value
 	}
-	r.acts = r.acts || actingExpressions[name]
-	r.useValues(name)
-	r.trackProtocol(name, data)
-	from, reads := sourceOf(name, data)
-	if reads && from != r.register {
-		r.forgetLoaded() // this expression reads the field that was loaded before
+	r.field, r.pending = nil, false
+	if r.loaded == trackState {
+		r.dependsOnReply("ct state") // so does the state
 	}
-	if !reads {
-		if r.pending {
-			r.perPacket = r.field.name // it becomes part of a larger value
-		}
-		r.field, r.pending = nil, false
-		if r.loaded == trackState {
-			r.dependsOnReply("ct state") // so does the state
-		}
-	}
-	if r.loaded == trackStatusBits && name != "bitwise" {
-		r.perPacket = "ct status"
-	}
-	if into, ok := targetOf(name, data); ok {
-		r.register = into
-	}
-	switch name {
-	case "immediate":
-		if value := data.DataValue(unix.NFTA_IMMEDIATE_DATA); len(value) == 4 {
-			r.values[data.BigEndian32(unix.NFTA_IMMEDIATE_DREG)] = knownMark(binary.NativeEndian.Uint32(value))
-		} else if value != nil {
-			r.dropValues()
-		}
-		if value, err := nl.ParseRouteAttr(data[unix.NFTA_IMMEDIATE_DATA]); err == nil && data.BigEndian32(unix.NFTA_IMMEDIATE_DREG) == verdictReg {
-			var to string
-			known := false
-			if r.verdict, to, known = verdictOf(nlmsg.ByNumber(value)[unix.NFTA_DATA_VERDICT]); to != "" {
-				r.targets = append(r.targets, to)
-			}
-			if !known {
-				r.unproven = "a verdict that is not known"
-			}
-		}
-	case "counter":
-		r.countAt()
-	case "log", "last":
-		r.logAt()
-	case "notrack", "reject":
-		r.verdict = map[string]string{"notrack": "notrack", "reject": "drop"}[name]
-	case "meta":
-		r.meta(data)
-	case "ct":
-		r.ct(data)
-	case "payload":
-		r.payload(data)
-	case "bitwise":
-		r.bitwise(data)
-	case "cmp":
-		value, op := data.DataValue(unix.NFTA_CMP_DATA), data.BigEndian32(unix.NFTA_CMP_OP)
-		mark, isMark := r.values[from]
-		switch {
-		case isMark:
-			r.compareMark(mark, value, op)
-		case r.field != nil:
-			r.compareField(value, op)
-		case op == unix.NFT_CMP_EQ || op == unix.NFT_CMP_NEQ:
-			r.compare(value, op == unix.NFT_CMP_EQ)
-		default: // greater or less
-			if r.loaded == trackState {
-				r.dependsOnReply("ct state")
-			}
-			r.loaded, r.alwaysMatches = otherField, false
-		}
-	case "rt":
-		if key := data.BigEndian32(unix.NFTA_RT_KEY); provenRoute[key] == "" {
-			r.perPacket = cmp.Or(map[int]string{unix.NFT_RT_TCPMSS: "rt mtu"}[key], fmt.Sprintf("rt key %d", key))
-		}
-		r.loaded, r.alwaysMatches = otherField, false
-	case "range", "fib", "hash", "xfrm", "osf", "byteorder":
-		r.hashSender(name, data)
-		r.loaded, r.alwaysMatches = otherField, false
-	case "lookup":
-		return r.lookup(data)
-	case "objref":
-		kind := data.BigEndian32(unix.NFTA_OBJREF_IMM_TYPE)
-		if provenObjects[kind] == "" {
-			r.unproven = "named object of type " + fmt.Sprint(kind)
-		}
-		r.setsSecmark = r.setsSecmark || kind == unix.NFT_OBJECT_SECMARK
-		if r.acts = r.acts || kind != unix.NFT_OBJECT_COUNTER; kind == unix.NFT_OBJECT_COUNTER {
-			r.logAt()
-		}
-	case "exthdr":
-		r.loaded, r.alwaysMatches = otherField, false
-		// Packets of the fast path have no IP options or extension headers, and packets of a tunnel
-		// have no TCP options.
-		switch option := data.BigEndian32(unix.NFTA_EXTHDR_OP) == unix.NFT_EXTHDR_OP_TCPOPT; {
-		case option && r.chain.outer:
-		case !data.Has(unix.NFTA_EXTHDR_DREG):
-			r.unproven = "writes packets"
-		case option:
-			r.perPacket = "tcp option"
-		}
-	case "match":
-		return r.match(data)
-	case "target":
-		r.target(data)
-	}
-	return nil
 }
 
 // forgetLoaded records a comparison with a field that is not the one loaded last.

@@ -10,11 +10,11 @@ import (
 )
 
 // lookup decides which packets a set matches, and which chains a verdict map leads to.
-func (r *exprEvaluator) lookup(data nlmsg.Map) error {
-	name := data.Text(unix.NFTA_LOOKUP_SET)
-	of, err := r.sets.read(r.chain, name)
+func (r *exprEvaluator) lookup(data nlmsg.Map) {
+	of, err := r.sets.read(r.chain, data.Text(unix.NFTA_LOOKUP_SET))
 	if err != nil {
-		return err
+		r.err = err
+		return
 	}
 	if of.perPacket != "" {
 		r.perPacket = of.perPacket
@@ -29,7 +29,7 @@ func (r *exprEvaluator) lookup(data nlmsg.Map) error {
 	r.loaded, r.field, r.pending = otherField, nil, false
 	if !verdicts && last != trackState && part == nil {
 		r.alwaysMatches = false
-		return nil
+		return
 	}
 	list := of.elements
 	if last == trackState && slices.ContainsFunc(list, func(e element) bool { return len(e.key) != 0 && len(e.key) != 4 }) {
@@ -59,7 +59,7 @@ func (r *exprEvaluator) lookup(data nlmsg.Map) error {
 		r.alwaysMatches = false
 	}
 	if !verdicts || r.neverMatches {
-		return nil
+		return
 	}
 	r.verdictMap = len(list) != 1
 	for _, e := range list {
@@ -71,7 +71,6 @@ func (r *exprEvaluator) lookup(data nlmsg.Map) error {
 			r.verdict = e.verdict
 		}
 	}
-	return nil
 }
 
 // setSearch is a lookup in the elements of a set, for several packets.

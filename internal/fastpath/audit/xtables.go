@@ -34,7 +34,7 @@ func (r *exprEvaluator) target(data nlmsg.Map) {
 	}
 }
 
-func (r *exprEvaluator) match(data nlmsg.Map) error {
+func (r *exprEvaluator) match(data nlmsg.Map) {
 	name, revision, info := data.Text(1), data.BigEndian32(unix.NFTA_MATCH_REV), data.Bytes(3) // NFTA_MATCH_NAME, NFTA_MATCH_INFO
 	switch latest, proven := provenMatches[name]; {
 	case perPacketMatches[name]:
@@ -47,29 +47,30 @@ func (r *exprEvaluator) match(data nlmsg.Map) error {
 	switch name {
 	case "set":
 		r.alwaysMatches = false
-		return r.matchIPSet(info, revision)
+		r.err = r.matchIPSet(info, revision)
+		return
 	case "comment":
-		return nil
+		return
 	case "mark":
 		if revision == 1 {
 			r.matchMarkOf(r.marks.packet, info)
-			return nil
+			return
 		}
 	case "connmark":
 		r.alwaysMatches = r.alwaysMatches && r.tracked()
 		r.matchMarkOf(r.connMark(), info)
-		return nil
+		return
 	case "nfacct":
 		if r.neverMatches {
-			return nil
+			return
 		}
 		r.logAt()
 		limited, err := hasQuota(unix.ByteSliceToString(info))
-		if err == nil && !limited {
-			return nil // it only counts
+		if r.err = err; err == nil && !limited {
+			return // it only counts
 		}
 		r.perPacket = "match nfacct, with a quota"
-		return err
+		return
 	case "icmp", "icmp6", "sctp", "dccp", "ah", "esp":
 		r.neverMatches = true
 	case "mac", "udp", "multiport":
@@ -81,17 +82,16 @@ func (r *exprEvaluator) match(data nlmsg.Map) error {
 		r.matchTCP(info)
 	case "conntrack":
 		if r.matchConntrack(info, revision) {
-			return nil
+			return
 		}
 	case "state":
 		if len(info) >= 4 {
 			with := binary.NativeEndian.Uint32(info)
 			r.matchStates(func(state uint32) bool { return with&xtState(state) != 0 })
-			return nil
+			return
 		}
 	}
 	r.alwaysMatches = false
-	return nil
 }
 
 // matchConntrack evaluates iptables' match conntrack; true: it asks for nothing but the state.
@@ -167,31 +167,4 @@ func statusOf(info []byte, revision int) uint16 {
 		return binary.NativeEndian.Uint16(info[at:])
 	}
 	return ^uint16(0)
-}
-
-// unprovenExpression names an expression that is not proven to treat all packets of a flow alike.
-func unprovenExpression(name string, data nlmsg.Map) string {
-	known, proven := provenExpressions[name]
-	if !proven {
-		return name
-	}
-	for number := range data {
-		if number == 0 || number > known {
-			return fmt.Sprintf("attribute %d of expression %s", number, name)
-		}
-	}
-	return ""
-}
-
-// sourceOf returns the register that a comparing expression reads.
-func sourceOf(name string, data nlmsg.Map) (register int, ok bool) {
-	number, ok := map[string]uint16{"bitwise": unix.NFTA_BITWISE_SREG, "cmp": unix.NFTA_CMP_SREG, "lookup": unix.NFTA_LOOKUP_SREG}[name]
-	return data.BigEndian32(number), ok
-}
-
-// targetOf returns the register that an expression writes.
-func targetOf(name string, data nlmsg.Map) (register int, ok bool) {
-	number := map[string]uint16{"bitwise": unix.NFTA_BITWISE_DREG, "byteorder": unix.NFTA_BYTEORDER_DREG, "payload": unix.NFTA_PAYLOAD_DREG, "exthdr": unix.NFTA_EXTHDR_DREG, "meta": unix.NFTA_META_DREG,
-		"ct": unix.NFTA_CT_DREG, "fib": unix.NFTA_FIB_DREG, "rt": unix.NFTA_RT_DREG, "hash": unix.NFTA_HASH_DREG, "xfrm": 1, "osf": 1}[name]
-	return data.BigEndian32(number), number != 0 && data.Has(number)
 }
