@@ -12,6 +12,7 @@ func Allowlist() []allowlist.Row {
 		{Kind: "meta key that rules read", Names: allowlist.Names(provenMeta), Test: "TestRulings"},
 		{Kind: "meta key that rules write", Names: allowlist.Names(provenMetaWrites), Test: "TestRulingsWriteMarks"},
 		{Kind: "ct key that rules read", Names: allowlist.Names(provenTrack), Test: "TestRulings"},
+		{Kind: "bit of ct status, of flows with answers", Names: allowlist.Names(provenStatus), Test: "TestRulingsOfStatus"},
 		{Kind: "ct key that rules write", Names: allowlist.Names(provenTrackWrites), Test: "TestRulings"},
 		{Kind: "rt key that rules read", Names: allowlist.Names(provenRoute), Test: "TestRulings"},
 		{Kind: "object of nftables", Names: allowlist.Names(provenObjects), Test: "TestRulings"},
@@ -58,6 +59,9 @@ var (
 		unix.NFT_CT_SRC: "saddr", unix.NFT_CT_DST: "daddr", unix.NFT_CT_PROTOCOL: "protocol", unix.NFT_CT_PROTO_SRC: "proto-src", unix.NFT_CT_PROTO_DST: "proto-dst", unix.NFT_CT_ZONE: "zone",
 		trackSource: "ip saddr", trackSource + 1: "ip daddr", trackSource + 2: "ip6 saddr", trackSource + 3: "ip6 daddr", trackSource + 4: "id",
 	}
+	// provenStatus are the bits of a connection's status that do not change once it has been answered: [statusLasting].
+	provenStatus = map[uint32]string{statusExpected: "expected", statusSeenReply: "seen-reply", statusConfirmed: "confirmed", statusSourceNAT: "snat", statusDestinationNAT: "dnat",
+		statusSourceNAT << natDone: "src-nat-done", statusDestinationNAT << natDone: "dst-nat-done"}
 	provenTrackWrites = map[int]string{unix.NFT_CT_MARK: "mark", unix.NFT_CT_SECMARK: "secmark", unix.NFT_CT_LABELS: "label", unix.NFT_CT_ZONE: "zone"}
 	provenRoute       = map[int]string{unix.NFT_RT_CLASSID: "classid", unix.NFT_RT_NEXTHOP4: "nexthop", unix.NFT_RT_NEXTHOP6: "nexthop6", rtXfrm: "ipsec"}
 	// provenObjects are the named objects that decide nothing.

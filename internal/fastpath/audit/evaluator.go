@@ -43,8 +43,9 @@ var (
 		unix.NFT_META_PRIORITY: "meta priority", metaTime: "meta time", metaTime + 1: "meta day", metaTime + 2: "meta hour"}
 	// Labels of a connection can be changed from outside during the flow.
 	perPacketCT = map[int]string{unix.NFT_CT_LABELS: "ct label", unix.NFT_CT_EXPIRATION: "ct expiration", unix.NFT_CT_PKTS: "ct packets", unix.NFT_CT_BYTES: "ct bytes", unix.NFT_CT_AVGPKT: "ct avgpkt"}
-	// replyCT distinguishes replies from requests, or connections with a reply from those without.
-	replyCT = map[int]string{unix.NFT_CT_STATUS: "ct status", unix.NFT_CT_DIRECTION: "ct direction"}
+	// Packets, helpers, timers or users change these bits of a connection's status during the flow, or may do so.
+	perPacketStatus = map[uint32]string{1 << 2: "assured", 1 << 6: "seq-adjust", 1 << 9: "dying", 1 << 10: "fixed-timeout", 1 << 11: "template", 1 << 12: "untracked",
+		1 << 13: "helper", 1 << 14: "offload", 1 << 15: "hw-offload"}
 )
 
 const (
@@ -52,13 +53,14 @@ const (
 	verdictReg = 0  // NFT_REG_VERDICT
 
 	// struct xt_conntrack_mtinfo1, flags
-	trackStatus    = 1 << 6
+	trackOfState   = 1 << 0
+	trackOfStatus  = 1 << 6
 	trackExpire    = 1 << 7
 	trackDirection = 1 << 12
+	trackAlias     = 1 << 13 // it is written as the match state
 
 	stateInvalid   = 1 << 0 // as stateNew
 	stateRelated   = 1 << 2
-	statusLasting  = 0x21bb // IPS_*: bits that a connection has from its first reply on, or never
 	stateUntracked = 1 << 6
 )
 
@@ -69,13 +71,16 @@ const (
 	otherField loadedField = iota
 	deviceName             // of the input or output device
 	trackState
-	trackStatusBits
+	trackStatus
 	etherType // meta protocol, or that of the frame
 	netProtocol
 	transport
 	targetPort
 	bothPorts // of a tunnel's packet
 )
+
+// fieldSizes are the bytes of those whose values are known. A comparison with fewer may match more.
+var fieldSizes = map[loadedField]int{trackState: 4, trackStatus: 4, etherType: 2, netProtocol: 1, transport: 1, targetPort: 2}
 
 // exprEvaluator evaluates the expressions of a rule in order.
 type exprEvaluator struct {
@@ -123,8 +128,18 @@ func (r *exprEvaluator) passLoaded() {
 		r.perPacket = r.field.name // it becomes part of a larger value
 	}
 	r.field, r.pending = nil, false
-	if r.loaded == trackState {
-		r.dependsOnReply("ct state") // so does the state
+	r.useLoaded() // so does the state
+}
+
+// useLoaded records that the rule depends on what was loaded of the connection, in a way that is not followed.
+func (r *exprEvaluator) useLoaded() {
+	switch r.loaded {
+	case trackState:
+		if r.dependsOnReply("ct state"); r.chain.outer {
+			r.perPacket = "ct state" // the first packet of a connection has another one
+		}
+	case trackStatus:
+		r.useStatus(r.mask)
 	}
 }
 
@@ -133,12 +148,7 @@ func (r *exprEvaluator) forgetLoaded() {
 	if r.field != nil {
 		r.perPacket = r.field.name
 	}
-	if r.loaded == trackState {
-		r.dependsOnReply("ct state")
-	}
-	if r.loaded == trackStatusBits {
-		r.perPacket = "ct status"
-	}
+	r.useLoaded()
 	r.loaded, r.field, r.pending, r.alwaysMatches = otherField, nil, false, false
 }
 
@@ -153,17 +163,12 @@ func (r *exprEvaluator) bitwise(data nlmsg.Map) {
 	}
 	mask, xor := data.DataValue(unix.NFTA_BITWISE_MASK), data.DataValue(unix.NFTA_BITWISE_XOR)
 	masks := data.BigEndian32(bitwiseOp) <= 0 && len(mask) >= 4 && bytes.Count(xor, []byte{0}) == len(xor)
-	if r.loaded == trackState && masks {
+	if (r.loaded == trackState || r.loaded == trackStatus) && masks {
 		r.mask &= binary.NativeEndian.Uint32(mask)
 		return
 	}
-	switch {
-	case r.loaded == trackState:
-		r.dependsOnReply("ct state")
-	case r.loaded == trackStatusBits && (!masks || binary.NativeEndian.Uint32(mask)&^statusLasting != 0):
-		r.perPacket = "ct status"
-	}
-	r.loaded, r.alwaysMatches = otherField, false
+	r.useLoaded()
+	r.derive(nil)
 }
 
 // dependsOnReply records that the rule may distinguish packets before the first reply from later
@@ -236,42 +241,42 @@ func (r *exprEvaluator) ct(data nlmsg.Map) {
 		r.alwaysMatches = r.alwaysMatches && r.tracked() // where there is no connection, the rule does not match
 	case key == unix.NFT_CT_STATE:
 		r.loaded, r.mask = trackState, ^uint32(0)
+	case key == unix.NFT_CT_STATUS:
+		r.loaded, r.mask = trackStatus, ^uint32(0)
+		r.alwaysMatches = r.alwaysMatches && r.tracked()
 	default:
-		if name := replyCT[key]; name != "" {
-			r.dependsOnReply(name)
+		if key == unix.NFT_CT_DIRECTION {
+			r.dependsOnReply("ct direction")
 		}
-		if r.loaded, r.alwaysMatches = otherField, false; key == unix.NFT_CT_STATUS {
-			r.loaded = trackStatusBits
-		}
+		r.derive(nil)
 	}
 }
 
 // compare decides which packets a comparison matches.
 func (r *exprEvaluator) compare(value []byte, equal bool) {
 	last := r.loaded
-	r.loaded = otherField
-	number := func(size int) int {
-		if len(value) < size {
-			return -1
-		}
-		return int(binary.BigEndian.Uint16(append(make([]byte, 2-size), value[:size]...)))
+	if len(value) < fieldSizes[last] {
+		r.useLoaded()
+		r.derive(nil)
+		return
 	}
+	r.loaded = otherField
 	switch last {
 	case otherField:
 		r.alwaysMatches = false
 	case trackState:
-		if len(value) >= 4 {
-			with := binary.NativeEndian.Uint32(value)
-			r.matchStates(func(state uint32) bool { return r.mask&state == with == equal })
-		}
+		with := binary.NativeEndian.Uint32(value)
+		r.matchStates(func(state uint32) bool { return r.mask&state == with == equal })
+	case trackStatus:
+		r.matchStatus(r.mask, binary.NativeEndian.Uint32(value), equal)
 	case deviceName:
 		r.compareDevice(value, equal)
 	case etherType:
-		r.neverMatches = r.neverMatches || equal == (number(2) != r.Family.etherType())
+		r.neverMatches = r.neverMatches || equal == (int(binary.BigEndian.Uint16(value)) != r.Family.etherType())
 	case netProtocol:
-		r.neverMatches = r.neverMatches || equal == (number(1) != int(r.Family.Number()))
+		r.neverMatches = r.neverMatches || equal == (value[0] != r.Family.Number())
 	case transport:
-		p := number(1)
+		p := int(value[0])
 		r.tcp = r.tcp || equal && p == unix.IPPROTO_TCP
 		if r.chain.outer {
 			r.neverMatches = r.neverMatches || equal != (p == r.Protocol)
@@ -281,7 +286,7 @@ func (r *exprEvaluator) compare(value []byte, equal bool) {
 		r.neverMatches = r.neverMatches || equal && !carried
 		r.alwaysMatches = r.alwaysMatches && !equal && !carried
 	case targetPort:
-		r.tunnelOnly = equal && r.Port != 0 && number(2) == int(r.Port)
+		r.tunnelOnly = equal && r.Port != 0 && binary.BigEndian.Uint16(value) == r.Port
 		r.neverMatches = r.neverMatches || equal && r.chain.outer && !r.tunnelOnly
 		r.alwaysMatches = r.alwaysMatches && equal
 	case bothPorts:

@@ -84,9 +84,6 @@ func (r *exprEvaluator) expression(name string, data nlmsg.Map) {
 	} else if data.BigEndian32(e.from) != r.register {
 		r.forgetLoaded() // it compares what was loaded before
 	}
-	if r.loaded == trackStatusBits && name != "bitwise" {
-		r.perPacket = "ct status"
-	}
 	if writes {
 		r.register = into
 	}
@@ -128,9 +125,7 @@ func (r *exprEvaluator) cmp(data nlmsg.Map) {
 	case op == unix.NFT_CMP_EQ || op == unix.NFT_CMP_NEQ:
 		r.compare(value, op == unix.NFT_CMP_EQ)
 	default: // greater or less
-		if r.loaded == trackState {
-			r.dependsOnReply("ct state")
-		}
+		r.useLoaded()
 		r.derive(nil)
 	}
 }

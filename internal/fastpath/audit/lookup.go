@@ -26,15 +26,16 @@ func (r *exprEvaluator) lookup(data nlmsg.Map) {
 	mapped := data.Has(unix.NFTA_LOOKUP_DREG)
 	verdicts := mapped && data.BigEndian32(unix.NFTA_LOOKUP_DREG) == verdictReg
 	last, part := r.loaded, r.field
+	list := of.elements
+	combined := slices.ContainsFunc(list, func(e element) bool { return len(e.key) != 0 && len(e.key) != 4 }) // the key contains the state
+	if last == trackStatus || last == trackState && combined {
+		r.useLoaded()
+		last, r.alwaysMatches = otherField, false
+	}
 	r.loaded, r.field, r.pending = otherField, nil, false
 	if !verdicts && last != trackState && part == nil {
 		r.alwaysMatches = false
 		return
-	}
-	list := of.elements
-	if last == trackState && slices.ContainsFunc(list, func(e element) bool { return len(e.key) != 0 && len(e.key) != 4 }) {
-		r.dependsOnReply("ct state") // the key contains the state
-		last, r.alwaysMatches = otherField, false
 	}
 	s := setSearch{list: list, inverted: max(0, data.BigEndian32(unix.NFTA_LOOKUP_FLAGS))&1 != 0}
 	switch {

@@ -175,18 +175,23 @@ type baseChain struct {
 	hook, priority int
 }
 
-// beforeTracking is the priority of connection tracking: NF_IP_PRI_CONNTRACK.
-const beforeTracking = -200
+// Priorities of connection tracking, and of translations of destinations: NF_IP_PRI_CONNTRACK, NF_IP_PRI_NAT_DST.
+const (
+	beforeTracking    = -200
+	beforeTranslation = -100
+)
 
 // baseChains are a chain at a hook as packets of pods meet it, and as tunnel packets do.
 func baseChains(c nft.ChainSummary, tunnels bool) (all []baseChain) {
 	own, bridge := c.Hook == "input" || c.Hook == "output", c.Family == "bridge"
-	base := baseChain{chainName{c.Family, c.Table, c.Name, false, c.Hook == "prerouting" && c.Priority <= beforeTracking}, slices.Index(nft.HookNames, c.Hook), c.Priority}
+	at := chainName{family: c.Family, table: c.Table, chain: c.Name, early: c.Hook == "prerouting" && c.Priority <= beforeTracking}
+	base := baseChain{at, slices.Index(nft.HookNames, c.Hook), c.Priority}
 	if !own || bridge { // pods' packets enter the host by the input hook of their bridge, and leave it by the output hook
 		all = append(all, base)
 	}
 	if c.Hook != "forward" && !bridge && tunnels {
 		base.outer, base.early = true, base.early || c.Hook == "output" && c.Priority <= beforeTracking
+		base.untranslated = (c.Hook == "prerouting" || c.Hook == "output") && c.Priority <= beforeTranslation
 		all = append(all, base)
 	}
 	return all

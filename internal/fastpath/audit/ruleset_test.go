@@ -58,9 +58,6 @@ func TestRulings(t *testing.T) {
 		{"forward", "meta length 1000-1200 drop", "ip t first: meta length"},
 		{"forward", "ct bytes > 1000000 drop", "ip t first: ct bytes"},
 		{"forward", "ct count over 10 drop", "ip t first: connlimit"},
-		{"forward", "ct status assured accept; drop", "ip t first: ct status"},
-		{"forward", "ct status != 0 drop", "ip t first: ct status"},
-		{"forward", "ct status dnat,seen-reply accept", ""},
 		{"prerouting", "socket transparent 1 accept", "ip t first: socket"},
 		{"forward", "rt mtu > 1400 drop", "ip t first: rt mtu"},
 		{"forward", "rt classid 7 drop", ""},
@@ -184,7 +181,7 @@ func TestRulingsOfIPTables(t *testing.T) {
 		fickle string
 	}{
 		{[]string{"-s 192.0.2.1 -p tcp --dport 80 -j ACCEPT", "-m comment --comment text -j MARK --set-xmark 0x1/0x1"}, ""},
-		{[]string{"-m conntrack --ctstatus ASSURED -j ACCEPT"}, "ip filter FORWARD: ct status"},
+		{[]string{"-m conntrack --ctstatus ASSURED -j ACCEPT"}, "ip filter FORWARD: ct status assured"},
 		{[]string{"-m conntrack --ctstatus SEEN_REPLY -j ACCEPT"}, ""},
 		{[]string{"-m limit --limit 10/s -j ACCEPT"}, "ip filter FORWARD: limit"},
 		{[]string{"-m statistic --mode random --probability 0.5 -j DROP"}, "ip filter FORWARD: match statistic"},

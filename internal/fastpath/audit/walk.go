@@ -15,6 +15,7 @@ type chainName struct {
 	family, table, chain string
 	outer                bool // tunnel packets meet it, not pods' packets
 	early                bool // packets meet it ahead of connection tracking
+	untranslated         bool // tunnel packets meet it ahead of translations of their destination
 }
 
 // chainWalker walks through chains as packets of established flows do. It follows what is known of

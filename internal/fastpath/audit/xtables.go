@@ -94,8 +94,8 @@ func (r *exprEvaluator) match(data nlmsg.Map) {
 	r.alwaysMatches = false
 }
 
-// matchConntrack evaluates iptables' match conntrack; true: it asks for nothing but the state.
-func (r *exprEvaluator) matchConntrack(info []byte, revision int) (onlyState bool) {
+// matchConntrack evaluates iptables' match conntrack; true: it asks for nothing but the state and the status.
+func (r *exprEvaluator) matchConntrack(info []byte, revision int) (evaluated bool) {
 	if len(info) < nft.ConntrackState+2 {
 		return false
 	}
@@ -106,15 +106,25 @@ func (r *exprEvaluator) matchConntrack(info []byte, revision int) (onlyState boo
 	if flags&trackExpire != 0 {
 		r.perPacket = "ctexpire"
 	}
-	if flags&(trackStatus|trackDirection) != 0 {
-		r.dependsOnReply("ct status or direction")
+	if flags&trackDirection != 0 {
+		r.dependsOnReply("ct direction")
 	}
-	if flags&trackStatus != 0 && statusOf(info, revision)&^statusLasting != 0 {
-		r.perPacket = "ct status"
+	if flags&trackOfState != 0 {
+		r.matchConntrackState(info, revision)
 	}
-	if flags&1 == 0 {
-		return false
+	switch status := statusOf(info, revision); {
+	case flags&trackOfStatus == 0:
+	case flags&trackOfState != 0 && !r.tracked(): // a packet without a connection may match by its state alone
+		r.useStatus(status)
+	default:
+		r.alwaysMatches = r.alwaysMatches && r.tracked()
+		r.matchStatus(status, 0, binary.NativeEndian.Uint16(info[nft.ConntrackInvert:])&trackOfStatus != 0)
 	}
+	return flags&^(trackOfState|trackOfStatus|trackAlias) == 0
+}
+
+// matchConntrackState evaluates the states of the match.
+func (r *exprEvaluator) matchConntrackState(info []byte, revision int) {
 	inverted, states := info[nft.ConntrackInvert]&1 != 0, uint32(info[nft.ConntrackState])
 	if revision >= 2 {
 		states = uint32(binary.NativeEndian.Uint16(info[nft.ConntrackState:]))
@@ -139,7 +149,9 @@ func (r *exprEvaluator) matchConntrack(info []byte, revision int) (onlyState boo
 	}
 	r.neverMatches = r.neverMatches || none == len(translations)
 	r.alwaysMatches = r.alwaysMatches && every == len(translations)
-	return flags == 1
+	if none < len(translations) && every < len(translations) {
+		r.useStatus(states / xtSourceNAT % 4 * statusSourceNAT)
+	}
 }
 
 // States of iptables: struct xt_conntrack_mtinfo1. The others are those of nftables.
@@ -159,12 +171,12 @@ func xtState(state uint32) uint32 {
 
 // statusOf returns the bits of a connection's status that a match tests, which follow those of the
 // state. In the first revision they are bytes.
-func statusOf(info []byte, revision int) uint16 {
+func statusOf(info []byte, revision int) uint32 {
 	switch at := nft.ConntrackState + 2; {
 	case revision <= 1:
-		return uint16(info[nft.ConntrackState+1])
+		return uint32(info[nft.ConntrackState+1])
 	case len(info) >= at+2:
-		return binary.NativeEndian.Uint16(info[at:])
+		return uint32(binary.NativeEndian.Uint16(info[at:]))
 	}
-	return ^uint16(0)
+	return ^uint32(0)
 }

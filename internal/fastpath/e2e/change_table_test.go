@@ -357,6 +357,17 @@ var changes = []change{
 		out:  dropped, in: dropped,
 	},
 	{
+		// As Felix writes a policy for the host: for packets whose destination is not translated.
+		name: "nft element of a set of a policy by the connection's status", services: true,
+		setup: `nft 'table ip deny{n} { set bad { type ipv4_addr; }; chain host { ip saddr @bad drop; };
+			chain c { type filter hook forward priority 0; ct status != dnat counter jump host; };
+			chain own { type filter hook output priority 0; ct status != dnat counter jump host; }; }'`,
+		do:       `nft 'add element ip deny{n} bad { {pod} }'`,
+		undo:     `nft 'delete element ip deny{n} bad { {pod} }'`,
+		teardown: `nft delete table ip deny{n}`,
+		out:      dropped, in: delivered,
+	},
+	{
 		name: "nft rule of no consequence", services: true,
 		do:   `nft add table ip nothing`,
 		undo: `nft delete table ip nothing`,
