@@ -65,7 +65,7 @@ var (
 	provenTrackWrites = map[int]string{unix.NFT_CT_MARK: "mark", unix.NFT_CT_SECMARK: "secmark", unix.NFT_CT_LABELS: "label", unix.NFT_CT_ZONE: "zone"}
 	provenRoute       = map[int]string{unix.NFT_RT_CLASSID: "classid", unix.NFT_RT_NEXTHOP4: "nexthop", unix.NFT_RT_NEXTHOP6: "nexthop6", rtXfrm: "ipsec"}
 	// provenObjects are the named objects that decide nothing.
-	provenObjects = map[int]string{unix.NFT_OBJECT_COUNTER: "counter", unix.NFT_OBJECT_CT_HELPER: "ct helper", unix.NFT_OBJECT_CT_TIMEOUT: "ct timeout", unix.NFT_OBJECT_SECMARK: "secmark", unix.NFT_OBJECT_CT_EXPECT: "ct expectation"}
+	provenObjects = map[int]string{unix.NFT_OBJECT_COUNTER: "counter", unix.NFT_OBJECT_CT_HELPER: "ct helper", unix.NFT_OBJECT_CT_TIMEOUT: "ct timeout", unix.NFT_OBJECT_SECMARK: "secmark"}
 )
 
 // Extensions of iptables, each with its latest known revision.
@@ -77,8 +77,10 @@ var (
 	}
 	// perPacketMatches are as perPacketExpressions, loggingTargets do nothing to packets.
 	perPacketMatches = allowlist.NameSet("limit", "hashlimit", "statistic", "set", "length", "dscp", "tos", "ttl", "quota", "connbytes", "tcpmss", "hl", "frag", "rt", "ipv6header")
-	loggingTargets   = allowlist.NameSet("LOG", "NFLOG", "TRACE", "AUDIT")
-	provenTargets    = map[string]int{
+	// statefulMatches are those of them that keep count of packets.
+	statefulMatches = allowlist.NameSet("limit", "hashlimit", "statistic", "quota")
+	loggingTargets  = allowlist.NameSet("LOG", "NFLOG", "TRACE", "AUDIT")
+	provenTargets   = map[string]int{
 		"MARK": 2, "CONNMARK": 2, "LOG": 0, "NFLOG": 0, "TRACE": 0, "AUDIT": 1, "CHECKSUM": 0, "REJECT": 0, "CT": 2, "NOTRACK": 0, "SECMARK": 1, "CONNSECMARK": 0,
 		"MASQUERADE": 0, "SNAT": 2, "DNAT": 3, "REDIRECT": 0, "ACCEPT": 0, "DROP": 0, "RETURN": 0,
 	}

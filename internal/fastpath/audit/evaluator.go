@@ -14,26 +14,31 @@ import (
 
 // ruleEffect is what a rule does to the packets of an established flow.
 type ruleEffect struct {
-	unproven       string    // a part of it that is not known to treat them alike, and may do anything
-	perPacket      string    // why it may match one of them and not another
-	replyDependent string    // what distinguishes packets before the first reply from later ones; only with [chainWalker.unreplied]
-	answered       answer    // likewise: which of those it matches, going by the state of the connection
-	neverMatches   bool      // matches none of them
-	alwaysMatches  bool      // matches all of them
-	acts           bool      // does something to packets or connections that it matches, besides its verdict
-	setsMark       bool      // leaves packets with a mark that may not be 0
-	setsSecmark    bool      // sets the security mark of packets or connections
-	tunnelOnly     bool      // matches only packets to a tunnel's port
-	verdict        string    // see [nft.RuleSummary]
-	verdictMap     bool      // has one of several verdicts
-	mayAccept      bool      // one of those is to accept
-	targets        []string  // chains that it may jump to
-	marks          markState // behind it, of packets that it matches
-	asks           []string  // ipsets that it asks, which only users change
-	connReads      uint32    // bits of the connection's mark that it depends on
-	connWrites     uint32    // and bits that it may change
-	counts         bool      // has a counter that packets get to, whether the rest of it matches them or not
-	logs           bool      // likewise: logs them, or counts them in an object or a set
+	unproven       string      // a part of it that is not known to treat them alike, and may do anything
+	perPacket      string      // why it may match one of them and not another
+	replyDependent string      // what distinguishes packets before the first reply from later ones; only with [chainWalker.unreplied]
+	answered       answer      // likewise: which of those it matches, going by the state of the connection
+	neverMatches   bool        // matches none of them
+	partial        *ruleEffect // if so, what it does to them before it comes to that
+	consumes       string      // a part of it that counts packets, or how fast they come, whatever it matches further on
+	untracks       bool        // takes packets from connection tracking
+	alwaysMatches  bool        // matches all of them
+	acts           bool        // does something to packets or connections that it matches, besides its verdict
+	setsMark       bool        // leaves packets with a mark that may not be 0
+	setsSecmark    bool        // sets the security mark of packets or connections
+	tunnelOnly     bool        // matches only packets to a tunnel's port
+	onlyLater      bool        // of a tunnel's packets, matches none that is the first of its connection
+	verdict        string      // see [nft.RuleSummary]
+	verdictMap     bool        // has one of several verdicts
+	mayAccept      bool        // one of those is to accept
+	mayDrop        bool        // one of those is to drop
+	targets        []string    // chains that it may jump to
+	marks          markState   // behind it, of packets that it matches
+	asks           []string    // ipsets that it asks, which only users change
+	connReads      uint32      // bits of the connection's mark that it depends on
+	connWrites     uint32      // and bits that it may change
+	counts         bool        // has a counter that packets get to, whether the rest of it matches them or not
+	logs           bool        // likewise: logs them, or counts them in an object or a set
 }
 
 // Names of fields that are known to differ between packets of one flow, or to change during it.
@@ -115,8 +120,13 @@ func (r *chainWalker) read(c chainName, marks markState, message []byte) (ruleEf
 		if err != nil {
 			return ruleEffect{}, err
 		}
+		before := rule.ruleEffect
 		if rule.expression(name, data); rule.err != nil {
 			return ruleEffect{}, rule.err
+		}
+		if rule.neverMatches && rule.partial == nil {
+			partial := before // a copy, so that those of other rules are not on the heap
+			rule.partial, partial.alwaysMatches = &partial, false
 		}
 	}
 	return rule.ruleEffect, nil
@@ -209,6 +219,9 @@ func (r *exprEvaluator) meta(data nlmsg.Map) {
 	}
 	r.loaded = map[int]loadedField{unix.NFT_META_PROTOCOL: etherType, unix.NFT_META_NFPROTO: netProtocol, unix.NFT_META_L4PROTO: transport,
 		unix.NFT_META_IIFNAME: deviceName, unix.NFT_META_OIFNAME: deviceName}[key]
+	if key == unix.NFT_META_NFPROTO && r.chain.family == "bridge" {
+		r.loaded = otherField // there it is that of bridges
+	}
 	if r.loaded == otherField && key != unix.NFT_META_MARK {
 		r.alwaysMatches = false
 	}

@@ -12,46 +12,43 @@ import (
 
 // expression is what is known of a kind of expression.
 type expression struct {
-	attrs      uint16 // number of its known attributes, which are numbered from 1
-	evaluate   func(r *exprEvaluator, data nlmsg.Map)
-	from, into uint16 // attributes with the register that it compares, and with the one that it writes; 0: none
-	acts       bool   // it does something to packets or connections, and nothing else
-	keeps      bool   // it keeps account of what registers are known to hold, or leaves them alone
+	attrs    uint16 // number of its known attributes, which are numbered from 1
+	evaluate func(r *exprEvaluator, data nlmsg.Map)
+	source   uint16 // attribute with the register that it compares; 0: none
+	target   uint16 // attribute with the register that it writes; 0: none
+	acts     bool   // it does something to packets or connections, and nothing else
+	keeps    bool   // it keeps account of what registers are known to hold, or leaves them alone
 }
 
 // provenExpressions are the rule expressions that treat all packets of a flow alike, as far as their
 // evaluation does not find otherwise. Those without one match, or act, in the same way always.
 var provenExpressions = map[string]expression{
 	"immediate": {attrs: 2, evaluate: (*exprEvaluator).immediate, keeps: true},
-	"bitwise":   {attrs: 7, evaluate: (*exprEvaluator).bitwise, from: unix.NFTA_BITWISE_SREG, into: unix.NFTA_BITWISE_DREG, keeps: true},
-	"byteorder": {attrs: 5, evaluate: (*exprEvaluator).derive, into: unix.NFTA_BYTEORDER_DREG},
-	"cmp":       {attrs: 3, evaluate: (*exprEvaluator).cmp, from: unix.NFTA_CMP_SREG, keeps: true},
+	"bitwise":   {attrs: 7, evaluate: (*exprEvaluator).bitwise, source: unix.NFTA_BITWISE_SREG, target: unix.NFTA_BITWISE_DREG, keeps: true},
+	"byteorder": {attrs: 5, evaluate: (*exprEvaluator).derive, target: unix.NFTA_BYTEORDER_DREG},
+	"cmp":       {attrs: 3, evaluate: (*exprEvaluator).cmp, source: unix.NFTA_CMP_SREG, keeps: true},
 	"range":     {attrs: 4, evaluate: (*exprEvaluator).derive},
-	"lookup":    {attrs: 5, evaluate: (*exprEvaluator).lookup, from: unix.NFTA_LOOKUP_SREG},
-	"payload":   {attrs: 8, evaluate: (*exprEvaluator).payload, into: unix.NFTA_PAYLOAD_DREG},
-	"exthdr":    {attrs: 7, evaluate: (*exprEvaluator).exthdr, into: unix.NFTA_EXTHDR_DREG},
-	"meta":      {attrs: 3, evaluate: (*exprEvaluator).meta, into: unix.NFTA_META_DREG, keeps: true},
-	"ct":        {attrs: 4, evaluate: (*exprEvaluator).ct, into: unix.NFTA_CT_DREG, keeps: true},
+	"lookup":    {attrs: 5, evaluate: (*exprEvaluator).lookup, source: unix.NFTA_LOOKUP_SREG},
+	"payload":   {attrs: 8, evaluate: (*exprEvaluator).payload, target: unix.NFTA_PAYLOAD_DREG},
+	"exthdr":    {attrs: 7, evaluate: (*exprEvaluator).exthdr, target: unix.NFTA_EXTHDR_DREG},
+	"meta":      {attrs: 3, evaluate: (*exprEvaluator).meta, target: unix.NFTA_META_DREG, keeps: true},
+	"ct":        {attrs: 4, evaluate: (*exprEvaluator).ct, target: unix.NFTA_CT_DREG, keeps: true},
 	"counter":   {attrs: 3, evaluate: (*exprEvaluator).countAt, keeps: true},
 	"log":       {attrs: 6, evaluate: (*exprEvaluator).log, keeps: true},
 	"last":      {attrs: 3, evaluate: (*exprEvaluator).log, keeps: true},
-	"fib":       {attrs: 3, evaluate: (*exprEvaluator).derive, into: unix.NFTA_FIB_DREG},
-	"rt":        {attrs: 2, evaluate: (*exprEvaluator).rt, into: unix.NFTA_RT_DREG},
-	"hash":      {attrs: 7, evaluate: (*exprEvaluator).hash, into: unix.NFTA_HASH_DREG},
-	"xfrm":      {attrs: 4, evaluate: (*exprEvaluator).derive, into: 1}, // NFTA_XFRM_DREG
-	"osf":       {attrs: 3, evaluate: (*exprEvaluator).derive, into: 1}, // NFTA_OSF_DREG
-	"reject":    {attrs: 2, evaluate: decides("drop")},
-	"notrack":   {attrs: 0, evaluate: decides("notrack")},
+	"fib":       {attrs: 3, evaluate: (*exprEvaluator).derive, target: unix.NFTA_FIB_DREG},
+	"rt":        {attrs: 2, evaluate: (*exprEvaluator).rt, target: unix.NFTA_RT_DREG},
+	"hash":      {attrs: 7, evaluate: (*exprEvaluator).hash, target: unix.NFTA_HASH_DREG},
+	"xfrm":      {attrs: 4, evaluate: (*exprEvaluator).derive, target: 1}, // NFTA_XFRM_DREG
+	"osf":       {attrs: 3, evaluate: (*exprEvaluator).derive, target: 1}, // NFTA_OSF_DREG
+	"reject":    {attrs: 2, evaluate: (*exprEvaluator).reject},
+	"notrack":   {attrs: 0, evaluate: (*exprEvaluator).notrack, acts: true},
 	"nat":       {attrs: 7, acts: true},
 	"masq":      {attrs: 3, acts: true},
 	"redir":     {attrs: 3, acts: true},
 	"objref":    {attrs: 2, evaluate: (*exprEvaluator).objref},
 	"match":     {attrs: 3, evaluate: (*exprEvaluator).match},
 	"target":    {attrs: 3, evaluate: (*exprEvaluator).target},
-}
-
-func decides(verdict string) func(*exprEvaluator, nlmsg.Map) {
-	return func(r *exprEvaluator, _ nlmsg.Map) { r.verdict = verdict }
 }
 
 // unprovenAttribute names an attribute of an expression that is not known; "": there is none.
@@ -68,6 +65,7 @@ func (r *exprEvaluator) expression(name string, data nlmsg.Map) {
 	e, proven := provenExpressions[name]
 	if perPacketExpressions[name] {
 		r.perPacket, r.alwaysMatches = name, false
+		r.consume(name)
 	} else if !proven {
 		r.unproven = name
 	} else if why := e.unprovenAttribute(name, data); why != "" {
@@ -77,11 +75,11 @@ func (r *exprEvaluator) expression(name string, data nlmsg.Map) {
 	if !e.keeps {
 		r.dropValues()
 	}
-	into, writes := data.BigEndian32(e.into), e.into != 0 && data.Has(e.into)
+	into, writes := data.BigEndian32(e.target), e.target != 0 && data.Has(e.target)
 	r.trackProtocol(name, data, into, writes)
-	if e.from == 0 {
+	if e.source == 0 {
 		r.passLoaded()
-	} else if data.BigEndian32(e.from) != r.register {
+	} else if data.BigEndian32(e.source) != r.register {
 		r.forgetLoaded() // it compares what was loaded before
 	}
 	if writes {
@@ -104,7 +102,7 @@ func (r *exprEvaluator) immediate(data nlmsg.Map) {
 		return
 	}
 	verdict, to, known := verdictOf(nlmsg.ByNumber(value)[unix.NFTA_DATA_VERDICT])
-	if r.verdict = verdict; to != "" {
+	if r.decide(verdict); to != "" {
 		r.targets = append(r.targets, to)
 	}
 	if !known {
@@ -112,7 +110,24 @@ func (r *exprEvaluator) immediate(data nlmsg.Map) {
 	}
 }
 
+// consume records an expression that keeps count of the packets which get there.
+func (r *exprEvaluator) consume(name string) {
+	if !r.neverMatches {
+		r.consumes = name
+	}
+}
+
 func (r *exprEvaluator) log(nlmsg.Map) { r.logAt() }
+
+func (r *exprEvaluator) notrack(nlmsg.Map) { r.untracks = true }
+
+func (r *exprEvaluator) reject(nlmsg.Map) { r.decide("drop") }
+
+// decide records a verdict, beside which there may be that of a map.
+func (r *exprEvaluator) decide(verdict string) {
+	r.verdictMap = r.verdictMap || r.verdict != ""
+	r.verdict = verdict
+}
 
 func (r *exprEvaluator) cmp(data nlmsg.Map) {
 	value, op := data.DataValue(unix.NFTA_CMP_DATA), data.BigEndian32(unix.NFTA_CMP_OP)

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"github.com/venturi-net/venturi/internal/nft"
 	"github.com/venturi-net/venturi/internal/nlmsg"
 	"golang.org/x/sys/unix"
 )
@@ -17,7 +18,9 @@ func (r *exprEvaluator) lookup(data nlmsg.Map) {
 		return
 	}
 	if of.perPacket != "" {
-		r.perPacket = of.perPacket
+		if r.perPacket = of.perPacket; of.counts {
+			r.consume(of.perPacket)
+		}
 	}
 	if r.neverMatches = r.neverMatches || r.hasOtherProtocols(of, data); of.counts {
 		r.logAt()
@@ -49,27 +52,30 @@ func (r *exprEvaluator) lookup(data nlmsg.Map) {
 			r.perPacket = part.name
 		}
 	case last == trackState:
-		r.matchStates(func(state uint32) bool {
-			return s.matches(func(e element) bool { return len(e.key) == 4 && binary.NativeEndian.Uint32(e.key) == state&r.mask })
-		})
+		is := func(state uint32) func(e element) bool {
+			return func(e element) bool { return len(e.key) == 4 && binary.NativeEndian.Uint32(e.key) == state&r.mask }
+		}
+		r.matchStates(func(state uint32) bool { return s.matches(is(state)) })
 		if list = s.hitElements(); mapped && len(list) > 1 {
 			r.dependsOnReply("ct state")
 		}
 		r.alwaysMatches = r.alwaysMatches && len(list) <= 1
+		later := s.find(is(nft.StateEstablished))
+		r.onlyLater = r.onlyLater || r.chain.outer && later >= 0 && s.list[later].verdict == "drop" && later != s.find(is(nft.StateNew))
 	default:
 		r.alwaysMatches = false
 	}
 	if !verdicts || r.neverMatches {
 		return
 	}
-	r.verdictMap = len(list) != 1
+	r.verdictMap = r.verdictMap || len(list) != 1
 	for _, e := range list {
-		r.mayAccept = r.mayAccept || e.verdict == "accept"
+		r.mayAccept, r.mayDrop = r.mayAccept || e.verdict == "accept", r.mayDrop || e.verdict == "drop"
 		if e.to != "" {
 			r.targets = append(r.targets, e.to)
 		}
 		if len(list) == 1 {
-			r.verdict = e.verdict
+			r.decide(e.verdict)
 		}
 	}
 }
@@ -81,12 +87,17 @@ type setSearch struct {
 	hits     []int
 }
 
+// find returns the element of a packet, by its index; -1: there is none.
+func (s *setSearch) find(is func(e element) bool) int {
+	if i := slices.IndexFunc(s.list, is); i >= 0 {
+		return i
+	}
+	return slices.IndexFunc(s.list, func(e element) bool { return len(e.key) == 0 }) // the catch-all element
+}
+
 // matches reports whether a packet matches.
 func (s *setSearch) matches(is func(e element) bool) bool {
-	i := slices.IndexFunc(s.list, is)
-	if i < 0 { // the catch-all element
-		i = slices.IndexFunc(s.list, func(e element) bool { return len(e.key) == 0 })
-	}
+	i := s.find(is)
 	if i >= 0 && !slices.Contains(s.hits, i) {
 		s.hits = append(s.hits, i)
 	}

@@ -52,6 +52,7 @@ type chainWalker struct {
 	visits      map[chainName]int
 	inert       map[chainName]bool // chains that were asked about: whether all of their rules are, see [chainWalker.isInert]
 	admitNone   map[chainName]bool // likewise: whether they do, see [chainWalker.admitsNothing]
+	dropNone    map[chainName]bool // likewise, see [chainWalker.dropsNothing]
 	connUses    map[bool]*connUses // by whether the connection is that of a tunnel
 }
 
@@ -93,7 +94,7 @@ const maxMarkStates = 16
 func (r *chainWalker) walkAll(begins []baseChain) error {
 	for entry := knownMark(0); ; {
 		r.differences, r.walked, r.visits = nil, map[walkedChain]chainResult{}, map[chainName]int{}
-		r.inert, r.admitNone = map[chainName]bool{}, map[chainName]bool{}
+		r.inert, r.admitNone, r.dropNone = map[chainName]bool{}, map[chainName]bool{}, map[chainName]bool{}
 		r.connUses = map[bool]*connUses{false: {}, true: {}}
 		left, forwarded, err := r.walkFrom(entry, begins)
 		if err != nil {
@@ -179,7 +180,10 @@ func (r *chainWalker) step(c chainName, in markState, message []byte, result *ch
 		return in, err
 	}
 	if r.noteCounter(c, rule, message); rule.neverMatches {
-		return in, nil
+		if err := r.noteConsumption(c, rule, message); err != nil || !rule.partial.hasEffect() {
+			return in, err
+		}
+		rule = *rule.partial
 	}
 	if err := r.noteAnswer(c, rule, message); err != nil || rule.answered&onlyBehind != 0 {
 		return in, err
@@ -200,6 +204,9 @@ func (r *chainWalker) step(c chainName, in markState, message []byte, result *ch
 		next = in
 	}
 	switch {
+	case rule.verdictMap:
+		result.out, result.accepted = result.out.join(back).join(rule.marks), result.accepted.join(rule.marks)
+		next = next.join(back).join(rule.marks)
 	case rule.verdict == "accept":
 		result.accepted = result.accepted.join(rule.marks)
 	case rule.verdict == "drop":
@@ -209,13 +216,28 @@ func (r *chainWalker) step(c chainName, in markState, message []byte, result *ch
 		result.out = result.out.join(back)
 	case rule.verdict == "jump":
 		next = next.join(back)
-	case rule.verdictMap:
-		result.out, result.accepted = result.out.join(back).join(rule.marks), result.accepted.join(rule.marks)
-		next = next.join(back).join(rule.marks)
 	default:
 		next = next.join(rule.marks)
 	}
 	return next, nil
+}
+
+// hasEffect reports whether a rule does something to packets.
+func (e ruleEffect) hasEffect() bool {
+	return e.acts || e.unproven != "" || e.verdict != "" || e.verdictMap || len(e.targets) > 0
+}
+
+// noteConsumption records a rule that matches no packet of an established flow, but counts all of them first: by their
+// number it decides of others, which are slow, and whether these may begin a connection.
+func (r *chainWalker) noteConsumption(c chainName, rule ruleEffect, message []byte) error {
+	if rule.consumes == "" {
+		return nil
+	}
+	inert, err := r.isInert(c, rule)
+	if !inert && err == nil {
+		r.differences = append(r.differences, ruleName(c, message)+": "+rule.consumes)
+	}
+	return err
 }
 
 // sibling is another chain of the same table, as the same packets meet it.
@@ -226,7 +248,7 @@ func (c chainName) sibling(name string) chainName {
 
 // note records what a rule does that packets meet.
 func (r *chainWalker) note(c chainName, rule ruleEffect, message []byte) error {
-	if rule.verdict == "notrack" && !rule.tunnelOnly && !c.outer {
+	if rule.untracks && !rule.tunnelOnly && !c.outer {
 		r.untracked = true
 	}
 	if rule.setsMark {
@@ -247,6 +269,13 @@ func (r *chainWalker) note(c chainName, rule ruleEffect, message []byte) error {
 		uses.writes = append(uses.writes, connUse{ruleName(c, message), rule.connWrites})
 	}
 	why := rule.unproven
+	if rule.onlyLater {
+		if harmless, err := r.dropsNothing(c, rule); err != nil {
+			return err
+		} else if !harmless {
+			why = cmp.Or(why, "ct state")
+		}
+	}
 	if why == "" {
 		if why = cmp.Or(rule.perPacket, rule.replyDependent); why == "" && rule.asks == nil {
 			return nil

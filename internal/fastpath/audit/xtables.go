@@ -29,16 +29,21 @@ func (r *exprEvaluator) target(data nlmsg.Map) {
 		r.setMark(markValue{})
 	case target == "CONNMARK":
 		r.targetConnmark(revision, info)
+	case target == "REJECT":
+		r.decide("drop")
 	case target == "NOTRACK" || target == "CT" && len(info) > 0 && info[0]&1 != 0:
-		r.verdict = "notrack"
+		r.untracks = true
 	}
 }
 
 func (r *exprEvaluator) match(data nlmsg.Map) {
 	name, revision, info := data.Text(1), data.BigEndian32(unix.NFTA_MATCH_REV), data.Bytes(3) // NFTA_MATCH_NAME, NFTA_MATCH_INFO
 	switch latest, proven := provenMatches[name]; {
+	case name == "set": // see below
 	case perPacketMatches[name]:
-		r.perPacket = "match " + name
+		if r.perPacket = "match " + name; statefulMatches[name] {
+			r.consume(r.perPacket)
+		}
 	case !proven:
 		r.unproven = "match " + name
 	case revision > latest:
@@ -70,6 +75,7 @@ func (r *exprEvaluator) match(data nlmsg.Map) {
 			return // it only counts
 		}
 		r.perPacket = "match nfacct, with a quota"
+		r.consume(r.perPacket)
 		return
 	case "icmp", "icmp6", "sctp", "dccp", "ah", "esp":
 		r.neverMatches = true
@@ -139,7 +145,7 @@ func (r *exprEvaluator) matchConntrackState(info []byte, revision int) {
 		at := *r
 		at.alwaysMatches, at.neverMatches = true, false
 		at.matchStates(func(state uint32) bool { return states&(xtState(state)|translated) != 0 != inverted })
-		r.replyDependent, r.answered = at.replyDependent, at.answered
+		r.replyDependent, r.answered, r.onlyLater = at.replyDependent, at.answered, at.onlyLater
 		if at.neverMatches {
 			none++
 		}
