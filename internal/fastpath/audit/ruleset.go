@@ -145,6 +145,8 @@ func (is *RulesetAudit) audit(r *chainWalker, begins []baseChain) error {
 		r.stateless = true
 		err = r.walkAll(begins)
 		r.stateless = false
+	} else if err == nil && r.untracksPort {
+		r.findings, err = r.findUntracked(begins)
 	}
 	is.PerPacket, is.MarkChain, is.LeavesMark = r.summary(), r.markChain, r.leavesMark
 	is.noteCounters(r)
@@ -167,6 +169,16 @@ func (is *RulesetAudit) audit(r *chainWalker, begins []baseChain) error {
 	}
 	is.ReadsConnMark, is.IPSets = r.readsConnMark, slices.Sorted(slices.Values(r.asked))
 	return err
+}
+
+// findUntracked walks as pods' packets to the tunnel's port do, which rules for the tunnel take from connection
+// tracking, and returns all that was found. What these packets count, or ask of ipsets, is not considered.
+func (r *chainWalker) findUntracked(begins []baseChain) ([]string, error) {
+	at := *r
+	at.stateless, at.toTunnel = true, true
+	at.counting, at.countingByIPTables = countingRules{set: map[string]bool{}}, countingRules{set: map[string]bool{}}
+	err := at.walkAll(begins)
+	return at.findings, err
 }
 
 // baseChain is a chain at a hook.

@@ -26,6 +26,7 @@ type chainWalker struct {
 	chains    map[[3]string][][]byte // messages about rules, each read once
 	ipsets    map[uint16]ipset       // nil: not read yet
 	stateless bool                   // connections are not tracked
+	toTunnel  bool                   // audit pods' UDP packets to the tunnel's port only
 	unreplied bool                   // audit packets before the first reply
 	iptables  map[[2]string]bool     // families and tables that iptables has made
 	filters   map[[2]string]bool     // those with chains at hooks that do more than translate
@@ -34,6 +35,7 @@ type chainWalker struct {
 
 	// Of all walks:
 	untracked     bool     // a notrack rule was found
+	untracksPort  bool     // one for packets to the tunnel's port, which pods may use, too
 	findings      []string // why packets are treated differently
 	markChain     string   // chain of a rule that sets marks
 	leavesMark    bool     // forwarded packets may have a mark in the end
@@ -222,24 +224,6 @@ func (r *chainWalker) step(c chainName, in markState, message []byte, result *ch
 	return next, nil
 }
 
-// hasEffect reports whether a rule does something to packets.
-func (e ruleEffect) hasEffect() bool {
-	return e.acts || e.unproven != "" || e.verdict != "" || e.verdictMap || len(e.targets) > 0
-}
-
-// noteConsumption records a rule that matches no packet of an established flow, but counts all of them first: by their
-// number it decides of others, which are slow, and whether these may begin a connection.
-func (r *chainWalker) noteConsumption(c chainName, rule ruleEffect, message []byte) error {
-	if rule.consumes == "" {
-		return nil
-	}
-	inert, err := r.isInert(c, rule)
-	if !inert && err == nil {
-		r.differences = append(r.differences, ruleName(c, message)+": "+rule.consumes)
-	}
-	return err
-}
-
 // sibling is another chain of the same table, as the same packets meet it.
 func (c chainName) sibling(name string) chainName {
 	c.chain = name
@@ -248,8 +232,8 @@ func (c chainName) sibling(name string) chainName {
 
 // note records what a rule does that packets meet.
 func (r *chainWalker) note(c chainName, rule ruleEffect, message []byte) error {
-	if rule.untracks && !rule.tunnelOnly && !c.outer {
-		r.untracked = true
+	if rule.untracks && !c.outer {
+		r.untracked, r.untracksPort = r.untracked || !rule.tunnelOnly, r.untracksPort || rule.tunnelOnly
 	}
 	if rule.setsMark {
 		r.markChain = fmt.Sprintf("%s %s %s", c.family, c.table, c.chain)
