@@ -12,6 +12,7 @@ func Allowlist() []allowlist.Row {
 		{Kind: "meta key that rules read", Names: allowlist.Names(provenMeta), Test: "TestRulings"},
 		{Kind: "meta key that rules write", Names: allowlist.Names(provenMetaWrites), Test: "TestRulingsWriteMarks"},
 		{Kind: "ct key that rules read", Names: allowlist.Names(provenTrack), Test: "TestRulings"},
+		{Kind: "bit of ct status, of flows with answers", Names: allowlist.Names(provenStatus), Test: "TestRulingsOfStatus"},
 		{Kind: "ct key that rules write", Names: allowlist.Names(provenTrackWrites), Test: "TestRulings"},
 		{Kind: "rt key that rules read", Names: allowlist.Names(provenRoute), Test: "TestRulings"},
 		{Kind: "object of nftables", Names: allowlist.Names(provenObjects), Test: "TestRulings"},
@@ -36,21 +37,9 @@ var (
 	provenAttributes = []*allowlist.Attrs{&provenRule, &provenSet, &provenElement}
 )
 
-// provenExpressions are the rule expressions that treat all packets of a flow alike, each with its
-// number of known attributes, which are numbered from 1. Some are examined further, see
-// [exprEvaluator.expression].
-var provenExpressions = map[string]uint16{
-	"immediate": 2, "bitwise": 7, "byteorder": 5, "cmp": 3, "range": 4, "lookup": 5, "payload": 8, "exthdr": 7, "meta": 3, "ct": 4, "counter": 3, "log": 6, "last": 3,
-	"fib": 3, "rt": 2, "hash": 7, "xfrm": 4, "reject": 2, "notrack": 0, "nat": 7, "masq": 3, "redir": 3, "osf": 3, "objref": 2, "match": 3, "target": 3,
-}
-
 // Expressions that treat packets differently, and do nothing but match: a rule with one is harmless if
 // it does no more than count and log what it matches.
 var perPacketExpressions = allowlist.NameSet("limit", "quota", "numgen", "connlimit")
-
-// actingExpressions do something to packets or connections. Others match, count or log, decide a
-// verdict, or write what [exprEvaluator] follows.
-var actingExpressions = allowlist.NameSet("nat", "masq", "redir")
 
 // provenElementExpressions are expressions of sets and their elements that decide nothing.
 var provenElementExpressions = allowlist.NameSet("counter", "last")
@@ -70,10 +59,13 @@ var (
 		unix.NFT_CT_SRC: "saddr", unix.NFT_CT_DST: "daddr", unix.NFT_CT_PROTOCOL: "protocol", unix.NFT_CT_PROTO_SRC: "proto-src", unix.NFT_CT_PROTO_DST: "proto-dst", unix.NFT_CT_ZONE: "zone",
 		trackSource: "ip saddr", trackSource + 1: "ip daddr", trackSource + 2: "ip6 saddr", trackSource + 3: "ip6 daddr", trackSource + 4: "id",
 	}
+	// provenStatus are the bits of a connection's status that do not change once it has been answered: [statusLasting].
+	provenStatus = map[uint32]string{statusExpected: "expected", statusSeenReply: "seen-reply", statusConfirmed: "confirmed", statusSourceNAT: "snat", statusDestinationNAT: "dnat",
+		statusSourceNAT << natDone: "src-nat-done", statusDestinationNAT << natDone: "dst-nat-done"}
 	provenTrackWrites = map[int]string{unix.NFT_CT_MARK: "mark", unix.NFT_CT_SECMARK: "secmark", unix.NFT_CT_LABELS: "label", unix.NFT_CT_ZONE: "zone"}
 	provenRoute       = map[int]string{unix.NFT_RT_CLASSID: "classid", unix.NFT_RT_NEXTHOP4: "nexthop", unix.NFT_RT_NEXTHOP6: "nexthop6", rtXfrm: "ipsec"}
 	// provenObjects are the named objects that decide nothing.
-	provenObjects = map[int]string{unix.NFT_OBJECT_COUNTER: "counter", unix.NFT_OBJECT_CT_HELPER: "ct helper", unix.NFT_OBJECT_CT_TIMEOUT: "ct timeout", unix.NFT_OBJECT_SECMARK: "secmark", unix.NFT_OBJECT_CT_EXPECT: "ct expectation"}
+	provenObjects = map[int]string{unix.NFT_OBJECT_COUNTER: "counter", unix.NFT_OBJECT_CT_HELPER: "ct helper", unix.NFT_OBJECT_CT_TIMEOUT: "ct timeout", unix.NFT_OBJECT_SECMARK: "secmark"}
 )
 
 // Extensions of iptables, each with its latest known revision.
@@ -85,8 +77,10 @@ var (
 	}
 	// perPacketMatches are as perPacketExpressions, loggingTargets do nothing to packets.
 	perPacketMatches = allowlist.NameSet("limit", "hashlimit", "statistic", "set", "length", "dscp", "tos", "ttl", "quota", "connbytes", "tcpmss", "hl", "frag", "rt", "ipv6header")
-	loggingTargets   = allowlist.NameSet("LOG", "NFLOG", "TRACE", "AUDIT")
-	provenTargets    = map[string]int{
+	// statefulMatches are those of them that keep count of packets.
+	statefulMatches = allowlist.NameSet("limit", "hashlimit", "statistic", "quota")
+	loggingTargets  = allowlist.NameSet("LOG", "NFLOG", "TRACE", "AUDIT")
+	provenTargets   = map[string]int{
 		"MARK": 2, "CONNMARK": 2, "LOG": 0, "NFLOG": 0, "TRACE": 0, "AUDIT": 1, "CHECKSUM": 0, "REJECT": 0, "CT": 2, "NOTRACK": 0, "SECMARK": 1, "CONNSECMARK": 0,
 		"MASQUERADE": 0, "SNAT": 2, "DNAT": 3, "REDIRECT": 0, "ACCEPT": 0, "DROP": 0, "RETURN": 0,
 	}

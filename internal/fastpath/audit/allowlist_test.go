@@ -1,6 +1,7 @@
 package audit_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/fastpath/audit"
+	"github.com/venturi-net/venturi/internal/nft"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -95,6 +97,39 @@ func TestUnprovenRules(t *testing.T) {
 			if err != nil || got == "" {
 				t.Errorf("%s with an attribute that nobody knows: fickle %q, %v", name, got, err)
 			}
+		}
+	}
+}
+
+// nft compares whole values, and asks for the version of IP in tables for both alone. Others may do otherwise, and
+// then nothing is known of what matches.
+func TestComparisons(t *testing.T) {
+	meta := func(key uint32) *nl.RtAttr {
+		return expression("meta", number(unix.NFTA_META_KEY, key), number(unix.NFTA_META_DREG, 1))
+	}
+	state := expression("ct", number(unix.NFTA_CT_KEY, unix.NFT_CT_STATE), number(unix.NFTA_CT_DREG, 1))
+	version, protocol := meta(unix.NFT_META_NFPROTO), meta(unix.NFT_META_PROTOCOL)
+	for _, c := range []struct {
+		name, family string
+		load         *nl.RtAttr
+		value        []byte
+		some, all    bool
+	}{
+		{"a state", "ip", state, binary.NativeEndian.AppendUint32(nil, nft.StateEstablished), true, true},
+		{"another state", "ip", state, binary.NativeEndian.AppendUint32(nil, nft.StateNew), false, false},
+		{"a part of a state", "ip", state, []byte{nft.StateNew}, true, false},
+		{"a protocol", "ip", protocol, []byte{8, 0}, true, true},
+		{"a part of a protocol", "ip", protocol, []byte{8}, true, false},
+		{"a version of IP", "inet", version, []byte{unix.NFPROTO_IPV4}, true, true},
+		{"another version of IP", "inet", version, []byte{unix.NFPROTO_IPV6}, false, false},
+		{"a version of IP on a bridge", "bridge", version, []byte{unix.NFPROTO_IPV4}, true, false},
+		{"another version of IP on a bridge", "bridge", version, []byte{unix.NFPROTO_BRIDGE}, true, false},
+	} {
+		compare := expression("cmp", number(unix.NFTA_CMP_SREG, 1), number(unix.NFTA_CMP_OP, unix.NFT_CMP_EQ),
+			nestedAttr(unix.NFTA_CMP_DATA, nl.NewRtAttr(unix.NFTA_DATA_VALUE, c.value)))
+		some, all, err := audit.Matches(c.family, filterMessage(nestedAttr(unix.NFTA_RULE_EXPRESSIONS, c.load, compare)))
+		if err != nil || some != c.some || some && all != c.all {
+			t.Errorf("%s: some match: %v, all match: %v, want %v, %v; %v", c.name, some, all, c.some, c.all, err)
 		}
 	}
 }

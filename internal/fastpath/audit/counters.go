@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/nft"
+	"github.com/venturi-net/venturi/internal/nlmsg"
 )
 
 // RuleCounters are rules that packets of established flows raise counters of, or are logged by, on
@@ -67,13 +68,31 @@ func (e ruleEffect) onlyMatches() bool {
 	return e.verdict == "" && !e.verdictMap && len(e.targets) == 0 && !e.acts && e.unproven == ""
 }
 
+// hasEffect reports whether a rule does something to packets.
+func (e ruleEffect) hasEffect() bool {
+	return e.acts || e.unproven != "" || e.verdict != "" || e.verdictMap || len(e.targets) > 0
+}
+
+// noteConsumption records a rule that matches no packet of an established flow, but counts all of them first: by their
+// number it decides of others, which are slow, and whether these may begin a connection.
+func (r *chainWalker) noteConsumption(c chainName, rule ruleEffect, message []byte) error {
+	if rule.consumes == "" {
+		return nil
+	}
+	inert, err := r.isInert(c, rule)
+	if !inert && err == nil {
+		r.differences = append(r.differences, ruleName(c, message)+": "+rule.consumes)
+	}
+	return err
+}
+
 // noteCounters takes what a walker has found.
 func (is *RulesetAudit) noteCounters(r *chainWalker) {
 	is.Counters, is.IPTablesCounters = r.counting.counters(), r.countingByIPTables.counters()
 }
 
 // countAt records that the rule counts packets which get there.
-func (r *exprEvaluator) countAt() { r.counts = r.counts || !r.neverMatches }
+func (r *exprEvaluator) countAt(nlmsg.Map) { r.counts = r.counts || !r.neverMatches }
 
 // logAt records that the rule logs packets which get there, or counts them in something that somebody
 // has made to count.

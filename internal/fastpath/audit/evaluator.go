@@ -14,26 +14,31 @@ import (
 
 // ruleEffect is what a rule does to the packets of an established flow.
 type ruleEffect struct {
-	unproven       string    // a part of it that is not known to treat them alike, and may do anything
-	perPacket      string    // why it may match one of them and not another
-	replyDependent string    // what distinguishes packets before the first reply from later ones; only with [chainWalker.unreplied]
-	answered       answer    // likewise: which of those it matches, going by the state of the connection
-	neverMatches   bool      // matches none of them
-	alwaysMatches  bool      // matches all of them
-	acts           bool      // does something to packets or connections that it matches, besides its verdict
-	setsMark       bool      // leaves packets with a mark that may not be 0
-	setsSecmark    bool      // sets the security mark of packets or connections
-	tunnelOnly     bool      // matches only packets to a tunnel's port
-	verdict        string    // see [nft.RuleSummary]
-	verdictMap     bool      // has one of several verdicts
-	mayAccept      bool      // one of those is to accept
-	targets        []string  // chains that it may jump to
-	marks          markState // behind it, of packets that it matches
-	asks           []string  // ipsets that it asks, which only users change
-	connReads      uint32    // bits of the connection's mark that it depends on
-	connWrites     uint32    // and bits that it may change
-	counts         bool      // has a counter that packets get to, whether the rest of it matches them or not
-	logs           bool      // likewise: logs them, or counts them in an object or a set
+	unproven       string      // a part of it that is not known to treat them alike, and may do anything
+	perPacket      string      // why it may match one of them and not another
+	replyDependent string      // what distinguishes packets before the first reply from later ones; only with [chainWalker.unreplied]
+	answered       answer      // likewise: which of those it matches, going by the state of the connection
+	neverMatches   bool        // matches none of them
+	partial        *ruleEffect // if so, what it does to them before it comes to that
+	consumes       string      // a part of it that counts packets, or how fast they come, whatever it matches further on
+	untracks       bool        // takes packets from connection tracking
+	alwaysMatches  bool        // matches all of them
+	acts           bool        // does something to packets or connections that it matches, besides its verdict
+	setsMark       bool        // leaves packets with a mark that may not be 0
+	setsSecmark    bool        // sets the security mark of packets or connections
+	tunnelOnly     bool        // matches only packets to a tunnel's port
+	onlyLater      bool        // of a tunnel's packets, matches none that is the first of its connection
+	verdict        string      // see [nft.RuleSummary]
+	verdictMap     bool        // has one of several verdicts
+	mayAccept      bool        // one of those is to accept
+	mayDrop        bool        // one of those is to drop
+	targets        []string    // chains that it may jump to
+	marks          markState   // behind it, of packets that it matches
+	asks           []string    // ipsets that it asks, which only users change
+	connReads      uint32      // bits of the connection's mark that it depends on
+	connWrites     uint32      // and bits that it may change
+	counts         bool        // has a counter that packets get to, whether the rest of it matches them or not
+	logs           bool        // likewise: logs them, or counts them in an object or a set
 }
 
 // Names of fields that are known to differ between packets of one flow, or to change during it.
@@ -43,8 +48,9 @@ var (
 		unix.NFT_META_PRIORITY: "meta priority", metaTime: "meta time", metaTime + 1: "meta day", metaTime + 2: "meta hour"}
 	// Labels of a connection can be changed from outside during the flow.
 	perPacketCT = map[int]string{unix.NFT_CT_LABELS: "ct label", unix.NFT_CT_EXPIRATION: "ct expiration", unix.NFT_CT_PKTS: "ct packets", unix.NFT_CT_BYTES: "ct bytes", unix.NFT_CT_AVGPKT: "ct avgpkt"}
-	// replyCT distinguishes replies from requests, or connections with a reply from those without.
-	replyCT = map[int]string{unix.NFT_CT_STATUS: "ct status", unix.NFT_CT_DIRECTION: "ct direction"}
+	// Packets, helpers, timers or users change these bits of a connection's status during the flow, or may do so.
+	perPacketStatus = map[uint32]string{1 << 2: "assured", 1 << 6: "seq-adjust", 1 << 9: "dying", 1 << 10: "fixed-timeout", 1 << 11: "template", 1 << 12: "untracked",
+		1 << 13: "helper", 1 << 14: "offload", 1 << 15: "hw-offload"}
 )
 
 const (
@@ -52,13 +58,14 @@ const (
 	verdictReg = 0  // NFT_REG_VERDICT
 
 	// struct xt_conntrack_mtinfo1, flags
-	trackStatus    = 1 << 6
+	trackOfState   = 1 << 0
+	trackOfStatus  = 1 << 6
 	trackExpire    = 1 << 7
 	trackDirection = 1 << 12
+	trackAlias     = 1 << 13 // it is written as the match state
 
 	stateInvalid   = 1 << 0 // as stateNew
 	stateRelated   = 1 << 2
-	statusLasting  = 0x21bb // IPS_*: bits that a connection has from its first reply on, or never
 	stateUntracked = 1 << 6
 )
 
@@ -69,13 +76,16 @@ const (
 	otherField loadedField = iota
 	deviceName             // of the input or output device
 	trackState
-	trackStatusBits
+	trackStatus
 	etherType // meta protocol, or that of the frame
 	netProtocol
 	transport
 	targetPort
 	bothPorts // of a tunnel's packet
 )
+
+// fieldSizes are the bytes of those whose values are known. A comparison with fewer may match more.
+var fieldSizes = map[loadedField]int{trackState: 4, trackStatus: 4, etherType: 2, netProtocol: 1, transport: 1, targetPort: 2}
 
 // exprEvaluator evaluates the expressions of a rule in order.
 type exprEvaluator struct {
@@ -90,6 +100,7 @@ type exprEvaluator struct {
 	field      *fieldValues      // the loaded field, if it is one that may differ
 	pending    bool              // loaded, but not used yet
 	protocolIn int               // register with the packet's protocol; 0: none is known to have it
+	err        error             // of asking the kernel
 }
 
 // read evaluates a rule for packets with some marks.
@@ -106,127 +117,40 @@ func (r *chainWalker) read(c chainName, marks markState, message []byte) (ruleEf
 	}
 	for _, e := range elems {
 		name, data, err := nft.ExpressionData(e.Value)
-		if err == nil {
-			err = rule.expression(name, data)
-		}
 		if err != nil {
 			return ruleEffect{}, err
+		}
+		before := rule.ruleEffect
+		if rule.expression(name, data); rule.err != nil {
+			return ruleEffect{}, rule.err
+		}
+		if rule.neverMatches && rule.partial == nil {
+			partial := before // a copy, so that those of other rules are not on the heap
+			rule.partial, partial.alwaysMatches = &partial, false
 		}
 	}
 	return rule.ruleEffect, nil
 }
 
-func (r *exprEvaluator) expression(name string, data nlmsg.Map) error {
-	if why := unprovenExpression(name, data); why != "" && perPacketExpressions[why] {
-		r.perPacket, r.alwaysMatches = why, false
-	} else if why != "" {
-		r.unproven = why
+// passLoaded records an expression that does not compare the field that was loaded.
+func (r *exprEvaluator) passLoaded() {
+	if r.pending {
+		r.perPacket = r.field.name // it becomes part of a larger value
 	}
-	r.acts = r.acts || actingExpressions[name]
-	r.useValues(name)
-	r.trackProtocol(name, data)
-	from, reads := sourceOf(name, data)
-	if reads && from != r.register {
-		r.forgetLoaded() // this expression reads the field that was loaded before
+	r.field, r.pending = nil, false
+	r.useLoaded() // so does the state
+}
+
+// useLoaded records that the rule depends on what was loaded of the connection, in a way that is not followed.
+func (r *exprEvaluator) useLoaded() {
+	switch r.loaded {
+	case trackState:
+		if r.dependsOnReply("ct state"); r.chain.outer {
+			r.perPacket = "ct state" // the first packet of a connection has another one
+		}
+	case trackStatus:
+		r.useStatus(r.mask)
 	}
-	if !reads {
-		if r.pending {
-			r.perPacket = r.field.name // it becomes part of a larger value
-		}
-		r.field, r.pending = nil, false
-		if r.loaded == trackState {
-			r.dependsOnReply("ct state") // so does the state
-		}
-	}
-	if r.loaded == trackStatusBits && name != "bitwise" {
-		r.perPacket = "ct status"
-	}
-	if into, ok := targetOf(name, data); ok {
-		r.register = into
-	}
-	switch name {
-	case "immediate":
-		if value := data.DataValue(unix.NFTA_IMMEDIATE_DATA); len(value) == 4 {
-			r.values[data.BigEndian32(unix.NFTA_IMMEDIATE_DREG)] = knownMark(binary.NativeEndian.Uint32(value))
-		} else if value != nil {
-			r.dropValues()
-		}
-		if value, err := nl.ParseRouteAttr(data[unix.NFTA_IMMEDIATE_DATA]); err == nil && data.BigEndian32(unix.NFTA_IMMEDIATE_DREG) == verdictReg {
-			var to string
-			known := false
-			if r.verdict, to, known = verdictOf(nlmsg.ByNumber(value)[unix.NFTA_DATA_VERDICT]); to != "" {
-				r.targets = append(r.targets, to)
-			}
-			if !known {
-				r.unproven = "a verdict that is not known"
-			}
-		}
-	case "counter":
-		r.countAt()
-	case "log", "last":
-		r.logAt()
-	case "notrack", "reject":
-		r.verdict = map[string]string{"notrack": "notrack", "reject": "drop"}[name]
-	case "meta":
-		r.meta(data)
-	case "ct":
-		r.ct(data)
-	case "payload":
-		r.payload(data)
-	case "bitwise":
-		r.bitwise(data)
-	case "cmp":
-		value, op := data.DataValue(unix.NFTA_CMP_DATA), data.BigEndian32(unix.NFTA_CMP_OP)
-		mark, isMark := r.values[from]
-		switch {
-		case isMark:
-			r.compareMark(mark, value, op)
-		case r.field != nil:
-			r.compareField(value, op)
-		case op == unix.NFT_CMP_EQ || op == unix.NFT_CMP_NEQ:
-			r.compare(value, op == unix.NFT_CMP_EQ)
-		default: // greater or less
-			if r.loaded == trackState {
-				r.dependsOnReply("ct state")
-			}
-			r.loaded, r.alwaysMatches = otherField, false
-		}
-	case "rt":
-		if key := data.BigEndian32(unix.NFTA_RT_KEY); provenRoute[key] == "" {
-			r.perPacket = cmp.Or(map[int]string{unix.NFT_RT_TCPMSS: "rt mtu"}[key], fmt.Sprintf("rt key %d", key))
-		}
-		r.loaded, r.alwaysMatches = otherField, false
-	case "range", "fib", "hash", "xfrm", "osf", "byteorder":
-		r.hashSender(name, data)
-		r.loaded, r.alwaysMatches = otherField, false
-	case "lookup":
-		return r.lookup(data)
-	case "objref":
-		kind := data.BigEndian32(unix.NFTA_OBJREF_IMM_TYPE)
-		if provenObjects[kind] == "" {
-			r.unproven = "named object of type " + fmt.Sprint(kind)
-		}
-		r.setsSecmark = r.setsSecmark || kind == unix.NFT_OBJECT_SECMARK
-		if r.acts = r.acts || kind != unix.NFT_OBJECT_COUNTER; kind == unix.NFT_OBJECT_COUNTER {
-			r.logAt()
-		}
-	case "exthdr":
-		r.loaded, r.alwaysMatches = otherField, false
-		// Packets of the fast path have no IP options or extension headers, and packets of a tunnel
-		// have no TCP options.
-		switch option := data.BigEndian32(unix.NFTA_EXTHDR_OP) == unix.NFT_EXTHDR_OP_TCPOPT; {
-		case option && r.chain.outer:
-		case !data.Has(unix.NFTA_EXTHDR_DREG):
-			r.unproven = "writes packets"
-		case option:
-			r.perPacket = "tcp option"
-		}
-	case "match":
-		return r.match(data)
-	case "target":
-		r.target(data)
-	}
-	return nil
 }
 
 // forgetLoaded records a comparison with a field that is not the one loaded last.
@@ -234,12 +158,7 @@ func (r *exprEvaluator) forgetLoaded() {
 	if r.field != nil {
 		r.perPacket = r.field.name
 	}
-	if r.loaded == trackState {
-		r.dependsOnReply("ct state")
-	}
-	if r.loaded == trackStatusBits {
-		r.perPacket = "ct status"
-	}
+	r.useLoaded()
 	r.loaded, r.field, r.pending, r.alwaysMatches = otherField, nil, false, false
 }
 
@@ -254,17 +173,12 @@ func (r *exprEvaluator) bitwise(data nlmsg.Map) {
 	}
 	mask, xor := data.DataValue(unix.NFTA_BITWISE_MASK), data.DataValue(unix.NFTA_BITWISE_XOR)
 	masks := data.BigEndian32(bitwiseOp) <= 0 && len(mask) >= 4 && bytes.Count(xor, []byte{0}) == len(xor)
-	if r.loaded == trackState && masks {
+	if (r.loaded == trackState || r.loaded == trackStatus) && masks {
 		r.mask &= binary.NativeEndian.Uint32(mask)
 		return
 	}
-	switch {
-	case r.loaded == trackState:
-		r.dependsOnReply("ct state")
-	case r.loaded == trackStatusBits && (!masks || binary.NativeEndian.Uint32(mask)&^statusLasting != 0):
-		r.perPacket = "ct status"
-	}
-	r.loaded, r.alwaysMatches = otherField, false
+	r.useLoaded()
+	r.derive(nil)
 }
 
 // dependsOnReply records that the rule may distinguish packets before the first reply from later
@@ -305,6 +219,9 @@ func (r *exprEvaluator) meta(data nlmsg.Map) {
 	}
 	r.loaded = map[int]loadedField{unix.NFT_META_PROTOCOL: etherType, unix.NFT_META_NFPROTO: netProtocol, unix.NFT_META_L4PROTO: transport,
 		unix.NFT_META_IIFNAME: deviceName, unix.NFT_META_OIFNAME: deviceName}[key]
+	if key == unix.NFT_META_NFPROTO && r.chain.family == "bridge" {
+		r.loaded = otherField // there it is that of bridges
+	}
 	if r.loaded == otherField && key != unix.NFT_META_MARK {
 		r.alwaysMatches = false
 	}
@@ -337,42 +254,42 @@ func (r *exprEvaluator) ct(data nlmsg.Map) {
 		r.alwaysMatches = r.alwaysMatches && r.tracked() // where there is no connection, the rule does not match
 	case key == unix.NFT_CT_STATE:
 		r.loaded, r.mask = trackState, ^uint32(0)
+	case key == unix.NFT_CT_STATUS:
+		r.loaded, r.mask = trackStatus, ^uint32(0)
+		r.alwaysMatches = r.alwaysMatches && r.tracked()
 	default:
-		if name := replyCT[key]; name != "" {
-			r.dependsOnReply(name)
+		if key == unix.NFT_CT_DIRECTION {
+			r.dependsOnReply("ct direction")
 		}
-		if r.loaded, r.alwaysMatches = otherField, false; key == unix.NFT_CT_STATUS {
-			r.loaded = trackStatusBits
-		}
+		r.derive(nil)
 	}
 }
 
 // compare decides which packets a comparison matches.
 func (r *exprEvaluator) compare(value []byte, equal bool) {
 	last := r.loaded
-	r.loaded = otherField
-	number := func(size int) int {
-		if len(value) < size {
-			return -1
-		}
-		return int(binary.BigEndian.Uint16(append(make([]byte, 2-size), value[:size]...)))
+	if len(value) < fieldSizes[last] {
+		r.useLoaded()
+		r.derive(nil)
+		return
 	}
+	r.loaded = otherField
 	switch last {
 	case otherField:
 		r.alwaysMatches = false
 	case trackState:
-		if len(value) >= 4 {
-			with := binary.NativeEndian.Uint32(value)
-			r.matchStates(func(state uint32) bool { return r.mask&state == with == equal })
-		}
+		with := binary.NativeEndian.Uint32(value)
+		r.matchStates(func(state uint32) bool { return r.mask&state == with == equal })
+	case trackStatus:
+		r.matchStatus(r.mask, binary.NativeEndian.Uint32(value), equal)
 	case deviceName:
 		r.compareDevice(value, equal)
 	case etherType:
-		r.neverMatches = r.neverMatches || equal == (number(2) != r.Family.etherType())
+		r.neverMatches = r.neverMatches || equal == (int(binary.BigEndian.Uint16(value)) != r.Family.etherType())
 	case netProtocol:
-		r.neverMatches = r.neverMatches || equal == (number(1) != int(r.Family.Number()))
+		r.neverMatches = r.neverMatches || equal == (value[0] != r.Family.Number())
 	case transport:
-		p := number(1)
+		p := int(value[0])
 		r.tcp = r.tcp || equal && p == unix.IPPROTO_TCP
 		if r.chain.outer {
 			r.neverMatches = r.neverMatches || equal != (p == r.Protocol)
@@ -382,8 +299,8 @@ func (r *exprEvaluator) compare(value []byte, equal bool) {
 		r.neverMatches = r.neverMatches || equal && !carried
 		r.alwaysMatches = r.alwaysMatches && !equal && !carried
 	case targetPort:
-		r.tunnelOnly = equal && r.Port != 0 && number(2) == int(r.Port)
-		r.neverMatches = r.neverMatches || equal && r.chain.outer && !r.tunnelOnly
+		r.tunnelOnly = equal && r.Port != 0 && binary.BigEndian.Uint16(value) == r.Port
+		r.neverMatches = r.neverMatches || equal && (r.chain.outer || r.toTunnel) && !r.tunnelOnly
 		r.alwaysMatches = r.alwaysMatches && equal
 	case bothPorts:
 		r.neverMatches = r.neverMatches || equal && len(value) == 4 && binary.BigEndian.Uint16(value[2:]) != r.Port

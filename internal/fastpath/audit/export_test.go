@@ -13,6 +13,14 @@ func RuleOf(message []byte) (fickle string, err error) {
 	return cmp.Or(rule.unproven, rule.perPacket), err
 }
 
+// Matches reports whether packets match the rule of a message in a chain of a family: some may, all do.
+func Matches(family string, message []byte) (some, all bool, err error) {
+	c := chainOf("c")
+	c.family = family
+	rule, err := newWalker(Overlay{}).read(c, markState{reached: true}, message)
+	return !rule.neverMatches, rule.alwaysMatches, err
+}
+
 // TunnelRuleOf does so for a rule that packets of a tunnel meet; matches: some of them may match it.
 func TunnelRuleOf(of Overlay, message []byte) (fickle string, matches bool, err error) {
 	c := chainOf("c")

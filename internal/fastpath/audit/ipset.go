@@ -92,8 +92,12 @@ func readIPSet(message []byte) (number uint16, s ipset, err error) {
 
 // matchIPSet evaluates iptables' match set, which begins with struct xt_set_info.
 func (r *exprEvaluator) matchIPSet(info []byte, revision int) (err error) {
-	r.perPacket = "an ipset that is not known"
-	if r.neverMatches || len(info) < 2 {
+	if r.neverMatches {
+		return nil
+	}
+	unknown := "an ipset that is not known"
+	if len(info) < 2 {
+		r.perPacket = unknown
 		return nil
 	}
 	if r.ipsets == nil {
@@ -107,6 +111,7 @@ func (r *exprEvaluator) matchIPSet(info []byte, revision int) (err error) {
 	s, known := r.ipsets[binary.NativeEndian.Uint16(info)]
 	switch {
 	case !known:
+		r.perPacket = unknown
 	case r.sets.fillsIPSets:
 		r.perPacket = "ipset " + s.name + ", while rules fill ipsets"
 	case s.perPacket != "":
@@ -114,7 +119,7 @@ func (r *exprEvaluator) matchIPSet(info []byte, revision int) (err error) {
 	case r.chain.outer && s.readsSource(info, revision):
 		r.perPacket = "ipset " + s.name + " asks for MACs or source ports"
 	default:
-		r.perPacket, r.asks = "", append(r.asks, s.name)
+		r.asks = append(r.asks, s.name)
 	}
 	return nil
 }

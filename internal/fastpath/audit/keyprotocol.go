@@ -10,8 +10,7 @@ import (
 // trackProtocol follows in which register a rule has the packet's protocol, to look it up alone or
 // as a part of a key. nft loads the parts of a key into ascending registers: whatever may write over
 // an earlier part ends this.
-func (r *exprEvaluator) trackProtocol(name string, data nlmsg.Map) {
-	into, writes := targetOf(name, data)
+func (r *exprEvaluator) trackProtocol(name string, data nlmsg.Map, into int, writes bool) {
 	switch {
 	case name == "lookup":
 	case name == "meta" && writes && data.BigEndian32(unix.NFTA_META_KEY) == unix.NFT_META_L4PROTO, name == "payload" && writes && r.loadsProtocol(data):

@@ -5,19 +5,22 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"github.com/venturi-net/venturi/internal/nft"
 	"github.com/venturi-net/venturi/internal/nlmsg"
 	"golang.org/x/sys/unix"
 )
 
 // lookup decides which packets a set matches, and which chains a verdict map leads to.
-func (r *exprEvaluator) lookup(data nlmsg.Map) error {
-	name := data.Text(unix.NFTA_LOOKUP_SET)
-	of, err := r.sets.read(r.chain, name)
+func (r *exprEvaluator) lookup(data nlmsg.Map) {
+	of, err := r.sets.read(r.chain, data.Text(unix.NFTA_LOOKUP_SET))
 	if err != nil {
-		return err
+		r.err = err
+		return
 	}
 	if of.perPacket != "" {
-		r.perPacket = of.perPacket
+		if r.perPacket = of.perPacket; of.counts {
+			r.consume(of.perPacket)
+		}
 	}
 	if r.neverMatches = r.neverMatches || r.hasOtherProtocols(of, data); of.counts {
 		r.logAt()
@@ -26,15 +29,16 @@ func (r *exprEvaluator) lookup(data nlmsg.Map) error {
 	mapped := data.Has(unix.NFTA_LOOKUP_DREG)
 	verdicts := mapped && data.BigEndian32(unix.NFTA_LOOKUP_DREG) == verdictReg
 	last, part := r.loaded, r.field
+	list := of.elements
+	combined := slices.ContainsFunc(list, func(e element) bool { return len(e.key) != 0 && len(e.key) != 4 }) // the key contains the state
+	if last == trackStatus || last == trackState && combined {
+		r.useLoaded()
+		last, r.alwaysMatches = otherField, false
+	}
 	r.loaded, r.field, r.pending = otherField, nil, false
 	if !verdicts && last != trackState && part == nil {
 		r.alwaysMatches = false
-		return nil
-	}
-	list := of.elements
-	if last == trackState && slices.ContainsFunc(list, func(e element) bool { return len(e.key) != 0 && len(e.key) != 4 }) {
-		r.dependsOnReply("ct state") // the key contains the state
-		last, r.alwaysMatches = otherField, false
+		return
 	}
 	s := setSearch{list: list, inverted: max(0, data.BigEndian32(unix.NFTA_LOOKUP_FLAGS))&1 != 0}
 	switch {
@@ -48,30 +52,32 @@ func (r *exprEvaluator) lookup(data nlmsg.Map) error {
 			r.perPacket = part.name
 		}
 	case last == trackState:
-		r.matchStates(func(state uint32) bool {
-			return s.matches(func(e element) bool { return len(e.key) == 4 && binary.NativeEndian.Uint32(e.key) == state&r.mask })
-		})
+		is := func(state uint32) func(e element) bool {
+			return func(e element) bool { return len(e.key) == 4 && binary.NativeEndian.Uint32(e.key) == state&r.mask }
+		}
+		r.matchStates(func(state uint32) bool { return s.matches(is(state)) })
 		if list = s.hitElements(); mapped && len(list) > 1 {
 			r.dependsOnReply("ct state")
 		}
 		r.alwaysMatches = r.alwaysMatches && len(list) <= 1
+		later := s.find(is(nft.StateEstablished))
+		r.onlyLater = r.onlyLater || r.chain.outer && later >= 0 && s.list[later].verdict == "drop" && later != s.find(is(nft.StateNew))
 	default:
 		r.alwaysMatches = false
 	}
 	if !verdicts || r.neverMatches {
-		return nil
+		return
 	}
-	r.verdictMap = len(list) != 1
+	r.verdictMap = r.verdictMap || len(list) != 1
 	for _, e := range list {
-		r.mayAccept = r.mayAccept || e.verdict == "accept"
+		r.mayAccept, r.mayDrop = r.mayAccept || e.verdict == "accept", r.mayDrop || e.verdict == "drop"
 		if e.to != "" {
 			r.targets = append(r.targets, e.to)
 		}
 		if len(list) == 1 {
-			r.verdict = e.verdict
+			r.decide(e.verdict)
 		}
 	}
-	return nil
 }
 
 // setSearch is a lookup in the elements of a set, for several packets.
@@ -81,12 +87,17 @@ type setSearch struct {
 	hits     []int
 }
 
+// find returns the element of a packet, by its index; -1: there is none.
+func (s *setSearch) find(is func(e element) bool) int {
+	if i := slices.IndexFunc(s.list, is); i >= 0 {
+		return i
+	}
+	return slices.IndexFunc(s.list, func(e element) bool { return len(e.key) == 0 }) // the catch-all element
+}
+
 // matches reports whether a packet matches.
 func (s *setSearch) matches(is func(e element) bool) bool {
-	i := slices.IndexFunc(s.list, is)
-	if i < 0 { // the catch-all element
-		i = slices.IndexFunc(s.list, func(e element) bool { return len(e.key) == 0 })
-	}
+	i := s.find(is)
 	if i >= 0 && !slices.Contains(s.hits, i) {
 		s.hits = append(s.hits, i)
 	}

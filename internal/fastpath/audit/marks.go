@@ -128,16 +128,6 @@ func (r *exprEvaluator) maskMark(data nlmsg.Map) bool {
 	return true
 }
 
-// useValues records that an expression may use registers of which something is known, and that they
-// may hold something else behind it, unless it is one that keeps account of them itself.
-func (r *exprEvaluator) useValues(name string) {
-	switch name {
-	case "immediate", "meta", "ct", "bitwise", "cmp", "counter", "log", "last":
-	default:
-		r.dropValues()
-	}
-}
-
 // dropValues forgets what registers hold, which may still be used.
 func (r *exprEvaluator) dropValues() {
 	for _, v := range r.values {

@@ -230,6 +230,10 @@ func TestRulingsOfUntracked(t *testing.T) {
 		{"-i wir+ -j NOTRACK", established, 4789, "ip filter FORWARD: limit"},
 		{"! -i wire -j NOTRACK", established, 4789, "ip filter FORWARD: limit"},
 		{"-i pod+ -j NOTRACK", established, 4789, "ip filter FORWARD: limit"},
+		// Pods may use the tunnel's port, too.
+		{"-p udp --dport 4789 -j NOTRACK", established, 4789, "ip filter FORWARD: limit"},
+		{"-p udp --dport 4789 -j NOTRACK", strings.Replace(established, "-m limit", "-p udp --dport 80 -m limit", 1), 4789, ""},
+		{"-p udp --dport 4789 -j NOTRACK", established, 8472, "ip filter FORWARD: limit"},
 		{"-j NOTRACK", "-A FORWARD -m conntrack --ctstate INVALID -m limit --limit 10/s -j DROP\n", 0, ""},
 		{"-j NOTRACK", "-A FORWARD -m conntrack --ctstate UNTRACKED -m limit --limit 10/s -j DROP\n", 0, "ip filter FORWARD: limit"},
 		{"-j NOTRACK", "-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED,UNTRACKED -j ACCEPT\n-A FORWARD -m limit --limit 10/s -j ACCEPT\n", 0, ""},

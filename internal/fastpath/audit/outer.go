@@ -26,11 +26,12 @@ func readsSource(key int, direction []byte) bool {
 	return key == unix.NFT_CT_PROTO_SRC || key == unix.NFT_CT_PROTO_DST && bytes.Equal(direction, []byte{trackReply}) || key == trackID
 }
 
-// hashSender evaluates an expression that may be a hash of all addresses and ports.
-func (r *exprEvaluator) hashSender(name string, data nlmsg.Map) {
-	if name == "hash" && r.chain.outer && data.BigEndian32(unix.NFTA_HASH_TYPE) == unix.NFT_HASH_SYM {
+// hash evaluates a hash, which may be one of all addresses and ports.
+func (r *exprEvaluator) hash(data nlmsg.Map) {
+	if r.chain.outer && data.BigEndian32(unix.NFTA_HASH_TYPE) == unix.NFT_HASH_SYM {
 		r.perPacket = "symhash"
 	}
+	r.derive(data)
 }
 
 // matchTunnel evaluates those matches of iptables that may read the MACs or the source port of a tunnel's

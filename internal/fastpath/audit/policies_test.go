@@ -73,7 +73,8 @@ func TestRulingsOfFelixTable(t *testing.T) {
 	for _, c := range []struct{ name, add, fickle string }{
 		{"a limit of a pod's packets", "insert rule ip calico filter-cali-tw-cali1a counter limit rate over 100/second burst 5 packets drop", "ip calico filter-cali-tw-cali1a: limit"},
 		{"a DSCP of a pod", "add rule ip calico mangle-cali-egress-dscp ip saddr 10.244.1.2 counter ip dscp set 20", "ip calico mangle-cali-egress-dscp: writes packets"},
-		{"a policy for the host", "add rule ip calico filter-cali-to-host-endpoint counter drop", "ip calico filter-cali-OUTPUT: ct status"},
+		{"a policy for the host", hostPolicy, ""},
+		{"one that counts", "add rule ip calico filter-cali-to-host-endpoint limit rate 10/second counter drop", "ip calico filter-cali-to-host-endpoint: limit"},
 	} {
 		load(felix.Table())
 		load(c.add)
@@ -82,6 +83,21 @@ func TestRulingsOfFelixTable(t *testing.T) {
 		}
 	}
 }
+
+// hostPolicy is what Felix adds for a policy of the host itself: what its processes send meets it behind translations
+// alone if their destination was translated, and else ahead of them.
+const hostPolicy = `
+	add chain ip calico filter-cali-th-wire
+	add chain ip calico mangle-cali-th-wire
+	add rule ip calico filter-cali-th-wire ct state related,established counter accept
+	add rule ip calico filter-cali-th-wire ct state invalid counter drop
+	add rule ip calico filter-cali-th-wire ip daddr @cali40s-clients counter meta mark set mark or 0x10000
+	add rule ip calico filter-cali-th-wire meta mark & 0x10000 == 0x10000 counter return
+	add rule ip calico filter-cali-th-wire counter drop
+	add rule ip calico mangle-cali-th-wire ip daddr @cali40s-clients counter drop
+	add rule ip calico filter-cali-to-host-endpoint oifname "wire" counter goto filter-cali-th-wire
+	add rule ip calico mangle-cali-to-host-endpoint oifname "wire" counter goto mangle-cali-th-wire
+`
 
 // Felix swaps its chains in place, beside the rules of others. Established flows pass those of many pods,
 // whose devices it finds by their first character, and what has gone leaves nothing.

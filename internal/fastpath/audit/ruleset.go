@@ -145,6 +145,8 @@ func (is *RulesetAudit) audit(r *chainWalker, begins []baseChain) error {
 		r.stateless = true
 		err = r.walkAll(begins)
 		r.stateless = false
+	} else if err == nil && r.untracksPort {
+		r.findings, err = r.findUntracked(begins)
 	}
 	is.PerPacket, is.MarkChain, is.LeavesMark = r.summary(), r.markChain, r.leavesMark
 	is.noteCounters(r)
@@ -169,24 +171,39 @@ func (is *RulesetAudit) audit(r *chainWalker, begins []baseChain) error {
 	return err
 }
 
+// findUntracked walks as pods' packets to the tunnel's port do, which rules for the tunnel take from connection
+// tracking, and returns all that was found. What these packets count, or ask of ipsets, is not considered.
+func (r *chainWalker) findUntracked(begins []baseChain) ([]string, error) {
+	at := *r
+	at.stateless, at.toTunnel = true, true
+	at.counting, at.countingByIPTables = countingRules{set: map[string]bool{}}, countingRules{set: map[string]bool{}}
+	err := at.walkAll(begins)
+	return at.findings, err
+}
+
 // baseChain is a chain at a hook.
 type baseChain struct {
 	chainName
 	hook, priority int
 }
 
-// beforeTracking is the priority of connection tracking: NF_IP_PRI_CONNTRACK.
-const beforeTracking = -200
+// Priorities of connection tracking, and of translations of destinations: NF_IP_PRI_CONNTRACK, NF_IP_PRI_NAT_DST.
+const (
+	beforeTracking    = -200
+	beforeTranslation = -100
+)
 
 // baseChains are a chain at a hook as packets of pods meet it, and as tunnel packets do.
 func baseChains(c nft.ChainSummary, tunnels bool) (all []baseChain) {
 	own, bridge := c.Hook == "input" || c.Hook == "output", c.Family == "bridge"
-	base := baseChain{chainName{c.Family, c.Table, c.Name, false, c.Hook == "prerouting" && c.Priority <= beforeTracking}, slices.Index(nft.HookNames, c.Hook), c.Priority}
+	at := chainName{family: c.Family, table: c.Table, chain: c.Name, early: c.Hook == "prerouting" && c.Priority <= beforeTracking}
+	base := baseChain{at, slices.Index(nft.HookNames, c.Hook), c.Priority}
 	if !own || bridge { // pods' packets enter the host by the input hook of their bridge, and leave it by the output hook
 		all = append(all, base)
 	}
 	if c.Hook != "forward" && !bridge && tunnels {
 		base.outer, base.early = true, base.early || c.Hook == "output" && c.Priority <= beforeTracking
+		base.untranslated = (c.Hook == "prerouting" || c.Hook == "output") && c.Priority <= beforeTranslation
 		all = append(all, base)
 	}
 	return all

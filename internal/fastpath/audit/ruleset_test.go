@@ -58,9 +58,6 @@ func TestRulings(t *testing.T) {
 		{"forward", "meta length 1000-1200 drop", "ip t first: meta length"},
 		{"forward", "ct bytes > 1000000 drop", "ip t first: ct bytes"},
 		{"forward", "ct count over 10 drop", "ip t first: connlimit"},
-		{"forward", "ct status assured accept; drop", "ip t first: ct status"},
-		{"forward", "ct status != 0 drop", "ip t first: ct status"},
-		{"forward", "ct status dnat,seen-reply accept", ""},
 		{"prerouting", "socket transparent 1 accept", "ip t first: socket"},
 		{"forward", "rt mtu > 1400 drop", "ip t first: rt mtu"},
 		{"forward", "rt classid 7 drop", ""},
@@ -135,6 +132,8 @@ func TestRulings(t *testing.T) {
 		{"forward", "accept; limit rate 10/second accept", ""},
 		{"prerouting", "notrack; ct state established accept; limit rate 10/second accept", "ip t first: limit"},
 		{"prerouting", "udp dport 4789 notrack; ct state established accept; udp dport 80 limit rate 10/second accept", ""},
+		{"forward", "ct expectation set \"expected\"", "ip t first: named object of type 9"},
+		{"forward", "ct state new ct expectation set \"expected\"", ""},
 		// Of the host's own packets, only those of tunnels count.
 		{"input", "tcp dport 22 limit rate 10/second accept", ""},
 		{"input", "udp dport 53 limit rate 10/second accept", ""},
@@ -152,12 +151,25 @@ func TestRulings(t *testing.T) {
 		{"input", "ct state vmap { new : jump other, established : accept }", "ip t other: limit"},
 		{"input", "ct state vmap { new : accept, established : accept, invalid : jump other }", ""},
 		{"output", "ct state invalid limit rate 10/second accept", ""},
+		// What drops all but the first packet of a connection has let it pass.
+		{"input", "ct state established drop", "ip t first: ct state"},
+		{"input", "ct state established,related reject", "ip t first: ct state"},
+		{"input", "ct state new accept; ct state established jump drops", "ip t first: ct state"},
+		{"output", "ct state established jump done; ct state established goto accepts", ""},
+		{"output", "ct state { established } drop", "ip t first: ct state"},
+		{"input", "ct state vmap { new : accept, established : drop }", "ip t first: ct state"},
+		{"input", "ct state vmap { new : accept, * : drop }", "ip t first: ct state"},
+		{"input", "ct state vmap { new : drop, established : accept }", ""},
+		{"input", "ct state new jump drops; ct state invalid drop", ""},
+		{"input", "ct state . ip saddr { established . 192.0.2.1 } drop", "ip t first: ct state"},
+		{"input", "ct state > 2 drop", "ip t first: ct state"},
 		{"prerouting", "udp dport 4789 ct state new limit rate 10/second accept", "ip t first: limit"},
 		{"postrouting", "ct state new limit rate 10/second accept", "ip t first: limit"},
 		{"postrouting", "udp dport 80 ct state new limit rate 10/second accept", ""},
 	} {
 		input := "flush ruleset\ntable ip t {\nset young { type ipv4_addr; flags dynamic,timeout; timeout 1m; }\nset still { type ipv4_addr; }\n" +
-			"chain other { limit rate 10/second accept; }\nchain done { ct state established accept; }\n" +
+			"chain other { limit rate 10/second accept; }\nchain done { ct state established accept; }\nchain accepts { tcp dport 80 drop; accept; }\n" +
+			"chain drops { udp dport 4789 drop; }\nct expectation expected { protocol udp; dport 9876; timeout 2m; size 12; l3proto ip; }\n" +
 			"chain first {\ntype filter hook " + c.hook + " priority 5\n" + c.rules + "\n}\n" +
 			"chain nat {\ntype nat hook postrouting priority 100\nnumgen random mod 2 0 masquerade\n}\n}\n" +
 			"table ip6 t {\nchain first {\ntype filter hook forward priority 5\nlimit rate 10/second accept\n}\n}\n"
@@ -184,7 +196,7 @@ func TestRulingsOfIPTables(t *testing.T) {
 		fickle string
 	}{
 		{[]string{"-s 192.0.2.1 -p tcp --dport 80 -j ACCEPT", "-m comment --comment text -j MARK --set-xmark 0x1/0x1"}, ""},
-		{[]string{"-m conntrack --ctstatus ASSURED -j ACCEPT"}, "ip filter FORWARD: ct status"},
+		{[]string{"-m conntrack --ctstatus ASSURED -j ACCEPT"}, "ip filter FORWARD: ct status assured"},
 		{[]string{"-m conntrack --ctstatus SEEN_REPLY -j ACCEPT"}, ""},
 		{[]string{"-m limit --limit 10/s -j ACCEPT"}, "ip filter FORWARD: limit"},
 		{[]string{"-m statistic --mode random --probability 0.5 -j DROP"}, "ip filter FORWARD: match statistic"},

@@ -53,6 +53,7 @@ func (r *exprEvaluator) matchStates(passes func(state uint32) bool) {
 			return
 		}
 	}
+	r.onlyLater = r.onlyLater || r.chain.outer && passes(nft.StateEstablished) && !passes(nft.StateNew)
 	some, all := matchCounts(r.states(), passes)
 	r.neverMatches, r.alwaysMatches = r.neverMatches || !some, r.alwaysMatches && all
 }
@@ -70,7 +71,7 @@ func (r *chainWalker) noteAnswer(c chainName, rule ruleEffect, message []byte) e
 	harmless, err := false, error(nil)
 	switch rule.answered {
 	case onlyBehind:
-		harmless = rule.verdict == "accept" && !rule.acts
+		harmless = rule.verdict == "accept" && !rule.verdictMap && !rule.acts
 	case onlyBefore:
 		if rule.verdict != "goto" && rule.verdict != "return" && !rule.verdictMap {
 			harmless, err = r.admitsNothing(c, rule)
@@ -101,10 +102,19 @@ func (r *chainWalker) besideAdmits(counting []string) string {
 // admitsNothing reports whether a rule, with those that it jumps to, accepts no packet, and takes none
 // from connection tracking.
 func (r *chainWalker) admitsNothing(c chainName, rule ruleEffect) (bool, error) {
-	if rule.unproven != "" || rule.mayAccept || rule.verdict == "accept" || rule.verdict == "notrack" {
+	if rule.unproven != "" || rule.mayAccept || rule.verdict == "accept" || rule.untracks {
 		return false, nil
 	}
 	return r.everyTarget(c, rule, r.admitNone, r.admitsNothing)
+}
+
+// dropsNothing reports whether a rule, with those that it jumps to, drops no packet: if it only matches those behind
+// the first one of a connection, the network delivers one at most of what it drops.
+func (r *chainWalker) dropsNothing(c chainName, rule ruleEffect) (bool, error) {
+	if rule.verdict == "drop" || rule.mayDrop {
+		return rule.neverMatches, nil
+	}
+	return r.everyTarget(c, rule, r.dropNone, r.dropsNothing)
 }
 
 // tracked reports whether every packet in the chain is sure to belong to a connection.

@@ -15,6 +15,7 @@ type chainName struct {
 	family, table, chain string
 	outer                bool // tunnel packets meet it, not pods' packets
 	early                bool // packets meet it ahead of connection tracking
+	untranslated         bool // tunnel packets meet it ahead of translations of their destination
 }
 
 // chainWalker walks through chains as packets of established flows do. It follows what is known of
@@ -25,6 +26,7 @@ type chainWalker struct {
 	chains    map[[3]string][][]byte // messages about rules, each read once
 	ipsets    map[uint16]ipset       // nil: not read yet
 	stateless bool                   // connections are not tracked
+	toTunnel  bool                   // audit pods' UDP packets to the tunnel's port only
 	unreplied bool                   // audit packets before the first reply
 	iptables  map[[2]string]bool     // families and tables that iptables has made
 	filters   map[[2]string]bool     // those with chains at hooks that do more than translate
@@ -33,6 +35,7 @@ type chainWalker struct {
 
 	// Of all walks:
 	untracked     bool     // a notrack rule was found
+	untracksPort  bool     // one for packets to the tunnel's port, which pods may use, too
 	findings      []string // why packets are treated differently
 	markChain     string   // chain of a rule that sets marks
 	leavesMark    bool     // forwarded packets may have a mark in the end
@@ -51,6 +54,7 @@ type chainWalker struct {
 	visits      map[chainName]int
 	inert       map[chainName]bool // chains that were asked about: whether all of their rules are, see [chainWalker.isInert]
 	admitNone   map[chainName]bool // likewise: whether they do, see [chainWalker.admitsNothing]
+	dropNone    map[chainName]bool // likewise, see [chainWalker.dropsNothing]
 	connUses    map[bool]*connUses // by whether the connection is that of a tunnel
 }
 
@@ -92,7 +96,7 @@ const maxMarkStates = 16
 func (r *chainWalker) walkAll(begins []baseChain) error {
 	for entry := knownMark(0); ; {
 		r.differences, r.walked, r.visits = nil, map[walkedChain]chainResult{}, map[chainName]int{}
-		r.inert, r.admitNone = map[chainName]bool{}, map[chainName]bool{}
+		r.inert, r.admitNone, r.dropNone = map[chainName]bool{}, map[chainName]bool{}, map[chainName]bool{}
 		r.connUses = map[bool]*connUses{false: {}, true: {}}
 		left, forwarded, err := r.walkFrom(entry, begins)
 		if err != nil {
@@ -178,7 +182,10 @@ func (r *chainWalker) step(c chainName, in markState, message []byte, result *ch
 		return in, err
 	}
 	if r.noteCounter(c, rule, message); rule.neverMatches {
-		return in, nil
+		if err := r.noteConsumption(c, rule, message); err != nil || !rule.partial.hasEffect() {
+			return in, err
+		}
+		rule = *rule.partial
 	}
 	if err := r.noteAnswer(c, rule, message); err != nil || rule.answered&onlyBehind != 0 {
 		return in, err
@@ -199,6 +206,9 @@ func (r *chainWalker) step(c chainName, in markState, message []byte, result *ch
 		next = in
 	}
 	switch {
+	case rule.verdictMap:
+		result.out, result.accepted = result.out.join(back).join(rule.marks), result.accepted.join(rule.marks)
+		next = next.join(back).join(rule.marks)
 	case rule.verdict == "accept":
 		result.accepted = result.accepted.join(rule.marks)
 	case rule.verdict == "drop":
@@ -208,9 +218,6 @@ func (r *chainWalker) step(c chainName, in markState, message []byte, result *ch
 		result.out = result.out.join(back)
 	case rule.verdict == "jump":
 		next = next.join(back)
-	case rule.verdictMap:
-		result.out, result.accepted = result.out.join(back).join(rule.marks), result.accepted.join(rule.marks)
-		next = next.join(back).join(rule.marks)
 	default:
 		next = next.join(rule.marks)
 	}
@@ -225,8 +232,8 @@ func (c chainName) sibling(name string) chainName {
 
 // note records what a rule does that packets meet.
 func (r *chainWalker) note(c chainName, rule ruleEffect, message []byte) error {
-	if rule.verdict == "notrack" && !rule.tunnelOnly && !c.outer {
-		r.untracked = true
+	if rule.untracks && !c.outer {
+		r.untracked, r.untracksPort = r.untracked || !rule.tunnelOnly, r.untracksPort || rule.tunnelOnly
 	}
 	if rule.setsMark {
 		r.markChain = fmt.Sprintf("%s %s %s", c.family, c.table, c.chain)
@@ -246,6 +253,13 @@ func (r *chainWalker) note(c chainName, rule ruleEffect, message []byte) error {
 		uses.writes = append(uses.writes, connUse{ruleName(c, message), rule.connWrites})
 	}
 	why := rule.unproven
+	if rule.onlyLater {
+		if harmless, err := r.dropsNothing(c, rule); err != nil {
+			return err
+		} else if !harmless {
+			why = cmp.Or(why, "ct state")
+		}
+	}
 	if why == "" {
 		if why = cmp.Or(rule.perPacket, rule.replyDependent); why == "" && rule.asks == nil {
 			return nil

@@ -29,16 +29,21 @@ func (r *exprEvaluator) target(data nlmsg.Map) {
 		r.setMark(markValue{})
 	case target == "CONNMARK":
 		r.targetConnmark(revision, info)
+	case target == "REJECT":
+		r.decide("drop")
 	case target == "NOTRACK" || target == "CT" && len(info) > 0 && info[0]&1 != 0:
-		r.verdict = "notrack"
+		r.untracks = true
 	}
 }
 
-func (r *exprEvaluator) match(data nlmsg.Map) error {
+func (r *exprEvaluator) match(data nlmsg.Map) {
 	name, revision, info := data.Text(1), data.BigEndian32(unix.NFTA_MATCH_REV), data.Bytes(3) // NFTA_MATCH_NAME, NFTA_MATCH_INFO
 	switch latest, proven := provenMatches[name]; {
+	case name == "set": // see below
 	case perPacketMatches[name]:
-		r.perPacket = "match " + name
+		if r.perPacket = "match " + name; statefulMatches[name] {
+			r.consume(r.perPacket)
+		}
 	case !proven:
 		r.unproven = "match " + name
 	case revision > latest:
@@ -47,29 +52,31 @@ func (r *exprEvaluator) match(data nlmsg.Map) error {
 	switch name {
 	case "set":
 		r.alwaysMatches = false
-		return r.matchIPSet(info, revision)
+		r.err = r.matchIPSet(info, revision)
+		return
 	case "comment":
-		return nil
+		return
 	case "mark":
 		if revision == 1 {
 			r.matchMarkOf(r.marks.packet, info)
-			return nil
+			return
 		}
 	case "connmark":
 		r.alwaysMatches = r.alwaysMatches && r.tracked()
 		r.matchMarkOf(r.connMark(), info)
-		return nil
+		return
 	case "nfacct":
 		if r.neverMatches {
-			return nil
+			return
 		}
 		r.logAt()
 		limited, err := hasQuota(unix.ByteSliceToString(info))
-		if err == nil && !limited {
-			return nil // it only counts
+		if r.err = err; err == nil && !limited {
+			return // it only counts
 		}
 		r.perPacket = "match nfacct, with a quota"
-		return err
+		r.consume(r.perPacket)
+		return
 	case "icmp", "icmp6", "sctp", "dccp", "ah", "esp":
 		r.neverMatches = true
 	case "mac", "udp", "multiport":
@@ -81,21 +88,20 @@ func (r *exprEvaluator) match(data nlmsg.Map) error {
 		r.matchTCP(info)
 	case "conntrack":
 		if r.matchConntrack(info, revision) {
-			return nil
+			return
 		}
 	case "state":
 		if len(info) >= 4 {
 			with := binary.NativeEndian.Uint32(info)
 			r.matchStates(func(state uint32) bool { return with&xtState(state) != 0 })
-			return nil
+			return
 		}
 	}
 	r.alwaysMatches = false
-	return nil
 }
 
-// matchConntrack evaluates iptables' match conntrack; true: it asks for nothing but the state.
-func (r *exprEvaluator) matchConntrack(info []byte, revision int) (onlyState bool) {
+// matchConntrack evaluates iptables' match conntrack; true: it asks for nothing but the state and the status.
+func (r *exprEvaluator) matchConntrack(info []byte, revision int) (evaluated bool) {
 	if len(info) < nft.ConntrackState+2 {
 		return false
 	}
@@ -106,15 +112,25 @@ func (r *exprEvaluator) matchConntrack(info []byte, revision int) (onlyState boo
 	if flags&trackExpire != 0 {
 		r.perPacket = "ctexpire"
 	}
-	if flags&(trackStatus|trackDirection) != 0 {
-		r.dependsOnReply("ct status or direction")
+	if flags&trackDirection != 0 {
+		r.dependsOnReply("ct direction")
 	}
-	if flags&trackStatus != 0 && statusOf(info, revision)&^statusLasting != 0 {
-		r.perPacket = "ct status"
+	if flags&trackOfState != 0 {
+		r.matchConntrackState(info, revision)
 	}
-	if flags&1 == 0 {
-		return false
+	switch status := statusOf(info, revision); {
+	case flags&trackOfStatus == 0:
+	case flags&trackOfState != 0 && !r.tracked(): // a packet without a connection may match by its state alone
+		r.useStatus(status)
+	default:
+		r.alwaysMatches = r.alwaysMatches && r.tracked()
+		r.matchStatus(status, 0, binary.NativeEndian.Uint16(info[nft.ConntrackInvert:])&trackOfStatus != 0)
 	}
+	return flags&^(trackOfState|trackOfStatus|trackAlias) == 0
+}
+
+// matchConntrackState evaluates the states of the match.
+func (r *exprEvaluator) matchConntrackState(info []byte, revision int) {
 	inverted, states := info[nft.ConntrackInvert]&1 != 0, uint32(info[nft.ConntrackState])
 	if revision >= 2 {
 		states = uint32(binary.NativeEndian.Uint16(info[nft.ConntrackState:]))
@@ -129,7 +145,7 @@ func (r *exprEvaluator) matchConntrack(info []byte, revision int) (onlyState boo
 		at := *r
 		at.alwaysMatches, at.neverMatches = true, false
 		at.matchStates(func(state uint32) bool { return states&(xtState(state)|translated) != 0 != inverted })
-		r.replyDependent, r.answered = at.replyDependent, at.answered
+		r.replyDependent, r.answered, r.onlyLater = at.replyDependent, at.answered, at.onlyLater
 		if at.neverMatches {
 			none++
 		}
@@ -139,7 +155,9 @@ func (r *exprEvaluator) matchConntrack(info []byte, revision int) (onlyState boo
 	}
 	r.neverMatches = r.neverMatches || none == len(translations)
 	r.alwaysMatches = r.alwaysMatches && every == len(translations)
-	return flags == 1
+	if none < len(translations) && every < len(translations) {
+		r.useStatus(states / xtSourceNAT % 4 * statusSourceNAT)
+	}
 }
 
 // States of iptables: struct xt_conntrack_mtinfo1. The others are those of nftables.
@@ -159,39 +177,12 @@ func xtState(state uint32) uint32 {
 
 // statusOf returns the bits of a connection's status that a match tests, which follow those of the
 // state. In the first revision they are bytes.
-func statusOf(info []byte, revision int) uint16 {
+func statusOf(info []byte, revision int) uint32 {
 	switch at := nft.ConntrackState + 2; {
 	case revision <= 1:
-		return uint16(info[nft.ConntrackState+1])
+		return uint32(info[nft.ConntrackState+1])
 	case len(info) >= at+2:
-		return binary.NativeEndian.Uint16(info[at:])
+		return uint32(binary.NativeEndian.Uint16(info[at:]))
 	}
-	return ^uint16(0)
-}
-
-// unprovenExpression names an expression that is not proven to treat all packets of a flow alike.
-func unprovenExpression(name string, data nlmsg.Map) string {
-	known, proven := provenExpressions[name]
-	if !proven {
-		return name
-	}
-	for number := range data {
-		if number == 0 || number > known {
-			return fmt.Sprintf("attribute %d of expression %s", number, name)
-		}
-	}
-	return ""
-}
-
-// sourceOf returns the register that a comparing expression reads.
-func sourceOf(name string, data nlmsg.Map) (register int, ok bool) {
-	number, ok := map[string]uint16{"bitwise": unix.NFTA_BITWISE_SREG, "cmp": unix.NFTA_CMP_SREG, "lookup": unix.NFTA_LOOKUP_SREG}[name]
-	return data.BigEndian32(number), ok
-}
-
-// targetOf returns the register that an expression writes.
-func targetOf(name string, data nlmsg.Map) (register int, ok bool) {
-	number := map[string]uint16{"bitwise": unix.NFTA_BITWISE_DREG, "byteorder": unix.NFTA_BYTEORDER_DREG, "payload": unix.NFTA_PAYLOAD_DREG, "exthdr": unix.NFTA_EXTHDR_DREG, "meta": unix.NFTA_META_DREG,
-		"ct": unix.NFTA_CT_DREG, "fib": unix.NFTA_FIB_DREG, "rt": unix.NFTA_RT_DREG, "hash": unix.NFTA_HASH_DREG, "xfrm": 1, "osf": 1}[name]
-	return data.BigEndian32(number), number != 0 && data.Has(number)
+	return ^uint32(0)
 }

@@ -349,48 +349,4 @@ var changes = []change{
 			ip link set {port} master {gate}`,
 		out: dropped, in: dropped,
 	},
-	// With connection tracking.
-	{
-		name: "nft deny, connections tracked", services: true,
-		do:   `nft 'table ip deny { chain c { type filter hook forward priority 0; meta l4proto udp drop; }; }'`,
-		undo: `nft delete table ip deny`,
-		out:  dropped, in: dropped,
-	},
-	{
-		name: "nft rule of no consequence", services: true,
-		do:   `nft add table ip nothing`,
-		undo: `nft delete table ip nothing`,
-		out:  delivered, in: delivered,
-	},
-	{
-		name: "connections not tracked any more", services: true,
-		do:   `nft 'table ip raw { chain c { type filter hook prerouting priority -300; meta l4proto udp notrack; }; }'`,
-		undo: `nft delete table ip raw`,
-		out:  delivered, in: delivered,
-	},
-	{
-		name: "connections tracked in another zone", services: true,
-		do:   `nft 'table ip raw { chain c { type filter hook prerouting priority -300; meta l4proto udp ct zone set 5; }; }'`,
-		undo: `nft delete table ip raw`,
-		out:  delivered, in: delivered,
-	},
-	{
-		name: "masquerading of new connections", services: true,
-		do:   `nft 'table ip translate { chain c { type nat hook postrouting priority 100; meta l4proto udp masquerade; }; }'`,
-		undo: `nft delete table ip translate`,
-		out:  delivered, in: delivered,
-	},
-	{
-		name: "connections forgotten", services: true,
-		act: forgetConnections,
-		out: delivered, in: delivered,
-	},
-	{
-		name: "connections forgotten, and new ones denied", services: true, answered: true,
-		setup:    `nft 'table ip new { chain c { type filter hook forward priority 0; ct state new meta l4proto udp drop; }; }'`,
-		act:      forgetConnections,
-		undo:     `nft flush table ip new`,
-		teardown: `nft delete table ip new`,
-		out:      dropped, in: dropped,
-	},
 }

@@ -69,4 +69,4 @@ var geneveChanges = []change{
 	},
 }
 
-var allChanges = slices.Concat(changes, silentChanges, vxlanChanges, ipipChanges, geneveChanges)
+var allChanges = slices.Concat(changes, trackedChanges, silentChanges, vxlanChanges, ipipChanges, geneveChanges)

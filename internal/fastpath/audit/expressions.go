@@ -1,0 +1,180 @@
+package audit
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/venturi-net/venturi/internal/nlmsg"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// expression is what is known of a kind of expression.
+type expression struct {
+	attrs    uint16 // number of its known attributes, which are numbered from 1
+	evaluate func(r *exprEvaluator, data nlmsg.Map)
+	source   uint16 // attribute with the register that it compares; 0: none
+	target   uint16 // attribute with the register that it writes; 0: none
+	acts     bool   // it does something to packets or connections, and nothing else
+	keeps    bool   // it keeps account of what registers are known to hold, or leaves them alone
+}
+
+// provenExpressions are the rule expressions that treat all packets of a flow alike, as far as their
+// evaluation does not find otherwise. Those without one match, or act, in the same way always.
+var provenExpressions = map[string]expression{
+	"immediate": {attrs: 2, evaluate: (*exprEvaluator).immediate, keeps: true},
+	"bitwise":   {attrs: 7, evaluate: (*exprEvaluator).bitwise, source: unix.NFTA_BITWISE_SREG, target: unix.NFTA_BITWISE_DREG, keeps: true},
+	"byteorder": {attrs: 5, evaluate: (*exprEvaluator).derive, target: unix.NFTA_BYTEORDER_DREG},
+	"cmp":       {attrs: 3, evaluate: (*exprEvaluator).cmp, source: unix.NFTA_CMP_SREG, keeps: true},
+	"range":     {attrs: 4, evaluate: (*exprEvaluator).derive},
+	"lookup":    {attrs: 5, evaluate: (*exprEvaluator).lookup, source: unix.NFTA_LOOKUP_SREG},
+	"payload":   {attrs: 8, evaluate: (*exprEvaluator).payload, target: unix.NFTA_PAYLOAD_DREG},
+	"exthdr":    {attrs: 7, evaluate: (*exprEvaluator).exthdr, target: unix.NFTA_EXTHDR_DREG},
+	"meta":      {attrs: 3, evaluate: (*exprEvaluator).meta, target: unix.NFTA_META_DREG, keeps: true},
+	"ct":        {attrs: 4, evaluate: (*exprEvaluator).ct, target: unix.NFTA_CT_DREG, keeps: true},
+	"counter":   {attrs: 3, evaluate: (*exprEvaluator).countAt, keeps: true},
+	"log":       {attrs: 6, evaluate: (*exprEvaluator).log, keeps: true},
+	"last":      {attrs: 3, evaluate: (*exprEvaluator).log, keeps: true},
+	"fib":       {attrs: 3, evaluate: (*exprEvaluator).derive, target: unix.NFTA_FIB_DREG},
+	"rt":        {attrs: 2, evaluate: (*exprEvaluator).rt, target: unix.NFTA_RT_DREG},
+	"hash":      {attrs: 7, evaluate: (*exprEvaluator).hash, target: unix.NFTA_HASH_DREG},
+	"xfrm":      {attrs: 4, evaluate: (*exprEvaluator).derive, target: 1}, // NFTA_XFRM_DREG
+	"osf":       {attrs: 3, evaluate: (*exprEvaluator).derive, target: 1}, // NFTA_OSF_DREG
+	"reject":    {attrs: 2, evaluate: (*exprEvaluator).reject},
+	"notrack":   {attrs: 0, evaluate: (*exprEvaluator).notrack, acts: true},
+	"nat":       {attrs: 7, acts: true},
+	"masq":      {attrs: 3, acts: true},
+	"redir":     {attrs: 3, acts: true},
+	"objref":    {attrs: 2, evaluate: (*exprEvaluator).objref},
+	"match":     {attrs: 3, evaluate: (*exprEvaluator).match},
+	"target":    {attrs: 3, evaluate: (*exprEvaluator).target},
+}
+
+// unprovenAttribute names an attribute of an expression that is not known; "": there is none.
+func (e expression) unprovenAttribute(name string, data nlmsg.Map) string {
+	for number := range data {
+		if number == 0 || number > e.attrs {
+			return fmt.Sprintf("attribute %d of expression %s", number, name)
+		}
+	}
+	return ""
+}
+
+func (r *exprEvaluator) expression(name string, data nlmsg.Map) {
+	e, proven := provenExpressions[name]
+	if perPacketExpressions[name] {
+		r.perPacket, r.alwaysMatches = name, false
+		r.consume(name)
+	} else if !proven {
+		r.unproven = name
+	} else if why := e.unprovenAttribute(name, data); why != "" {
+		r.unproven = why
+	}
+	r.acts = r.acts || e.acts
+	if !e.keeps {
+		r.dropValues()
+	}
+	into, writes := data.BigEndian32(e.target), e.target != 0 && data.Has(e.target)
+	r.trackProtocol(name, data, into, writes)
+	if e.source == 0 {
+		r.passLoaded()
+	} else if data.BigEndian32(e.source) != r.register {
+		r.forgetLoaded() // it compares what was loaded before
+	}
+	if writes {
+		r.register = into
+	}
+	if e.evaluate != nil {
+		e.evaluate(r, data)
+	}
+}
+
+func (r *exprEvaluator) immediate(data nlmsg.Map) {
+	into := data.BigEndian32(unix.NFTA_IMMEDIATE_DREG)
+	if value := data.DataValue(unix.NFTA_IMMEDIATE_DATA); len(value) == 4 {
+		r.values[into] = knownMark(binary.NativeEndian.Uint32(value))
+	} else if value != nil {
+		r.dropValues()
+	}
+	value, err := nl.ParseRouteAttr(data[unix.NFTA_IMMEDIATE_DATA])
+	if err != nil || into != verdictReg {
+		return
+	}
+	verdict, to, known := verdictOf(nlmsg.ByNumber(value)[unix.NFTA_DATA_VERDICT])
+	if r.decide(verdict); to != "" {
+		r.targets = append(r.targets, to)
+	}
+	if !known {
+		r.unproven = "a verdict that is not known"
+	}
+}
+
+// consume records an expression that keeps count of the packets which get there.
+func (r *exprEvaluator) consume(name string) {
+	if !r.neverMatches {
+		r.consumes = name
+	}
+}
+
+func (r *exprEvaluator) log(nlmsg.Map) { r.logAt() }
+
+func (r *exprEvaluator) notrack(nlmsg.Map) { r.untracks = true }
+
+func (r *exprEvaluator) reject(nlmsg.Map) { r.decide("drop") }
+
+// decide records a verdict, beside which there may be that of a map.
+func (r *exprEvaluator) decide(verdict string) {
+	r.verdictMap = r.verdictMap || r.verdict != ""
+	r.verdict = verdict
+}
+
+func (r *exprEvaluator) cmp(data nlmsg.Map) {
+	value, op := data.DataValue(unix.NFTA_CMP_DATA), data.BigEndian32(unix.NFTA_CMP_OP)
+	mark, isMark := r.values[data.BigEndian32(unix.NFTA_CMP_SREG)]
+	switch {
+	case isMark:
+		r.compareMark(mark, value, op)
+	case r.field != nil:
+		r.compareField(value, op)
+	case op == unix.NFT_CMP_EQ || op == unix.NFT_CMP_NEQ:
+		r.compare(value, op == unix.NFT_CMP_EQ)
+	default: // greater or less
+		r.useLoaded()
+		r.derive(nil)
+	}
+}
+
+// derive records that nothing is known of what the rule goes by from here on.
+func (r *exprEvaluator) derive(nlmsg.Map) { r.loaded, r.alwaysMatches = otherField, false }
+
+func (r *exprEvaluator) rt(data nlmsg.Map) {
+	if key := data.BigEndian32(unix.NFTA_RT_KEY); provenRoute[key] == "" {
+		r.perPacket = cmp.Or(map[int]string{unix.NFT_RT_TCPMSS: "rt mtu"}[key], fmt.Sprintf("rt key %d", key))
+	}
+	r.derive(nil)
+}
+
+func (r *exprEvaluator) objref(data nlmsg.Map) {
+	kind := data.BigEndian32(unix.NFTA_OBJREF_IMM_TYPE)
+	if provenObjects[kind] == "" {
+		r.unproven = "named object of type " + fmt.Sprint(kind)
+	}
+	r.setsSecmark = r.setsSecmark || kind == unix.NFT_OBJECT_SECMARK
+	if r.acts = r.acts || kind != unix.NFT_OBJECT_COUNTER; kind == unix.NFT_OBJECT_COUNTER {
+		r.logAt()
+	}
+}
+
+// exthdr evaluates options. Packets of the fast path have no IP options or extension headers, and
+// packets of a tunnel have no TCP options.
+func (r *exprEvaluator) exthdr(data nlmsg.Map) {
+	r.derive(nil)
+	switch option := data.BigEndian32(unix.NFTA_EXTHDR_OP) == unix.NFT_EXTHDR_OP_TCPOPT; {
+	case option && r.chain.outer:
+	case !data.Has(unix.NFTA_EXTHDR_DREG):
+		r.unproven = "writes packets"
+	case option:
+		r.perPacket = "tcp option"
+	}
+}
