@@ -16,5 +16,5 @@ func TestKernels(t *testing.T) {
 		"|TestShadow|TestFuzzCarry|TestFuzzLearn|TestCarriesSibling|TestLearnsSibling|TestLeavesToDevice"+
 		"|TestCarriesFromDevice|TestCarriesIPv6|TestTranslatesIPv6|TestTranslatedApartIPv6"+
 		"|TestKeepsSumOfPacketIPv6|TestShadowIPv6|TestSlotsKnowAddresses|TestLearnsIPv6"+
-		"|TestForgetsAddresses|TestNumbersBeginAgain|TestFuzzIPv6|TestTranslatedEndsIPv6|TestNoNATIPv6"))
+		"|TestForgetsAddresses|TestNumbersBeginAgain|TestFuzzIPv6|TestFuzzLearnIPv6|TestTranslatedEndsIPv6|TestNoNATIPv6"))
 }
