@@ -22,20 +22,23 @@ func TestFastPathLossless(t *testing.T) {
 	requireFastPath(t)
 	c := bench.Lossless{Cycles: 2, Unattended: 1, Datagrams: 500, Streams: 1, Rate: 256 << 10}
 	var cases []underLoad
-	for _, path := range moduleTunnels() {
-		cases = append(cases, underLoad{path, onBothEnds(path)}, underLoad{path + " at one end", onOneEnd(path)})
+	for i, path := range moduleTunnels() {
+		if i == 0 || !agenttest.InShortGuest() {
+			cases = append(cases, underLoad{path, onBothEnds(path)})
+		}
+		if i > 0 || !agenttest.InShortGuest() {
+			cases = append(cases, underLoad{path + " at one end", onOneEnd(path)})
+		}
 	}
 	if agenttest.InGuest() {
-		c.Cycles, c.Datagrams, c.Rate = 1, 50, 32<<10
+		c.Cycles, c.Unattended, c.Datagrams, c.Rate = 1, 0, 50, 32<<10
 	} else {
 		cases = append(cases, underLoad{"IPv6", overIPv6(false)}, underLoad{"IPv6 in VXLAN", overIPv6(true)},
 			underLoad{"vxlan+fast at one end", onOneEnd("vxlan+fast")}, underLoad{"routed+fast at one end", onOneEnd("routed+fast")})
 	}
 	for _, each := range cases {
 		t.Run(each.name, func(t *testing.T) {
-			if !agenttest.InGuest() {
-				t.Parallel() // it waits for most of its time
-			}
+			t.Parallel() // it waits for most of its time
 			l, arm := each.arm(t)
 			var out bytes.Buffer
 			err := c.CheckArm(t.Context(), &out, l, arm, testenv.Program(t))
