@@ -39,92 +39,6 @@ func DefaultLossless() Lossless {
 	}
 }
 
-// noDaemonDelay is how long a fast path without a daemon may carry packets at most.
-const noDaemonDelay = 5 * time.Second
-
-// settleTime is the pause between two steps of a cycle.
-const settleTime = 100 * time.Millisecond
-
-// cycle is a way to stop and start the daemon.
-type cycle struct {
-	name string
-	do   func(context.Context, *fastDaemon) error
-}
-
-var cycles = []cycle{
-	{"stopped, started", func(ctx context.Context, d *fastDaemon) error {
-		if err := d.end(ctx, syscall.SIGTERM); err != nil {
-			return err
-		}
-		_ = host.Sleep(ctx, settleTime)
-		return d.start(false)
-	}},
-	{"replaced", func(ctx context.Context, d *fastDaemon) error {
-		old := d.pid
-		return checkCountsKept(d, func() error { return errors.Join(d.start(true), awaitExit(ctx, old), d.awaitCarrying(ctx)) })
-	}},
-	{"killed, started", func(ctx context.Context, d *fastDaemon) error {
-		if err := d.end(ctx, syscall.SIGKILL); err != nil {
-			return err
-		}
-		return checkCountsKept(d, func() error { return errors.Join(d.start(false), d.awaitCarrying(ctx)) })
-	}},
-	{"killed at some moment", func(ctx context.Context, d *fastDaemon) error {
-		return errors.Join(d.send(syscall.SIGTERM), d.killSoon(ctx, 10*time.Millisecond),
-			d.start(false), d.killSoon(ctx, settleTime), d.start(false))
-	}},
-	{killedUnattended, func(ctx context.Context, d *fastDaemon) error {
-		killed := time.Now()
-		if err := d.end(ctx, syscall.SIGKILL); err != nil {
-			return err
-		}
-		_ = host.Sleep(ctx, time.Until(killed.Add(noDaemonDelay)))
-		return checkCountsKept(d, func() error { return errors.Join(d.checkSlow(ctx), d.start(false), d.awaitCarrying(ctx)) })
-	}},
-}
-
-// killedUnattended is the kind of cycle in which a killed daemon has no successor for 5
-// s.
-const killedUnattended = "killed, 5 s alone, started"
-
-// checkCountsKept expects that the next daemon continues the counters of the one before.
-func checkCountsKept(d *fastDaemon, what func() error) error {
-	before, err := d.readCounts()
-	if err != nil {
-		return err
-	}
-	if err := what(); err != nil {
-		return err
-	}
-	now, err := d.readCounts()
-	if err == nil && now[bpf.CarriedOut] < before[bpf.CarriedOut] {
-		return fmt.Errorf("the next daemon reset the counters: %d packets carried, %d before", now[bpf.CarriedOut], before[bpf.CarriedOut])
-	}
-	return err
-}
-
-// checkSlow expects that programs without a daemon carry nothing, and leave packets to
-// the slow path.
-func (d *fastDaemon) checkSlow(ctx context.Context) error {
-	before, err := d.readCounts()
-	if err != nil {
-		return err
-	}
-	err = poll(ctx, "packets go slow", func() (bool, error) {
-		const some = 100
-		now, err := d.readCounts()
-		return now[bpf.SlowNoDaemon]+now[bpf.PerDirection+bpf.SlowNoDaemon] >= before[bpf.SlowNoDaemon]+before[bpf.PerDirection+bpf.SlowNoDaemon]+some, err
-	})
-	if err != nil {
-		return err
-	}
-	now, err := d.readCounts()
-	if err == nil && (now[bpf.CarriedOut] != before[bpf.CarriedOut] || now[bpf.CarriedIn] != before[bpf.CarriedIn]) {
-		return fmt.Errorf("%v after its daemon was killed, a fast path carries packets: %v, before %v", noDaemonDelay, now, before)
-	}
-	return err
-}
-
 // CycleOutcome is what became of the traffic during one kind of cycle, or without any.
 type CycleOutcome struct {
 	Path, Kind string
@@ -151,7 +65,11 @@ func (c Lossless) check(ctx context.Context, w io.Writer, h compare.Host) ([]ver
 		return nil, err
 	}
 	printOutcomes(w, all)
-	var limits []verify.Requirement
+	return noLoss(all), nil
+}
+
+// noLoss requires that nothing was lost in any cycle.
+func noLoss(all []CycleOutcome) (limits []verify.Requirement) {
 	for _, o := range all {
 		if o.Cycles == 0 {
 			continue
@@ -161,7 +79,18 @@ func (c Lossless) check(ctx context.Context, w io.Writer, h compare.Host) ([]ver
 			verify.Requirement{Text: what + fmt.Sprintf("%d of %d datagrams lost, none allowed", o.Lost, o.Sent), Holds: o.Lost == 0 && o.Sent > 0},
 			verify.Requirement{Text: what + fmt.Sprintf("%d connections lost, none allowed", len(o.Broken)), Holds: len(o.Broken) == 0 && o.Opened > 0})
 	}
-	return limits, nil
+	return limits
+}
+
+// CheckArm runs all cycles on an arm of a lab that somebody else has raised, prints what became of the traffic, and
+// fails if anything is lost. A machine for which the arm has no pins has no daemon of its own.
+func (c Lossless) CheckArm(ctx context.Context, w io.Writer, l *lab.Lab, arm lab.Arm, program []string) error {
+	all, err := c.arm(ctx, l, arm, program)
+	if err != nil {
+		return err
+	}
+	printOutcomes(w, all)
+	return verify.CheckRequirements(w, "something is lost", noLoss(all))
 }
 
 // Run runs all cycles, on one path after another.
@@ -184,9 +113,17 @@ func (c Lossless) path(ctx context.Context, h compare.Host, name string) (all []
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, l.Down()) }()
-	r := &run{Lossless: c, arm: l.Arms[0]}
-	for i := range l.Machines {
-		d, err := daemonOf(l, h.Program, r.arm, i)
+	return c.arm(ctx, l, l.Arms[0], h.Program)
+}
+
+// arm runs the cycles on an arm of a lab.
+func (c Lossless) arm(ctx context.Context, l *lab.Lab, arm lab.Arm, program []string) (all []CycleOutcome, err error) {
+	r := &run{Lossless: c, arm: arm}
+	for i, pins := range arm.Pins {
+		if pins == "" {
+			continue
+		}
+		d, err := daemonOf(l, program, arm, i)
 		if err != nil {
 			return nil, err
 		}

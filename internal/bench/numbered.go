@@ -45,7 +45,7 @@ func listenNumbered(at host.Endpoint) (conn *net.UDPConn, err error) {
 		return err
 	}}
 	err = host.Do(at.Namespace, func() error {
-		p, err := c.ListenPacket(context.Background(), "udp4", netip.AddrPortFrom(at.Addr, 0).String())
+		p, err := c.ListenPacket(context.Background(), "udp", netip.AddrPortFrom(at.Addr, 0).String())
 		if err == nil {
 			conn = p.(*net.UDPConn)
 		}

@@ -63,7 +63,7 @@ func startTraffic(ctx context.Context, from, to host.Endpoint, r trafficRate) (*
 	}
 	var listener *net.TCPListener
 	err := host.Do(to.Namespace, func() (err error) {
-		listener, err = net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(netip.AddrPortFrom(to.Addr, 0)))
+		listener, err = net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(to.Addr, 0)))
 		return err
 	})
 	if err != nil {
@@ -147,7 +147,7 @@ func (t *traffic) serve(ctx context.Context, l *net.TCPListener, r trafficRate) 
 func dialFrom(from host.Endpoint, to netip.AddrPort) (conn *net.TCPConn, err error) {
 	d := net.Dialer{Timeout: trafficTimeout, LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from.Addr, 0))}
 	err = host.Do(from.Namespace, func() error {
-		c, err := d.Dial("tcp4", to.String())
+		c, err := d.Dial("tcp", to.String())
 		if err == nil {
 			conn = c.(*net.TCPConn)
 		}

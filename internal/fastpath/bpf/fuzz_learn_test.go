@@ -164,32 +164,32 @@ func (f *fuzzing) write(t *testing.T, entries map[bpf.FlowKey]bpf.Flow) {
 	f.rewrite(t, f.read(t), entries)
 }
 
-func (f *fuzzing) read(t *testing.T) map[bpf.FlowKey]bpf.Flow {
+func (r *rig) read(t *testing.T) map[bpf.FlowKey]bpf.Flow {
 	keys := map[bpf.FlowKey]bpf.Flow{}
 	var k bpf.FlowKey
-	for err := f.objs.Flows.NextKey(nil, &k); !errors.Is(err, ebpf.ErrKeyNotExist); err = f.objs.Flows.NextKey(k, &k) {
+	for err := r.objs.Flows.NextKey(nil, &k); !errors.Is(err, ebpf.ErrKeyNotExist); err = r.objs.Flows.NextKey(k, &k) {
 		check(t, err)
 		keys[k] = bpf.Flow{}
 	}
-	return f.lookUp(t, keys)
+	return r.lookUp(t, keys)
 }
 
 // rewrite replaces the entries that the table has.
-func (f *fuzzing) rewrite(t *testing.T, is, entries map[bpf.FlowKey]bpf.Flow) {
+func (r *rig) rewrite(t *testing.T, is, entries map[bpf.FlowKey]bpf.Flow) {
 	for k := range is {
-		check(t, f.objs.Flows.Delete(k))
+		check(t, r.objs.Flows.Delete(k))
 	}
 	for k, e := range entries {
-		check(t, f.objs.PutFlow(k, e))
+		check(t, r.objs.PutFlow(k, e))
 	}
 }
 
 // lookUp gives the entries that there are of some keys.
-func (f *fuzzing) lookUp(t *testing.T, keys map[bpf.FlowKey]bpf.Flow) map[bpf.FlowKey]bpf.Flow {
+func (r *rig) lookUp(t *testing.T, keys map[bpf.FlowKey]bpf.Flow) map[bpf.FlowKey]bpf.Flow {
 	entries := map[bpf.FlowKey]bpf.Flow{}
 	for k := range keys {
 		var e bpf.Flow
-		err := f.objs.LookupFlow(k, &e)
+		err := r.objs.LookupFlow(k, &e)
 		if errors.Is(err, ebpf.ErrKeyNotExist) {
 			continue
 		}

@@ -16,36 +16,53 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-// carries6 is the reference: it says by what is written of packets, and not by how the programs parse
-// them, whether a frame is carried whose flow is that between two ends. from and to are its MACs.
-func carries6(frame []byte, protocol byte, ends [2]fuzzEnd, from, to []byte) bool {
+// reads6 reads a frame, by what is written of packets, and not by how the programs parse them: the protocol and the
+// ends of its flow. false: no flow has it, or it opens or ends one.
+func reads6(frame []byte) (protocol byte, ends [2]fuzzEnd, ok bool) {
 	const eth, ip = 14, 40
-	if len(frame) < eth+ip+8 || !bytes.Equal(frame[:6], to) || !bytes.Equal(frame[6:12], from) || binary.BigEndian.Uint16(frame[12:]) != 0x86dd {
-		return false
+	if len(frame) < eth+ip+8 || binary.BigEndian.Uint16(frame[12:]) != 0x86dd {
+		return protocol, ends, false
 	}
 	header, transport := frame[eth:eth+ip], frame[eth+ip:]
+	protocol = header[6]
+	for i := range ends {
+		ends[i] = fuzzEnd{header[8+16*i:][:16], binary.BigEndian.Uint16(transport[2*i:])}
+	}
 	payload := int(binary.BigEndian.Uint16(header[4:]))
 	switch {
-	case header[0]>>4 != 6, header[6] != protocol, header[7] < 2, payload+ip > 1500:
-		return false
-	case !bytes.Equal(header[8:24], ends[0].addr) || !bytes.Equal(header[24:40], ends[1].addr):
-		return false
-	case binary.BigEndian.Uint16(transport) != ends[0].port || binary.BigEndian.Uint16(transport[2:]) != ends[1].port:
-		return false
-	}
-	if protocol == byte(layers.IPProtocolUDP) {
-		return payload >= 8 && int(binary.BigEndian.Uint16(transport[4:])) == payload
-	}
-	if len(transport) < 20 {
-		return false
+	case header[0]>>4 != 6 || header[7] < 2:
+		return protocol, ends, false
+	case protocol == byte(layers.IPProtocolUDP):
+		return protocol, ends, payload >= 8 && int(binary.BigEndian.Uint16(transport[4:])) == payload
+	case protocol != byte(layers.IPProtocolTCP) || len(transport) < 20:
+		return protocol, ends, false
 	}
 	offset := int(transport[12]>>4) * 4
-	return transport[13]&0x17 == 0x10 && offset >= 20 && payload >= offset
+	return protocol, ends, transport[13]&0x17 == 0x10 && offset >= 20 && payload >= offset
+}
+
+// carries6 is the reference: it says whether a frame is carried whose flow is that between two ends. from and to are
+// its MACs.
+func carries6(frame []byte, protocol byte, ends [2]fuzzEnd, from, to []byte) bool {
+	is, of, ok := reads6(frame)
+	return ok && hasMACs(frame, from, to) && is == protocol && of[0].is(ends[0]) && of[1].is(ends[1]) && 40+int(binary.BigEndian.Uint16(frame[14+4:])) <= 1500
+}
+
+func hasMACs(frame, from, to []byte) bool {
+	return bytes.Equal(frame[:6], to) && bytes.Equal(frame[6:12], from)
 }
 
 type fuzzEnd struct {
 	addr []byte
 	port uint16
+}
+
+func (e fuzzEnd) is(other fuzzEnd) bool {
+	return bytes.Equal(e.addr, other.addr) && e.port == other.port
+}
+
+func (e fuzzEnd) addrPort() netip.AddrPort {
+	return netip.AddrPortFrom(netip.AddrFrom16([16]byte(e.addr)), e.port)
 }
 
 func fuzzEnds(from, to netip.AddrPort) [2]fuzzEnd {

@@ -8,7 +8,7 @@ import (
 )
 
 // guestTests are those that compare programs with a reference, packet by packet, and those of what a kernel adds.
-const guestTests = "TestFuzzCarry|TestFuzzLearn|TestFuzzIPv6|TestFuzzSibling|TestFuzzSiblingIPv6" +
+const guestTests = "TestFuzzCarry|TestFuzzLearn|TestFuzzLearnIPv6|TestFuzzIPv6|TestFuzzSibling|TestFuzzSiblingIPv6" +
 	"|TestGeneveCarries|TestIPIPCarries|TestLeavesToDevice|TestShadow|TestTranslatedEnds|TestTranslatedEndsIPv6"
 
 // moreGuestTests run there when all do.

@@ -36,7 +36,7 @@ func supportedFastPaths() []string {
 	case len(netkits) > 0 && agenttest.InGuest():
 		return slices.Concat(netkits, tunnels)
 	}
-	return slices.Concat(basicFastPaths, []string{tcFilterPath}, netkits, tunnels)
+	return slices.Concat(basicFastPaths, tcFilterPaths, netkits, tunnels)
 }
 
 // moduleTunnels are the fast paths over tunnels that this machine's own kernel may lack.
@@ -51,10 +51,10 @@ func moduleTunnels() (paths []string) {
 }
 
 // withTunnels are paths and those over IPIP and Geneve where this kernel has them; in a guest, which runs
-// for what this machine's own kernel lacks, those alone.
+// for what this machine's own kernel lacks, those alone, unless its programs are tc filters.
 func withTunnels(paths ...string) []string {
 	tunnels := moduleTunnels()
-	if len(tunnels) > 0 && agenttest.InGuest() {
+	if len(tunnels) > 0 && agenttest.InGuest() && kernel.HasTCX() {
 		return tunnels
 	}
 	return slices.Concat(paths, tunnels)
@@ -86,8 +86,8 @@ func isForAny(only string, paths []string) bool {
 	return slices.ContainsFunc(paths, func(path string) bool { return isFor(only, path) })
 }
 
-// tcFilterPath is a path whose programs are tc filters, whatever the kernel has.
-const tcFilterPath = "vxlan+fast:attach=tc"
+// tcFilterPaths are paths whose programs are tc filters, whatever the kernel has.
+var tcFilterPaths = []string{"vxlan+fast:attach=tc", "routed+fast:attach=tc"}
 
 // Established flows are carried, both ways on both machines, whether conntrack
 // follows them or not.

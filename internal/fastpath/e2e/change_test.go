@@ -17,6 +17,7 @@ import (
 	vnl "github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/nlmsg"
@@ -58,6 +59,9 @@ func TestFastPathFollowsChanges(t *testing.T) {
 	requireFastPath(t)
 	requireTools(t)
 	paths := twins(withTunnels(basicFastPaths...))
+	if kernel.HasTCX() && !agenttest.InGuest() {
+		paths = append(paths, tcFilterPaths...) // beside the same ones
+	}
 	for _, services := range []int{0, 30} {
 		due := func(s change) bool { return s.services == (services > 0) && s.isDue(paths) }
 		if !slices.ContainsFunc(allChanges, due) {

@@ -34,7 +34,7 @@ var useHooks = sync.OnceValue(func() error {
 
 // guestArgs choose what runs in a guest.
 func guestArgs() []string {
-	run := "TestFastPathConntrackFull|TestFastPathFollowsChanges|TestFastPathOneDaemon|TestFastPathOnStackedWires|TestFastPathReplays|TestFastPathTaggedTwin"
+	run := "TestFastPathConntrackFull|TestFastPathFollowsChanges|TestFastPathLossless|TestFastPathOneDaemon|TestFastPathOnStackedWires|TestFastPathReplays|TestFastPathTaggedTwin"
 	if agenttest.ChosenPart() == agenttest.AllTests {
 		run += "|TestNetkitWays|TestNetkitHooks|TestNetkitDrops|TestFastPathCarries|TestFastPathObeysNewRules|TestFastPathCounters|TestFastPathRefuses" +
 			"|TestFastPathBehindProgram|TestFastPathWithoutDaemon|TestFastPathReplaysServices" +
@@ -42,7 +42,7 @@ func guestArgs() []string {
 			"|TestFastPathCarriesSegments|TestFastPathSegmentsFollowRules|TestFastPathOfAnotherVersion|TestFastPathWithoutPins|TestFastPathHeldUp|TestFastPathGenerated" +
 			"|TestFastPathReplaysOneEnd|TestFastPathFollowsChangesOneEnd|TestFastPathOneDaemonOneEnd" +
 			"|TestFastPathCarriesIPv6|TestFastPathFollowsChangesOfIPv6|TestFastPathCarriesIPv6InTunnel|TestFastPathFollowsChangesOfIPv6InTunnel" +
-			"|TestFastPathServicesOverIPv6|TestFastPathServicesFollowChangesOfIPv6|TestFastPathForgetsResetConnectionsOfIPv6"
+			"|TestFastPathServicesOverIPv6|TestFastPathServicesOverIPv6InTunnel|TestFastPathServicesFollowChangesOfIPv6|TestFastPathForgetsResetConnectionsOfIPv6"
 	}
 	return agenttest.RunArgs(run)
 }

@@ -150,7 +150,7 @@ func TestFastPathOnStackedWires(t *testing.T) {
 					pin(t)
 					slow, fast := newScene(t, l, i-1), newScene(t, l, i)
 					for _, c := range slices.Concat(podReplays, wireReplays) {
-						if c.concerns(slow) && (all || c.carried && !c.wire) {
+						if c.concerns(slow) && (all || c.carried) {
 							c.compare(t, slow, fast)
 						}
 					}

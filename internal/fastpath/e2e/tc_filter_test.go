@@ -24,7 +24,7 @@ import (
 // is put back, another version's are exchanged, and nothing of them stays in the end.
 func TestFastPathOfFilters(t *testing.T) {
 	requireFastPath(t)
-	l := testenv.Lab(t, lab.Options{Paths: []string{tcFilterPath}})
+	l := testenv.Lab(t, lab.Options{Paths: tcFilterPaths[:1]})
 	arm, m := l.Arms[0], l.Machines[0]
 	config, err := fastpath.Load(filepath.Join(filepath.Dir(arm.Pins[0]), "fast.json"))
 	testenv.Must(t, err)

@@ -31,7 +31,7 @@ type replayPacket struct {
 
 const (
 	needsSum, sumLooked   = 1, 2 // in Flags
-	gsoTCP, gsoUDP        = 1, 5
+	gsoTCP6, gsoUDP       = 4, 5
 	offloadLen            = 10
 	ethLen, ipLen, ip6Len = 14, 20, 40
 )

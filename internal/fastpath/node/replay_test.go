@@ -48,6 +48,7 @@ type replayScene struct {
 	padded     bool           // the second pod may get padding from the wire, which nobody looks at
 	unanswered bool           // the second pod does not answer packets of the flow
 	marks      uint32
+	connection layers.TCPPort // of the first pod, for the latest connection; 0: there are none
 }
 
 // sender is who sends a frame: the first pod, or the node that has forwarded it.
@@ -127,9 +128,14 @@ func (s *replayScene) packet(payload string) *replayPacket {
 
 func (s *replayScene) send(by sender, frame []byte, o offload) {
 	s.t.Helper()
+	s.sendOn(s.senders[by], frame, o)
+}
+
+func (s *replayScene) sendOn(fd int, frame []byte, o offload) {
+	s.t.Helper()
 	head, err := binary.Append(nil, binary.LittleEndian, o)
 	testenv.Must(s.t, err)
-	if _, err := unix.Writev(s.senders[by], [][]byte{head, frame}); err != nil {
+	if _, err := unix.Writev(fd, [][]byte{head, frame}); err != nil {
 		s.t.Fatalf("send %d bytes: %v", len(frame), err)
 	}
 }
@@ -246,7 +252,7 @@ func (s *replayScene) leastRise(by sender, before []uint64) uint64 {
 	return least
 }
 
-// warm sends packets of the flow until they are carried.
+// warm sends packets of the flow until they are carried, and opens a connection if there are any.
 func (s *replayScene) warm() {
 	s.t.Helper()
 	p := s.packet("mark of none")
@@ -258,6 +264,9 @@ func (s *replayScene) warm() {
 		s.arrivals()
 		carried := s.leastRise(byPod, before)
 		if carried > replayTimes { // and a mark, or some answers
+			if s.connection > 0 {
+				s.connect()
+			}
 			return
 		}
 		if time.Now().After(end) {

@@ -77,9 +77,12 @@ func withHeader(kind byte, rest ...byte) func(frame []byte) []byte {
 }
 
 // partialSum6 leaves the checksum of UDP to a device: the field has the sum of the addresses.
-func partialSum6(f []byte) []byte {
+func partialSum6(f []byte) []byte { return partialSumAt6(f, 6) }
+
+// partialSumAt6 does so with that of any transport, which is at an offset of its header.
+func partialSumAt6(f []byte, at int) []byte {
 	length := len(f) - ethLen - ip6Len
-	binary.BigEndian.PutUint16(f[ethLen+ip6Len+6:], onesComplementSum(17+uint32(length), f[ethLen+8:ethLen+ip6Len]))
+	binary.BigEndian.PutUint16(f[ethLen+ip6Len+at:], onesComplementSum(uint32(f[ethLen+6])+uint32(length), f[ethLen+8:ethLen+ip6Len]))
 	return f
 }
 
