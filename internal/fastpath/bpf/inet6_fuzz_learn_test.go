@@ -39,16 +39,16 @@ func TestFuzzLearnIPv6(t *testing.T) {
 // learning6 is a program that learns of flows of IPv6, with the reference for it.
 type learning6 struct {
 	*rig
-	rng    *rand.Rand
-	into   bool // packets are on their way into the pod
-	before map[bpf.FlowKey]bpf.Flow
+	rng     *rand.Rand
+	inbound bool // packets are on their way into the pod
+	before  map[bpf.FlowKey]bpf.Flow
 	// senders are who is known to send packets that come by the wire.
 	senders []netip.AddrPort
 }
 
 // newLearning6 has one flow, of which the other direction was seen, and others that come by the wire.
 func newLearning6(t *testing.T, program string, protocol layers.IPProtocol, rng *rand.Rand) *learning6 {
-	f := &learning6{rig: newRig6(t, protocol), rng: rng, into: program == "to_pod"}
+	f := &learning6{rig: newRig6(t, protocol), rng: rng, inbound: program == "to_pod"}
 	f.put(t)
 	f.putHop(t, bpf.Routed6)
 	f.senders = []netip.AddrPort{netip.AddrPortFrom(remoteAddr6, 5000), netip.AddrPortFrom(remoteAddr6.Next(), 5000), netip.AddrPortFrom(remoteAddr6, 5001)}
@@ -62,7 +62,7 @@ func newLearning6(t *testing.T, program string, protocol layers.IPProtocol, rng 
 		}
 	}
 	seen := bpf.Flow{Used: 1, SeenIn: f.epoch, Pod: f.flow.Pod, PodEpoch: f.flow.PodEpoch, Peer: f.flow.Peer, PeerEpoch: f.flow.PeerEpoch}
-	if f.into {
+	if f.inbound {
 		seen.SeenIn, seen.SeenOut = 0, f.epoch
 	}
 	f.before = map[bpf.FlowKey]bpf.Flow{f.key: seen}
@@ -78,7 +78,7 @@ func (f *learning6) frame(t *testing.T) []byte {
 	}
 	pod := netip.AddrPortFrom(podAddr6, 4000)
 	p := hopped6(f.podPacket6().withEnds(pod, remote), f.wireMAC, farMAC)
-	if f.into {
+	if f.inbound {
 		p = hopped6(f.received6().withEnds(remote, pod), gatewayMAC, podMAC)
 	}
 	p.ip.TrafficClass, p.ip.FlowLabel = uint8(f.rng.Uint32()), f.rng.Uint32()&0xfffff
@@ -97,13 +97,13 @@ func (f *learning6) frame(t *testing.T) []byte {
 func (f *learning6) teaches(frame []byte) (protocol byte, local, remote fuzzEnd, ok bool) {
 	protocol, ends, ok := reads6(frame)
 	local, remote = ends[0], ends[1]
-	if f.into {
+	if f.inbound {
 		local, remote = remote, local
 	}
 	if !ok || !bytes.Equal(local.addr, podAddr6.AsSlice()) {
 		return protocol, local, remote, false
 	}
-	if !f.into {
+	if !f.inbound {
 		return protocol, local, remote, hasMACs(frame, f.wireMAC, farMAC)
 	}
 	isKnown := protocol == byte(f.protocol) && local.port == 4000 && slices.Contains(f.senders, remote.addrPort())
@@ -113,7 +113,7 @@ func (f *learning6) teaches(frame []byte) (protocol byte, local, remote fuzzEnd,
 // learnAll runs so many packets through the program, and gives how many have taught something.
 func (f *learning6) learnAll(t *testing.T, packets int) (learned int) {
 	program, device := stamped(t, f.objs.ToPeer, f.epoch), f.wire
-	if f.into {
+	if f.inbound {
 		program, device = stamped(t, f.objs.ToPod, f.epoch), f.pod
 	}
 	testenv.InNetns(t, f.netns, func() error {
@@ -164,7 +164,7 @@ func (f *learning6) learnAll(t *testing.T, packets int) (learned int) {
 // learn is an entry when a packet was seen in the program's direction.
 func (f *learning6) learn(e bpf.Flow, protocol byte) bpf.Flow {
 	e.Used, e.Pod, e.PodEpoch, e.Peer, e.PeerEpoch = 1, f.flow.Pod, f.flow.PodEpoch, f.flow.Peer, f.flow.PeerEpoch
-	if f.into {
+	if f.inbound {
 		e.SeenIn = f.epoch
 	} else {
 		e.SeenOut = f.epoch
