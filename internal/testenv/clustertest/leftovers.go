@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/testenv/cluster"
 )
 
@@ -40,7 +41,7 @@ func leftOf(c *cluster.Raised) (left []string) {
 	if _, err := os.Stat(filepath.Dir(c.Kubeconfig)); err == nil {
 		left = append(left, "folder "+filepath.Dir(c.Kubeconfig))
 	}
-	groups, _ := filepath.Glob("/sys/fs/cgroup/*/venturi-cluster-" + c.Name)
+	groups, _ := sanitize.Files("/sys/fs/cgroup", "*/venturi-cluster-"+c.Name)
 	for _, g := range groups {
 		left = append(left, "cgroup "+g)
 	}
@@ -50,7 +51,7 @@ func leftOf(c *cluster.Raised) (left []string) {
 	}
 	// Every process of the cluster has the path of its state or of its name in its arguments,
 	// in its cgroup or is the first one of a namespace.
-	procs, _ := filepath.Glob("/proc/[0-9]*")
+	procs, _ := sanitize.Files("/proc", "[0-9]*")
 	for _, p := range procs {
 		args, _ := os.ReadFile(p + "/cmdline")
 		groups, _ := os.ReadFile(p + "/cgroup")
