@@ -1,17 +1,13 @@
 package bpf
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/btf"
 
 	"github.com/venturi-net/venturi/internal/sanitize"
 )
@@ -26,66 +22,9 @@ const (
 
 var adopted = []string{countsTable, dataTable}
 
-// readTables are those that commands read, and that are not adopted.
-var readTables = []string{"flows", "pods", "peers"}
-
-// layoutFile is a dangling symbolic link. Its target is a hash of the layout of the tables
-// that are pinned beside it. It is written last, and removed first.
-const layoutFile = "layout"
-
 // mmapable is BPF_F_MMAPABLE. The library sets it when it loads a program's globals; the
 // object file does not.
 const mmapable = 1 << 10
-
-// layout is a hash of what the tables hold that a daemon adopts or a command reads. Tables of the same
-// size may differ in it.
-func layout(spec *ebpf.CollectionSpec) string {
-	var b strings.Builder
-	for _, name := range readTables {
-		t := spec.Maps[name]
-		b.WriteString(fmt.Sprintln(name, t.KeySize, t.ValueSize))
-		for _, part := range []btf.Type{t.Key, t.Value} {
-			if fields, ok := btf.As[*btf.Struct](part); ok {
-				for _, m := range fields.Members {
-					b.WriteString(fmt.Sprintln(m.Name, m.Offset))
-				}
-			}
-		}
-	}
-	for _, name := range adopted {
-		t := spec.Maps[name]
-		b.WriteString(fmt.Sprintln(name, t.Type, t.KeySize, t.ValueSize, t.MaxEntries, t.Flags))
-	}
-	for _, name := range slices.Sorted(maps.Keys(spec.Variables)) {
-		if v := spec.Variables[name]; v.SectionName == dataTable {
-			b.WriteString(fmt.Sprintln(name, v.Offset, v.Size()))
-		}
-	}
-	b.WriteString(fmt.Sprintln(countNames))
-	return fmt.Sprintf("%x", sha256.Sum256([]byte(b.String())))[:16]
-}
-
-// CheckLayout expects that the tables in the folder of pins are laid out as this version lays out those of a
-// kind, or those of its shadow. Before a daemon has made them, the error wraps os.ErrNotExist.
-func CheckLayout(pins, kind string) error {
-	said, err := os.Readlink(filepath.Join(pins, layoutFile))
-	if err != nil {
-		return err
-	}
-	for _, shadow := range []bool{false, true} {
-		spec, err := source(kind, shadow)
-		if err != nil {
-			return err
-		}
-		if said == layout(spec) {
-			return nil
-		}
-	}
-	return ErrOtherVersion
-}
-
-// ErrOtherVersion is that the tables of a fast path are those of another version.
-var ErrOtherVersion = errors.New("its tables are those of another version")
 
 // adopt opens the tables of an earlier daemon. If their layout differs, or one is missing,
 // everything in the folder is removed, and its programs are detached: nobody could

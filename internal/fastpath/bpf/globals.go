@@ -51,7 +51,7 @@ func jiffies() (uint32, error) {
 
 // readGlobal reads the bytes of a variable that the daemon and its programs share.
 func readGlobal(pins, kind, name string, size int) ([]byte, error) {
-	spec, err := source(kind, false)
+	is, err := layoutOf(kind, false)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func readGlobal(pins, kind, name string, size int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	at := int(spec.Variables[name].Offset)
+	at := int(is.offsets[name])
 	if len(globals) < at+size {
 		return nil, fmt.Errorf("the table has %d bytes", len(globals))
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
@@ -47,22 +48,22 @@ func readNode(family topology.Family) (*node, error) {
 	}
 	defer h.Close()
 	n := &node{family: family, byIndex: map[int]netlink.Link{}}
-	if n.links, err = nlmsg.Dump(h.LinkList); err != nil {
-		return nil, fmt.Errorf("list devices: %w", err)
+	if n.links, err = devices(maxListed); err != nil {
+		return nil, err
 	}
 	slices.SortFunc(n.links, func(a, b netlink.Link) int { return a.Attrs().Index - b.Attrs().Index })
 	for _, l := range n.links {
 		n.byIndex[l.Attrs().Index] = l
 	}
-	if n.neighbours, err = neighbours(h, int(family.Number())); err != nil {
+	if n.neighbours, err = neighbours(int(family.Number()), maxListed); err != nil {
 		return nil, err
 	}
 	if family == topology.IPv4 {
-		if n.ipv6, err = neighbours(h, unix.AF_INET6); err != nil {
+		if n.ipv6, err = neighbours(unix.AF_INET6, maxListed); err != nil {
 			return nil, err
 		}
 	}
-	if n.fdb, err = neighbours(h, unix.AF_BRIDGE); err != nil {
+	if n.fdb, err = topology.ListFDB(n.links); err != nil {
 		return nil, err
 	}
 	if err := n.readRoutes(h); err != nil {
@@ -84,12 +85,22 @@ func forwards(r host.Reader, family topology.Family) (bool, error) {
 // forwardingSysctls say whether a node forwards packets.
 var forwardingSysctls = map[topology.Family]string{topology.IPv4: "net.ipv4.ip_forward", topology.IPv6: "net.ipv6.conf.all.forwarding"}
 
-func neighbours(h *netlink.Handle, family int) ([]netlink.Neigh, error) {
-	all, err := nlmsg.Dump(func() ([]netlink.Neigh, error) { return h.NeighList(0, family) })
-	if err != nil {
-		return nil, fmt.Errorf("list neighbours: %w", err)
+// devices lists them, if there are not more than most.
+func devices(most int) ([]netlink.Link, error) {
+	parse := func(message []byte) (netlink.Link, error) { return netlink.LinkDeserialize(nil, message) }
+	return dump("devices", most, unix.RTM_GETLINK, unix.RTM_NEWLINK, nl.NewIfInfomsg(unix.AF_UNSPEC), parse)
+}
+
+// neighbours lists those of a family, if there are not more than most.
+func neighbours(family, most int) ([]netlink.Neigh, error) {
+	parse := func(message []byte) (e netlink.Neigh, err error) {
+		read, err := netlink.NeighDeserialize(message)
+		if err == nil {
+			e = *read
+		}
+		return e, err
 	}
-	return all, nil
+	return dump("neighbours", most, unix.RTM_GETNEIGH, unix.RTM_NEWNEIGH, &netlink.Ndmsg{Family: uint8(family)}, parse)
 }
 
 // readRoutes reads the routes to elsewhere of all tables.

@@ -37,8 +37,7 @@ func TestEnableKeepsCounters(t *testing.T) {
 		return got.Rules.Number == 0 && got.IPTables.Number > 0 && got.Veths == 1 && !got.Conntrack
 	})
 	c.checkCountersKept(t, exchange, c.carried, stateOfIPv4, strings.NewReplacer())
-	testenv.Must(t, kept.Process.Signal(syscall.SIGTERM))
-	testenv.Must(t, kept.Wait())
+	terminate(t, kept)
 	for _, off := range counterOff {
 		testenv.Shell(t, c.nodes[0].Path(), off.add)
 	}
@@ -46,10 +45,7 @@ func TestEnableKeepsCounters(t *testing.T) {
 	c.forgetConnections(t)
 	c.untilCarried(t, exchange)
 	c.untilCounters(t, "misses all", func(got fastpath.BypassedCounters) bool { return got.Rules.Number == 2 && got.Conntrack })
-	testenv.Must(t, keepsNone.Process.Signal(syscall.SIGTERM))
-	testenv.Must(t, keepsNone.Wait())
-	testenv.Must(t, other.Process.Signal(syscall.SIGTERM))
-	testenv.Must(t, other.Wait())
+	terminate(t, keepsNone, other)
 }
 
 // checkCountersKept has more and more count on the first node: whenever something does, nothing is carried of a
@@ -95,7 +91,7 @@ func TestEnableKeepsCountersOverIPv6(t *testing.T) {
 			if is := stateOfIPv6(c.status(t, 0)).Counters; is == nil || len(is.Tunnels) > 0 || !slices.Equal(is.Bridges, []string{"cni0"}) || is.Veths != 1 || is.Rules.Number > 0 {
 				t.Errorf("said to miss packets are %+v", is)
 			}
-			terminate(t, processes)
+			terminate(t, processes...)
 		})
 	}
 }

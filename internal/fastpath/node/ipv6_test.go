@@ -78,8 +78,7 @@ func checkDualStack(t *testing.T, w wiring, attach string) {
 	c.untilCounted(t, c.carried6, six)
 	testenv.Shell(t, c.nodes[0].Path(), "nft delete table ip slow")
 
-	testenv.Must(t, first.Process.Signal(syscall.SIGTERM))
-	testenv.Must(t, first.Wait())
+	terminate(t, first)
 	c.check(t, 0, before[0])
 	testenv.Must(t, second.Process.Kill())
 	_ = second.Wait()
@@ -138,10 +137,7 @@ func checkReplacedDualStack(t *testing.T, attach string) {
 		t.Errorf("IPv6 is carried no longer, and its tunnel has %s (%v)", out, err)
 	}
 	testenv.Must(t, six())
-	for _, cmd := range []*exec.Cmd{running, other} {
-		testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
-		testenv.Must(t, cmd.Wait())
-	}
+	terminate(t, running, other)
 	c.check(t, 0, before)
 }
 
@@ -182,10 +178,7 @@ func checkIPv6Again(t *testing.T, attach string) {
 	testenv.Shell(t, c.nodes[0].Path(), "nft delete table ip6 slow")
 	c.untilCarried(t, four)
 	c.untilCounted(t, c.carried6, six)
-	for _, cmd := range []*exec.Cmd{running, other} {
-		testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
-		testenv.Must(t, cmd.Wait())
-	}
+	terminate(t, running, other)
 	c.check(t, 0, before)
 }
 
@@ -227,8 +220,7 @@ func checkIPv6Alone(t *testing.T, w wiring, attach string) {
 	if now, _ := c.carried6(t, 0); now < out+100 {
 		t.Errorf("carried were %d packets out, and now %d", out, now)
 	}
-	testenv.Must(t, next.Process.Signal(syscall.SIGTERM))
-	testenv.Must(t, next.Wait())
+	terminate(t, next)
 	c.check(t, 0, before[0])
 	testenv.Must(t, second.Process.Kill())
 	_ = second.Wait()
@@ -271,10 +263,7 @@ func TestEnableIPv6Advertised(t *testing.T) {
 	}
 	c.advertise(t, forever)
 	c.untilCounted(t, c.carried6, exchange)
-	for _, cmd := range []*exec.Cmd{first, second} {
-		testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
-		testenv.Must(t, cmd.Wait())
-	}
+	terminate(t, first, second)
 }
 
 // routes6 are those of the first node.

@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -89,10 +88,7 @@ func TestIPv6InTunnelIsSame(t *testing.T) {
 			t.Errorf("%+v: has no outer checksum: %x", k, now[i])
 		}
 	}
-	for _, cmd := range []*exec.Cmd{first, second} {
-		testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
-		testenv.Must(t, cmd.Wait())
-	}
+	terminate(t, first, second)
 }
 
 // tap receives the frames with so many bytes of headers that come in by the device eth0 of a node or a pod.
@@ -172,10 +168,7 @@ func TestIPv6InTunnelLearnsMTU(t *testing.T) {
 					t.Fatalf("after %v, the pod has not learned of it: %s", testenv.Timeout, out)
 				}
 			}
-			for _, cmd := range []*exec.Cmd{first, second} {
-				testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
-				testenv.Must(t, cmd.Wait())
-			}
+			terminate(t, first, second)
 		})
 	}
 }
@@ -200,10 +193,7 @@ func TestIPv6InTunnelVerifiesNeighbour(t *testing.T) {
 			t.Fatalf("after %v, the neighbour is not verified: %s", testenv.Timeout, is)
 		}
 	}
-	for _, cmd := range []*exec.Cmd{first, second} {
-		testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
-		testenv.Must(t, cmd.Wait())
-	}
+	terminate(t, first, second)
 }
 
 // tooBig has the second node say of a packet of the first one's tunnel that only a smaller one gets through.

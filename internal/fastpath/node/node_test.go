@@ -38,8 +38,7 @@ func (w wiring) checkEnable(t *testing.T) {
 	before := [2]string{c.snapshot(t, 0), c.snapshot(t, 1)}
 	first, second := c.enable(t, 0, "0"), c.enable(t, 1, "0")
 	c.untilCarried(t, exchange)
-	testenv.Must(t, first.Process.Signal(syscall.SIGTERM))
-	testenv.Must(t, first.Wait())
+	terminate(t, first)
 	c.check(t, 0, before[0])
 	testenv.Must(t, exchange())
 
@@ -79,8 +78,7 @@ func TestEnableEnds(t *testing.T) {
 	testenv.Must(t, c.disable(t, 0))
 	wait(t, first)
 	c.check(t, 0, before[0])
-	testenv.Must(t, second.Process.Signal(syscall.SIGTERM))
-	testenv.Must(t, second.Wait())
+	terminate(t, second)
 	wait(t, c.enable(t, 1, "2s"))
 	c.check(t, 1, before[1])
 	testenv.Must(t, exchange())
@@ -185,10 +183,7 @@ func TestEnableFollows(t *testing.T) {
 	c.untilCarried(t, exchange)
 	testenv.Shell(t, c.nodes[0].Path(), "ip link set flannel.1 down; ip link set flannel.1 up; ip neigh replace 10.244.2.0 lladdr 02:00:00:00:cc:02 dev flannel.1 nud permanent; ip route replace 10.244.2.0/24 via 10.244.2.0 dev flannel.1 onlink")
 	c.untilCarried(t, exchange)
-	for _, cmd := range []*exec.Cmd{first, second} {
-		testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
-		testenv.Must(t, cmd.Wait())
-	}
+	terminate(t, first, second)
 }
 
 // checkEpoch changes the rules of a node, which says that this has begun one epoch.
@@ -252,8 +247,7 @@ func TestEnableFollowsTunnel(t *testing.T) {
 	anew("1", "8472")
 	c.untilCarried(t, exchange)
 	for _, cmd := range processes {
-		testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
-		testenv.Must(t, cmd.Wait())
+		terminate(t, cmd)
 	}
 }
 
@@ -293,8 +287,7 @@ func TestUndoOfFilters(t *testing.T) {
 	testenv.Must(t, c.disable(t, 0))
 	c.check(t, 0, before)
 	testenv.Must(t, exchange())
-	testenv.Must(t, second.Process.Signal(syscall.SIGTERM))
-	testenv.Must(t, second.Wait())
+	terminate(t, second)
 }
 
 // recordClsact leaves the clsact of a device as earlier versions did: without a mark, and with a record.
@@ -324,8 +317,7 @@ func TestEnableTwice(t *testing.T) {
 	if !c.status(t, 0).Running {
 		t.Error("the first one has gone")
 	}
-	testenv.Must(t, first.Process.Signal(syscall.SIGTERM))
-	testenv.Must(t, first.Wait())
+	terminate(t, first)
 }
 
 // metrics are those of a node, by name and the values of their labels: the family, and of packets the outcome.
@@ -364,6 +356,15 @@ func (collected) Describe(chan<- *prometheus.Desc) {}
 func (c collected) Collect(out chan<- prometheus.Metric) {
 	for m := range c {
 		out <- m
+	}
+}
+
+// terminate ends processes by a signal, one after the other.
+func terminate(t *testing.T, processes ...*exec.Cmd) {
+	t.Helper()
+	for _, cmd := range processes {
+		testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
+		wait(t, cmd)
 	}
 }
 

@@ -36,10 +36,7 @@ func TestEnableReplaced(t *testing.T) {
 		}
 		said = append(said, &says)
 	}
-	for _, cmd := range []*exec.Cmd{running, other} {
-		testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
-		testenv.Must(t, cmd.Wait())
-	}
+	terminate(t, running, other)
 	for _, text := range said { // of processes that have ended
 		if strings.Contains(text.String(), "compared:") {
 			t.Errorf("packets that were carried are compared first: %s", text)
@@ -84,10 +81,7 @@ func TestShadowReplaced(t *testing.T) {
 			testenv.Must(t, comparing.Wait())
 			other := c.enable(t, 1, "0")
 			c.untilCarried(t, exchange)
-			for _, cmd := range []*exec.Cmd{next, other} {
-				testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
-				testenv.Must(t, cmd.Wait())
-			}
+			terminate(t, next, other)
 			if text := says.String(); !strings.Contains(text, "compared: 1 flows of IPv4") {
 				t.Errorf("it says %s", text)
 			}
@@ -129,10 +123,7 @@ func TestEnableReplacedRecordedClsacts(t *testing.T) {
 	if !slices.Equal(marked, added) || len(left) > 0 {
 		t.Errorf("clsact was added to %v, and has a mark at %v; the records %v are left", added, marked, left)
 	}
-	for _, cmd := range []*exec.Cmd{running, other} {
-		testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
-		testenv.Must(t, cmd.Wait())
-	}
+	terminate(t, running, other)
 	c.check(t, 0, before)
 	testenv.Must(t, exchange())
 }
@@ -173,8 +164,7 @@ func TestEnableNotReplaced(t *testing.T) {
 			if !c.status(t, 0).Running {
 				t.Error("the first one has gone")
 			}
-			testenv.Must(t, first.Process.Signal(syscall.SIGTERM))
-			testenv.Must(t, first.Wait())
+			terminate(t, first)
 		})
 	}
 }

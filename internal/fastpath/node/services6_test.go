@@ -93,7 +93,7 @@ func TestEnableServicesOverIPv6(t *testing.T) {
 				testenv.Must(t, exchange())
 				c.untilCounted(t, c.carried6, exchange)
 				c.loadProxy(t, 0, proxy.rules(0), proxy.program)
-				terminate(t, processes)
+				terminate(t, processes...)
 				testenv.Must(t, exchange())
 				for i := range before {
 					c.check(t, i, before[i])
@@ -125,15 +125,6 @@ func (c *cluster) enable6(t *testing.T, words ...string) (processes []*exec.Cmd)
 	return processes
 }
 
-// terminate ends processes.
-func terminate(t *testing.T, processes []*exec.Cmd) {
-	t.Helper()
-	for _, cmd := range processes {
-		testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
-		testenv.Must(t, cmd.Wait())
-	}
-}
-
 // Told to leave translated connections alone, it carries none over IPv6 either, and others still.
 func TestEnableWithoutServicesOverIPv6(t *testing.T) {
 	w := dualStack[0]
@@ -152,7 +143,7 @@ func TestEnableWithoutServicesOverIPv6(t *testing.T) {
 	if nowOut, nowIn := c.carried6(t, 0); nowOut != out || nowIn != in {
 		t.Errorf("of a translated flow, %d packets were carried out and %d in", nowOut-out, nowIn-in)
 	}
-	terminate(t, processes)
+	terminate(t, processes...)
 }
 
 // What the fast path would send of a Service's traffic over IPv6 is what the network sends, out of a pod and
@@ -243,7 +234,7 @@ func TestServiceOverIPv6IsSame(t *testing.T) {
 					t.Errorf("frame %d: carried it is\n%x, and it was\n%x", i, now[i], before[i])
 				}
 			}
-			terminate(t, processes)
+			terminate(t, processes...)
 		})
 	}
 }

@@ -180,10 +180,7 @@ func TestEnableServices(t *testing.T) {
 				enabled := [2]func(){}
 				for i := range c.nodes {
 					cmd := c.enable(t, i, "0")
-					enabled[i] = func() {
-						testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
-						testenv.Must(t, cmd.Wait())
-					}
+					enabled[i] = func() { terminate(t, cmd) }
 				}
 				c.forgetConnections(t) // nobody would say when those end that were there before
 				c.untilCarried(t, exchange)

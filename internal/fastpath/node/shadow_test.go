@@ -230,10 +230,7 @@ func TestEnableComparesFirst(t *testing.T) {
 	says.Reset()
 	first, second := c.startRole(t, 0, "enable", io.MultiWriter(&says, t.Output()), new(syscall.SysProcAttr), "0", "shadow"), c.enable(t, 1, "0")
 	c.untilCarried(t, exchange)
-	for _, cmd := range []*exec.Cmd{first, second} {
-		testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
-		testenv.Must(t, cmd.Wait())
-	}
+	terminate(t, first, second)
 	if text := says.String(); !strings.Contains(text, "compared: 1 flows of IPv4") {
 		t.Errorf("it says %s", text)
 	}

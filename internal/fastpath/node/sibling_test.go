@@ -221,8 +221,7 @@ func (w siblingWiring) checkEnableSibling(t *testing.T) {
 	flushConntrack(t, b.nodes[0])
 	b.untilAllCarried(t, exchange)
 	b.untilConnectionsCarried(t, b.server())
-	testenv.Must(t, cmd.Process.Signal(syscall.SIGTERM))
-	testenv.Must(t, cmd.Wait())
+	terminate(t, cmd)
 	b.check(t, 0, before)
 	testenv.Must(t, exchange())
 }

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 
@@ -20,6 +21,7 @@ var Parsers = map[string]func(message []byte){
 	"clsact":      func(m []byte) { isEmptyClsact(m) },
 	"neighbour":   func(m []byte) { _, _ = readNeighbour(m) },
 	"entry":       func(m []byte) { fdbOwner(m) },
+	"owner":       func(m []byte) { fdbOwnersOf([][]byte{m}) },
 	"device":      func(m []byte) { readDevice(m) },
 	"address":     func(m []byte) { readAddress(m) },
 	"link":        func(m []byte) { _, _, _ = auditLink(m) },
@@ -33,6 +35,16 @@ var Parsers = map[string]func(message []byte){
 		(&podEndReader{}).event(netlink.Message{Header: netlink.Header{Type: unix.RTM_NEWLINK}, Data: m})
 	},
 }
+
+// FDBListed is how much of the list of a bridge's forwarding entries is read.
+func FDBListed(bridge int) (messages int, err error) {
+	list := neighbourList{family: familyBridge, owner: bridge}
+	err = dumpFDBOf(bridge, true, func(m []byte) bool { messages++; return list.add(m) })
+	return messages, errors.Join(err, list.err)
+}
+
+// MaxListedFDB is how much that is at most.
+const MaxListedFDB = keptFDB
 
 // LateFilter judges a neighbour as the filter of [Watch] does that was opened in the calling thread's
 // namespace before meanwhile: with resync, after announcements were lost.

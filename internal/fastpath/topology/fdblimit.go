@@ -47,30 +47,27 @@ func fdbOwner(message []byte) (owner int) {
 	return owner
 }
 
-// neighbourList collects neighbours of a family, or forwarding entries: of one owner keptFDB at most.
+// neighbourList collects neighbours of a family, or forwarding entries of one owner: keptFDB at most.
 type neighbourList struct {
 	family int
+	owner  int // see [fdbOwner]
 	all    []neighbourEntry
-	sizes  map[int]int // by owner
-	err    error       // why it is incomplete
+	seen   int   // messages: a bridge lists the entries of a tunnel that is its port, too
+	err    error // why it is incomplete
 }
 
-// add adds the neighbour of a message, and tells whether there may be more.
+// add adds the neighbour of a message, and tells whether more are wanted.
 func (l *neighbourList) add(message []byte) (more bool) {
-	owner := fdbOwner(message)
-	if owner != 0 && l.sizes[owner] == keptFDB {
-		return true
-	}
 	e, err := readNeighbour(message)
 	if err != nil {
 		l.err = fmt.Errorf("parse a neighbour: %w", err)
 		return false
 	}
-	if e.Family == l.family {
+	if e.Family == l.family && e.owner == l.owner {
 		l.all = append(l.all, e)
-		l.sizes[owner]++
 	}
-	return true
+	l.seen++
+	return l.owner == 0 || len(l.all) < keptFDB && l.seen < 2*keptFDB
 }
 
 // dedupNeighbour is [dedup] of neighbours. Of a bridge or a tunnel that is refused for its many entries, it

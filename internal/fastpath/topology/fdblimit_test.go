@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"encoding/binary"
 	"net"
 	"slices"
@@ -31,20 +32,25 @@ func fdbMessage(bridge, port, n int) []byte {
 	return message
 }
 
+// fdbEntries are those that are kept of a bridge, or of a tunnel (0), with so many MACs.
+func fdbEntries(t *testing.T, bridge, port, macs int) []neighbourEntry {
+	t.Helper()
+	list := neighbourList{family: familyBridge, owner: cmp.Or(bridge, port)}
+	for n := 0; n < macs && list.add(fdbMessage(bridge, port, n)); n++ {
+	}
+	if list.err != nil {
+		t.Fatal(list.err)
+	}
+	return list.all
+}
+
 // A bridge with too many forwarding entries is refused with its pods, as is such a tunnel, and no more of them
 // are kept. A bridge beside it that has just not too many keeps its own.
 func TestCrowdedFDB(t *testing.T) {
 	const crowded, port, full, fullPort, tunnel = 10, 11, 20, 21, 30
-	list := neighbourList{family: familyBridge, sizes: map[int]int{}}
-	for n := range flood {
-		list.add(fdbMessage(crowded, port, n))
-		list.add(fdbMessage(0, tunnel, n))
-	}
-	for n := range maxFDB {
-		list.add(fdbMessage(full, fullPort, n))
-	}
-	if got, want := len(list.all), 2*keptFDB+maxFDB; got != want || list.err != nil {
-		t.Errorf("%d entries are kept, %v; want %d", got, list.err, want)
+	fdb := slices.Concat(fdbEntries(t, crowded, port, flood), fdbEntries(t, full, fullPort, maxFDB), fdbEntries(t, 0, tunnel, flood))
+	if got, want := len(fdb), 2*keptFDB+maxFDB; got != want {
+		t.Errorf("%d entries are kept, want %d", got, want)
 	}
 	querier, err := openRtnlQuerier()
 	if err != nil {
@@ -53,7 +59,7 @@ func TestCrowdedFDB(t *testing.T) {
 	defer querier.close()
 	mac := net.HardwareAddr{2, 0, 0, 0, 0, 7}
 	r := reader{
-		Tables: &Tables{family: audit.IPv4, fdb: list.all}, querier: querier,
+		Tables: &Tables{family: audit.IPv4, fdb: fdb}, querier: querier,
 		byIndex: map[int]vnl.Link{}, byName: map[string]vnl.Link{},
 	}
 	for _, l := range []vnl.Link{
@@ -125,11 +131,7 @@ func TestFloodIsNoNews(t *testing.T) {
 		t.Errorf("of those that are gone %d are news, want the last, and any other after it", news)
 	}
 
-	list := neighbourList{family: familyBridge, sizes: map[int]int{}}
-	for mac := range flood {
-		list.add(fdbMessage(10, 11, mac))
-	}
-	n.load(&Tables{fdb: list.all}, filterTables{})
+	n.load(&Tables{fdb: fdbEntries(t, 10, 11, flood)}, filterTables{})
 	if len(n.neighbours) != keptFDB || event(unix.RTM_NEWNEIGH, 11, flood) {
 		t.Errorf("read anew, %d are kept, want %d, and another one is no news", len(n.neighbours), keptFDB)
 	}

@@ -24,15 +24,16 @@ type Neighbour struct {
 // some may be missing.
 func (s *Poller) StaleNeighbours() (map[Neighbour]bool, error) {
 	stale := map[Neighbour]bool{}
-	err := s.querier.dump(unix.RTM_GETNEIGH, append([]byte{s.family.Number()}, make([]byte, ndmSize-1)...), func(m []byte) {
+	err := s.querier.dump(unix.RTM_GETNEIGH, append([]byte{s.family.Number()}, make([]byte, ndmSize-1)...), func(m []byte) (more bool) {
 		if len(m) < ndmSize || binary.NativeEndian.Uint16(m[ndmState:])&unix.NUD_STALE == 0 {
-			return
+			return true
 		}
 		nlmsg.EachAttr(m[ndmSize:], func(number uint16, value []byte) {
 			if addr, ok := netip.AddrFromSlice(value); ok && number == unix.NDA_DST {
 				stale[Neighbour{int(int32(nlmsg.NativeUint32(m[ndmIndex:]))), addr}] = true
 			}
 		})
+		return true
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list neighbours: %w", err)
@@ -98,12 +99,12 @@ func readNeighbour(message []byte) (e neighbourEntry, err error) {
 	return e, nil
 }
 
-// dumpNeighbours lists the neighbours of a family, or forwarding entries.
+// dumpNeighbours lists the neighbours of a family.
 func dumpNeighbours(family int) ([]neighbourEntry, error) {
 	return nlmsg.Dump(func() ([]neighbourEntry, error) {
 		req := nl.NewNetlinkRequest(unix.RTM_GETNEIGH, unix.NLM_F_DUMP)
 		req.AddData(&netlink.Ndmsg{Family: uint8(family)})
-		list := neighbourList{family: family, sizes: map[int]int{}}
+		list := neighbourList{family: family}
 		err := req.ExecuteIter(unix.NETLINK_ROUTE, unix.RTM_NEWNEIGH, list.add)
 		return list.all, cmp.Or(list.err, err)
 	})

@@ -17,7 +17,7 @@ type rtnlQuerier struct {
 	fd      int
 	seq     uint32
 	request []byte
-	reply   [1 << 14]byte
+	reply   [1 << 15]byte // the kernel gives no more of a list at a time
 }
 
 func openRtnlQuerier() (*rtnlQuerier, error) {
@@ -180,15 +180,12 @@ func (p *rtnlQuerier) roundTrip(header int) (attrs []byte, err error) {
 	return attrs, err
 }
 
-// dump sends a request for all objects of a kind, and calls do with each of them. What changes
-// meanwhile may be missing.
-func (p *rtnlQuerier) dump(kind uint16, header []byte, do func(body []byte)) error {
-	p.startRequest(kind, unix.NLM_F_DUMP, header)
+// dump sends a request for all objects of a kind, and calls do with each of them, as long as that wants more: after a
+// list that was broken off, the querier can only be closed. What changes meanwhile may be missing.
+func (p *rtnlQuerier) dump(kind uint16, request []byte, do func(body []byte) (more bool)) error {
+	p.startRequest(kind, unix.NLM_F_DUMP, request)
 	return p.exchange(func(kind uint16, body []byte) (done bool, err error) {
-		if kind != unix.NLMSG_DONE {
-			do(body)
-		}
-		return kind == unix.NLMSG_DONE, nil
+		return kind == unix.NLMSG_DONE || !do(body), nil
 	})
 }
 

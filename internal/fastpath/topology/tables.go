@@ -35,9 +35,7 @@ func readTables(family audit.Family) *Tables {
 		t.err = fmt.Errorf("list neighbours: %w", t.err)
 		return t
 	}
-	if t.fdb, t.err = dumpNeighbours(familyBridge); t.err != nil {
-		t.err = fmt.Errorf("list forwarding entries: %w", t.err)
-	}
+	t.fdb, t.err = dumpFDB(fdbOwnersOf(t.links))
 	return t
 }
 

@@ -39,10 +39,11 @@ struct {
 	__type(value, struct candidates);
 } candidates SEC(".maps");
 
+/* The set of a flow. Nobody can choose flows of the same set as another's, to push that out. The secrets are not those
+ * of digest(), which is to tell the flows of a set apart. */
 static __always_inline struct candidates *candidate_set(__u64 a, __u64 b)
 {
-	__u64 hash = (a * 0x9e3779b97f4a7c15 ^ b) * 0xc2b2ae3d27d4eb4f;
-	__u32 set = hash >> 48;
+	__u32 set = shorten(nh(a, secret[10]) + nh(b, secret[11])) / (0x100000000 / CANDIDATE_SETS);
 
 	return bpf_map_lookup_elem(&candidates, &set);
 }

@@ -35,7 +35,7 @@ union flow_words {
 
 /* Random numbers that only this load of the programs knows. Who chooses addresses and ports cannot choose those of
  * which a hash with them is the same. */
-#define SECRETS 10
+#define SECRETS 12
 const volatile __u64 secret[SECRETS];
 
 /* A part of the hash NH: of any two sums of parts, each with a key of its own, that are of different words, the

@@ -1,0 +1,35 @@
+package bpf_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/venturi-net/venturi/internal/fastpath/bpf"
+	"github.com/venturi-net/venturi/internal/fastpath/kernel"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+// Who reads a fast path again parses no object again, neither the programs' nor their shadow's: that takes tens of
+// thousands of allocations.
+func TestObjectsAreParsedOnce(t *testing.T) {
+	testenv.Root(t)
+	const most = 1000 // to read takes some dozens
+	pins := filepath.Join(t.TempDir(), "pins")
+	check(t, kernel.MountPins(pins))
+	t.Cleanup(func() { check(t, kernel.UnmountPins(filepath.Dir(pins))) })
+	for _, shadow := range []bool{false, true} {
+		f, err := bpf.New(bpf.VXLAN, bpf.Options{Pins: pins, Detach: os.Remove, Shadow: shadow}, port)
+		check(t, err)
+		defer f.Close()
+		for name, read := range map[string]func() error{
+			"the layout": func() error { return bpf.CheckLayout(pins, bpf.VXLAN) },
+			"the epoch":  func() error { _, err := bpf.ReadEpoch(pins, bpf.VXLAN); return err },
+			"the lease":  func() error { _, err := bpf.ReadExpired(pins, bpf.VXLAN); return err },
+		} {
+			if n := testing.AllocsPerRun(1, func() { check(t, read()) }); n > most {
+				t.Errorf("shadow %v: to read %s again takes %v allocations, more than %d", shadow, name, n, most)
+			}
+		}
+	}
+}

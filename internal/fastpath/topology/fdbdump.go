@@ -1,0 +1,97 @@
+package topology
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/nlmsg"
+)
+
+// fdbOwners are the devices whose forwarding entries count, by ifindex: whether each is a bridge, or a tunnel.
+type fdbOwners map[int]bool
+
+// add adds a device, if it is of such a kind.
+func (o fdbOwners) add(index int, kind string) {
+	if kind == "bridge" || kind == "vxlan" {
+		o[index] = kind == "bridge"
+	}
+}
+
+// fdbOwnersOf finds them among the kernel's messages about devices.
+func fdbOwnersOf(links [][]byte) fdbOwners {
+	owners := fdbOwners{}
+	for _, m := range links {
+		if len(m) < unix.SizeofIfInfomsg {
+			continue
+		}
+		nlmsg.EachAttr(m[unix.SizeofIfInfomsg:], func(number uint16, info []byte) {
+			if number != unix.IFLA_LINKINFO {
+				return
+			}
+			nlmsg.EachAttr(info, func(number uint16, kind []byte) {
+				if number == nl.IFLA_INFO_KIND {
+					owners.add(int(nlmsg.NativeUint32(m[4:])), unix.ByteSliceToString(kind))
+				}
+			})
+		})
+	}
+	return owners
+}
+
+// dumpFDB lists the forwarding entries of bridges and tunnels in the calling thread's namespace, of each keptFDB at
+// most. For each part of a list, the kernel goes through the entries of a bridge from the first one: to list all of
+// 600,000 takes half a minute, in which the lease would expire. So each has a request of its own, which is broken off.
+func dumpFDB(owners fdbOwners) (all []neighbourEntry, err error) {
+	for _, index := range slices.Sorted(maps.Keys(owners)) {
+		list := neighbourList{family: familyBridge, owner: index}
+		if err := dumpFDBOf(index, owners[index], list.add); cmp.Or(list.err, err) != nil {
+			return nil, fmt.Errorf("list forwarding entries: %w", cmp.Or(list.err, err))
+		}
+		all = append(all, list.all...)
+	}
+	return all, nil
+}
+
+// dumpFDBOf lists those of one. If that is gone, it has none.
+func dumpFDBOf(index int, isBridge bool, do func(message []byte) (more bool)) error {
+	q, err := openRtnlQuerier()
+	if err != nil {
+		return err
+	}
+	defer q.close()
+	of := nl.NewIfInfomsg(familyBridge)
+	if !isBridge {
+		of.Index = int32(index)
+	}
+	request := of.Serialize()
+	if isBridge {
+		request = append(request, nl.NewRtAttr(unix.IFLA_MASTER, nl.Uint32Attr(uint32(index))).Serialize()...)
+	}
+	keep := func(message []byte) (more bool) { return do(bytes.Clone(message)) } // what is parsed refers to it
+	if err := q.dump(unix.RTM_GETNEIGH, request, keep); err != nil && !errors.Is(err, unix.ENODEV) {
+		return err
+	}
+	return nil
+}
+
+// ListFDB lists the forwarding entries of those among some devices of the calling thread's namespace that are bridges
+// or vxlan devices, of each as many as the daemon looks at.
+func ListFDB(links []netlink.Link) (found []netlink.Neigh, err error) {
+	owners := fdbOwners{}
+	for _, l := range links {
+		owners.add(l.Attrs().Index, l.Type())
+	}
+	all, err := dumpFDB(owners)
+	for i := range all {
+		found = append(found, all[i].Neigh)
+	}
+	return found, err
+}
