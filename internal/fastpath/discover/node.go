@@ -63,7 +63,7 @@ func readNode(family topology.Family) (*node, error) {
 			return nil, err
 		}
 	}
-	if n.fdb, err = topology.ListFDB(n.links); err != nil {
+	if n.fdb, err = topology.ListFDB(); err != nil {
 		return nil, err
 	}
 	if err := n.readRoutes(h); err != nil {

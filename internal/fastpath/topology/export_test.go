@@ -21,7 +21,6 @@ var Parsers = map[string]func(message []byte){
 	"clsact":      func(m []byte) { isEmptyClsact(m) },
 	"neighbour":   func(m []byte) { _, _ = readNeighbour(m) },
 	"entry":       func(m []byte) { fdbOwner(m) },
-	"owner":       func(m []byte) { fdbOwnersOf([][]byte{m}) },
 	"device":      func(m []byte) { readDevice(m) },
 	"address":     func(m []byte) { readAddress(m) },
 	"link":        func(m []byte) { _, _, _ = auditLink(m) },

@@ -11,37 +11,18 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
-
-	"github.com/venturi-net/venturi/internal/nlmsg"
 )
 
 // fdbOwners are the devices whose forwarding entries count, by ifindex: whether each is a bridge, or a tunnel.
 type fdbOwners map[int]bool
 
-// add adds a device, if it is of such a kind.
-func (o fdbOwners) add(index int, kind string) {
-	if kind == "bridge" || kind == "vxlan" {
-		o[index] = kind == "bridge"
-	}
-}
-
 // fdbOwnersOf finds them among the kernel's messages about devices.
 func fdbOwnersOf(links [][]byte) fdbOwners {
 	owners := fdbOwners{}
 	for _, m := range links {
-		if len(m) < unix.SizeofIfInfomsg {
-			continue
+		if l, err := netlink.LinkDeserialize(nil, m); err == nil && (l.Type() == "bridge" || l.Type() == "vxlan") {
+			owners[l.Attrs().Index] = l.Type() == "bridge"
 		}
-		nlmsg.EachAttr(m[unix.SizeofIfInfomsg:], func(number uint16, info []byte) {
-			if number != unix.IFLA_LINKINFO {
-				return
-			}
-			nlmsg.EachAttr(info, func(number uint16, kind []byte) {
-				if number == nl.IFLA_INFO_KIND {
-					owners.add(int(nlmsg.NativeUint32(m[4:])), unix.ByteSliceToString(kind))
-				}
-			})
-		})
 	}
 	return owners
 }
@@ -82,14 +63,14 @@ func dumpFDBOf(index int, isBridge bool, do func(message []byte) (more bool)) er
 	return nil
 }
 
-// ListFDB lists the forwarding entries of those among some devices of the calling thread's namespace that are bridges
-// or vxlan devices, of each as many as the daemon looks at.
-func ListFDB(links []netlink.Link) (found []netlink.Neigh, err error) {
-	owners := fdbOwners{}
-	for _, l := range links {
-		owners.add(l.Attrs().Index, l.Type())
+// ListFDB lists the forwarding entries of the calling thread's namespace that belong to bridges and vxlan devices, of
+// each as many as the daemon looks at.
+func ListFDB() (found []netlink.Neigh, err error) {
+	links, err := dumpLinks()
+	if err != nil {
+		return nil, fmt.Errorf("list devices: %w", err)
 	}
-	all, err := dumpFDB(owners)
+	all, err := dumpFDB(fdbOwnersOf(links))
 	for i := range all {
 		found = append(found, all[i].Neigh)
 	}

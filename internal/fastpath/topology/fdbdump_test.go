@@ -26,11 +26,7 @@ func TestFloodedFDB(t *testing.T) {
 		ip link set v0 master br1`)
 	testenv.FloodFDB(t, n.Path(), "p0", flood)
 	testenv.InNetns(t, n.Path(), func() error {
-		links, err := netlink.LinkList()
-		if err != nil {
-			return err
-		}
-		all, err := topology.ListFDB(links)
+		all, err := topology.ListFDB()
 		if err != nil {
 			return err
 		}

@@ -52,7 +52,7 @@ type neighbourList struct {
 	family int
 	owner  int // see [fdbOwner]
 	all    []neighbourEntry
-	seen   int   // messages: a bridge lists the entries of a tunnel that is its port, too
+	length int   // in messages: a bridge lists the entries of a tunnel that is its port, too
 	err    error // why it is incomplete
 }
 
@@ -66,8 +66,8 @@ func (l *neighbourList) add(message []byte) (more bool) {
 	if e.Family == l.family && e.owner == l.owner {
 		l.all = append(l.all, e)
 	}
-	l.seen++
-	return l.owner == 0 || len(l.all) < keptFDB && l.seen < 2*keptFDB
+	l.length++
+	return l.owner == 0 || len(l.all) < keptFDB && l.length < 2*keptFDB
 }
 
 // dedupNeighbour is [dedup] of neighbours. Of a bridge or a tunnel that is refused for its many entries, it
