@@ -77,9 +77,9 @@ func checkNodeAgents(t *testing.T, p *plugin) {
 // third node is lost in the middle of a mesh.
 func TestClusterHostGateway(t *testing.T) {
 	c := clustertest.Raise(t, cluster.Options{Nodes: 3, Backend: "host-gw", ProxyMode: "nftables"})
-	t.Run("fast path", func(t *testing.T) { checkFlannelHostGateway(t, newFastPaths(t, newPluginFor(t, c))) })
 	t.Run("plain", func(t *testing.T) { checkPlain(t, newPluginFor(t, c)) })
 	t.Run("node", func(t *testing.T) { checkNodeAgents(t, newPluginFor(t, c)) })
+	t.Run("fast path", func(t *testing.T) { checkFlannelHostGateway(t, newFastPaths(t, newPluginFor(t, c))) })
 	t.Run("mesh", func(t *testing.T) { checkMeshLoses(t, newPluginFor(t, c), "n3") })
 }
 
