@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"syscall"
-	"time"
 
 	"github.com/venturi-net/venturi/internal/host"
 )
@@ -27,7 +26,7 @@ func (c BoundCommand) Start(in *Namespace) (*Child, error) {
 	cmd := exec.Command(c.Args[0], c.Args[1:]...)
 	cmd.Env, cmd.ExtraFiles, cmd.Stdout, cmd.Stderr = c.Env, c.Files, c.Output, c.Error
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	cmd.WaitDelay = host.ScaleTimeout(time.Second) // for a grandchild that keeps the pipes open
+	cmd.WaitDelay = host.ScaleTimeout(pipesLimit)
 	onThread, fail := host.InThread, func(_ string, err error) error { return err }
 	if in != nil {
 		onThread, fail = in.Do, in.Wrap

@@ -13,6 +13,10 @@ import (
 	"github.com/venturi-net/venturi/internal/host"
 )
 
+// pipesLimit limits how long a grandchild may keep a command's pipes open. On a busy machine, a process that was being
+// started when the command ended has them for longer than a second, too.
+const pipesLimit = 5 * time.Second
+
 // Run runs a command inside the namespace, gives it input to read, and waits
 // for its end. What it writes to its standard output is returned; what it
 // writes to its standard error is part of the error. When ctx is done it is
@@ -23,7 +27,7 @@ func (n *Namespace) Run(ctx context.Context, c Command, input string) (string, e
 	cmd.Env = c.Env
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &out, &said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.WaitDelay = host.ScaleTimeout(time.Second) // for a grandchild that keeps the pipes open
+	cmd.WaitDelay = host.ScaleTimeout(pipesLimit)
 	// A new process is in the namespace of the thread that forks it.
 	err := n.Do(func() error { return n.launch(cmd) })
 	if err == nil {

@@ -70,14 +70,14 @@ func bridgeIPv6(t testing.TB, l *lab.Lab, index int) {
 	t.Helper()
 	for i, m := range l.Machines {
 		device := podDevice6(l.Arms[index], index)
-		shellIn(t, m.Namespace, strings.NewReplacer("DEVICE", device, "POD", podAddr6(index, i).String(), "MAC", podMACOf(t, l.Arms[index].Ends[i][0]),
+		shellIn(t, m.Namespace, strings.NewReplacer("BRIDGE", fmt.Sprint("six-br", index), "DEVICE", device, "POD", podAddr6(index, i).String(), "MAC", podMACOf(t, l.Arms[index].Ends[i][0]),
 			"GATEWAY", podMACOf(t, host.Endpoint{Namespace: m.Namespace, Device: device})).Replace(`
-ip link add six-br address GATEWAY type bridge
-ip link set six-br addrgenmode none up
-ip link set DEVICE master six-br
+ip link add BRIDGE address GATEWAY type bridge
+ip link set BRIDGE addrgenmode none up
+ip link set DEVICE master BRIDGE
 bridge fdb replace MAC dev DEVICE master static
-ip -6 route replace POD/128 dev six-br
-ip -6 neigh replace POD lladdr MAC dev six-br
+ip -6 route replace POD/128 dev BRIDGE
+ip -6 neigh replace POD lladdr MAC dev BRIDGE
 `))
 	}
 }
@@ -106,7 +106,7 @@ func addIPv6(t testing.TB, l *lab.Lab, index int) lab.Arm {
 		pod := l.Arms[index].Ends[i][0]
 		device := podDevice6(arm, index)
 		gateway := podMACOf(t, host.Endpoint{Namespace: m.Namespace, Device: device})
-		shellIn(t, m.Namespace, strings.NewReplacer("DEVICE", device, "POD", podAddr6(index, i).String(), "MAC", podMACOf(t, pod),
+		shellIn(t, m.Namespace, strings.NewReplacer("BRIDGE", fmt.Sprint("six-br", index), "DEVICE", device, "POD", podAddr6(index, i).String(), "MAC", podMACOf(t, pod),
 			"OWN", wireAddr6(i), "NEXT", wireAddr6(other), "HOP", wireMAC(other), "THERE", blockOf6(podAddr6(index, other)).String()).Replace(`
 sysctl -qw net.ipv6.conf.all.forwarding=1 net.ipv6.conf.wire0.accept_dad=0
 ip -6 addr replace OWN/64 dev wire0 nodad

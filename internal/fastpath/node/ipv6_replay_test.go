@@ -244,7 +244,6 @@ func isWhole(c replayedFrame) bool { return c.offload == offload{} }
 func TestReplaysIPv6(t *testing.T) {
 	for _, w := range replayWirings6 {
 		t.Run(w.name, func(t *testing.T) {
-			t.Parallel()
 			slow := w.scene(t, "without the fast path", [2]bool{})
 			sending := []*replayScene{w.scene(t, "on both nodes", [2]bool{true, true})}
 			receiving := sending

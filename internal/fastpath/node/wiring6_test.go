@@ -35,10 +35,7 @@ func eachDualStack(t *testing.T, test func(t *testing.T, w wiring, attach string
 			if !agenttest.InFull() && attach != ways[(i+i/2)%len(ways)] {
 				continue
 			}
-			t.Run(w.name+", "+attach, func(t *testing.T) {
-				t.Parallel()
-				test(t, w, attach)
-			})
+			t.Run(w.name+", "+attach, func(t *testing.T) { test(t, w, attach) })
 		}
 	}
 }
