@@ -65,11 +65,11 @@ func (c Lossless) check(ctx context.Context, w io.Writer, h compare.Host) ([]ver
 		return nil, err
 	}
 	printOutcomes(w, all)
-	return noLoss(all), nil
+	return NoLoss(all), nil
 }
 
-// noLoss requires that nothing was lost in any cycle.
-func noLoss(all []CycleOutcome) (limits []verify.Requirement) {
+// NoLoss requires that nothing was lost in any cycle.
+func NoLoss(all []CycleOutcome) (limits []verify.Requirement) {
 	for _, o := range all {
 		if o.Cycles == 0 {
 			continue
@@ -80,17 +80,6 @@ func noLoss(all []CycleOutcome) (limits []verify.Requirement) {
 			verify.Requirement{Text: what + fmt.Sprintf("%d connections lost, none allowed", len(o.Broken)), Holds: len(o.Broken) == 0 && o.Opened > 0})
 	}
 	return limits
-}
-
-// CheckArm runs all cycles on an arm of a lab that somebody else has raised, prints what became of the traffic, and
-// fails if anything is lost. A machine for which the arm has no pins has no daemon of its own.
-func (c Lossless) CheckArm(ctx context.Context, w io.Writer, l *lab.Lab, arm lab.Arm, program []string) error {
-	all, err := c.arm(ctx, l, arm, program)
-	if err != nil {
-		return err
-	}
-	printOutcomes(w, all)
-	return verify.CheckRequirements(w, "something is lost", noLoss(all))
 }
 
 // Run runs all cycles, on one path after another.
@@ -113,11 +102,11 @@ func (c Lossless) path(ctx context.Context, h compare.Host, name string) (all []
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, l.Down()) }()
-	return c.arm(ctx, l, l.Arms[0], h.Program)
+	return c.RunArm(ctx, l, l.Arms[0], h.Program)
 }
 
-// arm runs the cycles on an arm of a lab.
-func (c Lossless) arm(ctx context.Context, l *lab.Lab, arm lab.Arm, program []string) (all []CycleOutcome, err error) {
+// RunArm runs all cycles on an arm of a lab. A machine for which the arm has no pins has no daemon of its own.
+func (c Lossless) RunArm(ctx context.Context, l *lab.Lab, arm lab.Arm, program []string) (all []CycleOutcome, err error) {
 	r := &run{Lossless: c, arm: arm}
 	for i, pins := range arm.Pins {
 		if pins == "" {

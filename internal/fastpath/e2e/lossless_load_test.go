@@ -9,6 +9,7 @@ import (
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/testenv/agenttest"
+	"github.com/venturi-net/venturi/internal/verify"
 )
 
 // underLoad is an arm on which daemons come and go under load.
@@ -45,8 +46,11 @@ func TestFastPathLossless(t *testing.T) {
 			t.Parallel() // it waits for most of its time
 			l, arm := each.arm(t)
 			var out bytes.Buffer
-			err := c.CheckArm(t.Context(), &out, l, arm, testenv.Program(t))
-			t.Logf("\n%s", out.String())
+			outcomes, err := c.RunArm(t.Context(), l, arm, testenv.Program(t))
+			if err == nil {
+				err = verify.CheckRequirements(&out, "something is lost", bench.NoLoss(outcomes))
+			}
+			t.Logf("%+v\n%s", outcomes, out.String())
 			testenv.Must(t, err)
 		})
 	}
