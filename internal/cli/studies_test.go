@@ -183,7 +183,7 @@ func (table studyTable) check(t *testing.T, lost map[string]string, shown map[st
 			}
 			at, column := fmt.Sprintf("%s: %q, %q", table.Title, table.Rows[i], table.Columns[j]), strings.Join(table.Columns[j], ", ")
 			figure := e.Value != nil || e.Full != nil && e.Missing == "" || e.Runs != nil && len(e.Runs.Values) == 3
-			shown[column] = shown[column] || figure || e.Missing == "not held"
+			shown[column] = shown[column] || figure || e.Missing == "rate not held"
 			switch {
 			case figure == (e.Missing != ""):
 				t.Errorf("%s: figure: %v, reason why there is none: %q", at, figure, e.Missing)
