@@ -45,7 +45,7 @@ func reads6(frame []byte) (protocol byte, ends [2]fuzzEnd, ok bool) {
 // its MACs.
 func carries6(frame []byte, protocol byte, ends [2]fuzzEnd, from, to []byte) bool {
 	is, of, ok := reads6(frame)
-	return ok && hasMACs(frame, from, to) && is == protocol && of[0].is(ends[0]) && of[1].is(ends[1]) && 40+int(binary.BigEndian.Uint16(frame[14+4:])) <= 1500
+	return ok && hasMACs(frame, from, to) && is == protocol && of[0].equal(ends[0]) && of[1].equal(ends[1]) && 40+int(binary.BigEndian.Uint16(frame[14+4:])) <= 1500
 }
 
 func hasMACs(frame, from, to []byte) bool {
@@ -57,7 +57,7 @@ type fuzzEnd struct {
 	port uint16
 }
 
-func (e fuzzEnd) is(other fuzzEnd) bool {
+func (e fuzzEnd) equal(other fuzzEnd) bool {
 	return bytes.Equal(e.addr, other.addr) && e.port == other.port
 }
 

@@ -34,15 +34,12 @@ var useHooks = sync.OnceValue(func() error {
 
 // guestArgs choose what runs in a guest.
 func guestArgs() []string {
-	run := "TestFastPathConntrackFull|TestFastPathFollowsChanges|TestFastPathLossless|TestFastPathOneDaemon|TestFastPathOnStackedWires|TestFastPathReplays|TestFastPathTaggedTwin"
-	if agenttest.ChosenPart() == agenttest.AllTests {
-		run += "|TestNetkitWays|TestNetkitHooks|TestNetkitDrops|TestFastPathCarries|TestFastPathObeysNewRules|TestFastPathCounters|TestFastPathRefuses" +
-			"|TestFastPathBehindProgram|TestFastPathWithoutDaemon|TestFastPathReplaysServices" +
-			"|TestFastPathFollowsAddresses|TestFastPathHeedsNoIdleTalk|TestFastPathConnectionsLiveOnThroughChanges" +
-			"|TestFastPathCarriesSegments|TestFastPathSegmentsFollowRules|TestFastPathOfAnotherVersion|TestFastPathWithoutPins|TestFastPathHeldUp|TestFastPathGenerated" +
-			"|TestFastPathReplaysOneEnd|TestFastPathFollowsChangesOneEnd|TestFastPathOneDaemonOneEnd" +
-			"|TestFastPathCarriesIPv6|TestFastPathFollowsChangesOfIPv6|TestFastPathCarriesIPv6InTunnel|TestFastPathFollowsChangesOfIPv6InTunnel" +
-			"|TestFastPathServicesOverIPv6|TestFastPathServicesOverIPv6InTunnel|TestFastPathServicesFollowChangesOfIPv6|TestFastPathForgetsResetConnectionsOfIPv6"
-	}
-	return agenttest.RunArgs(run)
+	return agenttest.RunArgs("TestFastPathConntrackFull|TestFastPathFollowsChanges|TestFastPathLossless|TestFastPathOneDaemon|TestFastPathOnStackedWires|TestFastPathReplays|TestFastPathTaggedTwin",
+		"TestNetkitWays|TestNetkitHooks|TestNetkitDrops|TestFastPathCarries|TestFastPathObeysNewRules|TestFastPathCounters|TestFastPathRefuses"+
+			"|TestFastPathBehindProgram|TestFastPathWithoutDaemon|TestFastPathReplaysServices"+
+			"|TestFastPathFollowsAddresses|TestFastPathHeedsNoIdleTalk|TestFastPathConnectionsLiveOnThroughChanges"+
+			"|TestFastPathCarriesSegments|TestFastPathSegmentsFollowRules|TestFastPathOfAnotherVersion|TestFastPathWithoutPins|TestFastPathHeldUp|TestFastPathGenerated"+
+			"|TestFastPathReplaysOneEnd|TestFastPathFollowsChangesOneEnd|TestFastPathOneDaemonOneEnd"+
+			"|TestFastPathCarriesIPv6|TestFastPathFollowsChangesOfIPv6|TestFastPathCarriesIPv6InTunnel|TestFastPathFollowsChangesOfIPv6InTunnel"+
+			"|TestFastPathServicesOverIPv6|TestFastPathServicesOverIPv6InTunnel|TestFastPathServicesFollowChangesOfIPv6|TestFastPathForgetsResetConnectionsOfIPv6")
 }

@@ -82,13 +82,10 @@ func TestKernels(t *testing.T) {
 // guestArgs choose what runs in a guest: in short, what no other kernel than one with VLANs, bonds, Geneve and IPVS can
 // show, and a tunnel of IPv6.
 func guestArgs() []string {
-	run := "TestStackedWires|TestFollowsStackedWire|TestFollowsGeneve|TestIPVSStaysSlow|TestIPv6InTunnelIsSame"
-	if agenttest.ChosenPart() == agenttest.AllTests {
-		run += "|TestEnable|TestShadow" +
-			"|TestEnableDualStack|TestEnableReplacedDualStack|TestEnableIPv6Again|TestEnableIPv6Alone|TestEnableIPv6Advertised|TestShadowOfIPv6" +
-			"|TestIPv6InTunnelLearnsMTU|TestIPv6InTunnelVerifiesNeighbour|TestPlanRefusesTunnelsOfIPv6|TestReplaysTCPIPv6" +
-			"|TestEnableSibling|TestShadowSibling|TestEnableSiblingIPv6|TestShadowSiblingIPv6" +
-			"|TestEnableServicesOverIPv6|TestShadowOfServicesOverIPv6|TestServiceOverIPv6IsSame"
-	}
-	return agenttest.RunArgs(run)
+	return agenttest.RunArgs("TestStackedWires|TestFollowsStackedWire|TestFollowsGeneve|TestIPVSStaysSlow|TestIPv6InTunnelIsSame",
+		"TestEnable|TestShadow"+
+			"|TestEnableDualStack|TestEnableReplacedDualStack|TestEnableIPv6Again|TestEnableIPv6Alone|TestEnableIPv6Advertised|TestShadowOfIPv6"+
+			"|TestIPv6InTunnelLearnsMTU|TestIPv6InTunnelVerifiesNeighbour|TestPlanRefusesTunnelsOfIPv6|TestReplaysTCPIPv6"+
+			"|TestEnableSibling|TestShadowSibling|TestEnableSiblingIPv6|TestShadowSiblingIPv6"+
+			"|TestEnableServicesOverIPv6|TestShadowOfServicesOverIPv6|TestServiceOverIPv6IsSame")
 }

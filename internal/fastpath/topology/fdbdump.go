@@ -13,12 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fdbOwners are the devices whose forwarding entries count, by ifindex: whether each is a bridge, or a tunnel.
-type fdbOwners map[int]bool
-
-// fdbOwnersOf finds them among the kernel's messages about devices.
-func fdbOwnersOf(links [][]byte) fdbOwners {
-	owners := fdbOwners{}
+// fdbOwners finds the devices whose forwarding entries count among the kernel's messages about devices, by ifindex:
+// whether each is a bridge, or a tunnel.
+func fdbOwners(links [][]byte) map[int]bool {
+	owners := map[int]bool{}
 	for _, m := range links {
 		if l, err := netlink.LinkDeserialize(nil, m); err == nil && (l.Type() == "bridge" || l.Type() == "vxlan") {
 			owners[l.Attrs().Index] = l.Type() == "bridge"
@@ -30,7 +28,7 @@ func fdbOwnersOf(links [][]byte) fdbOwners {
 // dumpFDB lists the forwarding entries of bridges and tunnels in the calling thread's namespace, of each keptFDB at
 // most. For each part of a list, the kernel goes through the entries of a bridge from the first one: to list all of
 // 600,000 takes half a minute, in which the lease would expire. So each has a request of its own, which is broken off.
-func dumpFDB(owners fdbOwners) (all []neighbourEntry, err error) {
+func dumpFDB(owners map[int]bool) (all []neighbourEntry, err error) {
 	for _, index := range slices.Sorted(maps.Keys(owners)) {
 		list := neighbourList{family: familyBridge, owner: index}
 		if err := dumpFDBOf(index, owners[index], list.add); cmp.Or(list.err, err) != nil {
@@ -70,7 +68,7 @@ func ListFDB() (found []netlink.Neigh, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("list devices: %w", err)
 	}
-	all, err := dumpFDB(fdbOwnersOf(links))
+	all, err := dumpFDB(fdbOwners(links))
 	for i := range all {
 		found = append(found, all[i].Neigh)
 	}

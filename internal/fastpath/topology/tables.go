@@ -35,7 +35,7 @@ func readTables(family audit.Family) *Tables {
 		t.err = fmt.Errorf("list neighbours: %w", t.err)
 		return t
 	}
-	t.fdb, t.err = dumpFDB(fdbOwnersOf(t.links))
+	t.fdb, t.err = dumpFDB(fdbOwners(t.links))
 	return t
 }
 

@@ -37,8 +37,11 @@ const DefaultKernel = "6.12"
 const guestLimit = time.Hour
 
 // RunArgs are a test binary's arguments for [RunInGuest]: run the tests of these names, with a bar
-// between them.
-func RunArgs(names string) []string {
+// between them, and of more names if all tests are to run there.
+func RunArgs(names string, more ...string) []string {
+	if ChosenPart() == AllTests {
+		names = strings.Join(append([]string{names}, more...), "|")
+	}
 	return []string{"-test.v", "-test.timeout=" + guestLimit.String(), "-test.run=^(" + names + ")$"}
 }
 
