@@ -13,6 +13,9 @@ import (
 // Slot is where cores keep a copy of a flow; src/slots.h computes the same.
 func Slot(k FlowKey) uint64 { return hashKey(k) >> 53 }
 
+// ReadGlobal reads the bytes of a variable, by its name.
+var ReadGlobal = readGlobal
+
 // Group is the group of a flow, whose slots end together.
 func Group(k FlowKey) uint64 { return groupOf(k) }
 

@@ -55,6 +55,10 @@ func readGlobal(pins, kind, name string, size int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	at, err := is.offset(name)
+	if err != nil {
+		return nil, err
+	}
 	data, err := ebpf.LoadPinnedMap(TableFile(pins, dataTable), &ebpf.LoadPinOptions{ReadOnly: true})
 	if err != nil {
 		return nil, err
@@ -64,7 +68,6 @@ func readGlobal(pins, kind, name string, size int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	at := int(is.offsets[name])
 	if len(globals) < at+size {
 		return nil, fmt.Errorf("the table has %d bytes", len(globals))
 	}

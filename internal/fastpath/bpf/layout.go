@@ -56,6 +56,15 @@ type tableLayout struct {
 	offsets map[string]uint32 // of variables, in their table
 }
 
+// offset is where a variable is in the table of those that the daemon and its programs share.
+func (l tableLayout) offset(name string) (int, error) {
+	at, ok := l.offsets[name]
+	if !ok {
+		return 0, fmt.Errorf("the programs share no variable %q", name)
+	}
+	return int(at), nil
+}
+
 // objectOf names the object with the programs of a kind, or of its shadow.
 type objectOf struct {
 	kind   string
@@ -75,7 +84,9 @@ func layoutOf(kind string, shadow bool) (tableLayout, error) {
 		}
 		is := tableLayout{layout(spec), map[string]uint32{}}
 		for name, v := range spec.Variables {
-			is.offsets[name] = v.Offset
+			if v.SectionName == dataTable {
+				is.offsets[name] = v.Offset
+			}
 		}
 		return is, nil
 	}))

@@ -3,6 +3,7 @@ package bpf_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
@@ -10,6 +11,8 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
+// A name that the programs do not share as a variable is an error that has it, and not what is first in the table.
+//
 // Who reads a fast path again parses no object again, neither the programs' nor their shadow's: that takes tens of
 // thousands of allocations.
 func TestObjectsAreParsedOnce(t *testing.T) {
@@ -22,6 +25,11 @@ func TestObjectsAreParsedOnce(t *testing.T) {
 		f, err := bpf.New(bpf.VXLAN, bpf.Options{Pins: pins, Detach: os.Remove, Shadow: shadow}, port)
 		check(t, err)
 		defer f.Close()
+		for _, name := range []string{"epochs", "stamp_id"} { // there is none, and it is a constant
+			if value, err := bpf.ReadGlobal(pins, bpf.VXLAN, name, 4); err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("shadow %v: %s, which is no variable that they share, reads %v: %v", shadow, name, value, err)
+			}
+		}
 		for name, read := range map[string]func() error{
 			"the layout": func() error { return bpf.CheckLayout(pins, bpf.VXLAN) },
 			"the epoch":  func() error { _, err := bpf.ReadEpoch(pins, bpf.VXLAN); return err },
