@@ -9,6 +9,7 @@ import (
 // Message is a netlink message.
 type Message struct {
 	Kind     uint16
+	Flags    uint16
 	Sequence uint32
 	Body     []byte
 }
@@ -20,7 +21,7 @@ func EachMessage(b []byte, do func(Message)) {
 		if n < unix.NLMSG_HDRLEN || n > len(b) {
 			return
 		}
-		do(Message{binary.NativeEndian.Uint16(b[4:]), binary.NativeEndian.Uint32(b[8:]), b[unix.NLMSG_HDRLEN:n]})
+		do(Message{binary.NativeEndian.Uint16(b[4:]), binary.NativeEndian.Uint16(b[6:]), binary.NativeEndian.Uint32(b[8:]), b[unix.NLMSG_HDRLEN:n]})
 		b = b[min((n+unix.NLMSG_ALIGNTO-1)&^(unix.NLMSG_ALIGNTO-1), len(b)):]
 	}
 }

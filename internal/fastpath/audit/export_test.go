@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/nft"
+	"github.com/venturi-net/venturi/internal/nlmsg"
 )
 
 // RuleOf returns why the rule in a message treats packets of a flow differently.
@@ -96,4 +97,9 @@ func walkerOf(rules map[string][][]byte) *chainWalker {
 		r.chains[[3]string{"ip", "t", chain}] = messages
 	}
 	return r
+}
+
+// PollerOf is a poller of one hook, with a socket to who answers for the kernel.
+func PollerOf(fd int) *HookPoller {
+	return &HookPoller{querier: nlmsg.NewQuerier(fd), points: hookPoints(IPv4)[:1], unknown: map[hookPoint]string{}}
 }

@@ -2,15 +2,14 @@ package audit
 
 import (
 	"cmp"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
 
-	"github.com/mdlayher/netlink"
 	"github.com/venturi-net/venturi/internal/fastpath/allowlist"
 	"github.com/venturi-net/venturi/internal/nft"
 	"github.com/venturi-net/venturi/internal/nlmsg"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -18,7 +17,7 @@ import (
 // opened. It keeps its socket open, because closing a netfilter socket waits for any rule change in
 // progress.
 type HookPoller struct {
-	conn        *netlink.Conn
+	querier     *nlmsg.Querier
 	points      []hookPoint
 	unsupported bool
 	polls       int
@@ -76,15 +75,15 @@ const hooksPerPoll = 5
 
 // OpenHookPoller opens a poller of the calling thread's namespace, of what packets of a family meet.
 func OpenHookPoller(of Family) (*HookPoller, error) {
-	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	querier, err := nlmsg.OpenQuerier(unix.NETLINK_NETFILTER)
 	if err != nil {
-		return nil, fmt.Errorf("open netlink: %w", err)
+		return nil, err
 	}
-	return &HookPoller{conn: conn, points: hookPoints(of), unknown: map[hookPoint]string{}}, nil
+	return &HookPoller{querier: querier, points: hookPoints(of), unknown: map[hookPoint]string{}}, nil
 }
 
 // Close closes the poller's socket.
-func (h *HookPoller) Close() error { return h.conn.Close() }
+func (h *HookPoller) Close() error { return h.querier.Close() }
 
 // UnknownFunction names a function that forwarded TCP and UDP packets meet and that is not known to
 // be harmless; empty means none. With tunnels, it includes hooks of tunnel packets; with bridges,
@@ -112,38 +111,47 @@ func (h *HookPoller) UnknownFunction(tunnels, bridges, all bool) (function strin
 }
 
 func (h *HookPoller) unknownAt(p hookPoint) (function string, err error) {
-	number, err := netlink.MarshalAttributes([]netlink.Attribute{{Type: hookNumber, Data: binary.BigEndian.AppendUint32(nil, p.number)}})
-	if err != nil {
-		return "", err
-	}
-	answers, err := h.conn.Execute(netlink.Message{
-		Header: netlink.Header{Type: getHook, Flags: netlink.Request | netlink.Dump},
-		Data:   append([]byte{p.family, unix.NFNETLINK_V0, 0, 0}, number...),
+	request := append([]byte{p.family, unix.NFNETLINK_V0, 0, 0}, nl.NewRtAttr(hookNumber, nl.BEUint32Attr(p.number)).Serialize()...)
+	found, err := nlmsg.Dump(func() (found []string, err error) {
+		var unparsed error
+		err = h.querier.Dump(getHook, request, func(body []byte) (more bool) {
+			name, err := foreignFunction(body)
+			if unparsed = cmp.Or(unparsed, err); name != "" {
+				found = append(found, name)
+			}
+			return true
+		})
+		return found, cmp.Or(unparsed, err)
 	})
-	if errors.Is(err, unix.EINVAL) {
+	at := fmt.Sprintf("at %s %s", nft.FamilyNames[p.family], nft.HookNames[p.number])
+	switch {
+	case errors.Is(err, unix.EINVAL):
 		h.unsupported = true // do not ask again: the kernel tries to load a module each time
 		return "", nil
-	}
-	if err != nil {
+	case errors.Is(err, nlmsg.ErrInterrupted):
+		return at + ", whose list changes while it is read", nil
+	case err != nil:
 		return "", fmt.Errorf("list netfilter's hooks: %w", err)
+	case len(found) == 0:
+		return "", nil
 	}
-	for _, m := range answers {
-		attrs, family, err := nft.FilterAttrs(m.Data)
-		if err != nil {
-			return "", fmt.Errorf("parse a hook of netfilter: %w", err)
-		}
-		data := nlmsg.ByNumber(attrs)
-		name, _, _ := strings.Cut(data.Text(hookFunction), ".") // compilers append suffixes
-		if harmlessFunctions[name] {
-			continue
-		}
-		if name == "" {
-			name = "a function without a name"
-		}
-		if module := data.Text(hookModule); module != "" {
-			name += " [" + module + "]"
-		}
-		return fmt.Sprintf("%s at %s %s", name, family, nft.HookNames[p.number]), nil
+	return found[0] + " " + at, nil
+}
+
+// foreignFunction names the function at a hook in a message; "": it is known to be harmless.
+func foreignFunction(message []byte) (name string, err error) {
+	attrs, _, err := nft.FilterAttrs(message)
+	if err != nil {
+		return "", fmt.Errorf("parse a hook of netfilter: %w", err)
 	}
-	return "", nil
+	data := nlmsg.ByNumber(attrs)
+	name, _, _ = strings.Cut(data.Text(hookFunction), ".") // compilers append suffixes
+	if harmlessFunctions[name] {
+		return "", nil
+	}
+	name = cmp.Or(name, "a function without a name")
+	if module := data.Text(hookModule); module != "" {
+		name += " [" + module + "]"
+	}
+	return name, nil
 }

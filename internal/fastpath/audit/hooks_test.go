@@ -7,6 +7,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/netcfg"
@@ -113,4 +115,34 @@ func netfilterProgram(t *testing.T, n *netcfg.Namespace, family link.NetfilterPr
 		return err
 	})
 	return func() { testenv.Detach(t, l) }
+}
+
+// A list that has changed while it was read may lack a function. It is read again; if it changes each time, its
+// hook is unknown.
+func TestHooksThatChange(t *testing.T) {
+	const changed = unix.NLM_F_DUMP_INTR
+	for _, c := range []struct {
+		flags []uint16 // of the ends of one list after another
+		want  string
+	}{
+		{[]uint16{0}, ""},
+		{[]uint16{changed, 0}, ""},
+		{[]uint16{changed, changed, changed}, "at ip prerouting, whose list changes while it is read"},
+	} {
+		ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET, 0)
+		testenv.Must(t, err)
+		defer unix.Close(ends[1])
+		testenv.Must(t, unix.SetsockoptTimeval(ends[0], unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 10}))
+		for i, flags := range c.flags {
+			end := nl.NetlinkRequest{NlMsghdr: unix.NlMsghdr{Type: unix.NLMSG_DONE, Flags: unix.NLM_F_MULTI | flags, Seq: uint32(i + 1)}, RawData: make([]byte, 4)}
+			_, err := unix.Write(ends[1], end.Serialize())
+			testenv.Must(t, err)
+		}
+		h := audit.PollerOf(ends[0])
+		function, told, err := h.UnknownFunction(true, true, true)
+		if function != c.want || !told || err != nil {
+			t.Errorf("%v: %q, %v, %v, want %q", c.flags, function, told, err, c.want)
+		}
+		testenv.Must(t, h.Close())
+	}
 }

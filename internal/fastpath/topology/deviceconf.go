@@ -5,7 +5,6 @@ import (
 
 	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/nlmsg"
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -90,10 +89,7 @@ func (s *Poller) ConfsChanged(some []DeviceConf) bool {
 
 // conf reads the settings of a device.
 func (p *rtnlQuerier) conf(device int) (string, error) {
-	header := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	header.Index = int32(device)
-	p.startRequest(unix.RTM_GETLINK, 0, header.Serialize())
-	p.addUint32(unix.IFLA_EXT_MASK, withoutCounters)
-	attrs, err := p.roundTrip(unix.SizeofIfInfomsg)
+	p.startDevice(device)
+	attrs, err := p.RoundTrip(unix.SizeofIfInfomsg)
 	return confOf(attrs), err
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/nlmsg"
 )
 
 // fdbOwners finds the devices whose forwarding entries count among the kernel's messages about devices, by ifindex:
@@ -30,22 +32,26 @@ func fdbOwners(links [][]byte) map[int]bool {
 // 600,000 takes half a minute, in which the lease would expire. So each has a request of its own, which is broken off.
 func dumpFDB(owners map[int]bool) (all []neighbourEntry, err error) {
 	for _, index := range slices.Sorted(maps.Keys(owners)) {
-		list := neighbourList{family: familyBridge, owner: index}
-		if err := dumpFDBOf(index, owners[index], list.add); cmp.Or(list.err, err) != nil {
-			return nil, fmt.Errorf("list forwarding entries: %w", cmp.Or(list.err, err))
+		of, err := nlmsg.Dump(func() ([]neighbourEntry, error) {
+			list := neighbourList{family: familyBridge, owner: index}
+			err := dumpFDBOf(index, owners[index], list.add)
+			return list.all, cmp.Or(list.err, err)
+		})
+		if err != nil {
+			return nil, fmt.Errorf("list forwarding entries: %w", err)
 		}
-		all = append(all, list.all...)
+		all = append(all, of...)
 	}
 	return all, nil
 }
 
 // dumpFDBOf lists those of one. If that is gone, it has none.
 func dumpFDBOf(index int, isBridge bool, do func(message []byte) (more bool)) error {
-	q, err := openRtnlQuerier()
+	q, err := nlmsg.OpenQuerier(unix.NETLINK_ROUTE)
 	if err != nil {
 		return err
 	}
-	defer q.close()
+	defer q.Close()
 	of := nl.NewIfInfomsg(familyBridge)
 	if !isBridge {
 		of.Index = int32(index)
@@ -55,7 +61,7 @@ func dumpFDBOf(index int, isBridge bool, do func(message []byte) (more bool)) er
 		request = append(request, nl.NewRtAttr(unix.IFLA_MASTER, nl.Uint32Attr(uint32(index))).Serialize()...)
 	}
 	keep := func(message []byte) (more bool) { return do(bytes.Clone(message)) } // what is parsed refers to it
-	if err := q.dump(unix.RTM_GETNEIGH, request, keep); err != nil && !errors.Is(err, unix.ENODEV) {
+	if err := q.Dump(unix.RTM_GETNEIGH, request, keep); err != nil && !errors.Is(err, unix.ENODEV) {
 		return err
 	}
 	return nil

@@ -56,7 +56,7 @@ func TestCrowdedFDB(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer querier.close()
+	defer querier.Close()
 	mac := net.HardwareAddr{2, 0, 0, 0, 0, 7}
 	r := reader{
 		Tables: &Tables{family: audit.IPv4, fdb: fdb}, querier: querier,

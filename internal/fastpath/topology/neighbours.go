@@ -3,6 +3,7 @@ package topology
 import (
 	"cmp"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -24,7 +25,7 @@ type Neighbour struct {
 // some may be missing.
 func (s *Poller) StaleNeighbours() (map[Neighbour]bool, error) {
 	stale := map[Neighbour]bool{}
-	err := s.querier.dump(unix.RTM_GETNEIGH, append([]byte{s.family.Number()}, make([]byte, ndmSize-1)...), func(m []byte) (more bool) {
+	err := s.querier.Dump(unix.RTM_GETNEIGH, append([]byte{s.family.Number()}, make([]byte, ndmSize-1)...), func(m []byte) (more bool) {
 		if len(m) < ndmSize || binary.NativeEndian.Uint16(m[ndmState:])&unix.NUD_STALE == 0 {
 			return true
 		}
@@ -35,7 +36,7 @@ func (s *Poller) StaleNeighbours() (map[Neighbour]bool, error) {
 		})
 		return true
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, nlmsg.ErrInterrupted) {
 		return nil, fmt.Errorf("list neighbours: %w", err)
 	}
 	return stale, nil

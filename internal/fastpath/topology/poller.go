@@ -101,7 +101,7 @@ func (s *Poller) Close() {
 		s.Hooks.Close()
 	}
 	if s.querier != nil {
-		s.querier.close()
+		s.querier.Close()
 	}
 }
 

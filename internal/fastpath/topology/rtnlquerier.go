@@ -2,8 +2,6 @@ package topology
 
 import (
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"net/netip"
 
 	"github.com/venturi-net/venturi/internal/nlmsg"
@@ -11,32 +9,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rtnlQuerier queries single devices and routes repeatedly, over one socket and with its own
-// buffers. The netlink library allocates 64 KB for each reply.
-type rtnlQuerier struct {
-	fd      int
-	seq     uint32
-	request []byte
-	reply   [1 << 15]byte // the kernel gives no more of a list at a time
-}
+// rtnlQuerier queries single devices and routes repeatedly.
+type rtnlQuerier struct{ *nlmsg.Querier }
 
 func openRtnlQuerier() (*rtnlQuerier, error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	q, err := nlmsg.OpenQuerier(unix.NETLINK_ROUTE)
 	if err != nil {
-		return nil, fmt.Errorf("open netlink: %w", err)
+		return nil, err
 	}
-	return &rtnlQuerier{fd: fd}, nil
+	return &rtnlQuerier{q}, nil
 }
 
-func (p *rtnlQuerier) close() { unix.Close(p.fd) }
+// startDevice begins a request for a device.
+func (p *rtnlQuerier) startDevice(index int) {
+	header := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	header.Index = int32(index)
+	p.Start(unix.RTM_GETLINK, 0, header.Serialize())
+	p.AddUint32(unix.IFLA_EXT_MASK, withoutCounters)
+}
 
 // podEnd reads a device in another namespace, by nsid.
 func (p *rtnlQuerier) podEnd(space, index int) (end PodEnd, err error) {
-	p.startRequest(unix.RTM_GETLINK, 0, nl.NewIfInfomsg(unix.AF_UNSPEC).Serialize())
-	binary.NativeEndian.PutUint32(p.request[unix.SizeofNlMsghdr+4:], uint32(index))
-	p.addUint32(unix.IFLA_TARGET_NETNSID, uint32(space))
-	p.addUint32(unix.IFLA_EXT_MASK, withoutCounters)
-	attrs, err := p.roundTrip(unix.SizeofIfInfomsg)
+	p.startDevice(index)
+	p.AddUint32(unix.IFLA_TARGET_NETNSID, uint32(space))
+	attrs, err := p.RoundTrip(unix.SizeofIfInfomsg)
 	if err != nil {
 		return end, err
 	}
@@ -45,10 +41,8 @@ func (p *rtnlQuerier) podEnd(space, index int) (end PodEnd, err error) {
 
 // xdpProgram returns the ID of the XDP program of a device of the querier's namespace; 0 means none.
 func (p *rtnlQuerier) xdpProgram(index int) (program uint32, err error) {
-	p.startRequest(unix.RTM_GETLINK, 0, nl.NewIfInfomsg(unix.AF_UNSPEC).Serialize())
-	binary.NativeEndian.PutUint32(p.request[unix.SizeofNlMsghdr+4:], uint32(index))
-	p.addUint32(unix.IFLA_EXT_MASK, withoutCounters)
-	attrs, err := p.roundTrip(unix.SizeofIfInfomsg)
+	p.startDevice(index)
+	attrs, err := p.RoundTrip(unix.SizeofIfInfomsg)
 	if err != nil {
 		return 0, err
 	}
@@ -79,7 +73,7 @@ type chosenRoute struct {
 // routeOf returns the route of a tunnel's outer packets.
 func (p *rtnlQuerier) routeOf(e *Encap) (chosen chosenRoute, err error) {
 	p.requestRoute(0, e)
-	attrs, err := p.roundTrip(unix.SizeofRtMsg)
+	attrs, err := p.RoundTrip(unix.SizeofRtMsg)
 	if err != nil {
 		return chosen, err
 	}
@@ -106,7 +100,7 @@ func (p *rtnlQuerier) routeOf(e *Encap) (chosen chosenRoute, err error) {
 // leads the same way whatever else they have in them.
 func (p *rtnlQuerier) hasOneHop(e *Encap) (is bool, err error) {
 	p.requestRoute(unix.RTM_F_FIB_MATCH, e)
-	attrs, err := p.roundTrip(unix.SizeofRtMsg)
+	attrs, err := p.RoundTrip(unix.SizeofRtMsg)
 	if err != nil {
 		return false, err
 	}
@@ -127,99 +121,16 @@ func (p *rtnlQuerier) requestRoute(flags uint32, e *Encap) {
 	if hasSource {
 		m.Src_len = uint8(from.BitLen())
 	}
-	p.startRequest(unix.RTM_GETROUTE, 0, m.Serialize())
-	p.add(unix.RTA_DST, e.Remote.AsSlice())
+	p.Start(unix.RTM_GETROUTE, 0, m.Serialize())
+	p.Add(unix.RTA_DST, e.Remote.AsSlice())
 	if hasSource {
-		p.add(unix.RTA_SRC, from.AsSlice())
+		p.Add(unix.RTA_SRC, from.AsSlice())
 	}
 	if e.RouteDevice != 0 {
-		p.addUint32(unix.RTA_OIF, uint32(e.RouteDevice))
+		p.AddUint32(unix.RTA_OIF, uint32(e.RouteDevice))
 	}
 	if !e.IPIP {
-		p.add(unix.RTA_IP_PROTO, []byte{unix.IPPROTO_UDP})
-		p.add(unix.RTA_DPORT, binary.BigEndian.AppendUint16(nil, uint16(e.Port)))
-	}
-}
-
-// startRequest begins a request; add appends attributes.
-func (p *rtnlQuerier) startRequest(kind, flags uint16, header []byte) {
-	p.seq++
-	q := binary.NativeEndian.AppendUint32(p.request[:0], 0) // the length is filled in later
-	q = binary.NativeEndian.AppendUint16(q, kind)
-	q = binary.NativeEndian.AppendUint16(q, unix.NLM_F_REQUEST|flags)
-	q = binary.NativeEndian.AppendUint32(q, p.seq)
-	q = binary.NativeEndian.AppendUint32(q, 0)
-	p.request = append(q, header...)
-}
-
-func (p *rtnlQuerier) add(kind uint16, value []byte) {
-	p.request = binary.NativeEndian.AppendUint16(p.request, unix.SizeofRtAttr+uint16(len(value)))
-	p.request = binary.NativeEndian.AppendUint16(p.request, kind)
-	p.request = append(p.request, value...)
-	for len(p.request)%unix.RTA_ALIGNTO != 0 {
-		p.request = append(p.request, 0)
-	}
-}
-
-func (p *rtnlQuerier) addUint32(kind uint16, value uint32) {
-	var room [4]byte
-	binary.NativeEndian.PutUint32(room[:], value)
-	p.add(kind, room[:])
-}
-
-// roundTrip sends the request and returns the attributes of the reply, without its headers. They
-// are valid until the next request.
-func (p *rtnlQuerier) roundTrip(header int) (attrs []byte, err error) {
-	err = p.exchange(func(kind uint16, body []byte) (done bool, err error) {
-		if len(body) < header {
-			return true, fmt.Errorf("a reply of %d bytes", len(body))
-		}
-		attrs = body[header:]
-		return true, nil
-	})
-	return attrs, err
-}
-
-// dump sends a request for all objects of a kind, and calls do with each of them, as long as that wants more: after a
-// list that was broken off, the querier can only be closed. What changes meanwhile may be missing.
-func (p *rtnlQuerier) dump(kind uint16, request []byte, do func(body []byte) (more bool)) error {
-	p.startRequest(kind, unix.NLM_F_DUMP, request)
-	return p.exchange(func(kind uint16, body []byte) (done bool, err error) {
-		return kind == unix.NLMSG_DONE || !do(body), nil
-	})
-}
-
-// exchange sends the request and hands over its replies until one is the last.
-func (p *rtnlQuerier) exchange(reply func(kind uint16, body []byte) (done bool, err error)) error {
-	binary.NativeEndian.PutUint32(p.request, uint32(len(p.request)))
-	if err := unix.Sendto(p.fd, p.request, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return fmt.Errorf("ask the kernel: %w", err)
-	}
-	for {
-		n, _, err := unix.Recvfrom(p.fd, p.reply[:], 0)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("ask the kernel: %w", err)
-		}
-		done := false
-		nlmsg.EachMessage(p.reply[:n], func(m nlmsg.Message) {
-			switch {
-			case done || err != nil || m.Sequence != p.seq: // or a reply to an earlier request
-			case m.Kind != unix.NLMSG_ERROR:
-				done, err = reply(m.Kind, m.Body)
-			case len(m.Body) < 4:
-				err = fmt.Errorf("a reply of %d bytes", len(m.Body))
-			default:
-				err = unix.Errno(-int32(binary.NativeEndian.Uint32(m.Body)))
-			}
-		})
-		if err != nil {
-			return fmt.Errorf("ask the kernel: %w", err)
-		}
-		if done {
-			return nil
-		}
+		p.Add(unix.RTA_IP_PROTO, []byte{unix.IPPROTO_UDP})
+		p.Add(unix.RTA_DPORT, binary.BigEndian.AppendUint16(nil, uint16(e.Port)))
 	}
 }

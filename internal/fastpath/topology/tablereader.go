@@ -53,7 +53,7 @@ func OpenTableReader(tables *Tables, of DeviceNames, owns ProgramOwner) (*TableR
 // Close releases the reader's sockets.
 func (r *TableReader) Close() {
 	r.h.Close()
-	r.querier.close()
+	r.querier.Close()
 }
 
 // Read gives the topology with so many pods at most, and all peers.
