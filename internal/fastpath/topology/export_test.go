@@ -38,7 +38,7 @@ var Parsers = map[string]func(message []byte){
 // FDBListed is how much of the list of a bridge's forwarding entries is read.
 func FDBListed(bridge int) (messages int, err error) {
 	list := neighbourList{family: familyBridge, owner: bridge}
-	err = dumpFDBOf(bridge, true, func(m []byte) bool { messages++; return list.add(m) })
+	err = dumpFDB(bridge, true, func(m []byte) bool { messages++; return list.add(m) })
 	return messages, errors.Join(err, list.err)
 }
 

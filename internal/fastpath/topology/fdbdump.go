@@ -27,26 +27,32 @@ func fdbOwners(links [][]byte) map[int]bool {
 	return owners
 }
 
-// dumpFDB lists the forwarding entries of bridges and tunnels in the calling thread's namespace, of each keptFDB at
-// most. For each part of a list, the kernel goes through the entries of a bridge from the first one: to list all of
-// 600,000 takes half a minute, in which the lease would expire. So each has a request of its own, which is broken off.
-func dumpFDB(owners map[int]bool) (all []neighbourEntry, err error) {
+// fdbDump calls do with the messages about the forwarding entries of a bridge or a tunnel, as long as that wants more.
+type fdbDump func(index int, isBridge bool, do func(message []byte) (more bool)) error
+
+// listFDB lists the forwarding entries of bridges and tunnels in the calling thread's namespace, of each keptFDB at
+// most. Of those that are cut, some may be missing although they have fewer. For each part of a list, the kernel goes
+// through the entries of a bridge from the first one: to list all of 600,000 takes half a minute, in which the lease
+// would expire. So each has a request of its own, which is broken off.
+func listFDB(owners map[int]bool, dump fdbDump) (all []neighbourEntry, cut map[int]bool, err error) {
+	cut = map[int]bool{}
 	for _, index := range slices.Sorted(maps.Keys(owners)) {
 		of, err := nlmsg.Dump(func() ([]neighbourEntry, error) {
 			list := neighbourList{family: familyBridge, owner: index}
-			err := dumpFDBOf(index, owners[index], list.add)
+			err := dump(index, owners[index], list.add)
+			cut[index] = list.length == listedFDB
 			return list.all, cmp.Or(list.err, err)
 		})
 		if err != nil {
-			return nil, fmt.Errorf("list forwarding entries: %w", err)
+			return nil, nil, fmt.Errorf("list forwarding entries: %w", err)
 		}
 		all = append(all, of...)
 	}
-	return all, nil
+	return all, cut, nil
 }
 
-// dumpFDBOf lists those of one. If that is gone, it has none.
-func dumpFDBOf(index int, isBridge bool, do func(message []byte) (more bool)) error {
+// dumpFDB lists those of one. If that is gone, it has none.
+func dumpFDB(index int, isBridge bool, do func(message []byte) (more bool)) error {
 	q, err := nlmsg.OpenQuerier(unix.NETLINK_ROUTE)
 	if err != nil {
 		return err
@@ -74,7 +80,7 @@ func ListFDB() (found []netlink.Neigh, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("list devices: %w", err)
 	}
-	all, err := dumpFDB(fdbOwners(links))
+	all, _, err := listFDB(fdbOwners(links), dumpFDB)
 	for i := range all {
 		found = append(found, all[i].Neigh)
 	}

@@ -22,14 +22,20 @@ const (
 	// keptFDB is how many are kept in memory. They go and others come: so there are more than quietFDB for
 	// as long as the table is flooded.
 	keptFDB = quietFDB + 1<<12
+	// listedFDB is how many entries are read of a list, in which those of others are, too: a bridge lists those
+	// that its ports have themselves, such as a tunnel, and a tunnel those that its bridge has behind it.
+	listedFDB = 2 * keptFDB
 )
 
 // crowdedReason says that a bridge or a tunnel has too many forwarding entries; "": it has not.
 func (r *reader) crowdedReason(l netlink.Link) string {
-	if r.fdbSizes[l.Attrs().Index] <= maxFDB {
-		return ""
+	switch index := l.Attrs().Index; {
+	case r.fdbSizes[index] > maxFDB:
+		return fmt.Sprintf("has more than %d forwarding entries", maxFDB)
+	case r.cutFDB[index]:
+		return fmt.Sprintf("has %d or more forwarding entries, those of its ports or its bridge included", listedFDB)
 	}
-	return fmt.Sprintf("has more than %d forwarding entries", maxFDB)
+	return ""
 }
 
 // fdbOwner is the ifindex of the bridge or the tunnel that the forwarding entry of a message belongs to; 0: it
@@ -52,7 +58,7 @@ type neighbourList struct {
 	family int
 	owner  int // see [fdbOwner]
 	all    []neighbourEntry
-	length int   // in messages: a bridge lists the entries of a tunnel that is its port, too
+	length int   // in messages, see [listedFDB]
 	err    error // why it is incomplete
 }
 
@@ -67,7 +73,7 @@ func (l *neighbourList) add(message []byte) (more bool) {
 		l.all = append(l.all, e)
 	}
 	l.length++
-	return l.owner == 0 || len(l.all) < keptFDB && l.length < 2*keptFDB
+	return l.owner == 0 || len(l.all) < keptFDB && l.length < listedFDB
 }
 
 // dedupNeighbour is [dedup] of neighbours. Of a bridge or a tunnel that is refused for its many entries, it

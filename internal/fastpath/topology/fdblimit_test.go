@@ -3,6 +3,7 @@ package topology
 import (
 	"cmp"
 	"encoding/binary"
+	"fmt"
 	"net"
 	"slices"
 	"testing"
@@ -45,12 +46,26 @@ func fdbEntries(t *testing.T, bridge, port, macs int) []neighbourEntry {
 }
 
 // A bridge with too many forwarding entries is refused with its pods, as is such a tunnel, and no more of them
-// are kept. A bridge beside it that has just not too many keeps its own.
+// are kept. So is one whose list is cut by the entries of others. A bridge beside it that has just not too many keeps its own.
 func TestCrowdedFDB(t *testing.T) {
-	const crowded, port, full, fullPort, tunnel = 10, 11, 20, 21, 30
+	const crowded, port, full, fullPort, tunnel, cutShort, cutPort, portTunnel = 10, 11, 20, 21, 30, 40, 41, 42
 	fdb := slices.Concat(fdbEntries(t, crowded, port, flood), fdbEntries(t, full, fullPort, maxFDB), fdbEntries(t, 0, tunnel, flood))
 	if got, want := len(fdb), 2*keptFDB+maxFDB; got != want {
 		t.Errorf("%d entries are kept, want %d", got, want)
+	}
+	// A bridge with one entry, which its list has after those of a tunnel that is its port.
+	few, cutFDB, err := listFDB(map[int]bool{cutShort: true}, func(_ int, _ bool, do func([]byte) bool) error {
+		more := true
+		for n := 0; more && n < flood; n++ {
+			more = do(fdbMessage(0, portTunnel, n))
+		}
+		if more {
+			do(fdbMessage(cutShort, cutPort, 7))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	querier, err := openRtnlQuerier()
 	if err != nil {
@@ -59,19 +74,21 @@ func TestCrowdedFDB(t *testing.T) {
 	defer querier.Close()
 	mac := net.HardwareAddr{2, 0, 0, 0, 0, 7}
 	r := reader{
-		Tables: &Tables{family: audit.IPv4, fdb: fdb}, querier: querier,
+		Tables: &Tables{family: audit.IPv4, fdb: append(fdb, few...), cutFDB: cutFDB}, querier: querier,
 		byIndex: map[int]vnl.Link{}, byName: map[string]vnl.Link{},
 	}
 	for _, l := range []vnl.Link{
 		&vnl.Bridge{LinkAttrs: vnl.LinkAttrs{Index: crowded, Name: "br0", HardwareAddr: mac, Flags: net.FlagUp}},
 		&vnl.Bridge{LinkAttrs: vnl.LinkAttrs{Index: full, Name: "br1", HardwareAddr: mac, Flags: net.FlagUp}},
+		&vnl.Bridge{LinkAttrs: vnl.LinkAttrs{Index: cutShort, Name: "br2", HardwareAddr: mac, Flags: net.FlagUp}},
+		&vnl.Veth{LinkAttrs: vnl.LinkAttrs{Index: cutPort, Name: "p2", MasterIndex: cutShort, Flags: net.FlagUp}},
 		&vnl.Veth{LinkAttrs: vnl.LinkAttrs{Index: port, Name: "p0", MasterIndex: crowded, Flags: net.FlagUp}},
 		&vnl.Veth{LinkAttrs: vnl.LinkAttrs{Index: fullPort, Name: "p1", MasterIndex: full, Flags: net.FlagUp}},
 		&vnl.Vxlan{LinkAttrs: vnl.LinkAttrs{Index: tunnel, Name: "v0", HardwareAddr: mac}},
 	} {
 		r.byIndex[l.Attrs().Index], r.byName[l.Attrs().Name] = l, l
 	}
-	for _, bridge := range []int{crowded, full} {
+	for _, bridge := range []int{crowded, full, cutShort} {
 		for _, missing := range []int{7, flood} { // the last has an entry nowhere
 			r.arp = append(r.arp, neighbourEntry{Neigh: vnl.Neigh{
 				LinkIndex: bridge, State: unix.NUD_REACHABLE, IP: net.IPv4(192, 0, 2, byte(missing)).To4(),
@@ -80,7 +97,8 @@ func TestCrowdedFDB(t *testing.T) {
 		}
 	}
 	r.indexNeighbours()
-	for name, want := range map[string]bool{"p0": false, "p1": true} {
+	for i, want := range []bool{false, true, false} {
+		name := fmt.Sprint("p", i)
 		if pod, ok := r.pod(name); ok != want {
 			t.Errorf("pod behind %s: %v, %+v", name, ok, pod)
 		}
@@ -88,14 +106,15 @@ func TestCrowdedFDB(t *testing.T) {
 	if ok, err := r.acceptTunnel(r.byName["v0"], "", nil); ok || err != nil {
 		t.Errorf("the tunnel: %v, %v", ok, err)
 	}
-	want := []Refusal{{"p0", "br0 has more than 65536 forwarding entries"}, {"v0", "has more than 65536 forwarding entries"}}
+	want := []Refusal{{"p0", "br0 has more than 65536 forwarding entries"},
+		{"p2", "br2 has 147456 or more forwarding entries, those of its ports or its bridge included"}, {"v0", "has more than 65536 forwarding entries"}}
 	if !slices.Equal(r.refused, want) {
 		t.Errorf("refused %v, want %v", r.refused, want)
 	}
 	if len(r.fdbOf[port]) > 0 {
 		t.Errorf("%d entries are kept twice", len(r.fdbOf[port]))
 	}
-	if missing := r.missingFDB([]string{"p0", "p1"}); len(missing) != 1 || missing[0].Device != full {
+	if missing := r.missingFDB([]string{"p0", "p1", "p2"}); len(missing) != 1 || missing[0].Device != full {
 		t.Errorf("without an entry: %v, want one on the bridge that is not crowded", missing)
 	}
 }

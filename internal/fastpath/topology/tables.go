@@ -16,6 +16,7 @@ type Tables struct {
 	family   audit.Family     // of neighbours
 	links    [][]byte         // messages about devices
 	arp, fdb []neighbourEntry // arp: of IP
+	cutFDB   map[int]bool     // by ifindex of a bridge or a tunnel: its list in fdb may not be whole
 	err      error            // why they are incomplete
 	settle   func()           // of the watch that has read them
 }
@@ -35,7 +36,7 @@ func readTables(family audit.Family) *Tables {
 		t.err = fmt.Errorf("list neighbours: %w", t.err)
 		return t
 	}
-	t.fdb, t.err = dumpFDB(fdbOwners(t.links))
+	t.fdb, t.cutFDB, t.err = listFDB(fdbOwners(t.links), dumpFDB)
 	return t
 }
 

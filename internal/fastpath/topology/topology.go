@@ -154,7 +154,7 @@ func (r *reader) indexNeighbours() {
 		r.fdbSizes[r.fdb[i].owner]++
 	}
 	for _, n := range r.fdb {
-		if n.MasterIndex != 0 && r.fdbSizes[n.owner] <= maxFDB {
+		if n.MasterIndex != 0 && r.fdbSizes[n.owner] <= maxFDB && !r.cutFDB[n.owner] {
 			r.fdbOf[n.LinkIndex] = append(r.fdbOf[n.LinkIndex], n)
 		}
 	}
