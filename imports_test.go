@@ -180,7 +180,7 @@ var reserved = []struct {
 	{inModule("internal/testenv/cluster/..."), nil, false, "it raises a Kubernetes cluster for tests, and is no part of the product"},
 	{"github.com/hashicorp/yamux", []string{"internal/guest", "internal/vm"}, true, "the two ends of a channel know what it is made of, and nobody else"},
 	{"github.com/cavaliergopher/cpio", []string{"internal/vm"}, false, "the first file system of a guest is made in one place"},
-	{"unsafe", []string{"internal/load/engine", "internal/load/thread", "internal/host", "internal/nft", "internal/fastpath/topology", "internal/netcfg", "internal/setting", "internal/meter", "internal/tool"}, true,
+	{"unsafe", []string{"internal/load/engine", "internal/load/thread", "internal/host", "internal/nft", "internal/fastpath/kernel", "internal/netcfg", "internal/setting", "internal/meter", "internal/tool"}, true,
 		"only where a system call wants a pointer"},
 	{"net/http", []string{"internal/watch", "internal/kube"}, false, "nothing here fetches pages, only watch serves one, of metrics, and kube reads the API server's clock off its answers"},
 	{"al.essio.dev/pkg/shellescape", []string{"internal/sanitize"}, false, "words of commands are quoted in one place"},

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/fastpath/audit"
+	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/nft"
 	"github.com/venturi-net/venturi/internal/nlmsg"
@@ -181,7 +182,7 @@ func (d *daemon) poll() error {
 	}
 	if d.activity.resumed {
 		d.activity.resumed = false
-		news = topology.BPFNews{Programs: true, XDPLinks: true}
+		news = kernel.BPFNews{Programs: true, XDPLinks: true}
 		d.neigh.learned = true
 	}
 	d.programs.note(news)

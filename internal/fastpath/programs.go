@@ -25,7 +25,7 @@ type programTracker struct {
 	revisions map[attachPoint]uint64 // of the programs at each attach point, as last read
 	points    []attachPoint          // those of revisions
 	queue     []attachPoint          // of these, to be polled next
-	objectIDs topology.BPFObjectIDs  // of the host
+	objectIDs kernel.BPFObjectIDs    // of the host
 	full      int                    // full polls that are due
 	pods      int                    // of those, polls that look at pods' own devices as well
 	nextFull  time.Time              // earliest time of the next full poll
@@ -108,7 +108,7 @@ func (t *programTracker) query(h attachPoint) (list *link.QueryResult, err error
 	}
 	switch {
 	case errors.Is(err, syscall.ENOENT):
-		return &link.QueryResult{Revision: topology.FirstRevision}, nil
+		return &link.QueryResult{Revision: kernel.FirstRevision}, nil
 	case errors.Is(err, syscall.ENODEV), errors.Is(err, syscall.ENXIO):
 		return &link.QueryResult{}, nil
 	}
@@ -145,7 +145,7 @@ func programName(id ebpf.ProgramID) (string, error) {
 const maxCached = 1 << 12
 
 // note makes full polls due because of news of BPF programs or links.
-func (t *programTracker) note(news topology.BPFNews) {
+func (t *programTracker) note(news kernel.BPFNews) {
 	const twice = 2 // it may be attached a moment later
 	if news.Programs {
 		t.full = twice
@@ -209,7 +209,7 @@ func (t *programTracker) revisionAt(h attachPoint) (uint64, error) {
 		}
 		return list.Revision, nil
 	}
-	return topology.ProgramsRevision(h.device, uint32(h.point))
+	return kernel.ProgramsRevision(h.device, uint32(h.point))
 }
 
 // noteOwnChange accounts for one change that this daemon has made at an attach point. A

@@ -1,4 +1,4 @@
-package topology
+package kernel
 
 import (
 	"errors"
@@ -53,7 +53,7 @@ func (n *BPFNews) add(more BPFNews) {
 func eachNew(command uintptr, last *uint32, do func(id uint32)) bool {
 	for {
 		attr := struct{ start, next, flags uint32 }{start: *last}
-		if err := bpf(command, unsafe.Pointer(&attr), unsafe.Sizeof(attr)); err != nil {
+		if err := callBPF(command, unsafe.Pointer(&attr), unsafe.Sizeof(attr)); err != nil {
 			return errors.Is(err, unix.ENOENT) // there is no higher one
 		}
 		*last = attr.next
@@ -112,7 +112,7 @@ func ProgramsRevision(device int, attach uint32) (revision uint64, err error) {
 		count, _                           uint32
 		_, _, _, revision                  uint64
 	}{device: uint32(device), attach: attach}
-	err = bpf(bpfProgQuery, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
+	err = callBPF(bpfProgQuery, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return FirstRevision, nil
@@ -122,7 +122,7 @@ func ProgramsRevision(device int, attach uint32) (revision uint64, err error) {
 	return attr.revision, err
 }
 
-func bpf(command uintptr, attr unsafe.Pointer, size uintptr) error {
+func callBPF(command uintptr, attr unsafe.Pointer, size uintptr) error {
 	if _, _, errno := unix.Syscall(unix.SYS_BPF, command, uintptr(attr), size); errno != 0 {
 		return errno
 	}

@@ -1,4 +1,4 @@
-package topology_test
+package kernel_test
 
 import (
 	"runtime"
@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
-	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
@@ -22,7 +21,7 @@ func TestBPFObjects(t *testing.T) {
 		t.Skip("this kernel has no tcx")
 	}
 	n := testenv.Netns(t)
-	var objects topology.BPFObjectIDs
+	var objects kernel.BPFObjectIDs
 	objects.Poll()
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL",
 		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, -1), asm.Return()}})
@@ -34,7 +33,7 @@ func TestBPFObjects(t *testing.T) {
 	const loopback, ingress = 1, uint32(ebpf.AttachTCXIngress)
 	testenv.InNetns(t, n.Path(), func() error {
 		revision := func() uint64 {
-			r, err := topology.ProgramsRevision(loopback, ingress)
+			r, err := kernel.ProgramsRevision(loopback, ingress)
 			testenv.Must(t, err)
 			return r
 		}
@@ -53,7 +52,7 @@ func TestBPFObjects(t *testing.T) {
 		}
 		return nil
 	})
-	if r, err := topology.ProgramsRevision(1<<20, ingress); r != 0 || err != nil {
+	if r, err := kernel.ProgramsRevision(1<<20, ingress); r != 0 || err != nil {
 		t.Errorf("at a device that is not there the revision is %d, %v", r, err)
 	}
 }
@@ -62,7 +61,7 @@ func TestBPFObjects(t *testing.T) {
 func TestBPFNewsOfXDP(t *testing.T) {
 	testenv.Root(t)
 	n := testenv.Netns(t)
-	var objects topology.BPFObjectIDs
+	var objects kernel.BPFObjectIDs
 	objects.Poll()
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "GPL",
 		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.Return()}})
@@ -88,10 +87,10 @@ func TestBPFNewsOfXDP(t *testing.T) {
 // Who may not list programs and links must take anything for possible.
 func TestBPFNewsWithoutPrivileges(t *testing.T) {
 	testenv.Root(t)
-	var before, denied topology.BPFNews
+	var before, denied kernel.BPFNews
 	err := host.InThread(func() error {
 		runtime.LockOSThread() // for good: the thread ends with its goroutine
-		var objects topology.BPFObjectIDs
+		var objects kernel.BPFObjectIDs
 		objects.Poll()
 		before = objects.Poll()
 		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
