@@ -281,7 +281,7 @@ const interruptedReason = "the network's tables changed while they were read"
 
 // offReason says why nothing is carried; "": nothing is in the way.
 func (d *daemon) offReason() string {
-	off := cmp.Or(d.audit.unwatched, d.audit.perPacket, d.audit.interrupted)
+	off := cmp.Or(d.audit.unwatched, d.audit.perPacket, d.audit.interrupted, d.topo.TooMany)
 	if off == "" && d.topo.PerPacket != "" {
 		off = fmt.Sprintf("packets of one flow may take different routes (%s)", d.topo.PerPacket)
 	}

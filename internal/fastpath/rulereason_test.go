@@ -30,3 +30,12 @@ func TestReasonsOfRules(t *testing.T) {
 	}
 	must(t, end())
 }
+
+// A network that is not read as a whole has nothing carried, for that reason.
+func TestReasonOfTooMany(t *testing.T) {
+	const why = "this network namespace has more than 65536 devices"
+	fast, n := newFast(t), space(t)
+	_, off, end := follow(t, fast, n, func() (topology.Topology, error) { return topology.Topology{TooMany: why}, nil })
+	eventually(t, "the reason is what there is too much of", func() bool { return off() == why })
+	must(t, end())
+}

@@ -12,12 +12,12 @@ import (
 	"strings"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/nlmsg"
+	"github.com/venturi-net/venturi/internal/verr"
 )
 
 // node is the network of a namespace, read once.
@@ -48,19 +48,19 @@ func readNode(family topology.Family) (*node, error) {
 	}
 	defer h.Close()
 	n := &node{family: family, byIndex: map[int]netlink.Link{}}
-	if n.links, err = devices(maxListed); err != nil {
-		return nil, err
+	if n.links, err = topology.ListLinks(); err != nil {
+		return nil, refuseTooMany(err)
 	}
 	slices.SortFunc(n.links, func(a, b netlink.Link) int { return a.Attrs().Index - b.Attrs().Index })
 	for _, l := range n.links {
 		n.byIndex[l.Attrs().Index] = l
 	}
-	if n.neighbours, err = neighbours(int(family.Number()), maxListed); err != nil {
-		return nil, err
+	if n.neighbours, err = topology.ListNeighbours(family); err != nil {
+		return nil, refuseTooMany(err)
 	}
 	if family == topology.IPv4 {
-		if n.ipv6, err = neighbours(unix.AF_INET6, maxListed); err != nil {
-			return nil, err
+		if n.ipv6, err = topology.ListNeighbours(topology.IPv6); err != nil {
+			return nil, refuseTooMany(err)
 		}
 	}
 	if n.fdb, err = topology.ListFDB(); err != nil {
@@ -71,6 +71,15 @@ func readNode(family topology.Family) (*node, error) {
 	}
 	n.forwards, err = forwards(host.Reader{}, family)
 	return n, err
+}
+
+// refuseTooMany says how to go on where the kernel has too much of something to plan by all of it.
+func refuseTooMany(err error) error {
+	var why topology.TooManyError
+	if errors.As(err, &why) {
+		return verr.New(verr.Failed, "cannot plan the fast path", why.Error(), `remove those that nobody needs; "ip -s link" and "ip neigh" list them`)
+	}
+	return err
 }
 
 // forwards tells whether a node forwards packets. One that has no IPv6 does not have its sysctls.
@@ -84,24 +93,6 @@ func forwards(r host.Reader, family topology.Family) (bool, error) {
 
 // forwardingSysctls say whether a node forwards packets.
 var forwardingSysctls = map[topology.Family]string{topology.IPv4: "net.ipv4.ip_forward", topology.IPv6: "net.ipv6.conf.all.forwarding"}
-
-// devices lists them, if there are not more than most.
-func devices(most int) ([]netlink.Link, error) {
-	parse := func(message []byte) (netlink.Link, error) { return netlink.LinkDeserialize(nil, message) }
-	return dump("devices", most, unix.RTM_GETLINK, unix.RTM_NEWLINK, nl.NewIfInfomsg(unix.AF_UNSPEC), parse)
-}
-
-// neighbours lists those of a family, if there are not more than most.
-func neighbours(family, most int) ([]netlink.Neigh, error) {
-	parse := func(message []byte) (e netlink.Neigh, err error) {
-		read, err := netlink.NeighDeserialize(message)
-		if err == nil {
-			e = *read
-		}
-		return e, err
-	}
-	return dump("neighbours", most, unix.RTM_GETNEIGH, unix.RTM_NEWNEIGH, &netlink.Ndmsg{Family: uint8(family)}, parse)
-}
 
 // readRoutes reads the routes to elsewhere of all tables.
 func (n *node) readRoutes(h *netlink.Handle) error {

@@ -37,9 +37,15 @@ var Parsers = map[string]func(message []byte){
 
 // FDBListed is how much of the list of a bridge's forwarding entries is read.
 func FDBListed(bridge int) (messages int, err error) {
-	list := neighbourList{family: familyBridge, owner: bridge}
+	list := newNeighbourList(familyBridge, bridge, 0)
 	err = dumpFDB(bridge, true, func(m []byte) bool { messages++; return list.add(m) })
 	return messages, errors.Join(err, list.err)
+}
+
+// Listed is how many devices and neighbours of the calling thread's namespace are listed, of so many at most.
+var Listed = map[string]func(most int) (int, error){
+	"devices":    func(most int) (int, error) { all, err := dumpLinks(most); return len(all), err },
+	"neighbours": func(most int) (int, error) { all, _, err := dumpNeighbours(unix.AF_INET, most); return len(all), err },
 }
 
 // MaxListedFDB is how much that is at most.

@@ -31,24 +31,26 @@ func fdbOwners(links [][]byte) map[int]bool {
 type fdbDump func(index int, isBridge bool, do func(message []byte) (more bool)) error
 
 // listFDB lists the forwarding entries of bridges and tunnels in the calling thread's namespace, of each keptFDB at
-// most. Of those that are cut, some may be missing although they have fewer. For each part of a list, the kernel goes
-// through the entries of a bridge from the first one: to list all of 600,000 takes half a minute, in which the lease
-// would expire. So each has a request of its own, which is broken off.
-func listFDB(owners map[int]bool, dump fdbDump) (all []neighbourEntry, cut map[int]bool, err error) {
-	cut = map[int]bool{}
+// most. For each part of a list, the kernel goes through the entries of a bridge from the first one: to list all of
+// 600,000 takes half a minute, in which the lease would expire. So each has a request of its own, which is broken off.
+func listFDB(owners map[int]bool, dump fdbDump) (all []neighbourEntry, found gaps, err error) {
+	found = newGaps()
 	for _, index := range slices.Sorted(maps.Keys(owners)) {
 		of, err := nlmsg.Dump(func() ([]neighbourEntry, error) {
-			list := neighbourList{family: familyBridge, owner: index}
+			list := newNeighbourList(familyBridge, index, 0)
 			err := dump(index, owners[index], list.add)
-			cut[index] = list.length == listedFDB
+			if list.length == listedFDB {
+				list.gaps.crowded[index] = fmt.Sprintf("has %d or more forwarding entries, those of its ports or its bridge included", listedFDB)
+			}
+			found.add(list.gaps)
 			return list.all, cmp.Or(list.err, err)
 		})
 		if err != nil {
-			return nil, nil, fmt.Errorf("list forwarding entries: %w", err)
+			return nil, found, fmt.Errorf("list forwarding entries: %w", err)
 		}
 		all = append(all, of...)
 	}
-	return all, cut, nil
+	return all, found, nil
 }
 
 // dumpFDB lists those of one. If that is gone, it has none.
@@ -76,7 +78,7 @@ func dumpFDB(index int, isBridge bool, do func(message []byte) (more bool)) erro
 // ListFDB lists the forwarding entries of the calling thread's namespace that belong to bridges and vxlan devices, of
 // each as many as the daemon looks at.
 func ListFDB() (found []netlink.Neigh, err error) {
-	links, err := dumpLinks()
+	links, err := dumpLinks(maxDevices)
 	if err != nil {
 		return nil, fmt.Errorf("list devices: %w", err)
 	}

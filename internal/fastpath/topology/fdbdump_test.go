@@ -1,6 +1,8 @@
 package topology_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/vishvananda/netlink"
@@ -8,6 +10,39 @@ import (
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
+
+// Of devices, so many are listed at most: with more, an error says so. Of neighbours it is so many of each device, and
+// four times as many of all.
+func TestLimits(t *testing.T) {
+	n := testenv.Netns(t)
+	testenv.Shell(t, n.Path(), `
+		ip link add p0 type veth peer name q0
+		ip link set p0 up
+		ip link set q0 up
+		for i in 1 2 3 4 5 6 7 8; do ip neigh add 192.0.2.$i lladdr 02:00:00:00:00:0$i dev q0; done
+		ip neigh add 192.0.2.1 lladdr 02:00:00:00:00:01 dev p0`)
+	testenv.InNetns(t, n.Path(), func() error {
+		for _, c := range []struct {
+			what       string
+			most, want int
+			err        string
+		}{
+			{"devices", 3, 3, ""},
+			{"devices", 2, 2, "more than 2 devices"},
+			{"neighbours", 8, 9, ""},
+			{"neighbours", 7, 8, ""},
+			{"neighbours", 2, 0, "more than 8 neighbours, 8 or more of them on q0"},
+		} {
+			var many topology.TooManyError
+			if n, err := topology.Listed[c.what](c.most); c.err == "" && (n != c.want || err != nil) {
+				t.Errorf("of %s, %d at most, %d are listed, want %d: %v", c.what, c.most, n, c.want, err)
+			} else if c.err != "" && (!errors.As(err, &many) || !strings.Contains(many.Error(), c.err)) {
+				t.Errorf("of %s, %d at most: %v, want %q", c.what, c.most, err, c.err)
+			}
+		}
+		return nil
+	})
+}
 
 // Of a bridge that is flooded with MACs, so much is listed as says that it is; and of another one, and of a tunnel,
 // everything. Those of the tunnel that is a bridge's port are no entries of the bridge.
@@ -31,8 +66,10 @@ func TestFloodedFDB(t *testing.T) {
 			return err
 		}
 		of := map[string]int{} // by the second byte of the MAC: whose it is
+		seen := map[string]bool{}
 		for _, e := range all {
-			if e.HardwareAddr[0] == 2 {
+			if mac := e.HardwareAddr.String(); e.HardwareAddr[0] == 2 && !seen[mac] {
+				seen[mac] = true
 				of[e.HardwareAddr[:2].String()]++
 			}
 		}
@@ -45,6 +82,9 @@ func TestFloodedFDB(t *testing.T) {
 		}
 		if read, err := topology.FDBListed(flooded.Attrs().Index); err != nil || read > topology.MaxListedFDB {
 			t.Errorf("of %d entries %d are read, want %d at most: %v", flood, read, topology.MaxListedFDB, err)
+		}
+		if read, err := topology.FDBListed(flooded.Attrs().Index + 100); err != nil || read != 0 {
+			t.Errorf("a bridge that has just gone has %d entries: %v", read, err)
 		}
 		return nil
 	})

@@ -27,15 +27,14 @@ const (
 	listedFDB = 2 * keptFDB
 )
 
-// crowdedReason says that a bridge or a tunnel has too many forwarding entries; "": it has not.
+// crowdedReason says that a bridge or a tunnel has too many neighbours or forwarding entries; "": it has not.
 func (r *reader) crowdedReason(l netlink.Link) string {
 	switch index := l.Attrs().Index; {
 	case r.fdbSizes[index] > maxFDB:
 		return fmt.Sprintf("has more than %d forwarding entries", maxFDB)
-	case r.cutFDB[index]:
-		return fmt.Sprintf("has %d or more forwarding entries, those of its ports or its bridge included", listedFDB)
+	default:
+		return r.crowded[index]
 	}
-	return ""
 }
 
 // fdbOwner is the ifindex of the bridge or the tunnel that the forwarding entry of a message belongs to; 0: it
@@ -51,29 +50,6 @@ func fdbOwner(message []byte) (owner int) {
 		}
 	})
 	return owner
-}
-
-// neighbourList collects neighbours of a family, or forwarding entries of one owner: keptFDB at most.
-type neighbourList struct {
-	family int
-	owner  int // see [fdbOwner]
-	all    []neighbourEntry
-	length int   // in messages, see [listedFDB]
-	err    error // why it is incomplete
-}
-
-// add adds the neighbour of a message, and tells whether more are wanted.
-func (l *neighbourList) add(message []byte) (more bool) {
-	e, err := readNeighbour(message)
-	if err != nil {
-		l.err = fmt.Errorf("parse a neighbour: %w", err)
-		return false
-	}
-	if e.Family == l.family && e.owner == l.owner {
-		l.all = append(l.all, e)
-	}
-	l.length++
-	return l.owner == 0 || len(l.all) < keptFDB && l.length < listedFDB
 }
 
 // dedupNeighbour is [dedup] of neighbours. Of a bridge or a tunnel that is refused for its many entries, it

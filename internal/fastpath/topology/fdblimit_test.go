@@ -36,7 +36,7 @@ func fdbMessage(bridge, port, n int) []byte {
 // fdbEntries are those that are kept of a bridge, or of a tunnel (0), with so many MACs.
 func fdbEntries(t *testing.T, bridge, port, macs int) []neighbourEntry {
 	t.Helper()
-	list := neighbourList{family: familyBridge, owner: cmp.Or(bridge, port)}
+	list := newNeighbourList(familyBridge, cmp.Or(bridge, port), 0)
 	for n := 0; n < macs && list.add(fdbMessage(bridge, port, n)); n++ {
 	}
 	if list.err != nil {
@@ -54,7 +54,7 @@ func TestCrowdedFDB(t *testing.T) {
 		t.Errorf("%d entries are kept, want %d", got, want)
 	}
 	// A bridge with one entry, which its list has after those of a tunnel that is its port.
-	few, cutFDB, err := listFDB(map[int]bool{cutShort: true}, func(_ int, _ bool, do func([]byte) bool) error {
+	few, found, err := listFDB(map[int]bool{cutShort: true}, func(_ int, _ bool, do func([]byte) bool) error {
 		more := true
 		for n := 0; more && n < flood; n++ {
 			more = do(fdbMessage(0, portTunnel, n))
@@ -74,7 +74,7 @@ func TestCrowdedFDB(t *testing.T) {
 	defer querier.Close()
 	mac := net.HardwareAddr{2, 0, 0, 0, 0, 7}
 	r := reader{
-		Tables: &Tables{family: audit.IPv4, fdb: append(fdb, few...), cutFDB: cutFDB}, querier: querier,
+		Tables: &Tables{family: audit.IPv4, fdb: append(fdb, few...), gaps: found}, querier: querier,
 		byIndex: map[int]vnl.Link{}, byName: map[string]vnl.Link{},
 	}
 	for _, l := range []vnl.Link{

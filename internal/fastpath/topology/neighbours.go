@@ -1,7 +1,6 @@
 package topology
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/venturi-net/venturi/internal/nlmsg"
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -98,15 +96,4 @@ func readNeighbour(message []byte) (e neighbourEntry, err error) {
 	e.unknownAttr = proven.FirstUnknown(attrs)
 	e.stableRest = string(appendStable([]byte{message[ndmFlags] &^ ndmVolatileFlags}, attrs, volatileNeighbourAttrs))
 	return e, nil
-}
-
-// dumpNeighbours lists the neighbours of a family.
-func dumpNeighbours(family int) ([]neighbourEntry, error) {
-	return nlmsg.Dump(func() ([]neighbourEntry, error) {
-		req := nl.NewNetlinkRequest(unix.RTM_GETNEIGH, unix.NLM_F_DUMP)
-		req.AddData(&netlink.Ndmsg{Family: uint8(family)})
-		list := neighbourList{family: family}
-		err := req.ExecuteIter(unix.NETLINK_ROUTE, unix.RTM_NEWNEIGH, list.add)
-		return list.all, cmp.Or(list.err, err)
-	})
 }

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -29,7 +30,8 @@ const AllPods = math.MaxInt
 // for each pod and each peer it asks anew with each read.
 type TableReader struct {
 	reader
-	names DeviceNames
+	names   DeviceNames
+	tooMany TooManyError // "": everything was read
 }
 
 // OpenTableReader opens a reader for the calling thread's namespace, to which the tables belong.
@@ -43,7 +45,7 @@ func OpenTableReader(tables *Tables, of DeviceNames, owns ProgramOwner) (*TableR
 		r.h.Close()
 		return nil, err
 	}
-	if err := r.read(); err != nil {
+	if err := r.read(); err != nil && !errors.As(err, &r.tooMany) {
 		r.Close()
 		return nil, err
 	}
@@ -58,6 +60,9 @@ func (r *TableReader) Close() {
 
 // Read gives the topology with so many pods at most, and all peers.
 func (r *TableReader) Read(pods int) (w Topology, err error) {
+	if r.tooMany != "" {
+		return Topology{TooMany: r.tooMany.Error()}, nil
+	}
 	r.refused, r.withXDP, r.confMTUs, r.geneveMACs = nil, nil, nil, map[deviceMAC]int{}
 	links := r.podLinks(r.names)
 	for i, name := range links {

@@ -1,9 +1,11 @@
 package topology
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/venturi-net/venturi/internal/fastpath/audit"
+	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
@@ -16,7 +18,7 @@ type Tables struct {
 	family   audit.Family     // of neighbours
 	links    [][]byte         // messages about devices
 	arp, fdb []neighbourEntry // arp: of IP
-	cutFDB   map[int]bool     // by ifindex of a bridge or a tunnel: its list in fdb may not be whole
+	gaps                      // in them
 	err      error            // why they are incomplete
 	settle   func()           // of the watch that has read them
 }
@@ -28,24 +30,48 @@ func (t *Tables) Settle() { t.settle() }
 // readTables reads the tables of the calling thread's namespace.
 func readTables(family audit.Family) *Tables {
 	t := &Tables{family: family}
-	if t.links, t.err = dumpLinks(); t.err != nil {
+	if t.links, t.err = dumpLinks(maxDevices); t.err != nil {
 		t.err = fmt.Errorf("list devices: %w", t.err)
 		return t
 	}
-	if t.arp, t.err = dumpNeighbours(int(family.Number())); t.err != nil {
+	if t.arp, t.gaps, t.err = dumpNeighbours(int(family.Number()), maxNeighbours); t.err != nil {
 		t.err = fmt.Errorf("list neighbours: %w", t.err)
 		return t
 	}
-	t.fdb, t.cutFDB, t.err = listFDB(fdbOwners(t.links), dumpFDB)
+	fdb, found, err := listFDB(fdbOwners(t.links), dumpFDB)
+	t.fdb, t.err = fdb, err
+	t.gaps.add(found)
 	return t
 }
 
-// dumpLinks lists the devices.
-func dumpLinks() ([][]byte, error) {
-	return nlmsg.Dump(func() ([][]byte, error) {
+// dumpLinks lists the devices, if there are so many at most.
+func dumpLinks(most int) ([][]byte, error) {
+	return nlmsg.Dump(func() (all [][]byte, err error) {
 		req := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
 		req.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
 		req.AddData(nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(withoutCounters)))
-		return req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
+		failed := req.ExecuteIter(unix.NETLINK_ROUTE, unix.RTM_NEWLINK, func(message []byte) (more bool) {
+			if len(all) == most {
+				err = TooManyError(fmt.Sprintf("this network namespace has more than %d devices", most))
+				return false
+			}
+			all = append(all, message)
+			return true
+		})
+		return all, cmp.Or(err, failed)
 	})
+}
+
+// ListLinks lists the devices of the calling thread's namespace. If there are too many, it returns a [TooManyError].
+func ListLinks() (found []netlink.Link, err error) {
+	all, err := dumpLinks(maxDevices)
+	for i := 0; err == nil && i < len(all); i++ {
+		var l netlink.Link
+		l, err = netlink.LinkDeserialize(nil, all[i])
+		found = append(found, l)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list devices: %w", err)
+	}
+	return found, nil
 }

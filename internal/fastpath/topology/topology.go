@@ -26,6 +26,9 @@ type Topology struct {
 	Unread int
 	// PodsWithXDP are pods that are excluded because the pod's end has an XDP program.
 	PodsWithXDP []LocalPod
+	// TooMany says of which objects there are so many that they are not all read: then nothing else is known, and
+	// nothing may be carried. Empty means none.
+	TooMany string
 	// PerPacket names a route or policy rule that may treat packets of an established flow
 	// differently, so that the next one may go elsewhere. Empty means none.
 	PerPacket string
@@ -154,7 +157,7 @@ func (r *reader) indexNeighbours() {
 		r.fdbSizes[r.fdb[i].owner]++
 	}
 	for _, n := range r.fdb {
-		if n.MasterIndex != 0 && r.fdbSizes[n.owner] <= maxFDB && !r.cutFDB[n.owner] {
+		if n.MasterIndex != 0 && r.fdbSizes[n.owner] <= maxFDB && r.crowded[n.owner] == "" {
 			r.fdbOf[n.LinkIndex] = append(r.fdbOf[n.LinkIndex], n)
 		}
 	}
@@ -184,6 +187,10 @@ func (r *reader) pod(name string) (LocalPod, bool) {
 		r.refuse(l, "has "+why)
 		return LocalPod{}, false
 	}
+	if why := r.gaps.reason(a.Index); why != "" {
+		r.refuse(l, why)
+		return LocalPod{}, false
+	}
 	if isL3(l) {
 		return r.podBehindL3(l)
 	}
@@ -196,7 +203,7 @@ func (r *reader) pod(name string) (LocalPod, bool) {
 			r.refuse(l, why)
 			return LocalPod{}, false
 		}
-		if why := cmp.Or(r.masterReason(bridge), r.crowdedReason(bridge)); why != "" {
+		if why := cmp.Or(r.masterReason(bridge), r.crowdedReason(bridge), r.unparsed[b.Index]); why != "" {
 			r.refuse(l, b.Name+" "+why)
 			return LocalPod{}, false
 		}
@@ -288,9 +295,12 @@ func (r *reader) wireNextHops(name string) (peers []NextHop) {
 		return nil
 	}
 	a := l.Attrs()
-	if why := cmp.Or(r.unprovenWire(l), r.uncertainDevices[a.Index], r.notRouter(name)); why != "" {
+	if why := cmp.Or(r.unprovenWire(l), r.uncertainDevices[a.Index], r.notRouter(name), r.crowded[a.Index]); why != "" {
 		r.refuse(l, why)
 		return nil
+	}
+	if why := r.unparsed[a.Index]; why != "" { // the others do not depend on it
+		r.refuse(l, why)
 	}
 	for _, n := range r.arpOf[a.Index] {
 		if n.unknownAttr != "" {

@@ -44,6 +44,9 @@ func (r *reader) acceptTunnel(l netlink.Link, header string, failed error, other
 		r.refuse(l, why)
 		return false, nil
 	}
+	if why := r.unparsed[a.Index]; why != "" { // what else is behind it does not depend on that
+		r.refuse(l, why)
+	}
 	return true, nil
 }
 

@@ -46,6 +46,9 @@ func (r *reader) resolveUnderlay(p *NextHop) bool {
 	n, known := r.arpByAddr[Neighbour{p.WireDevice, hop}]
 	switch {
 	case !known:
+		if why := r.gaps.reason(p.WireDevice); why != "" {
+			r.refuse(wire, why)
+		}
 		return false
 	case n.unknownAttr != "":
 		r.refuse(wire, fmt.Sprintf("its neighbour %v has %s", n.IP, n.unknownAttr))
