@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"testing"
+	"time"
 
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
@@ -48,16 +49,47 @@ func TestFastPathHeedsNoIdleTalk(t *testing.T) {
 		t.Run(h.name, func(t *testing.T) {
 			paths := watchPaths(t, l, flows, 0, h.only)
 			checkWorking(t, paths)
-			before := stale(t, paths)
-			for range 5 {
-				shell(t, l.Machines[0], paths, h.do)
-			}
-			checkWorking(t, paths)
-			if now := stale(t, paths); now != before {
-				t.Errorf("%d packets went slow because something had changed", now-before)
+			for try := 1; ; try++ {
+				before, delaysBefore := stale(t, paths), delays(t, paths)
+				for range 5 {
+					shell(t, l.Machines[0], paths, h.do)
+				}
+				checkWorking(t, paths)
+				now := stale(t, paths)
+				if now == before {
+					return
+				}
+				if try == 3 || !wasDelayed(t, paths, delaysBefore) {
+					t.Fatalf("%d packets went slow because something had changed", now-before)
+				}
 			}
 		})
 	}
+}
+
+// wasDelayed tells whether a daemon was held up for longer than its lease: it has everything asked anew then, whatever
+// it has heard. Its state says so when it has a lease again.
+func wasDelayed(t *testing.T, paths []watched, before uint64) bool {
+	t.Helper()
+	for end := time.Now().Add(testenv.Timeout); time.Now().Before(end); time.Sleep(pace) {
+		if delays(t, paths) > before {
+			return true
+		}
+	}
+	return false
+}
+
+// delays is how often that has happened.
+func delays(t *testing.T, paths []watched) (n uint64) {
+	t.Helper()
+	for _, w := range paths {
+		for _, pins := range w.Pins {
+			state, err := fastpath.ReadState(fastpath.StateFile(pins))
+			testenv.Must(t, err)
+			n += state.Epochs.Counts["delay"]
+		}
+	}
+	return n
 }
 
 // stale is how many packets went slow because something had changed.
