@@ -77,7 +77,7 @@ func readNode(family topology.Family) (*node, error) {
 func refuseTooMany(err error) error {
 	var why topology.TooManyError
 	if errors.As(err, &why) {
-		return verr.New(verr.Failed, "cannot plan the fast path", why.Error(), `remove those that nobody needs; "ip -s link" and "ip neigh" list them`)
+		return verr.New(verr.Failed, "cannot plan the fast path", why.Error(), `remove those that nobody needs; "ip -s link", "ip neigh" and "ip route show table all" list them`)
 	}
 	return err
 }
@@ -96,31 +96,33 @@ var forwardingSysctls = map[topology.Family]string{topology.IPv4: "net.ipv4.ip_f
 
 // readRoutes reads the routes to elsewhere of all tables.
 func (n *node) readRoutes(h *netlink.Handle) error {
-	all, err := nlmsg.Dump(func() ([]netlink.Route, error) {
-		return h.RouteListFiltered(int(n.family.Number()), &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
+	err := topology.EachRoute(h, n.family, func() func(netlink.Route) {
+		n.routes = nil
+		return n.addRoute
 	})
 	if err != nil {
-		return fmt.Errorf("list routes: %w", err)
-	}
-	for _, r := range all {
-		if r.Type != unix.RTN_UNICAST || r.Table == unix.RT_TABLE_LOCAL {
-			continue
-		}
-		dst := netip.PrefixFrom(n.family.Unspecified(), 0)
-		if r.Dst != nil {
-			dst = nlmsg.ToPrefix(r.Dst)
-		}
-		for _, hop := range r.MultiPath {
-			n.routes = append(n.routes, route{dst, hop.LinkIndex, toAddr(hop.Gw)})
-		}
-		if r.LinkIndex != 0 {
-			n.routes = append(n.routes, route{dst, r.LinkIndex, toAddr(r.Gw)})
-		}
+		return refuseTooMany(err)
 	}
 	slices.SortFunc(n.routes, func(a, b route) int {
 		return cmp.Or(a.dst.Addr().Compare(b.dst.Addr()), a.dst.Bits()-b.dst.Bits(), a.device-b.device)
 	})
 	return nil
+}
+
+func (n *node) addRoute(r netlink.Route) {
+	if r.Type != unix.RTN_UNICAST || r.Table == unix.RT_TABLE_LOCAL {
+		return
+	}
+	dst := netip.PrefixFrom(n.family.Unspecified(), 0)
+	if r.Dst != nil {
+		dst = nlmsg.ToPrefix(r.Dst)
+	}
+	for _, hop := range r.MultiPath {
+		n.routes = append(n.routes, route{dst, hop.LinkIndex, toAddr(hop.Gw)})
+	}
+	if r.LinkIndex != 0 {
+		n.routes = append(n.routes, route{dst, r.LinkIndex, toAddr(r.Gw)})
+	}
 }
 
 func toAddr(ip net.IP) netip.Addr {

@@ -42,9 +42,21 @@ func FDBListed(bridge int) (messages int, err error) {
 	return messages, errors.Join(err, list.err)
 }
 
-// Listed is how many devices and neighbours of the calling thread's namespace are listed, of so many at most.
+// Listed is how many devices, routes and neighbours of the calling thread's namespace are listed, of so many at most.
 var Listed = map[string]func(most int) (int, error){
-	"devices":    func(most int) (int, error) { all, err := dumpLinks(most); return len(all), err },
+	"devices": func(most int) (int, error) { all, err := dumpLinks(most); return len(all), err },
+	"routes": func(most int) (n int, err error) {
+		h, err := vnl.NewHandle(unix.NETLINK_ROUTE)
+		if err != nil {
+			return 0, err
+		}
+		defer h.Close()
+		err = eachRoute(h, audit.IPv4, most, func() func(vnl.Route) {
+			n = 0
+			return func(vnl.Route) { n++ }
+		})
+		return n, err
+	},
 	"neighbours": func(most int) (int, error) { all, _, err := dumpNeighbours(unix.AF_INET, most); return len(all), err },
 }
 

@@ -2,6 +2,7 @@ package topology_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -11,7 +12,7 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-// Of devices, so many are listed at most: with more, an error says so. Of neighbours it is so many of each device, and
+// Of devices and routes, so many are listed at most: with more, an error says so. Of neighbours it is so many of each device, and
 // four times as many of all.
 func TestLimits(t *testing.T) {
 	n := testenv.Netns(t)
@@ -19,9 +20,14 @@ func TestLimits(t *testing.T) {
 		ip link add p0 type veth peer name q0
 		ip link set p0 up
 		ip link set q0 up
+		for i in 1 2 3; do ip route add 192.0.2.$i dev q0 table $i; done
 		for i in 1 2 3 4 5 6 7 8; do ip neigh add 192.0.2.$i lladdr 02:00:00:00:00:0$i dev q0; done
 		ip neigh add 192.0.2.1 lladdr 02:00:00:00:00:01 dev p0`)
 	testenv.InNetns(t, n.Path(), func() error {
+		routes, err := topology.Listed["routes"](100)
+		if err != nil || routes < 3 {
+			return fmt.Errorf("%d routes are listed: %w", routes, err)
+		}
 		for _, c := range []struct {
 			what       string
 			most, want int
@@ -29,6 +35,8 @@ func TestLimits(t *testing.T) {
 		}{
 			{"devices", 3, 3, ""},
 			{"devices", 2, 2, "more than 2 devices"},
+			{"routes", routes, routes, ""},
+			{"routes", routes - 1, 0, fmt.Sprintf("more than %d IPv4 routes", routes-1)},
 			{"neighbours", 8, 9, ""},
 			{"neighbours", 7, 8, ""},
 			{"neighbours", 2, 0, "more than 8 neighbours, 8 or more of them on q0"},

@@ -90,9 +90,14 @@ func (r *reader) ipipNextHops(l netlink.Link) (peers []NextHop, err error) {
 	if ok, err := r.acceptTunnel(l, reasonWith(unsupportedAttrs, h.refusal), err, r.otherReceiver(a.Index, h.local)); !ok {
 		return nil, err
 	}
-	hops := slices.DeleteFunc(slices.Clone(r.gateways), func(n Neighbour) bool { return n.Device != a.Index })
+	var hops []Neighbour
+	for n := range r.gateways {
+		if n.Device == a.Index {
+			hops = append(hops, n)
+		}
+	}
 	slices.SortFunc(hops, func(a, b Neighbour) int { return a.Addr.Compare(b.Addr) })
-	for _, hop := range slices.Compact(hops) {
+	for _, hop := range hops {
 		peer := NextHop{Device: a.Index, Encap: &Encap{
 			Local: h.local, Remote: hop.Addr, IPIP: true, DSCP: h.dscp, TTL: h.ttl, DontFragment: h.dontFragment, RouteDevice: h.device, BoundAddr: h.local.AsSlice(),
 		}}

@@ -139,11 +139,8 @@ func readNexthop(message []byte, family audit.Family) (m nexthopMessage, err err
 func (r *reader) auditRoutes() error {
 	r.uncertainDevices, r.advertised = map[int]string{}, false
 	var nexthops map[uint32]nexthopMessage
-	found, err := dumpFamily(unix.RTM_GETROUTE, unix.RTM_NEWROUTE, &nl.RtMsg{RtMsg: unix.RtMsg{Family: r.family.Number()}})
-	if err != nil {
-		return fmt.Errorf("list routes: %w", err)
-	}
-	for _, message := range found {
+	request := &nl.RtMsg{RtMsg: unix.RtMsg{Family: r.family.Number()}}
+	err := dumpFamily(unix.RTM_GETROUTE, unix.RTM_NEWROUTE, request, func(message []byte) error {
 		m, err := readRouteMessage(message, r.family)
 		if err != nil {
 			return fmt.Errorf("parse route: %w", err)
@@ -158,6 +155,10 @@ func (r *reader) auditRoutes() error {
 		}
 		r.advertised = r.advertised || m.byRA
 		r.markUncertain(m)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("list routes: %w", err)
 	}
 	return nil
 }
@@ -193,16 +194,13 @@ func (r *reader) markUncertain(m routeMessage) {
 
 func readNexthops(family audit.Family) (map[uint32]nexthopMessage, error) {
 	all := map[uint32]nexthopMessage{}
-	found, err := dumpFamily(unix.RTM_GETNEXTHOP, unix.RTM_NEWNEXTHOP, &nexthopRequest{})
+	err := dumpFamily(unix.RTM_GETNEXTHOP, unix.RTM_NEWNEXTHOP, &nexthopRequest{}, func(message []byte) error {
+		m, err := readNexthop(message, family)
+		all[m.id] = m
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("list next hops: %w", err)
-	}
-	for _, message := range found {
-		m, err := readNexthop(message, family)
-		if err != nil {
-			return nil, fmt.Errorf("parse next hop: %w", err)
-		}
-		all[m.id] = m
 	}
 	return all, nil
 }
@@ -214,15 +212,20 @@ func (*nexthopRequest) Len() int { return nexthopSize }
 
 func (*nexthopRequest) Serialize() []byte { return make([]byte, nexthopSize) }
 
-// dumpFamily dumps what a message requests. A kernel without this kind of object returns none.
-func dumpFamily(message int, answer uint16, data nl.NetlinkRequestData) ([][]byte, error) {
-	found, err := nlmsg.Dump(func() ([][]byte, error) {
+// dumpFamily calls do with each of what a message requests, and again with all when they changed meanwhile. It keeps
+// none: there may be a million. A kernel without this kind of object has none.
+func dumpFamily(message int, answer uint16, data nl.NetlinkRequestData, do func(message []byte) error) error {
+	_, err := nlmsg.Dump(func() (none [][]byte, err error) {
 		req := nl.NewNetlinkRequest(message, unix.NLM_F_DUMP)
 		req.AddData(data)
-		return req.Execute(unix.NETLINK_ROUTE, answer)
+		failed := req.ExecuteIter(unix.NETLINK_ROUTE, answer, func(message []byte) (more bool) {
+			err = do(message)
+			return err == nil
+		})
+		return none, cmp.Or(err, failed)
 	})
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) {
-		return nil, nil
+		return nil
 	}
-	return found, err
+	return err
 }

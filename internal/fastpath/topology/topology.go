@@ -113,7 +113,7 @@ type reader struct {
 	fdbSizes         map[int]int              // by ifindex of a bridge or a tunnel
 	hostRoutes       map[Neighbour]bool       // of the main table: to single addresses, without a gateway
 	mtuRoutes        []netlink.Route          // of all tables: those with an MTU
-	gateways         []Neighbour              // of the routes of all tables
+	gateways         map[Neighbour]bool       // of the routes of all tables
 	geneves          map[int][]byte           // by ifindex: the kernel's messages about geneve devices
 	geneveTo         map[geneveEnd][]string   // names of geneve devices
 	geneveMACs       map[deviceMAC]int        // of peers on the wire: ifindex of the geneve device that leads there
