@@ -15,6 +15,7 @@ import (
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
@@ -125,28 +126,32 @@ func TestKeptAlive(t *testing.T) {
 // A flow that sends now and then is gone before its next packet, or its connection lives on until
 // the next refresh: otherwise conntrack would forget it, and a Service choose another endpoint.
 func TestKeptAliveBetweenPackets(t *testing.T) {
-	const stream, began = 120, 1000 // seconds; tick
-	for gap := uint32(1); gap < stream+30; gap++ {
-		for first := uint32(1); first < 10; first++ {
-			s := fastpath.NewSweep(nil, nil)
-			v := bpf.Flow{Epoch: 1, CtEntry: 1, Requested: began, Used: began}
-			ends, packet, gone := uint32(began+stream), began+first, false
-			for tick := uint32(began); tick < began+10*stream && !gone; tick++ {
-				if tick >= ends {
-					t.Fatalf("a packet each %d ticks, the first after %d: the connection ends after %d, while it is carried", gap, first, tick-began)
-				}
-				if tick%fastpath.SweepEvery == 0 {
-					var alive uint32
-					if alive, gone = s.Inspect(tick, tick, v, fastpath.IdleTicks, stream, stream); alive > 0 {
-						ends = tick + alive
+	const began = 1000                                                                                       // tick
+	for _, stream := range []uint32{topology.LeastTimeout, topology.LeastTimeout + 1, 22, 23, 30, 33, 120} { // seconds
+		for _, sweeps := range []uint32{fastpath.SweepEvery, fastpath.SweepEvery + 1, fastpath.SweepEvery + 2} {
+			for gap := uint32(1); gap < stream+30; gap++ {
+				for first := uint32(1); first < 10; first++ {
+					s := fastpath.NewSweep(nil, nil)
+					v := bpf.Flow{Epoch: 1, CtEntry: 1, Requested: began, Used: began}
+					ends, packet, gone := uint32(began+stream), began+first, false
+					for tick := uint32(began); tick < began+10*stream && !gone; tick++ {
+						if tick >= ends {
+							t.Fatalf("timeout %d, sweeps each %d, a packet each %d ticks, the first after %d: the connection ends after %d, while it is carried", stream, sweeps, gap, first, tick-began)
+						}
+						if tick%sweeps == 0 {
+							var alive uint32
+							if alive, gone = s.Inspect(tick, tick, v, fastpath.IdleTicks, stream, stream); alive > 0 {
+								ends = tick + alive
+							}
+						}
+						if tick == packet {
+							v.Used, packet = tick, tick+gap
+						}
+					}
+					if gap <= stream/2 && stream == 120 && gone {
+						t.Fatalf("timeout %d, a packet each %d ticks: it is forgotten", stream, gap)
 					}
 				}
-				if tick == packet {
-					v.Used, packet = tick, tick+gap
-				}
-			}
-			if gap <= stream/2 && gone {
-				t.Fatalf("a packet each %d ticks: it is forgotten", gap)
 			}
 		}
 	}

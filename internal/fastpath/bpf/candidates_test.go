@@ -8,6 +8,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/gopacket/gopacket/layers"
 
+	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -21,11 +22,16 @@ type manyFlows struct {
 
 func newManyFlows(t *testing.T) (*rig, *manyFlows) {
 	r := stamping(t, "routed")
+	return r, manyFlowsOf(t, r)
+}
+
+func manyFlowsOf(t *testing.T, r *rig) *manyFlows {
+	t.Helper()
 	r.put(t)
 	check(t, r.objs.Flows.Delete(r.key))
 	p := r.podPacket()
 	p.ip.Protocol = layers.IPProtocolUDP
-	return r, &manyFlows{t, r.objs.FromPod, ebpf.RunOptions{Data: p.bytes(t), Context: skb{Ifindex: uint32(r.pod)}}}
+	return &manyFlows{t, r.objs.FromPod, ebpf.RunOptions{Data: p.bytes(t), Context: skb{Ifindex: uint32(r.pod)}}}
 }
 
 // send sends a packet of the n-th flow, and says whether it is one to learn from. Flows
@@ -80,6 +86,52 @@ func TestCandidates(t *testing.T) {
 				t.Errorf("%d flows of one packet are to be learned", short)
 			}
 		})
+	}
+}
+
+// No secrets are bad ones: with these, a port's number times the sum of an address and a secret grows so little from one
+// port to the next that the upper bits of the products, times another secret, are few.
+func TestCandidatesOfPortsInARow(t *testing.T) {
+	testenv.Root(t)
+	const flows, odd = 8000, 0x9e3779b97f4a7c15
+	r := stamping(t, "routed")
+	remote := binary.NativeEndian.AppendUint32(nil, r.key.Remote)
+	binary.BigEndian.PutUint16(remote[2:], 0)
+	addr, key := binary.NativeEndian.Uint32(remote), uint32(0)
+	for uint64(addr+key)<<16*odd >= 1<<45 {
+		key++
+	}
+	n := 0
+	objs, err := bpf.WithSecrets(func() uint64 {
+		n++
+		switch n {
+		case 1:
+			return odd // of what shortens a sum
+		case 12:
+			return uint64(key) // of the ends of a candidate
+		}
+		return uint64(n) * 0xc2b2ae3d27d4eb4f
+	}, func() (*bpf.Objects, error) { return bpf.NewStamping("routed", port) })
+	check(t, err)
+	t.Cleanup(func() { objs.Close() })
+	r.objs = objs
+	m := manyFlowsOf(t, r)
+	many := 0
+	testenv.InNetns(t, r.netns, func() error {
+		for range 7 {
+			for n := range uint32(flows) {
+				m.send(n)
+			}
+		}
+		for n := range uint32(flows) {
+			if m.send(n) {
+				many++
+			}
+		}
+		return nil
+	})
+	if many < flows*99/100 {
+		t.Errorf("of %d flows to ports in a row that sent 8 packets in turn, %d are to be learned", flows, many)
 	}
 }
 

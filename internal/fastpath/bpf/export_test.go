@@ -19,6 +19,13 @@ var ReadGlobal = readGlobal
 // Group is the group of a flow, whose slots end together.
 func Group(k FlowKey) uint64 { return groupOf(k) }
 
+// WithSecrets loads programs with these random numbers.
+func WithSecrets(next func() uint64, load func() (*Objects, error)) (*Objects, error) {
+	defer func(before func() uint64) { random = before }(random)
+	random = next
+	return load()
+}
+
 // SetLastNumber sets the last number that a program has given to an address of IPv6.
 func (f *Objects) SetLastNumber(last uint32) error {
 	spec, err := loadRouted6()

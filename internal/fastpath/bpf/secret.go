@@ -6,6 +6,9 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+// random gives the numbers, which a test may choose.
+var random = rand.Uint64
+
 // setSecrets sets the random numbers with which programs hash what others may choose, and gives those of src/packet.h.
 func setSecrets(spec *ebpf.CollectionSpec) (secret []uint64, err error) {
 	for _, name := range []string{"digest_secret", "secret"} {
@@ -15,7 +18,7 @@ func setSecrets(spec *ebpf.CollectionSpec) (secret []uint64, err error) {
 		}
 		secret = make([]uint64, v.Size()/8)
 		for i := range secret {
-			secret[i] = rand.Uint64()
+			secret[i] = random()
 		}
 		if err := v.Set(secret); err != nil {
 			return nil, err

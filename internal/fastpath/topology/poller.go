@@ -2,22 +2,33 @@ package topology
 
 import (
 	"errors"
-	"github.com/venturi-net/venturi/internal/fastpath/audit"
-	"github.com/venturi-net/venturi/internal/nft"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
+	"github.com/venturi-net/venturi/internal/nft"
 )
+
+// LeastTimeout is the least time, in seconds, that connection tracking must keep connections without packets. With less,
+// those that are carried would end before the fast path has prolonged them.
+const LeastTimeout = 20
+
+// timeouts are the sysctls with the times that packets of carried connections give these.
+var timeouts = []string{"netfilter/nf_conntrack_udp_timeout", "netfilter/nf_conntrack_udp_timeout_stream", "netfilter/nf_conntrack_tcp_timeout_established",
+	"netfilter/nf_conntrack_tcp_timeout_unacknowledged", "netfilter/nf_conntrack_tcp_timeout_max_retrans"}
 
 // polledSysctls are the sysctls of a namespace that affect packets and whose changes send no
 // notification.
 var polledSysctls = map[audit.Family][]string{
-	audit.IPv4: {updatesPriority, refusesUnknown, "bridge/bridge-nf-call-iptables", "bridge/bridge-nf-filter-vlan-tagged", "ipv4/ip_default_ttl", "ipv4/ip_forward_use_pmtu",
-		"ipv4/conf/all/src_valid_mark", "ipv4/conf/all/accept_local", "ipv4/conf/all/route_localnet"},
-	audit.IPv6: {refusesUnknown, "bridge/bridge-nf-call-ip6tables", "bridge/bridge-nf-filter-vlan-tagged"},
+	audit.IPv4: append(slices.Clone(timeouts), updatesPriority, refusesUnknown, "bridge/bridge-nf-call-iptables", "bridge/bridge-nf-filter-vlan-tagged", "ipv4/ip_default_ttl", "ipv4/ip_forward_use_pmtu",
+		"ipv4/conf/all/src_valid_mark", "ipv4/conf/all/accept_local", "ipv4/conf/all/route_localnet"),
+	audit.IPv6: append(slices.Clone(timeouts), refusesUnknown, "bridge/bridge-nf-call-ip6tables", "bridge/bridge-nf-filter-vlan-tagged"),
 }
 
 // legacyTables are the files with the loaded tables of legacy iptables.
@@ -116,6 +127,11 @@ func (s *Poller) Sysctls() []string {
 
 // SysctlRefusal says which value of [Poller.Sysctls] keeps everything slow; empty means none.
 func (s *Poller) SysctlRefusal(sysctls []string) string {
+	for i, name := range timeouts { // they come first
+		if seconds, err := strconv.Atoi(strings.TrimSpace(sysctls[i])); err == nil && seconds < LeastTimeout {
+			return fmt.Sprintf("the sysctl net.%s is %d, so connections could end while they are carried: it needs %d", strings.ReplaceAll(name, "/", "."), seconds, LeastTimeout)
+		}
+	}
 	for _, r := range refusedSysctls {
 		if i := slices.Index(polledSysctls[s.family], r.name); i >= 0 && strings.TrimSpace(sysctls[i]) == r.value {
 			return r.why

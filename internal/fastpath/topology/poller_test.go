@@ -48,8 +48,8 @@ func TestSilentSettings(t *testing.T) {
 	})
 }
 
-// The setting with which IPVS drops packets keeps both versions of IP slow.
-func TestSettingOfIPVS(t *testing.T) {
+// The setting with which IPVS drops packets keeps both versions of IP slow, and so do short times of connections.
+func TestSysctlRefusal(t *testing.T) {
 	n := testenv.Netns(t)
 	testenv.InNetns(t, n.Path(), func() error {
 		for _, family := range []audit.Family{audit.IPv4, audit.IPv6} {
@@ -62,7 +62,7 @@ func TestSettingOfIPVS(t *testing.T) {
 				set[i] = "1\n"
 				refused += s.SysctlRefusal(set)
 			}
-			if !strings.Contains(refused, "net.ipv4.vs.nat_icmp_send is 1") {
+			if !strings.Contains(refused, "net.ipv4.vs.nat_icmp_send is 1") || !strings.Contains(refused, "net.netfilter.nf_conntrack_udp_timeout_stream is 1, ") {
 				t.Errorf("family %v: what is refused is %q", family, refused)
 			}
 		}

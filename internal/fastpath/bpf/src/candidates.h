@@ -40,10 +40,12 @@ struct {
 } candidates SEC(".maps");
 
 /* The set of a flow. Nobody can choose flows of the same set as another's, to push that out. The secrets are not those
- * of digest(), which is to tell the flows of a set apart. */
+ * of digest(), which is to tell the flows of a set apart. The sum grows evenly from one port to the next, and with some
+ * secrets so would its upper bits: the flows from a range of ports would share a few sets, and push each other out. */
 static __always_inline struct candidates *candidate_set(__u64 a, __u64 b)
 {
-	__u32 set = shorten(nh(a, secret[10]) + nh(b, secret[11])) / (0x100000000 / CANDIDATE_SETS);
+	__u64 hash = nh(a, secret[10]) + nh(b, secret[11]);
+	__u32 set = shorten(hash ^ hash >> 32) / (0x100000000 / CANDIDATE_SETS);
 
 	return bpf_map_lookup_elem(&candidates, &set);
 }
