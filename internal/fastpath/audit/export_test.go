@@ -62,7 +62,7 @@ var Parsers = map[string]func(message []byte){
 	"scan":    func(m []byte) { _ = newWalker(Overlay{}).scanRule(m) },
 	"set":     func(m []byte) { _, _ = SetOf(m) },
 	"element": func(m []byte) { _, _ = ElementOf(m) },
-	"chain":   func(m []byte) { _, _, _ = chainDevices(m) },
+	"chain":   func(m []byte) { _, _, _, _ = readBase(m) },
 	"ipset":   func(m []byte) { _, _, _ = readIPSet(m) },
 	"verdict": func(m []byte) { _, _, _ = verdictOf(m) },
 }

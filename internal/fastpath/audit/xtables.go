@@ -17,7 +17,7 @@ func (r *exprEvaluator) target(data nlmsg.Map) {
 	case revision > latest:
 		r.unproven = fmt.Sprintf("target %s of revision %d", target, revision)
 	}
-	if r.acts = r.acts || !loggingTargets[target]; loggingTargets[target] {
+	if r.acts = r.acts || !loggingTargets[target] && target != "REJECT"; loggingTargets[target] {
 		r.logAt()
 	}
 	switch {
@@ -150,7 +150,7 @@ func (r *exprEvaluator) matchConntrackState(info []byte, revision int) {
 		at := *r
 		at.alwaysMatches, at.neverMatches = true, false
 		at.matchStates(func(state uint32) bool { return states&(xtState(state)|translated) != 0 != inverted })
-		r.replyDependent, r.answered, r.onlyLater = at.replyDependent, at.answered, at.onlyLater
+		r.replyDependent, r.answered, r.separates = at.replyDependent, at.answered, at.separates
 		if at.neverMatches {
 			none++
 		}
