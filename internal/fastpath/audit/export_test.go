@@ -56,6 +56,12 @@ func ElementOf(message []byte) (fickle string, err error) {
 	return fickle, err
 }
 
+// ElementConsumes reports whether an element decides by what it counts.
+func ElementConsumes(message []byte) bool {
+	e, _, _ := readElement(message)
+	return e.consumes
+}
+
 // Parsers are all that read a message of the kernel.
 var Parsers = map[string]func(message []byte){
 	"rule":    func(m []byte) { _, _ = RuleOf(m) },

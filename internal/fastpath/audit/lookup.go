@@ -18,7 +18,7 @@ func (r *exprEvaluator) lookup(data nlmsg.Map) {
 		return
 	}
 	if of.perPacket != "" {
-		if r.perPacket = of.perPacket; of.counts {
+		if r.perPacket = of.perPacket; of.consumes {
 			r.consume(of.perPacket)
 		}
 	}

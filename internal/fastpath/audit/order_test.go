@@ -38,6 +38,9 @@ func TestRulingsInOrder(t *testing.T) {
 		{"ip saddr @counting ct state new drop", "ip t first: set counting: quota"},
 		{"ct state new ip saddr @counting drop", ""},
 		{"ip saddr @young ct state new drop", ""},
+		{"ip saddr @tallied ct state new drop", ""},
+		{"ip saddr @tallied drop", "ip t first: elements of set tallied come and go by themselves"},
+		{"ip saddr @limiting ct state new drop", "ip t first: elements of set limiting come and go by themselves"},
 		// A verdict map ends a rule where it has a verdict.
 		{"tcp dport vmap { 80 : jump other } ct state new accept", "ip t other: limit"},
 		{"tcp dport vmap { 80 : jump other, 81 : drop } ct state new accept", "ip t other: limit"},
@@ -49,6 +52,8 @@ func TestRulingsInOrder(t *testing.T) {
 		{"ct state new notrack accept" + behind + limited, ""},
 	} {
 		input := "flush ruleset\ntable ip t {\nset young { type ipv4_addr; flags dynamic,timeout; timeout 1m; }\nset counting { type ipv4_addr; quota over 10 kbytes; elements = { 192.0.2.1 }; }\n" +
+			"set tallied { type ipv4_addr; flags dynamic,timeout; timeout 1m; counter; elements = { 192.0.2.1 }; }\n" +
+			"set limiting { type ipv4_addr; flags dynamic,timeout; timeout 1m; limit rate 5/second; elements = { 192.0.2.1 }; }\n" +
 			"chain other { limit rate 10/second accept; }\nchain marks { meta mark set 5; }\nchain first {\ntype filter hook prerouting priority 5\n" + c.rules + "\n}\n}\n"
 		if err := testenv.Load(t, n, input, "nft", "-f", "-"); err != nil {
 			t.Errorf("%s: %v", c.rules, err)
