@@ -19,11 +19,11 @@ func (r *chainWalker) findLater(begins []baseChain) error {
 			continue
 		}
 		r.pinned, r.separatedBy, r.walked, r.visits = nft.StateEstablished, "", map[walkedChain]chainResult{}, map[chainName]int{}
-		result, err := r.walk(c.chainName, markState{reached: true, packet: r.entry, apart: r.marksOne})
+		result, err := r.walk(c.chainName, markState{reached: true, packet: r.entry, diverged: r.marksOne})
 		if err != nil {
 			return err
 		}
-		if result.out.reached && result.out.apart && c.drops {
+		if result.out.reached && result.out.diverged && c.drops {
 			r.differences = append(r.differences, fmt.Sprintf("%s %s %s: its policy %s", c.family, c.table, c.chain, r.dropsLater()))
 		}
 	}
@@ -41,7 +41,7 @@ func (r *chainWalker) dropsLater() string {
 
 // noteDrop records a rule that drops packets which are apart from the first of their connection.
 func (r *chainWalker) noteDrop(c chainName, rule ruleEffect, message []byte) {
-	if !rule.marks.apart || rule.verdict != "drop" && !(rule.verdictMap && rule.mayDrop) {
+	if !rule.marks.diverged || rule.verdict != "drop" && !(rule.verdictMap && rule.mayDrop) {
 		return
 	}
 	why := r.dropsLater()
@@ -54,7 +54,7 @@ func (r *chainWalker) noteDrop(c chainName, rule ruleEffect, message []byte) {
 // separate follows a rule that packets behind the first of their connection meet, and the first one, too. It returns
 // what is known of the former where they do not match, and records it in the rule where they do.
 func (r *chainWalker) separate(c chainName, in markState, rule *ruleEffect, message []byte) (next markState, err error) {
-	if !rule.separates || in.apart {
+	if !rule.separates || in.diverged {
 		return in, nil
 	}
 	r.pinned = nft.StateNew
@@ -90,7 +90,7 @@ func (r *chainWalker) separate(c chainName, in markState, rule *ruleEffect, mess
 	firstStill, err := r.changesNothing(c, first)
 	r.marksOne = r.marksOne || !rule.neverMatches && !still || !first.neverMatches && !firstStill
 	rule.rejoins = first.neverMatches && still && rule.verdict == "jump" && !rule.verdictMap
-	in.apart, rule.marks.apart = rule.neverMatches, true
+	in.diverged, rule.marks.diverged = rule.neverMatches, true
 	return in, err
 }
 

@@ -169,7 +169,7 @@ func (r *chainWalker) walk(c chainName, in markState) (result chainResult, err e
 	if known, ok := r.walked[at]; ok {
 		return known, nil
 	}
-	if unknown := (markState{reached: true, apart: in.apart}); in != unknown {
+	if unknown := (markState{reached: true, diverged: in.diverged}); in != unknown {
 		if r.visits[c]++; r.visits[c] > maxMarkStates {
 			return r.walk(c, unknown)
 		}
@@ -229,7 +229,7 @@ func (r *chainWalker) step(c chainName, in markState, message []byte, result *ch
 		result.accepted = result.accepted.join(sub.accepted)
 		back = back.join(sub.out)
 	}
-	back.apart = back.apart && !rule.rejoins
+	back.diverged = back.diverged && !rule.rejoins
 	if !rule.alwaysMatches {
 		next = in
 	}
