@@ -167,6 +167,9 @@ func TestUnprovenSets(t *testing.T) {
 		if got, err := audit.ElementOf(message); err != nil || got != want {
 			t.Errorf("fickle %q, want %q; %v", got, want, err)
 		}
+		if got := audit.ElementConsumes(message); got != (want == "limit" || want == "quota") {
+			t.Errorf("an element with %q decides by what it counts: %v", want, got)
+		}
 	}
 }
 

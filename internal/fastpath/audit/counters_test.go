@@ -27,6 +27,7 @@ func TestRuleCounters(t *testing.T) {
 		{"forward", "meta nftrace set 1", "1 ip t first"},
 		{"forward", "ip saddr @counting accept", "1 ip t first"},
 		{"forward", "ip saddr @plain accept", "0 "},
+		{"forward", "ip saddr @tallied ct state new drop", "1 ip t first"},
 		{"forward", "jump other", "1 ip t other"},
 		{"forward", "jump other; counter", "2 ip t other"},
 		{"prerouting", "counter; counter", "2 ip t first"},
@@ -54,6 +55,7 @@ func TestRuleCounters(t *testing.T) {
 		{"output", "counter", "1 ip t first"},
 	} {
 		input := "flush ruleset\ntable ip t {\ncounter seen { }\nset counting { type ipv4_addr; counter; elements = { 192.0.2.1 }; }\nset plain { type ipv4_addr; }\n" +
+			"set tallied { type ipv4_addr; flags dynamic,timeout; timeout 1m; counter; }\n" +
 			"chain other { counter; }\nchain first {\ntype filter hook " + c.hook + " priority 5\n" + c.rules + "\n}\n" +
 			"chain nat {\ntype nat hook postrouting priority 100\ncounter\n}\n}\n" +
 			"table ip6 t {\nchain first {\ntype filter hook forward priority 5\ncounter\n}\n}\n"

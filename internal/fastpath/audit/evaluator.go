@@ -27,11 +27,13 @@ type ruleEffect struct {
 	setsMark       bool        // leaves packets with a mark that may not be 0
 	setsSecmark    bool        // sets the security mark of packets or connections
 	tunnelOnly     bool        // matches only packets to a tunnel's port
-	onlyLater      bool        // of a tunnel's packets, matches none that is the first of its connection
+	separates      bool        // of a tunnel's packets, tells the first of a connection from those behind it
 	verdict        string      // see [nft.RuleSummary]
 	verdictMap     bool        // has one of several verdicts
 	mayAccept      bool        // one of those is to accept
 	mayDrop        bool        // one of those is to drop
+	mayJump        bool        // likewise, to jump: packets may come back from there
+	rejoins        bool        // those that do meet the first packet of their connection again: see [chainWalker.separate]
 	targets        []string    // chains that it may jump to
 	marks          markState   // behind it, of packets that it matches
 	asks           []string    // ipsets that it asks, which only users change
@@ -291,7 +293,7 @@ func (r *exprEvaluator) compare(value []byte, equal bool) {
 	case transport:
 		p := int(value[0])
 		r.tcp = r.tcp || equal && p == unix.IPPROTO_TCP
-		if r.chain.outer {
+		if r.toOnePort() {
 			r.neverMatches = r.neverMatches || equal != (p == r.Protocol)
 			return
 		}
@@ -300,7 +302,7 @@ func (r *exprEvaluator) compare(value []byte, equal bool) {
 		r.alwaysMatches = r.alwaysMatches && !equal && !carried
 	case targetPort:
 		r.tunnelOnly = equal && r.Port != 0 && binary.BigEndian.Uint16(value) == r.Port
-		r.neverMatches = r.neverMatches || equal && (r.chain.outer || r.toTunnel) && !r.tunnelOnly
+		r.neverMatches = r.neverMatches || equal && r.toOnePort() && !r.tunnelOnly
 		r.alwaysMatches = r.alwaysMatches && equal
 	case bothPorts:
 		r.neverMatches = r.neverMatches || equal && len(value) == 4 && binary.BigEndian.Uint16(value[2:]) != r.Port

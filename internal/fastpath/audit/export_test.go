@@ -30,6 +30,14 @@ func TunnelRuleOf(of Overlay, message []byte) (fickle string, matches bool, err 
 	return cmp.Or(rule.unproven, rule.perPacket), !rule.neverMatches, err
 }
 
+// UntrackedRuleOf does so for a rule that pods' packets to the tunnel's port meet, which are not tracked.
+func UntrackedRuleOf(of Overlay, message []byte) (fickle string, matches bool, err error) {
+	r := newWalker(of)
+	r.stateless, r.toTunnel = true, true
+	rule, err := r.read(chainOf("c"), markState{reached: true}, message)
+	return cmp.Or(rule.unproven, rule.perPacket), !rule.neverMatches, err
+}
+
 // IPSetReadsSource reports whether a match with an ipset of a kind asks for a MAC or the source port.
 func IPSetReadsSource(kind string, info []byte, revision int) bool {
 	return ipset{kind: kind}.readsSource(info, revision)
@@ -49,13 +57,19 @@ func ElementOf(message []byte) (fickle string, err error) {
 	return fickle, err
 }
 
+// ElementConsumes reports whether an element decides by what it counts.
+func ElementConsumes(message []byte) bool {
+	e, _, _ := readElement(message)
+	return e.consumes
+}
+
 // Parsers are all that read a message of the kernel.
 var Parsers = map[string]func(message []byte){
 	"rule":    func(m []byte) { _, _ = RuleOf(m) },
 	"scan":    func(m []byte) { _ = newWalker(Overlay{}).scanRule(m) },
 	"set":     func(m []byte) { _, _ = SetOf(m) },
 	"element": func(m []byte) { _, _ = ElementOf(m) },
-	"chain":   func(m []byte) { _, _, _ = chainDevices(m) },
+	"chain":   func(m []byte) { _, _, _, _ = readBase(m) },
 	"ipset":   func(m []byte) { _, _, _ = readIPSet(m) },
 	"verdict": func(m []byte) { _, _, _ = verdictOf(m) },
 }

@@ -126,7 +126,7 @@ func (r *exprEvaluator) reject(nlmsg.Map) { r.decide("drop") }
 // decide records a verdict, beside which there may be that of a map.
 func (r *exprEvaluator) decide(verdict string) {
 	r.verdictMap = r.verdictMap || r.verdict != ""
-	r.verdict = verdict
+	r.verdict, r.mayJump = verdict, r.mayJump || verdict == "jump"
 }
 
 func (r *exprEvaluator) cmp(data nlmsg.Map) {

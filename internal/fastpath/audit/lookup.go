@@ -18,7 +18,7 @@ func (r *exprEvaluator) lookup(data nlmsg.Map) {
 		return
 	}
 	if of.perPacket != "" {
-		if r.perPacket = of.perPacket; of.counts {
+		if r.perPacket = of.perPacket; of.consumes {
 			r.consume(of.perPacket)
 		}
 	}
@@ -56,12 +56,19 @@ func (r *exprEvaluator) lookup(data nlmsg.Map) {
 			return func(e element) bool { return len(e.key) == 4 && binary.NativeEndian.Uint32(e.key) == state&r.mask }
 		}
 		r.matchStates(func(state uint32) bool { return s.matches(is(state)) })
+		if r.pinned != 0 { // no packet has another state
+			s.hits = nil
+			s.matches(is(r.pinned))
+		}
 		if list = s.hitElements(); mapped && len(list) > 1 {
 			r.dependsOnReply("ct state")
 		}
 		r.alwaysMatches = r.alwaysMatches && len(list) <= 1
-		later := s.find(is(nft.StateEstablished))
-		r.onlyLater = r.onlyLater || r.chain.outer && later >= 0 && s.list[later].verdict == "drop" && later != s.find(is(nft.StateNew))
+		if r.chain.outer && mapped && s.find(is(nft.StateEstablished)) != s.find(is(nft.StateNew)) {
+			if r.separates = true; !verdicts {
+				r.perPacket = "ct state" // it goes on with different data
+			}
+		}
 	default:
 		r.alwaysMatches = false
 	}
@@ -70,7 +77,7 @@ func (r *exprEvaluator) lookup(data nlmsg.Map) {
 	}
 	r.verdictMap = r.verdictMap || len(list) != 1
 	for _, e := range list {
-		r.mayAccept, r.mayDrop = r.mayAccept || e.verdict == "accept", r.mayDrop || e.verdict == "drop"
+		r.mayAccept, r.mayDrop, r.mayJump = r.mayAccept || e.verdict == "accept", r.mayDrop || e.verdict == "drop", r.mayJump || e.verdict == "jump"
 		if e.to != "" {
 			r.targets = append(r.targets, e.to)
 		}

@@ -45,9 +45,10 @@ func (v markValue) keep(mask uint32) markValue { return v.assign(^mask, 0) }
 
 // markState is what is known of the marks of packets at some place between rules.
 type markState struct {
-	reached bool      // there are such packets
-	packet  markValue // the packet's mark
-	conn    markValue // of the mark of its connection: bits that the packet has met a write of
+	reached  bool      // there are such packets
+	packet   markValue // the packet's mark
+	conn     markValue // of the mark of its connection: bits that the packet has met a write of
+	diverged bool      // see [chainWalker.findLater]: they may be without the first packet of their connection
 }
 
 // join is the state where packets of two states meet.
@@ -58,7 +59,7 @@ func (s markState) join(o markState) markState {
 	case !o.reached:
 		return s
 	}
-	return markState{true, s.packet.join(o.packet), s.conn.join(o.conn)}
+	return markState{true, s.packet.join(o.packet), s.conn.join(o.conn), s.diverged || o.diverged}
 }
 
 // connMark is the mark of the packet's connection.

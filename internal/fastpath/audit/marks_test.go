@@ -1,6 +1,7 @@
 package audit_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -176,7 +177,8 @@ func TestRulingsWithoutEffect(t *testing.T) {
 	}
 	matches := map[audit.Family][]string{
 		audit.IPv4: {"limit --limit 10/s", "hashlimit --hashlimit-name h --hashlimit-upto 10/s", "statistic --mode random --probability 0.5", "set --match-set ours src", "length --length 100",
-			"dscp --dscp 5", "tos --tos 0x10", "ttl --ttl-lt 5", "quota --quota 1000", "connbytes --connbytes 1000: --connbytes-dir both --connbytes-mode bytes"},
+			"dscp --dscp 5", "tos --tos 0x10", "ttl --ttl-lt 5", "quota --quota 1000", "connbytes --connbytes 1000: --connbytes-dir both --connbytes-mode bytes",
+			"time --timestart 10:00 --timestop 12:00", "string --algo bm --string text", "u32 --u32 4&0xffff=1", "cpu --cpu 0", "ecn --ecn-ip-ect 2"},
 		audit.IPv6: {"hl --hl-lt 5", "frag --fragmore", "rt --rt-type 0", "ipv6header --header route --soft"},
 	}
 	for family, restore := range map[audit.Family]string{audit.IPv4: "iptables-nft-restore", audit.IPv6: "ip6tables-nft-restore"} {
@@ -234,6 +236,18 @@ func TestRulingsOfUntracked(t *testing.T) {
 		{"-p udp --dport 4789 -j NOTRACK", established, 4789, "ip filter FORWARD: limit"},
 		{"-p udp --dport 4789 -j NOTRACK", strings.Replace(established, "-m limit", "-p udp --dport 80 -m limit", 1), 4789, ""},
 		{"-p udp --dport 4789 -j NOTRACK", established, 8472, "ip filter FORWARD: limit"},
+		// They are UDP, and have that destination port.
+		{"-p udp --dport 4789 -j NOTRACK", strings.Replace(established, "-m limit", "-p tcp -m limit", 1), 4789, ""},
+		{"-p udp --dport 4789 -j NOTRACK", strings.Replace(established, "-m limit", "-p tcp -m multiport --dports 80,443 -m limit", 1), 4789, ""},
+		{"-p udp --dport 4789 -j NOTRACK", strings.Replace(established, "-m limit", "-p udp -m multiport --dports 53,67:68 -m limit", 1), 4789, ""},
+		{"-p udp --dport 4789 -j NOTRACK", strings.Replace(established, "-m limit", "-p udp -m multiport --dports 53,4000:5000 -m limit", 1), 4789, "ip filter FORWARD: limit"},
+		{"-p udp --dport 4789 -j NOTRACK", strings.Replace(established, "-m limit", "! -p udp -m limit", 1), 4789, ""},
+		{"-p udp --dport 4789 -j NOTRACK", strings.Replace(established, "-m limit", "-p udp --sport 68 --dport 67 -m limit", 1), 4789, ""},
+		{"-p udp --dport 4789 -j NOTRACK", strings.Replace(established, "-m limit", "-p udp --sport 68 -m limit", 1), 4789, "ip filter FORWARD: limit"},
+		{"-p udp --dport 4789 -j NOTRACK", strings.Replace(established, "-m limit", "-p udp -m limit", 1), 4789, "ip filter FORWARD: limit"},
+		{"-p udp --dport 4789 -j NOTRACK", "-A FORWARD -p tcp -j ACCEPT\n" + established, 4789, "ip filter FORWARD: limit"},
+		{"-p udp --dport 4789 -j NOTRACK", "-A FORWARD -p udp -j ACCEPT\n" + established, 4789, ""},
+		{"-p udp --dport 4789 -j NOTRACK", "-A FORWARD -p udp --dport 4789 -j ACCEPT\n" + established, 4789, ""},
 		{"-j NOTRACK", "-A FORWARD -m conntrack --ctstate INVALID -m limit --limit 10/s -j DROP\n", 0, ""},
 		{"-j NOTRACK", "-A FORWARD -m conntrack --ctstate UNTRACKED -m limit --limit 10/s -j DROP\n", 0, "ip filter FORWARD: limit"},
 		{"-j NOTRACK", "-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED,UNTRACKED -j ACCEPT\n-A FORWARD -m limit --limit 10/s -j ACCEPT\n", 0, ""},
@@ -248,6 +262,30 @@ func TestRulingsOfUntracked(t *testing.T) {
 		}
 		if got := auditRuleset(t, n, c.port).PerPacket; strings.ReplaceAll(got, "match limit", "limit") != c.fickle {
 			t.Errorf("%s\n%swith port %d: fickle %q, want %q", c.raw, c.filter, c.port, got, c.fickle)
+		}
+	}
+}
+
+// What rules do to pods' packets to the tunnel's port counts, too, though none but these are untracked.
+func TestUntrackedPackets(t *testing.T) {
+	n := netnsWithSets(t, map[string]string{"ours": "hash:ip"})
+	for _, c := range []struct {
+		rule      string
+		asks      []string
+		marks     string
+		connMarks bool
+	}{
+		{"-m conntrack --ctstate UNTRACKED -m set --match-set ours src -j DROP", []string{"ours"}, "", false},
+		{"-m conntrack --ctstate UNTRACKED -p tcp -m set --match-set ours src -j DROP", nil, "", false},
+		{"-m conntrack --ctstate UNTRACKED -j MARK --set-mark 0x1", nil, "ip filter FORWARD", false},
+		{"-m conntrack --ctstate UNTRACKED -m connmark --mark 0x1 -j DROP", nil, "", true},
+		{"-m conntrack --ctstate UNTRACKED -j LOG", nil, "", false},
+	} {
+		restore := "*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -p udp --dport 4789 -j NOTRACK\nCOMMIT\n*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD " + c.rule + "\nCOMMIT\n"
+		testenv.Must(t, testenv.Load(t, n, restore, "iptables-nft-restore"))
+		got := auditRuleset(t, n, 4789)
+		if !slices.Equal(got.IPSets, c.asks) || got.MarkChain != c.marks || got.LeavesMark != (c.marks != "") || got.ReadsConnMark != c.connMarks || got.PerPacket != "" || got.Counters.Number != 0 {
+			t.Errorf("%s: %+v", c.rule, got)
 		}
 	}
 }

@@ -110,14 +110,14 @@ func Ruleset(of Overlay) (RulesetAudit, error) {
 		if c.Hook == "" || slices.Contains(of.Family.otherTables(), c.Family) {
 			continue
 		}
-		devices, side, err := chainDevices(m)
+		devices, side, drops, err := readBase(m)
 		if err != nil {
 			return is, fmt.Errorf("parse nftables chain: %w", err)
 		}
 		for _, d := range devices {
 			is.DeviceChains[d] |= side
 		}
-		met := baseChains(c, of.Protocol != 0)
+		met := baseChains(c, drops, of.Protocol != 0)
 		if len(met) == 0 {
 			r.unmet[chainName{family: c.Family, table: c.Table, chain: c.Name}] = true
 		}
@@ -146,7 +146,10 @@ func (is *RulesetAudit) audit(r *chainWalker, begins []baseChain) error {
 		err = r.walkAll(begins)
 		r.stateless = false
 	} else if err == nil && r.untracksPort {
-		r.findings, err = r.findUntracked(begins)
+		err = r.walkUntracked(begins)
+	}
+	if err == nil && r.separated {
+		err = r.findLater(begins)
 	}
 	is.PerPacket, is.MarkChain, is.LeavesMark = r.summary(), r.markChain, r.leavesMark
 	is.noteCounters(r)
@@ -171,88 +174,17 @@ func (is *RulesetAudit) audit(r *chainWalker, begins []baseChain) error {
 	return err
 }
 
-// findUntracked walks as pods' packets to the tunnel's port do, which rules for the tunnel take from connection
-// tracking, and returns all that was found. What these packets count, or ask of ipsets, is not considered.
-func (r *chainWalker) findUntracked(begins []baseChain) ([]string, error) {
-	at := *r
-	at.stateless, at.toTunnel = true, true
-	at.counting, at.countingByIPTables = countingRules{set: map[string]bool{}}, countingRules{set: map[string]bool{}}
-	err := at.walkAll(begins)
-	return at.findings, err
+// walkUntracked walks as pods' packets to the tunnel's port do, which rules for the tunnel take from connection
+// tracking. What these packets count is not considered.
+func (r *chainWalker) walkUntracked(begins []baseChain) error {
+	counting, byIPTables := r.counting, r.countingByIPTables
+	r.counting, r.countingByIPTables = countingRules{set: map[string]bool{}}, countingRules{set: map[string]bool{}}
+	r.stateless, r.toTunnel = true, true
+	err := r.walkAll(begins)
+	r.stateless, r.toTunnel = false, false
+	r.counting, r.countingByIPTables = counting, byIPTables
+	return err
 }
-
-// baseChain is a chain at a hook.
-type baseChain struct {
-	chainName
-	hook, priority int
-}
-
-// Priorities of connection tracking, and of translations of destinations: NF_IP_PRI_CONNTRACK, NF_IP_PRI_NAT_DST.
-const (
-	beforeTracking    = -200
-	beforeTranslation = -100
-)
-
-// baseChains are a chain at a hook as packets of pods meet it, and as tunnel packets do.
-func baseChains(c nft.ChainSummary, tunnels bool) (all []baseChain) {
-	own, bridge := c.Hook == "input" || c.Hook == "output", c.Family == "bridge"
-	at := chainName{family: c.Family, table: c.Table, chain: c.Name, early: c.Hook == "prerouting" && c.Priority <= beforeTracking}
-	base := baseChain{at, slices.Index(nft.HookNames, c.Hook), c.Priority}
-	if !own || bridge { // pods' packets enter the host by the input hook of their bridge, and leave it by the output hook
-		all = append(all, base)
-	}
-	if c.Hook != "forward" && !bridge && tunnels {
-		base.outer, base.early = true, base.early || c.Hook == "output" && c.Priority <= beforeTracking
-		base.untranslated = (c.Hook == "prerouting" || c.Hook == "output") && c.Priority <= beforeTranslation
-		all = append(all, base)
-	}
-	return all
-}
-
-// chainDevices returns the devices that a chain is attached to.
-func chainDevices(message []byte) (names []string, side Direction, err error) {
-	attrs, _, err := nft.FilterAttrs(message)
-	if err != nil {
-		return nil, 0, err
-	}
-	for _, a := range attrs {
-		if nlmsg.Number(a.Attr.Type) != unix.NFTA_CHAIN_HOOK {
-			continue
-		}
-		hook, err := nl.ParseRouteAttr(a.Value)
-		if err != nil {
-			return nil, 0, err
-		}
-		for _, h := range hook {
-			switch nlmsg.Number(h.Attr.Type) {
-			case unix.NFTA_HOOK_HOOKNUM:
-				side = Ingress // NF_NETDEV_INGRESS, or NF_INET_INGRESS of an inet table
-				if nlmsg.ByNumber(nlmsg.Attrs{h}).BigEndian32(unix.NFTA_HOOK_HOOKNUM) == netdevEgress {
-					side = Egress
-				}
-			case hookDevices:
-				list, err := nl.ParseRouteAttr(h.Value)
-				if err != nil {
-					return nil, 0, err
-				}
-				for _, d := range list {
-					name := unix.ByteSliceToString(d.Value)
-					if nlmsg.Number(d.Attr.Type) == devicePrefix {
-						name += "*"
-					}
-					names = append(names, name)
-				}
-			}
-		}
-	}
-	return names, side, nil
-}
-
-const (
-	netdevEgress = 1 // NF_NETDEV_EGRESS
-	hookDevices  = 4 // NFTA_HOOK_DEVS
-	devicePrefix = 2 // NFTA_DEVICE_PREFIX
-)
 
 // dumpChain dumps the rules of a chain. A chain that is gone has none.
 func dumpChain(c chainName) ([][]byte, error) {

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/venturi-net/venturi/internal/nft"
@@ -26,6 +27,7 @@ type filterSet struct {
 	perPacket string // why a lookup does not hold for the next packet; "" means that it does
 	elements  []element
 	counts    bool // its elements count, or have other expressions
+	consumes  bool // these decide by what they count of all packets
 }
 
 // element is an element of a set: its key, and its verdict or data.
@@ -33,6 +35,7 @@ type element struct {
 	key         []byte
 	verdict, to string
 	counts      bool // it counts, or has another expression
+	consumes    bool // this decides by what it counts
 }
 
 func newSetReader() *setReader {
@@ -104,16 +107,15 @@ func (s *filterSet) auditHead(name string, attrs nlmsg.Attrs) {
 	data := nlmsg.ByNumber(attrs)
 	s.flags = uint32(max(0, data.BigEndian32(unix.NFTA_SET_FLAGS)))
 	s.counts = data.Has(setExpression) || data.Has(setExpressionList)
+	decides := expressionOfSet(data[setExpression], data[setExpressionList])
+	s.consumes = decides != ""
 	switch {
 	case s.flags&(unix.NFT_SET_TIMEOUT|unix.NFT_SET_EVAL) != 0 || data.Has(unix.NFTA_SET_TIMEOUT):
 		s.perPacket = "elements of set " + name + " come and go by themselves"
 	case s.flags&^setFlagsProven != 0:
 		s.perPacket = fmt.Sprintf("set %s has flags %#x", name, s.flags&^setFlagsProven)
 	default:
-		if s.perPacket = expressionOfSet(data[setExpression], data[setExpressionList]); s.perPacket == "" {
-			s.perPacket = provenSet.FirstUnknown(attrs)
-		}
-		if s.perPacket != "" {
+		if s.perPacket = cmp.Or(decides, provenSet.FirstUnknown(attrs)); s.perPacket != "" {
 			s.perPacket = fmt.Sprintf("set %s: %s", name, s.perPacket)
 		}
 	}
@@ -170,7 +172,7 @@ func (s *filterSet) readElements(c chainName, set string) error {
 			if fickle != "" && s.perPacket == "" {
 				s.perPacket = fmt.Sprintf("an element of set %s: %s", set, fickle)
 			}
-			s.elements, s.counts = append(s.elements, read), s.counts || read.counts
+			s.elements, s.counts, s.consumes = append(s.elements, read), s.counts || read.counts, s.consumes || read.consumes
 		}
 	}
 	return nil
@@ -184,9 +186,8 @@ func readElement(message []byte) (e element, fickle string, err error) {
 	data := nlmsg.ByNumber(parts)
 	e.key = data.DataValue(unix.NFTA_SET_ELEM_KEY)
 	e.counts = data.Has(unix.NFTA_SET_ELEM_EXPR) || data.Has(elemExpressionList)
-	if fickle = expressionOfSet(data[unix.NFTA_SET_ELEM_EXPR], data[elemExpressionList]); fickle == "" {
-		fickle = provenElement.FirstUnknown(parts)
-	}
+	decides := expressionOfSet(data[unix.NFTA_SET_ELEM_EXPR], data[elemExpressionList])
+	e.consumes, fickle = decides != "", cmp.Or(decides, provenElement.FirstUnknown(parts))
 	if value, err := nl.ParseRouteAttr(data[unix.NFTA_SET_ELEM_DATA]); err == nil {
 		if verdict := nlmsg.ByNumber(value)[unix.NFTA_DATA_VERDICT]; verdict != nil {
 			known := false

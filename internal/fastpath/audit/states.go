@@ -12,6 +12,8 @@ import (
 // connection tracking, packets have no state, unless a bridge has tracked them.
 func (r *exprEvaluator) states() (all []uint32) {
 	switch {
+	case r.pinned != 0:
+		return []uint32{r.pinned}
 	case r.chain.outer:
 		all = []uint32{nft.StateNew, nft.StateEstablished, stateUntracked}
 	case r.stateless:
@@ -53,7 +55,7 @@ func (r *exprEvaluator) matchStates(passes func(state uint32) bool) {
 			return
 		}
 	}
-	r.onlyLater = r.onlyLater || r.chain.outer && passes(nft.StateEstablished) && !passes(nft.StateNew)
+	r.separates = r.separates || r.chain.outer && passes(nft.StateEstablished) != passes(nft.StateNew)
 	some, all := matchCounts(r.states(), passes)
 	r.neverMatches, r.alwaysMatches = r.neverMatches || !some, r.alwaysMatches && all
 }
@@ -106,15 +108,6 @@ func (r *chainWalker) admitsNothing(c chainName, rule ruleEffect) (bool, error) 
 		return false, nil
 	}
 	return r.everyTarget(c, rule, r.admitNone, r.admitsNothing)
-}
-
-// dropsNothing reports whether a rule, with those that it jumps to, drops no packet: if it only matches those behind
-// the first one of a connection, the network delivers one at most of what it drops.
-func (r *chainWalker) dropsNothing(c chainName, rule ruleEffect) (bool, error) {
-	if rule.verdict == "drop" || rule.mayDrop {
-		return rule.neverMatches, nil
-	}
-	return r.everyTarget(c, rule, r.dropNone, r.dropsNothing)
 }
 
 // tracked reports whether every packet in the chain is sure to belong to a connection.

@@ -28,6 +28,7 @@ type chainWalker struct {
 	stateless bool                   // connections are not tracked
 	toTunnel  bool                   // audit pods' UDP packets to the tunnel's port only
 	unreplied bool                   // audit packets before the first reply
+	pinned    uint32                 // 0, or the only state that packets of tunnels have, see [chainWalker.findLater]
 	iptables  map[[2]string]bool     // families and tables that iptables has made
 	filters   map[[2]string]bool     // those with chains at hooks that do more than translate
 	unscanned [][2]string            // families and tables, see [chainWalker.scanRules]
@@ -44,6 +45,7 @@ type chainWalker struct {
 	admits        string   // a rule that accepts more of a connection once that was answered, see [chainWalker.noteAnswer]
 	asked         []string // ipsets that rules depend on
 	hidesEvents   string   // a rule that sets which events of connections are announced
+	separated     bool     // a rule tells the first packet of a tunnel's connection from those behind it
 
 	// Rules that count or log, and those of iptables that do so because all have a counter.
 	counting, countingByIPTables countingRules
@@ -54,8 +56,11 @@ type chainWalker struct {
 	visits      map[chainName]int
 	inert       map[chainName]bool // chains that were asked about: whether all of their rules are, see [chainWalker.isInert]
 	admitNone   map[chainName]bool // likewise: whether they do, see [chainWalker.admitsNothing]
-	dropNone    map[chainName]bool // likewise, see [chainWalker.dropsNothing]
+	actNone     map[chainName]bool // likewise, see [chainWalker.changesNothing]
 	connUses    map[bool]*connUses // by whether the connection is that of a tunnel
+	entry       markValue          // of packets that come to any hook
+	separatedBy string             // the first rule of the hook that takes packets apart, see [chainWalker.findLater]
+	marksOne    bool               // some rule gives a mark to one of them alone
 }
 
 func newWalker(of Overlay) *chainWalker {
@@ -95,26 +100,36 @@ const maxMarkStates = 16
 // tunnel, so it may come to any hook with what the rules at any other hook have given it.
 func (r *chainWalker) walkAll(begins []baseChain) error {
 	for entry := knownMark(0); ; {
-		r.differences, r.walked, r.visits = nil, map[walkedChain]chainResult{}, map[chainName]int{}
-		r.inert, r.admitNone, r.dropNone = map[chainName]bool{}, map[chainName]bool{}, map[chainName]bool{}
-		r.connUses = map[bool]*connUses{false: {}, true: {}}
+		r.begin()
 		left, forwarded, err := r.walkFrom(entry, begins)
 		if err != nil {
 			return err
 		}
-		if left == entry {
+		if r.entry = left; left == entry {
 			r.leavesMark = r.leavesMark || forwarded != knownMark(0)
 			break
 		}
 		entry = left
 	}
 	r.findConnMarks()
+	r.keepDifferences()
+	return nil
+}
+
+// begin begins a walk.
+func (r *chainWalker) begin() {
+	r.differences, r.walked, r.visits = nil, map[walkedChain]chainResult{}, map[chainName]int{}
+	r.inert, r.admitNone, r.actNone = map[chainName]bool{}, map[chainName]bool{}, map[chainName]bool{}
+	r.connUses = map[bool]*connUses{false: {}, true: {}}
+}
+
+// keepDifferences adds what a walk has found to what others have.
+func (r *chainWalker) keepDifferences() {
 	for _, what := range r.differences {
 		if !slices.Contains(r.findings, what) {
 			r.findings = append(r.findings, what)
 		}
 	}
-	return nil
 }
 
 // walkFrom walks from chains at hooks, as packets that come with a mark, and returns what is known
@@ -154,8 +169,10 @@ func (r *chainWalker) walk(c chainName, in markState) (result chainResult, err e
 	if known, ok := r.walked[at]; ok {
 		return known, nil
 	}
-	if r.visits[c]++; r.visits[c] > maxMarkStates && in != (markState{reached: true}) {
-		return r.walk(c, markState{reached: true})
+	if unknown := (markState{reached: true, diverged: in.diverged}); in != unknown {
+		if r.visits[c]++; r.visits[c] > maxMarkStates {
+			return r.walk(c, unknown)
+		}
 	}
 	r.walked[at] = result // rules that change while they are read may seem to go in circles
 	rules, err := r.rules(c)
@@ -181,16 +198,26 @@ func (r *chainWalker) step(c chainName, in markState, message []byte, result *ch
 	if err != nil {
 		return in, err
 	}
-	if r.noteCounter(c, rule, message); rule.neverMatches {
-		if err := r.noteConsumption(c, rule, message); err != nil || !rule.partial.hasEffect() {
+	if r.pinned != 0 {
+		if in, err = r.separate(c, in, &rule, message); err != nil {
 			return in, err
+		}
+	} else if r.noteCounter(c, rule, message); rule.neverMatches {
+		if err := r.noteConsumption(c, rule, message); err != nil {
+			return in, err
+		}
+	}
+	if rule.neverMatches {
+		if !rule.partial.hasEffect() {
+			return in, nil
 		}
 		rule = *rule.partial
 	}
-	if err := r.noteAnswer(c, rule, message); err != nil || rule.answered&onlyBehind != 0 {
+	if r.pinned != 0 {
+		r.noteDrop(c, rule, message)
+	} else if err := r.noteAnswer(c, rule, message); err != nil || rule.answered&onlyBehind != 0 {
 		return in, err
-	}
-	if err := r.note(c, rule, message); err != nil {
+	} else if err := r.note(c, rule, message); err != nil {
 		return in, err
 	}
 	var back markState // of packets that come back from the chains that it jumps to
@@ -202,13 +229,16 @@ func (r *chainWalker) step(c chainName, in markState, message []byte, result *ch
 		result.accepted = result.accepted.join(sub.accepted)
 		back = back.join(sub.out)
 	}
+	back.diverged = back.diverged && !rule.rejoins
 	if !rule.alwaysMatches {
 		next = in
 	}
 	switch {
 	case rule.verdictMap:
 		result.out, result.accepted = result.out.join(back).join(rule.marks), result.accepted.join(rule.marks)
-		next = next.join(back).join(rule.marks)
+		if next = next.join(rule.marks); rule.mayJump {
+			next = next.join(back)
+		}
 	case rule.verdict == "accept":
 		result.accepted = result.accepted.join(rule.marks)
 	case rule.verdict == "drop":
@@ -244,6 +274,7 @@ func (r *chainWalker) note(c chainName, rule ruleEffect, message []byte) error {
 	if r.writesMark == "" && (rule.setsMark || rule.setsSecmark || rule.connWrites != 0) {
 		r.writesMark = ruleName(c, message)
 	}
+	r.separated = r.separated || rule.separates
 	uses := r.connUses[c.outer]
 	r.readsConnMark = r.readsConnMark || rule.connReads != 0
 	if rule.connReads != 0 {
@@ -253,13 +284,6 @@ func (r *chainWalker) note(c chainName, rule ruleEffect, message []byte) error {
 		uses.writes = append(uses.writes, connUse{ruleName(c, message), rule.connWrites})
 	}
 	why := rule.unproven
-	if rule.onlyLater {
-		if harmless, err := r.dropsNothing(c, rule); err != nil {
-			return err
-		} else if !harmless {
-			why = cmp.Or(why, "ct state")
-		}
-	}
 	if why == "" {
 		if why = cmp.Or(rule.perPacket, rule.replyDependent); why == "" && rule.asks == nil {
 			return nil
@@ -278,54 +302,6 @@ func (r *chainWalker) note(c chainName, rule ruleEffect, message []byte) error {
 	}
 	r.differences = append(r.differences, ruleName(c, message)+": "+why)
 	return nil
-}
-
-// isInert reports whether it makes no difference which packets a rule matches: it only counts, logs,
-// or jumps to such rules.
-func (r *chainWalker) isInert(c chainName, rule ruleEffect) (bool, error) {
-	if rule.acts || rule.unproven != "" || rule.verdictMap || rule.verdict != "" && rule.verdict != "jump" {
-		return false, nil
-	}
-	return r.everyTarget(c, rule, r.inert, r.isInert)
-}
-
-// everyTarget reports whether something holds for all rules of the chains that a rule may jump to. It
-// asks each chain once, and knows it from then on: otherwise it would ask as often as there are ways to
-// the chain.
-func (r *chainWalker) everyTarget(c chainName, rule ruleEffect, known map[chainName]bool, holds func(to chainName, behind ruleEffect) (bool, error)) (bool, error) {
-	for _, name := range rule.targets {
-		to := c.sibling(name)
-		if _, asked := known[to]; !asked {
-			known[to] = false // rules that change while they are read may seem to go in circles
-			yes, err := r.everyRule(to, holds)
-			if err != nil {
-				return false, err
-			}
-			known[to] = yes
-		}
-		if !known[to] {
-			return false, nil
-		}
-	}
-	return true, nil
-}
-
-// everyRule reports whether something holds for all rules of a chain.
-func (r *chainWalker) everyRule(c chainName, holds func(c chainName, rule ruleEffect) (bool, error)) (bool, error) {
-	messages, err := r.rules(c)
-	if err != nil {
-		return false, err
-	}
-	for _, m := range messages {
-		rule, err := r.read(c, markState{reached: true}, m)
-		if err != nil {
-			return false, err
-		}
-		if yes, err := holds(c, rule); !yes || err != nil {
-			return false, err
-		}
-	}
-	return true, nil
 }
 
 // findConnMarks finds rules that depend on the mark of a connection which packets of the flow may

@@ -17,7 +17,7 @@ func (r *exprEvaluator) target(data nlmsg.Map) {
 	case revision > latest:
 		r.unproven = fmt.Sprintf("target %s of revision %d", target, revision)
 	}
-	if r.acts = r.acts || !loggingTargets[target]; loggingTargets[target] {
+	if r.acts = r.acts || !loggingTargets[target] && target != "REJECT"; loggingTargets[target] {
 		r.logAt()
 	}
 	switch {
@@ -38,16 +38,17 @@ func (r *exprEvaluator) target(data nlmsg.Map) {
 
 func (r *exprEvaluator) match(data nlmsg.Map) {
 	name, revision, info := data.Text(1), data.BigEndian32(unix.NFTA_MATCH_REV), data.Bytes(3) // NFTA_MATCH_NAME, NFTA_MATCH_INFO
-	switch latest, proven := provenMatches[name]; {
-	case name == "set": // see below
-	case perPacketMatches[name]:
+	latest, proven := provenMatches[name]
+	known, perPacket := perPacketMatches[name]
+	switch {
+	case !proven && !perPacket:
+		r.unproven = "match " + name
+	case revision > max(latest, known):
+		r.unproven = fmt.Sprintf("match %s of revision %d", name, revision)
+	case perPacket && name != "set": // see below
 		if r.perPacket = "match " + name; statefulMatches[name] {
 			r.consume(r.perPacket)
 		}
-	case !proven:
-		r.unproven = "match " + name
-	case revision > latest:
-		r.unproven = fmt.Sprintf("match %s of revision %d", name, revision)
 	}
 	switch name {
 	case "set":
@@ -79,12 +80,16 @@ func (r *exprEvaluator) match(data nlmsg.Map) {
 		return
 	case "icmp", "icmp6", "sctp", "dccp", "ah", "esp":
 		r.neverMatches = true
-	case "mac", "udp", "multiport":
+	case "mac":
 		if r.chain.outer {
-			r.matchTunnel(name, info)
+			r.perPacket = "match mac"
 		}
+	case "udp":
+		r.matchUDP(info)
+	case "multiport":
+		r.matchMultiport(info, revision)
 	case "tcp":
-		r.neverMatches = r.neverMatches || r.chain.outer
+		r.neverMatches = r.neverMatches || r.toOnePort()
 		r.matchTCP(info)
 	case "conntrack":
 		if r.matchConntrack(info, revision) {
@@ -145,7 +150,7 @@ func (r *exprEvaluator) matchConntrackState(info []byte, revision int) {
 		at := *r
 		at.alwaysMatches, at.neverMatches = true, false
 		at.matchStates(func(state uint32) bool { return states&(xtState(state)|translated) != 0 != inverted })
-		r.replyDependent, r.answered, r.onlyLater = at.replyDependent, at.answered, at.onlyLater
+		r.replyDependent, r.answered, r.separates = at.replyDependent, at.answered, at.separates
 		if at.neverMatches {
 			none++
 		}

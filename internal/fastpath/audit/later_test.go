@@ -1,0 +1,112 @@
+package audit_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+// What drops packets of a tunnel once their connection is established, although the first one passes, is found
+// wherever they come to it by their state: in a chain, behind it, by a policy, or by a mark. What drops the first one,
+// too, has let nothing pass.
+func TestRulingsOfLater(t *testing.T) {
+	n := testenv.Netns(t)
+	const own, inDrops = "ip t first: drops, by ct state in ip t first", "ip t drops: drops, by ct state in ip t first"
+	const policy = "ip t first: its policy drops, by ct state in ip t first"
+	for _, c := range []struct{ policy, rules, fickle string }{
+		{"accept", "ct state established jump drops", inDrops},
+		{"accept", "ct state established jump outer", inDrops},
+		{"accept", "ct state established goto drops", inDrops},
+		{"accept", "ct state new accept; jump drops", inDrops},
+		{"accept", "ct state new accept; drop", own},
+		{"accept", "ct state new goto empty; drop", own},
+		{"accept", "ct state new return; reject", own},
+		{"accept", "ct state new jump accepts; drop", own},
+		{"accept", "ct state new accept; ip saddr vmap { 192.0.2.1 : drop, 192.0.2.2 : accept }", own},
+		{"accept", "ip saddr 192.0.2.1 ct state new accept; ip saddr 192.0.2.1 drop", own},
+		{"accept", "jump returns; drop", "ip t first: drops, by ct state in ip t returns"},
+		{"accept", "ct state vmap { new : accept, established : jump drops }", inDrops},
+		{"accept", "ct state vmap { new : accept, established : goto outer }", inDrops},
+		{"accept", "ct state vmap { new : accept }; drop", own},
+		{"drop", "ct state new accept", policy},
+		{"drop", "ct state established goto empty; accept", policy},
+		{"drop", "ct state established return; accept", policy},
+		{"drop", "ct state vmap { new : accept, established : goto empty }", policy},
+		{"drop", "jump returns", "ip t first: its policy drops, by ct state in ip t returns"},
+		// By a mark.
+		{"accept", "ct state new meta mark set 1; meta mark 1 accept; drop", own},
+		{"accept", "ct state new jump marks; meta mark 1 accept; drop", own},
+		{"accept", "ct state established meta mark set 1; meta mark 1 drop", own},
+		{"accept", "ct state established jump marks; meta mark 1 drop", own},
+		{"accept", "meta mark set ct state map { new : 1, established : 2 }; meta mark 2 drop", "ip t first: ct state; 1 more"},
+		{"accept", "ct state new meta mark set 1; }; chain later { type filter hook postrouting priority 0; oifname wire meta mark 0 drop", "ip t later: drops, by a mark"},
+		// Both are dropped, or neither is.
+		{"accept", "ct state new accept; ct state established accept; drop", ""},
+		{"drop", "ct state established accept; ct state new accept", ""},
+		{"drop", "ct state new accept; jump done", ""},
+		{"drop", "ct state vmap { new : accept, established : accept }", ""},
+		{"accept", "ct state new drop; ip saddr 192.0.2.1 drop", ""},
+		{"accept", "ct state established accept; drop", ""},
+		{"accept", "ct state new jump denies; ip saddr 192.0.2.1 drop", ""},
+		{"accept", "ct state new jump denies; udp dport 4789 ip saddr != 192.0.2.1 drop", ""},
+		{"accept", "ct state established jump some; ip saddr 192.0.2.1 drop", ""},
+		{"accept", "ct state established counter; ip saddr 192.0.2.1 drop", ""},
+		{"accept", "ct state vmap { new : jump denies, established : accept }; drop", ""},
+		{"accept", "ct state new,established accept; drop", ""},
+		{"accept", "ct state established return; ct state new counter", ""},
+		{"drop", "ip saddr 192.0.2.1 drop; ct state new,established accept", ""},
+		// None of the tunnel's packets gets there.
+		{"drop", "udp dport 53 ct state new accept; tcp dport 22 ct state new accept", ""},
+		{"accept", "ct state new accept; tcp dport 22 drop; ct state invalid drop", ""},
+		{"accept", "ct state new tcp dport 22 accept; ip saddr 192.0.2.1 drop", ""},
+	} {
+		for _, hook := range []string{"input", "output"} {
+			input := "flush ruleset\ntable ip t {\nchain empty { }\nchain drops { udp dport 4789 drop; }\nchain outer { counter; jump drops; }\nchain accepts { udp dport 4789 accept; }\n" +
+				"chain returns { ct state established return; accept; }\nchain marks { meta mark set 1; }\nchain done { ct state established accept; }\n" +
+				"chain denies { ip saddr 192.0.2.7 drop; ip saddr 192.0.2.8 reject; }\nchain some { ip saddr 192.0.2.9 accept; }\n" +
+				"chain first {\ntype filter hook " + hook + " priority 5; policy " + c.policy + "\n" + c.rules + "\n}\n}\n"
+			if err := testenv.Load(t, n, input, "nft", "-f", "-"); err != nil {
+				t.Errorf("%s: %v", c.rules, err)
+				continue
+			}
+			if got := laterText(auditRuleset(t, n, 4789).PerPacket); got != c.fickle {
+				t.Errorf("%s, policy %s: %s: fickle %q, want %q", hook, c.policy, c.rules, got, c.fickle)
+			}
+			if got := auditRuleset(t, n, 0).PerPacket; got != "" {
+				t.Errorf("%s, policy %s: %s: fickle %q without a tunnel", hook, c.policy, c.rules, got)
+			}
+		}
+	}
+}
+
+// laterText is the text without what each finding of such drops says.
+func laterText(fickle string) string {
+	return strings.ReplaceAll(fickle, " established packets of a tunnel", "")
+}
+
+// The same holds for iptables.
+func TestRulingsOfLaterOfIPTables(t *testing.T) {
+	n := testenv.Netns(t)
+	const behind = "ip filter INPUT: drops, by ct state in ip filter INPUT"
+	const policy = "ip filter INPUT: its policy drops, by ct state in ip filter INPUT"
+	for _, c := range []struct{ policy, rules, fickle string }{
+		{"DROP", "-A INPUT -m conntrack --ctstate NEW -j ACCEPT", policy},
+		{"DROP", "-A INPUT -m state --state NEW -j ACCEPT", policy},
+		{"ACCEPT", "-A INPUT -m conntrack --ctstate NEW -j ACCEPT\n-A INPUT -j DROP", behind},
+		{"ACCEPT", "-A INPUT -m conntrack ! --ctstate NEW -j DROP", "ip filter INPUT: ct state"},
+		{"ACCEPT", "-A INPUT -m conntrack --ctstate ESTABLISHED -j RETURN\n-A INPUT -j ACCEPT", ""},
+		{"DROP", "-A INPUT -m conntrack --ctstate ESTABLISHED -j RETURN\n-A INPUT -j ACCEPT", policy},
+		{"ACCEPT", "-A INPUT -m conntrack --ctstate ESTABLISHED -j other\n-A other -p udp -j DROP", "ip filter other: drops, by ct state in ip filter INPUT"},
+		{"DROP", "-A INPUT -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n-A INPUT -p udp -m conntrack --ctstate NEW -j ACCEPT", ""},
+		{"DROP", "-A INPUT -p tcp -m conntrack --ctstate NEW -j ACCEPT\n-A INPUT -p udp -j ACCEPT", ""},
+		{"ACCEPT", "-A INPUT -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP", ""},
+		{"ACCEPT", "-A INPUT -m conntrack --ctstate NEW -j other\n-A other -d 192.0.2.1 -j REJECT\n-A INPUT ! -s 192.0.2.2 -p udp --dport 4789 -j DROP", ""},
+	} {
+		restore := "*filter\n:INPUT " + c.policy + " [0:0]\n:other - [0:0]\n" + c.rules + "\nCOMMIT\n"
+		testenv.Must(t, testenv.Load(t, n, restore, "iptables-nft-restore"))
+		if got := laterText(auditRuleset(t, n, 4789).PerPacket); got != c.fickle {
+			t.Errorf("policy %s: %s: fickle %q, want %q", c.policy, c.rules, got, c.fickle)
+		}
+	}
+}
