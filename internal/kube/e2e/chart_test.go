@@ -57,6 +57,7 @@ func TestClusterChart(t *testing.T) {
 	}
 	t.Run("keepCounters", h.checkKeepCounters)
 	t.Run("ipv6", h.checkIPv6)
+	t.Run("metrics", h.checkMetricsAddress)
 	t.Run("refused", h.checkRefused)
 	t.Run("installed", h.checkInstalled)
 }
@@ -152,6 +153,21 @@ func (h *helm) checkIPv6(t *testing.T) {
 		args := arguments(h.rendered(t, "--set", "image.name=x,fastPath.enabled=true"+set)["DaemonSet"])
 		if !slices.Contains(args, "--ipv6="+want) {
 			t.Errorf("set by %q, the arguments are %q", set, args)
+		}
+	}
+}
+
+// Metrics are served at the node's own address, and not to whoever reaches another one.
+func (h *helm) checkMetricsAddress(t *testing.T) {
+	for set, want := range map[string]string{"": "--listen=[$(NODE_IP)]:9138", ",fastPath.metricsPort=0": ""} {
+		got := ""
+		for _, arg := range arguments(h.rendered(t, "--set", "image.name=x,fastPath.enabled=true"+set)["DaemonSet"]) {
+			if strings.HasPrefix(arg, "--listen") {
+				got = arg
+			}
+		}
+		if got != want {
+			t.Errorf("set by %q, it has %q", set, got)
 		}
 	}
 }
