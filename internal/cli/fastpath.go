@@ -200,7 +200,8 @@ for an upgrade: that process ends and leaves everything in place, no packet is l
 counters continue, unless that version lays them out differently. Packets are not compared
 again, unless that process had only compared them. --nat, --ipv6 and --keep-counters stay as
 they were in that process unless you give them; those of a "shadow" are not kept. A trial cannot
-be taken over.
+be taken over. Give --listen again: metrics are served once the other process has freed the
+address.
 
 Some counters miss carried packets; "venturi fastpath plan" lists them. With --keep-counters,
 nothing is carried while a counter of these kinds would miss packets:
@@ -249,7 +250,7 @@ the reasons. The label "family" is IPv4 or IPv6.`,
 			if err != nil {
 				return err
 			}
-			ctx, stopServing, err := serveNode(cmd.Context(), metrics)
+			ctx, stopServing, err := serveNode(cmd.Context(), env, metrics, again)
 			if err != nil {
 				return err
 			}
