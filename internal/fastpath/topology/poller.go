@@ -130,6 +130,13 @@ func (s *Poller) CountsConnections() bool {
 	return err == nil && strings.TrimSpace(value) != "0"
 }
 
+// BridgesAsk reports whether, by one of the values of [Poller.Sysctls], all bridges have packets meet the rules for IP.
+func (s *Poller) BridgesAsk(sysctls []string) bool {
+	i := slices.IndexFunc(polledSysctls[s.family], func(name string) bool { return strings.HasPrefix(name, "bridge/bridge-nf-call-ip") })
+	value := strings.TrimSpace(sysctls[i])
+	return value != "" && value != "0" // without br_netfilter there is none
+}
+
 // LegacyTables lists the loaded tables of legacy iptables, by name.
 func (s *Poller) LegacyTables() ([]string, error) {
 	names, err := s.legacy.read()
