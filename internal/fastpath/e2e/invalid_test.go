@@ -26,22 +26,19 @@ func TestFastPathLearnsNothingFromInvalid(t *testing.T) {
 	requireFastPath(t)
 	requireTools(t)
 	l := testenv.Lab(t, lab.Options{Paths: basicFastPaths})
-	arms := map[string]lab.Arm{"IPv6": startIPv6(t, l, 0, addIPv6(t, l, 0), false)}
-	for _, arm := range l.Arms {
-		arms[arm.Name] = arm
-	}
-	for name, arm := range arms {
+	for _, arm := range append(l.Arms, startIPv6(t, l, 0, addIPv6(t, l, 0), false)) {
 		for _, m := range l.Machines {
-			t.Run(name+", a rule on "+m.Name, func(t *testing.T) { checkInvalid(t, arm, m) })
+			t.Run(fmt.Sprintf("%s to %v, a rule on %s", arm.Name, arm.Server().Addr, m.Name), func(t *testing.T) { checkInvalid(t, arm, m) })
 		}
 	}
 }
 
 func checkInvalid(t *testing.T, arm lab.Arm, m lab.Machine) {
-	a, b, other := traffic.ListenUDP(t, arm.Client()), traffic.ListenUDP(t, arm.Server()), traffic.ListenUDP(t, arm.Server())
-	for _, c := range []*net.UDPConn{a, b, other} {
+	a, b, other, first := traffic.ListenUDP(t, arm.Client()), traffic.ListenUDP(t, arm.Server()), traffic.ListenUDP(t, arm.Server()), traffic.ListenUDP(t, arm.Server())
+	for _, c := range []*net.UDPConn{a, b, other, first} {
 		defer c.Close()
 	}
+	send(t, first, a) // what goes to a pod is carried once that has sent from its MAC
 	from, to := addrPort(a), addrPort(b)
 	family := tableFamily(to.Addr())
 	shell(t, m, nil, fmt.Sprintf(`nft 'table %[1]s denied { counter wrong { }; chain c {
