@@ -194,7 +194,7 @@ func asksRules(message []byte, family audit.Family) (asks bool) {
 	if family == audit.IPv6 {
 		number = unix.IFLA_BR_NF_CALL_IP6TABLES
 	}
-	data := message[unix.SizeofIfInfomsg:]
+	data := message[min(unix.SizeofIfInfomsg, len(message)):]
 	for _, next := range []uint16{unix.IFLA_LINKINFO, nl.IFLA_INFO_DATA, number} {
 		var value []byte
 		nlmsg.EachAttr(data, func(kind uint16, of []byte) {
