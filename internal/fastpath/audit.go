@@ -30,6 +30,7 @@ type auditState struct {
 	links       netfilterLinks     // where the kernel does not list its hooks
 	sysctls     []string           // that rules and headers depend on, as last read
 	accounting  bool               // connection tracking counts
+	bridgesAsk  bool               // a bridge of its own has packets meet the rules for IP
 }
 
 // needsReply says why flows must have a reply before they are carried; "": they need none,

@@ -50,6 +50,7 @@ func ElementOf(message []byte) (fickle string, err error) {
 
 // Parsers are all that read a message of the kernel.
 var Parsers = map[string]func(message []byte){
+	"bridge":  func(m []byte) { bridgeAsks(m, IPv4) },
 	"rule":    func(m []byte) { _, _ = RuleOf(m) },
 	"scan":    func(m []byte) { _ = newWalker(Overlay{}).scanRule(m) },
 	"set":     func(m []byte) { _, _ = SetOf(m) },

@@ -47,3 +47,29 @@ func TestRulesThatTrack(t *testing.T) {
 		}
 	}
 }
+
+// A bridge may have packets of one version of IP meet rules.
+func TestBridgesAsk(t *testing.T) {
+	n := testenv.Netns(t)
+	for _, c := range []struct {
+		script    string
+		four, six bool
+	}{
+		{"ip link add asks type veth peer name other", false, false},
+		{"ip link add br0 type bridge", false, false},
+		{"ip link add br1 type bridge nf_call_ip6tables 1", false, true},
+		{"ip link set br0 type bridge nf_call_iptables 1", true, true},
+		{"ip link del br1", true, false},
+	} {
+		testenv.Shell(t, n.Path(), c.script)
+		testenv.InNetns(t, n.Path(), func() error {
+			four, err := audit.BridgesAsk(audit.IPv4)
+			testenv.Must(t, err)
+			six, err := audit.BridgesAsk(audit.IPv6)
+			if four != c.four || six != c.six {
+				t.Errorf("after %q, bridges ask rules for IPv4: %v, for IPv6: %v", c.script, four, six)
+			}
+			return err
+		})
+	}
+}

@@ -24,7 +24,6 @@ var Parsers = map[string]func(message []byte){
 	"device":      func(m []byte) { readDevice(m) },
 	"address":     func(m []byte) { readAddress(m) },
 	"link":        func(m []byte) { _, _, _ = auditLink(m) },
-	"bridge":      func(m []byte) { asksRules(m, audit.IPv4) },
 	"vxlan":       func(m []byte) { _, _, _ = parseVXLANHeader(m) },
 	"geneve":      func(m []byte) { _, _ = parseGeneveHeader(m) },
 	"ipip":        func(m []byte) { _, _ = parseIPIPHeader(m) },
@@ -137,9 +136,6 @@ func OtherReceiver(tunnel int, local netip.Addr, links ...vnl.Link) string {
 	}
 	return r.otherReceiver(tunnel, local)
 }
-
-// AsksRules says whether a message about a bridge says that it asks the rules for IP.
-var AsksRules = asksRules
 
 // LinkOf returns the unproven attribute in a message about a device.
 func LinkOf(message []byte) (reason string, err error) {

@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/fastpath/allowlist"
-	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/nlmsg"
 )
 
@@ -174,9 +173,6 @@ func (r *reader) parseLinks() error {
 		if geneve, ok := l.(*netlink.Geneve); ok {
 			r.noteGeneve(geneve, m)
 		}
-		if _, ok := l.(*netlink.Bridge); ok {
-			r.bridgesAsk = r.bridgesAsk || asksRules(m, r.family)
-		}
 		index, reason, err := auditLink(m)
 		if err != nil {
 			return fmt.Errorf("parse device: %w", err)
@@ -186,25 +182,6 @@ func (r *reader) parseLinks() error {
 		}
 	}
 	return nil
-}
-
-// asksRules tells whether the kernel's message about a bridge says that it has packets of a family meet the rules for IP.
-func asksRules(message []byte, family audit.Family) (asks bool) {
-	number := uint16(unix.IFLA_BR_NF_CALL_IPTABLES)
-	if family == audit.IPv6 {
-		number = unix.IFLA_BR_NF_CALL_IP6TABLES
-	}
-	data := message[min(unix.SizeofIfInfomsg, len(message)):]
-	for _, next := range []uint16{unix.IFLA_LINKINFO, nl.IFLA_INFO_DATA, number} {
-		var value []byte
-		nlmsg.EachAttr(data, func(kind uint16, of []byte) {
-			if kind == next {
-				value = of
-			}
-		})
-		data = value
-	}
-	return len(data) > 0 && data[0] != 0
 }
 
 // auditLink names an unproven attribute in the kernel's message about a device; "" means none.

@@ -8,7 +8,6 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 )
 
@@ -71,10 +70,6 @@ func TestUnprovenLinks(t *testing.T) {
 		if why, err := topology.LinkOf(c.message); err != nil || why != c.want {
 			t.Errorf("%s: %q, want %q; %v", c.name, why, c.want, err)
 		}
-	}
-	asking := link("bridge", slices.Concat(attr(unix.IFLA_BR_NF_CALL_IPTABLES, 1), attr(unix.IFLA_BR_NF_CALL_IP6TABLES, 0)), "", nil)
-	if four, six := topology.AsksRules(asking, audit.IPv4), topology.AsksRules(asking, audit.IPv6); !four || six {
-		t.Errorf("a bridge asks the rules for IPv4 %v, and for IPv6 %v", four, six)
 	}
 	if _, err := topology.LinkOf(make([]byte, 7)); err == nil {
 		t.Error("half a message was read")

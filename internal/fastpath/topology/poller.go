@@ -15,15 +15,17 @@ import (
 // polledSysctls are the sysctls of a namespace that affect packets and whose changes send no
 // notification.
 var polledSysctls = map[audit.Family][]string{
-	audit.IPv4: {updatesPriority, refusesUnknown, "bridge/bridge-nf-call-iptables", "bridge/bridge-nf-filter-vlan-tagged", "ipv4/ip_default_ttl", "ipv4/ip_forward_use_pmtu",
+	audit.IPv4: {"bridge/bridge-nf-call-iptables", updatesPriority, refusesUnknown, "bridge/bridge-nf-filter-vlan-tagged", "ipv4/ip_default_ttl", "ipv4/ip_forward_use_pmtu",
 		"ipv4/conf/all/src_valid_mark", "ipv4/conf/all/accept_local", "ipv4/conf/all/route_localnet"},
-	audit.IPv6: {refusesUnknown, "bridge/bridge-nf-call-ip6tables", "bridge/bridge-nf-filter-vlan-tagged"},
+	audit.IPv6: {"bridge/bridge-nf-call-ip6tables", refusesUnknown, "bridge/bridge-nf-filter-vlan-tagged"},
 }
 
 // legacyTables are the files with the loaded tables of legacy iptables.
 var legacyTables = map[audit.Family]string{audit.IPv4: nft.LegacyTablesFile, audit.IPv6: nft.LegacyTables6File}
 
 const (
+	// BridgesAsk is which of [Poller.Sysctls] has packets on all bridges meet the rules for IP.
+	BridgesAsk = 0
 	// updatesPriority is whether forwarding derives the priority of packets from their TOS.
 	updatesPriority = "ipv4/ip_forward_update_priority"
 	// refusesUnknown is whether IPVS drops what its servers send outside of its connections, of either
@@ -128,13 +130,6 @@ func (s *Poller) SysctlRefusal(sysctls []string) string {
 func (s *Poller) CountsConnections() bool {
 	value, err := s.acct.read() // where nothing is tracked, there is no such file
 	return err == nil && strings.TrimSpace(value) != "0"
-}
-
-// BridgesAsk reports whether, by one of the values of [Poller.Sysctls], all bridges have packets meet the rules for IP.
-func (s *Poller) BridgesAsk(sysctls []string) bool {
-	i := slices.IndexFunc(polledSysctls[s.family], func(name string) bool { return strings.HasPrefix(name, "bridge/bridge-nf-call-ip") })
-	value := strings.TrimSpace(sysctls[i])
-	return value != "" && value != "0" // without br_netfilter there is none
 }
 
 // LegacyTables lists the loaded tables of legacy iptables, by name.

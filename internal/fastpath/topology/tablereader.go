@@ -98,7 +98,6 @@ func (r *TableReader) Read(pods int) (w Topology, err error) {
 	w.Clsacts = devicesWithClsact(queues)
 	w.Refusals, w.PodsWithXDP, w.PerPacket, w.MissingFDB = r.refused, r.withXDP, r.perPacket, r.missingFDB(links)
 	w.Ageing = r.ageing(w.Pods)
-	w.BridgesAsk = r.bridgesAsk
 	w.ConfMTUs, w.Advertised, w.DeviceConfs = r.confMTUs, r.advertised, r.deviceConfs(w)
 	return w, err
 }

@@ -38,8 +38,6 @@ type Topology struct {
 	DeviceConfs []DeviceConf
 	// MissingFDB are neighbours that may be pods but have no FDB entry on their bridge.
 	MissingFDB []BridgeNeighbour
-	// BridgesAsk: a bridge has packets meet the rules for IP, whatever the sysctl for all bridges says.
-	BridgesAsk bool
 	// Ageing is after how long without a frame a bridge of pods removes an FDB entry, the least of
 	// all. Zero means at once, or that there is no bridge.
 	Ageing time.Duration
@@ -123,7 +121,6 @@ type reader struct {
 	linkReasons      map[int]string // by ifindex: an unproven attribute of the device
 	wireReasons      map[int]string // by ifindex: why the device must not be the wire, of those that were audited
 	confMTUs         []ConfMTU      // that were read
-	bridgesAsk       bool           // as [Topology.BridgesAsk]
 	advertised       bool           // as [Topology.Advertised]
 	uncertainDevices map[int]string // by ifindex: why the device's routes may treat packets of a flow differently
 }
