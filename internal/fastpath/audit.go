@@ -26,10 +26,12 @@ type auditState struct {
 	done        bool    // the rules were audited once; nothing is attached before that
 	replies     *string // why flows must have a reply first; nil: unknown, and they must
 	rules       audit.RulesetAudit
+	rulesNumber uint64             // see [eventQueue.track]
 	ipsets      *audit.IPSetPoller // of those that rules depend on
 	links       netfilterLinks     // where the kernel does not list its hooks
 	sysctls     []string           // that rules and headers depend on, as last read
 	accounting  bool               // connection tracking counts
+	bridgesAsk  bool               // a bridge of its own has packets meet the rules for IP
 }
 
 // needsReply says why flows must have a reply before they are carried; "": they need none,
@@ -69,6 +71,7 @@ const auditRetry = time.Second
 // next packet of its flow. If again is not nil, the rules could not be read, and the next audit is
 // due when it fires.
 func (d *daemon) auditRules() (again <-chan time.Time, err error) {
+	number := d.events.rulesNumber()
 	rules, reason, unread, err := d.takeRules()
 	if err != nil {
 		return nil, err
@@ -84,11 +87,12 @@ func (d *daemon) auditRules() (again <-chan time.Time, err error) {
 		return nil, err
 	}
 	changed := !maps.Equal(rules.DeviceChains, d.audit.rules.DeviceChains) || rules.MarkChain != d.audit.rules.MarkChain
-	if d.audit.rules = rules; changed || !d.audit.done {
+	d.audit.rules, d.audit.rulesNumber = rules, number
+	if changed || !d.audit.done {
 		d.audit.done = true
 		return nil, d.resync() // which opens the gate afterwards
 	}
-	return nil, d.updateGate()
+	return nil, errors.Join(d.followTracking(), d.updateGate())
 }
 
 // takeRules gives what was read of the rules before the programs were loaded, unless there has been
@@ -189,6 +193,11 @@ func (d *daemon) poll() error {
 	reset := d.readSysctls()
 	if d.audit.unwatched, err = d.findUnwatched(news.Programs); err != nil {
 		return err
+	}
+	if d.audit.done {
+		if err := d.followTracking(); err != nil {
+			return err
+		}
 	}
 	if err := d.updateGate(); err != nil {
 		return err

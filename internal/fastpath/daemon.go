@@ -327,6 +327,9 @@ func (d *daemon) resync() error {
 	d.programs.queue, d.neigh.unmeasured, d.neigh.confMTUs, d.neigh.confs = nil, topology.Topology{}, nil, nil
 	d.bypassed = bypassedDevices(d.Devices, d.topo)
 	d.events.setTopology(d.topo)
+	if err := errors.Join(d.followBridges(), d.followTracking()); err != nil {
+		return err
+	}
 	if err := d.tables.sync(d.topo); err != nil {
 		return err
 	}

@@ -152,6 +152,10 @@ func NewEventQueue(fast *bpf.Objects) (*EventQueue, error) {
 func (i *eventQueue) Push(batch ...topology.Event)     { i.push(batch) }
 func (i *eventQueue) SetTopology(w topology.Topology)  { i.setTopology(w) }
 func (i *eventQueue) Drain() (topology.Changes, error) { return i.drain() }
+func (i *eventQueue) RulesNumber() uint64              { return i.rulesNumber() }
+func (i *eventQueue) Track(now bpf.Tracking, rules uint64) (more bool, err error) {
+	return i.track(now, rules)
+}
 
 // Follow is a daemon in a namespace, the calling thread's, that reads ways as it is
 // told to, until ctx ends. It gives its event queue away before it reads any.

@@ -30,6 +30,9 @@ type RulesetAudit struct {
 	// Translates says that there are chains that translate addresses. Only the first packet of a connection
 	// meets them, or of one that began before them, every packet until a reply.
 	Translates bool
+	// Tracks says that rules go by connection tracking, or have it do something: without them, it makes no difference
+	// to a packet whether it is invalid. TracksBridged says so of rules for bridges.
+	Tracks, TracksBridged bool
 	// Flowtable names a flowtable, which forwards packets past the rules. Empty means that there is none.
 	Flowtable string
 	// MarkChain names the chain of a rule that sets packet marks, which packets of the fast path do
@@ -123,7 +126,7 @@ func Ruleset(of Overlay) (RulesetAudit, error) {
 		}
 		switch {
 		case c.Type == "nat":
-			is.Translates = true
+			is.Translates, is.Tracks = true, true
 		case len(devices) == 0:
 			begins = append(begins, met...)
 		}
@@ -131,6 +134,7 @@ func Ruleset(of Overlay) (RulesetAudit, error) {
 	if err := r.scanRules(false); err != nil {
 		return is, err
 	}
+	is.Tracks, is.TracksBridged = is.Tracks || r.tracks || r.onBridges, r.onBridges
 	slices.SortStableFunc(begins, func(a, b baseChain) int {
 		return cmp.Or(cmp.Compare(a.hook, b.hook), cmp.Compare(a.priority, b.priority))
 	})

@@ -32,6 +32,8 @@ type chainWalker struct {
 	iptables  map[[2]string]bool     // families and tables that iptables has made
 	filters   map[[2]string]bool     // those with chains at hooks that do more than translate
 	unscanned [][2]string            // families and tables, see [chainWalker.scanRules]
+	tracks    bool                   // as [RulesetAudit.Tracks], of the rules that were scanned without those for bridges
+	onBridges bool                   // as [RulesetAudit.TracksBridged]
 	unmet     map[chainName]bool     // chains at hooks that neither packets of pods nor those of tunnels pass
 
 	// Of all walks:

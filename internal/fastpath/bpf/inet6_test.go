@@ -238,8 +238,16 @@ func TestLearnsIPv6(t *testing.T) {
 		if k, ok := key(); ok {
 			t.Errorf("the other end has a number before the network has forwarded anything to it: %+v", k)
 		}
-		step(stamped(t, r.objs.ToPeer, r.epoch), r.wire, forwarded)
-		step(stamped(t, r.objs.ToPod, r.epoch), r.pod, arrived)
+		toPeer, toPod := stamped(t, r.objs.ToPeer, r.epoch), stamped(t, r.objs.ToPod, r.epoch)
+		check(t, r.objs.SetTracking(bpf.Tracking{Routed: true}))
+		step(toPeer, r.wire, forwarded)
+		step(toPod, r.pod, arrived)
+		if k, ok := key(); ok {
+			t.Errorf("invalid packets have given the other end a number: %+v", k)
+		}
+		check(t, r.objs.SetTracking(bpf.Tracking{}))
+		step(toPeer, r.wire, forwarded)
+		step(toPod, r.pod, arrived)
 		k, ok := key()
 		if !ok {
 			t.Fatal("the other end has no number")

@@ -45,6 +45,7 @@ const (
 	ipipVarStampId         = "stamp_id"
 	ipipVarTenant          = "tenant"
 	ipipVarTick            = "tick"
+	ipipVarTracking        = "tracking"
 	ipipVarUnreplied       = "unreplied"
 	ipipVarVersion         = "version"
 )
@@ -132,6 +133,7 @@ type ipipVariableSpecs struct {
 	StampId         *ebpf.VariableSpec `ebpf:"stamp_id"`
 	Tenant          *ebpf.VariableSpec `ebpf:"tenant"`
 	Tick            *ebpf.VariableSpec `ebpf:"tick"`
+	Tracking        *ebpf.VariableSpec `ebpf:"tracking"`
 	Unreplied       *ebpf.VariableSpec `ebpf:"unreplied"`
 	Version         *ebpf.VariableSpec `ebpf:"version"`
 }
@@ -199,6 +201,7 @@ type ipipVariables struct {
 	StampId         *ebpf.Variable `ebpf:"stamp_id"`
 	Tenant          *ebpf.Variable `ebpf:"tenant"`
 	Tick            *ebpf.Variable `ebpf:"tick"`
+	Tracking        *ebpf.Variable `ebpf:"tracking"`
 	Unreplied       *ebpf.Variable `ebpf:"unreplied"`
 	Version         *ebpf.Variable `ebpf:"version"`
 }

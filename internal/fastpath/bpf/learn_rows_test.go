@@ -64,7 +64,7 @@ const eitherKind, outWay, inWay = "", "out", "in"
 
 // What a packet teaches that the network hands on to a peer (out) or to a pod (in), of
 // a flow that is stamped with an epoch: the entry of its flow, or nothing. A packet
-// of the kernel's test has no entry of conntrack: its flow is not tracked.
+// of the kernel's test has no entry of conntrack: its flow is not tracked, or it is invalid.
 var learnRows = []struct {
 	name    string
 	kind    string // of those kinds, or of either
@@ -89,6 +89,18 @@ var learnRows = []struct {
 	{"set out under other rules, in", eitherKind, inWay, func(l *learning, _ *packet) { l.hasEntry = true; l.stamp-- }, nil},
 	{"stamped by another fast path", eitherKind, outWay, func(l *learning, _ *packet) { l.stamp |= 1 << 11 }, nil},
 	{"stamped by another fast path, in", eitherKind, inWay, func(l *learning, _ *packet) { l.hasEntry = true; l.stamp |= 1 << 11 }, nil},
+
+	{"invalid", eitherKind, outWay, func(l *learning, _ *packet) { l.tracking.Routed = true }, nil},
+	{"invalid, in", eitherKind, inWay, func(l *learning, _ *packet) { l.tracking.Routed = true }, nil},
+	{"invalid, of a flow that was answered", eitherKind, outWay, func(l *learning, _ *packet) {
+		l.hasEntry, l.flow.SeenIn, l.flow.CtEntry, l.tracking.Routed = true, 5, 9, true
+	}, nil},
+	{"invalid, of a flow that was not answered", eitherKind, outWay, func(l *learning, _ *packet) { l.hasEntry, l.flow.Unreplied, l.tracking.Routed = true, 1, true }, nil},
+	{"invalid, of a flow that was not answered, in", eitherKind, inWay, func(l *learning, _ *packet) {
+		l.hasEntry, l.flow.SeenOut, l.flow.Unreplied, l.tracking.Routed = true, 5, 1, true
+	}, nil},
+	{"bridges alone track", eitherKind, outWay, func(l *learning, _ *packet) { l.tracking.Bridged = true }, func(f *bpf.Flow) { f.SeenOut = 5 }},
+	{"bridges alone track, in", eitherKind, inWay, func(l *learning, _ *packet) { l.tracking.Bridged = true }, func(f *bpf.Flow) { f.SeenIn, f.Port = 5, 0 }},
 
 	{"to another machine", eitherKind, outWay, func(l *learning, _ *packet) { l.hop.Mac[5]++ }, nil},
 	{"by another device", eitherKind, outWay, func(l *learning, _ *packet) { l.hop.Ifindex++ }, nil},
@@ -267,7 +279,7 @@ func (l *learning) enterTunnel(t *testing.T, kind string, p *packet) uint32 {
 	inner.encapsulated = false
 	l.run(t, stamped(t, l.objs.ToTunnel, l.stamp), l.wire, inFrontOf(kind, inner.bytes(t)))
 	var f bpf.Flow
-	if l.objs.LookupFlow(l.key, &f) != nil || l.podEntry.IngressIfindex != 0 {
+	if l.objs.LookupFlow(l.key, &f) != nil || l.podEntry.IngressIfindex != 0 || l.tracking.Routed {
 		return 0 // it takes the stamp away
 	}
 	return l.stamp | crossed

@@ -67,6 +67,7 @@ type Objects struct {
 	Tick      *ebpf.Variable `ebpf:"tick"`      // uint32, advances about once a second
 	Version   *ebpf.Variable `ebpf:"version"`   // uint32, of pods and peers; see [Objects.PutPod] and [Objects.PutPeer]
 	Unreplied *ebpf.Variable `ebpf:"unreplied"` // see [Objects.SetUnreplied]
+	Tracking  *ebpf.Variable `ebpf:"tracking"`  // see [Objects.SetTracking]
 	Tenant    *ebpf.Variable `ebpf:"tenant"`    // uint32, of all pods
 	Deadline  *ebpf.Variable `ebpf:"deadline"`  // uint64, jiffies: when the lease expires
 
@@ -263,6 +264,26 @@ func (f *Objects) SetUnreplied(may, rulesTranslate bool) error {
 		value = 1
 	}
 	return f.Unreplied.Set(value)
+}
+
+// Tracking tells what connection tracking sees. Of that, a packet without a connection is invalid, unless a
+// rule has taken it from connection tracking: it teaches nothing.
+type Tracking struct {
+	Routed  bool // packets that the host routes
+	Bridged bool // those that a bridge forwards
+}
+
+// SetTracking sets what connection tracking sees. If that is more than before, the caller must bump the
+// policy epoch afterwards.
+func (f *Objects) SetTracking(t Tracking) error {
+	value := uint32(0)
+	if t.Routed {
+		value |= 1
+	}
+	if t.Bridged {
+		value |= 2
+	}
+	return f.Tracking.Set(value)
 }
 
 const tablePrefix = "table_"

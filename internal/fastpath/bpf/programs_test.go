@@ -68,6 +68,7 @@ type rig struct {
 	protocol  layers.IPProtocol
 	epoch     uint32
 	deadline  uint64 // jiffies
+	tracking  bpf.Tracking
 }
 
 const peerNumber = 3
@@ -143,6 +144,7 @@ func (r *rig) put(t testing.TB) {
 		r.objs.Deadline.Set(r.deadline),
 		r.objs.Epoch.Set(r.epoch),
 		r.objs.Tenant.Set(r.key.TenantProto >> 8),
+		r.objs.SetTracking(r.tracking),
 	} {
 		if err != nil {
 			t.Fatal(err)

@@ -198,6 +198,7 @@ const (
 	routed6VarStampId         = "stamp_id"
 	routed6VarTenant          = "tenant"
 	routed6VarTick            = "tick"
+	routed6VarTracking        = "tracking"
 	routed6VarUnreplied       = "unreplied"
 	routed6VarVersion         = "version"
 )
@@ -290,6 +291,7 @@ type routed6VariableSpecs struct {
 	StampId         *ebpf.VariableSpec `ebpf:"stamp_id"`
 	Tenant          *ebpf.VariableSpec `ebpf:"tenant"`
 	Tick            *ebpf.VariableSpec `ebpf:"tick"`
+	Tracking        *ebpf.VariableSpec `ebpf:"tracking"`
 	Unreplied       *ebpf.VariableSpec `ebpf:"unreplied"`
 	Version         *ebpf.VariableSpec `ebpf:"version"`
 }
@@ -365,6 +367,7 @@ type routed6Variables struct {
 	StampId         *ebpf.Variable `ebpf:"stamp_id"`
 	Tenant          *ebpf.Variable `ebpf:"tenant"`
 	Tick            *ebpf.Variable `ebpf:"tick"`
+	Tracking        *ebpf.Variable `ebpf:"tracking"`
 	Unreplied       *ebpf.Variable `ebpf:"unreplied"`
 	Version         *ebpf.Variable `ebpf:"version"`
 }

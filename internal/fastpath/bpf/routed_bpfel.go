@@ -181,6 +181,7 @@ const (
 	routedVarStampId         = "stamp_id"
 	routedVarTenant          = "tenant"
 	routedVarTick            = "tick"
+	routedVarTracking        = "tracking"
 	routedVarUnreplied       = "unreplied"
 	routedVarVersion         = "version"
 )
@@ -268,6 +269,7 @@ type routedVariableSpecs struct {
 	StampId         *ebpf.VariableSpec `ebpf:"stamp_id"`
 	Tenant          *ebpf.VariableSpec `ebpf:"tenant"`
 	Tick            *ebpf.VariableSpec `ebpf:"tick"`
+	Tracking        *ebpf.VariableSpec `ebpf:"tracking"`
 	Unreplied       *ebpf.VariableSpec `ebpf:"unreplied"`
 	Version         *ebpf.VariableSpec `ebpf:"version"`
 }
@@ -335,6 +337,7 @@ type routedVariables struct {
 	StampId         *ebpf.Variable `ebpf:"stamp_id"`
 	Tenant          *ebpf.Variable `ebpf:"tenant"`
 	Tick            *ebpf.Variable `ebpf:"tick"`
+	Tracking        *ebpf.Variable `ebpf:"tracking"`
 	Unreplied       *ebpf.Variable `ebpf:"unreplied"`
 	Version         *ebpf.Variable `ebpf:"version"`
 }

@@ -48,6 +48,7 @@ const (
 	shadowIpipVarStampId         = "stamp_id"
 	shadowIpipVarTenant          = "tenant"
 	shadowIpipVarTick            = "tick"
+	shadowIpipVarTracking        = "tracking"
 	shadowIpipVarUnreplied       = "unreplied"
 	shadowIpipVarVersion         = "version"
 )
@@ -138,6 +139,7 @@ type shadowIpipVariableSpecs struct {
 	StampId         *ebpf.VariableSpec `ebpf:"stamp_id"`
 	Tenant          *ebpf.VariableSpec `ebpf:"tenant"`
 	Tick            *ebpf.VariableSpec `ebpf:"tick"`
+	Tracking        *ebpf.VariableSpec `ebpf:"tracking"`
 	Unreplied       *ebpf.VariableSpec `ebpf:"unreplied"`
 	Version         *ebpf.VariableSpec `ebpf:"version"`
 }
@@ -210,6 +212,7 @@ type shadowIpipVariables struct {
 	StampId         *ebpf.Variable `ebpf:"stamp_id"`
 	Tenant          *ebpf.Variable `ebpf:"tenant"`
 	Tick            *ebpf.Variable `ebpf:"tick"`
+	Tracking        *ebpf.Variable `ebpf:"tracking"`
 	Unreplied       *ebpf.Variable `ebpf:"unreplied"`
 	Version         *ebpf.Variable `ebpf:"version"`
 }

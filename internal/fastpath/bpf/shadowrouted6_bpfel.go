@@ -53,6 +53,7 @@ const (
 	shadowRouted6VarStampId         = "stamp_id"
 	shadowRouted6VarTenant          = "tenant"
 	shadowRouted6VarTick            = "tick"
+	shadowRouted6VarTracking        = "tracking"
 	shadowRouted6VarUnreplied       = "unreplied"
 	shadowRouted6VarVersion         = "version"
 )
@@ -148,6 +149,7 @@ type shadowRouted6VariableSpecs struct {
 	StampId         *ebpf.VariableSpec `ebpf:"stamp_id"`
 	Tenant          *ebpf.VariableSpec `ebpf:"tenant"`
 	Tick            *ebpf.VariableSpec `ebpf:"tick"`
+	Tracking        *ebpf.VariableSpec `ebpf:"tracking"`
 	Unreplied       *ebpf.VariableSpec `ebpf:"unreplied"`
 	Version         *ebpf.VariableSpec `ebpf:"version"`
 }
@@ -228,6 +230,7 @@ type shadowRouted6Variables struct {
 	StampId         *ebpf.Variable `ebpf:"stamp_id"`
 	Tenant          *ebpf.Variable `ebpf:"tenant"`
 	Tick            *ebpf.Variable `ebpf:"tick"`
+	Tracking        *ebpf.Variable `ebpf:"tracking"`
 	Unreplied       *ebpf.Variable `ebpf:"unreplied"`
 	Version         *ebpf.Variable `ebpf:"version"`
 }

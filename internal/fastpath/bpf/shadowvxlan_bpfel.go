@@ -71,6 +71,7 @@ const (
 	shadowVxlanVarStampId         = "stamp_id"
 	shadowVxlanVarTenant          = "tenant"
 	shadowVxlanVarTick            = "tick"
+	shadowVxlanVarTracking        = "tracking"
 	shadowVxlanVarUnreplied       = "unreplied"
 	shadowVxlanVarVersion         = "version"
 )
@@ -163,6 +164,7 @@ type shadowVxlanVariableSpecs struct {
 	StampId         *ebpf.VariableSpec `ebpf:"stamp_id"`
 	Tenant          *ebpf.VariableSpec `ebpf:"tenant"`
 	Tick            *ebpf.VariableSpec `ebpf:"tick"`
+	Tracking        *ebpf.VariableSpec `ebpf:"tracking"`
 	Unreplied       *ebpf.VariableSpec `ebpf:"unreplied"`
 	Version         *ebpf.VariableSpec `ebpf:"version"`
 }
@@ -237,6 +239,7 @@ type shadowVxlanVariables struct {
 	StampId         *ebpf.Variable `ebpf:"stamp_id"`
 	Tenant          *ebpf.Variable `ebpf:"tenant"`
 	Tick            *ebpf.Variable `ebpf:"tick"`
+	Tracking        *ebpf.Variable `ebpf:"tracking"`
 	Unreplied       *ebpf.Variable `ebpf:"unreplied"`
 	Version         *ebpf.Variable `ebpf:"version"`
 }

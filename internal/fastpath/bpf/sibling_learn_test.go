@@ -33,6 +33,8 @@ var siblingLearnRows = []struct {
 	}, func(f, _ *bpf.Flow) {
 		f.SeenOut, f.SeenIn, f.Peer, f.PeerEpoch = 5, 0, bpf.Sibling, 16
 	}},
+	{"invalid", func(b *siblingRig, _ frameParts) { b.forgets(); b.flow.CtEntry, b.tracking.Routed = 9, true }, nil},
+	{"bridges alone track", func(b *siblingRig, _ frameParts) { b.forgets(); b.tracking.Bridged = true }, func(f, _ *bpf.Flow) { f.SeenOut = 5 }},
 	{"not stamped", func(b *siblingRig, _ frameParts) { b.forgets(); b.epoch = 6 }, nil},
 	{"from another device", func(b *siblingRig, _ frameParts) { b.forgets(); b.podEntry.IngressIfindex = 99 }, nil},
 	{"from a MAC that is not the gateway's", func(b *siblingRig, p frameParts) { b.forgets(); p.eth.SrcMAC = farMAC }, nil},

@@ -183,6 +183,7 @@ const (
 	vxlanVarStampId         = "stamp_id"
 	vxlanVarTenant          = "tenant"
 	vxlanVarTick            = "tick"
+	vxlanVarTracking        = "tracking"
 	vxlanVarUnreplied       = "unreplied"
 	vxlanVarVersion         = "version"
 )
@@ -272,6 +273,7 @@ type vxlanVariableSpecs struct {
 	StampId         *ebpf.VariableSpec `ebpf:"stamp_id"`
 	Tenant          *ebpf.VariableSpec `ebpf:"tenant"`
 	Tick            *ebpf.VariableSpec `ebpf:"tick"`
+	Tracking        *ebpf.VariableSpec `ebpf:"tracking"`
 	Unreplied       *ebpf.VariableSpec `ebpf:"unreplied"`
 	Version         *ebpf.VariableSpec `ebpf:"version"`
 }
@@ -341,6 +343,7 @@ type vxlanVariables struct {
 	StampId         *ebpf.Variable `ebpf:"stamp_id"`
 	Tenant          *ebpf.Variable `ebpf:"tenant"`
 	Tick            *ebpf.Variable `ebpf:"tick"`
+	Tracking        *ebpf.Variable `ebpf:"tracking"`
 	Unreplied       *ebpf.Variable `ebpf:"unreplied"`
 	Version         *ebpf.Variable `ebpf:"version"`
 }

@@ -26,15 +26,17 @@ var timeouts = []string{"netfilter/nf_conntrack_udp_timeout", "netfilter/nf_conn
 // polledSysctls are the sysctls of a namespace that affect packets and whose changes send no
 // notification.
 var polledSysctls = map[audit.Family][]string{
-	audit.IPv4: append(slices.Clone(timeouts), updatesPriority, refusesUnknown, "bridge/bridge-nf-call-iptables", "bridge/bridge-nf-filter-vlan-tagged", "ipv4/ip_default_ttl", "ipv4/ip_forward_use_pmtu",
-		"ipv4/conf/all/src_valid_mark", "ipv4/conf/all/accept_local", "ipv4/conf/all/route_localnet"),
-	audit.IPv6: append(slices.Clone(timeouts), refusesUnknown, "bridge/bridge-nf-call-ip6tables", "bridge/bridge-nf-filter-vlan-tagged"),
+	audit.IPv4: append([]string{"bridge/bridge-nf-call-iptables", updatesPriority, refusesUnknown, "bridge/bridge-nf-filter-vlan-tagged", "ipv4/ip_default_ttl", "ipv4/ip_forward_use_pmtu",
+		"ipv4/conf/all/src_valid_mark", "ipv4/conf/all/accept_local", "ipv4/conf/all/route_localnet"}, timeouts...),
+	audit.IPv6: append([]string{"bridge/bridge-nf-call-ip6tables", refusesUnknown, "bridge/bridge-nf-filter-vlan-tagged"}, timeouts...),
 }
 
 // legacyTables are the files with the loaded tables of legacy iptables.
 var legacyTables = map[audit.Family]string{audit.IPv4: nft.LegacyTablesFile, audit.IPv6: nft.LegacyTables6File}
 
 const (
+	// BridgesAsk is which of [Poller.Sysctls] has packets on all bridges meet the rules for IP.
+	BridgesAsk = 0
 	// updatesPriority is whether forwarding derives the priority of packets from their TOS.
 	updatesPriority = "ipv4/ip_forward_update_priority"
 	// refusesUnknown is whether IPVS drops what its servers send outside of its connections, of either
@@ -127,8 +129,9 @@ func (s *Poller) Sysctls() []string {
 
 // SysctlRefusal says which value of [Poller.Sysctls] keeps everything slow; empty means none.
 func (s *Poller) SysctlRefusal(sysctls []string) string {
-	for i, name := range timeouts { // they come first
-		if seconds, err := strconv.Atoi(strings.TrimSpace(sysctls[i])); err == nil && seconds < LeastTimeout {
+	first := len(sysctls) - len(timeouts)
+	for i, name := range timeouts {
+		if seconds, err := strconv.Atoi(strings.TrimSpace(sysctls[first+i])); err == nil && seconds < LeastTimeout {
 			return fmt.Sprintf("the sysctl net.%s is %d, so connections could end while they are carried: it needs %d", strings.ReplaceAll(name, "/", "."), seconds, LeastTimeout)
 		}
 	}

@@ -336,7 +336,7 @@ static __always_inline int carry_in(struct __sk_buff *skb, struct carried *c)
 	if (data + ETH_HLEN + IP_LEN + UDP_LEN > (void *)(long)skb->data_end)
 		return TC_SHOT; /* impossible, as above */
 	write_in(data, c);
-	skb->priority = forwarded_priority(skb, &c->p);
+	skb->priority = 0; /* as a veth device leaves it in a pod, whatever it was where it was routed */
 	keep_sum(skb);
 	return carry(skb, IN, bpf_redirect_peer(c->to->pod, 0));
 }

@@ -1,5 +1,6 @@
 /* What connection tracking knows of a packet that it accepted. The packet refers to its
- * conntrack entry; a packet without one is not tracked. */
+ * conntrack entry. One without is not tracked, or was found invalid: its checksum is wrong, for
+ * example. */
 #pragma once
 #include "packet.h"
 
@@ -61,6 +62,7 @@ struct nf_conn {
 
 #define NFCT_INFO 7 /* the lower bits: enum ip_conntrack_info */
 #define IS_REPLY 3  /* from this on, the packet is a reply */
+#define UNTRACKED 7 /* a rule has taken the packet from connection tracking */
 
 /* enum ip_conntrack_status */
 #define EXPECTED (1 << 0) /* by a helper: it is related to another one until its first reply, and not new */
@@ -151,6 +153,7 @@ struct ct_state {
 	__u8 unreplied;  /* no reply was seen */
 	__u8 liberal;    /* TCP: no window checks */
 	__u8 translated; /* the packet had the addresses and ports below, before they were translated */
+	__u8 untold;     /* no entry, and no rule has taken the packet from connection tracking */
 	union flow_words before;
 };
 
@@ -217,8 +220,16 @@ static __always_inline int read_translation(struct nf_conn *ct, unsigned long st
 	return 1;
 }
 
+/* Connection tracking sees all packets of a kind, TRACKS_ROUTED or TRACKS_BRIDGED, and knows nothing of this one: it
+ * is invalid. Rules for the states of connections may let it pass which drop others of its flow, so it teaches
+ * nothing. */
+static __always_inline int is_invalid(const struct ct_state *t, __u32 kind)
+{
+	return t->untold && tracking & kind;
+}
+
 /* Connection tracking allows the flow of a packet, which it has translated already, to be
- * carried: it is established. UDP without a reply is allowed where no rule asks for replies,
+ * carried, unless the packet is invalid: it is established. UDP without a reply is allowed where no rule asks for replies,
  * where it is not translated, and where rules that translate will not be asked again. */
 static __always_inline int conntrack_allows(struct __sk_buff *ctx, const union flow_words *k, enum direction dir, struct ct_state *t)
 {
@@ -232,14 +243,17 @@ static __always_inline int conntrack_allows(struct __sk_buff *ctx, const union f
 	t->unreplied = 0;
 	t->liberal = 0;
 	t->translated = 0;
+	t->untold = 0;
 	t->before.a = 0;
 	t->before.b = 0;
 	/* IPVS translates packets, or leads them elsewhere, by connections of its own. It takes their
 	 * conntrack entry from them, unless net.ipv4.vs.conntrack is set. */
 	if (bpf_core_field_exists(skb->ipvs_property) && BPF_CORE_READ_BITFIELD_PROBED(skb, ipvs_property))
 		return 0;
-	if (!ct)
+	if (!ct) {
+		t->untold = nfct != UNTRACKED;
 		return 1;
+	}
 	status = BPF_CORE_READ(ct, status);
 	if (!(status & CONFIRMED) || status & UNSUITABLE || has_timeout_policy(ct) || has_helper(ct))
 		return 0;

@@ -164,7 +164,7 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, const stru
 				return NEXT;
 		}
 	} else {
-		if (!conntrack_allows(skb, &wire, OUT, &t))
+		if (!conntrack_allows(skb, &wire, OUT, &t) || is_invalid(&t, TRACKS_ROUTED))
 			return NEXT;
 		/* Anybody may send resets to an address of the host. What they end is for connection tracking to
 		 * judge, which does not see how far a carried connection has come. */
@@ -257,6 +257,8 @@ static __always_inline int learn_in(struct __sk_buff *skb)
 	} else if (learn_sibling(skb, data, device, pod, pod_epoch, &own, &t, now)) {
 		return NEXT;
 	}
+	if (is_invalid(&t, TRACKS_ROUTED))
+		return NEXT;
 	candidate_key(wire, &a, &b);
 	c = find_candidate(a, b);
 	if (!c)

@@ -56,7 +56,7 @@ int to_tunnel(struct __sk_buff *skb)
 		return NEXT;
 	p.key.tenant_proto |= of << 8;
 	wire = own = words_of(&p);
-	if (!conntrack_allows(skb, &wire, OUT, &t))
+	if (!conntrack_allows(skb, &wire, OUT, &t) || is_invalid(&t, TRACKS_ROUTED))
 		return NEXT;
 	if (t.translated)
 		own = t.before;

@@ -105,7 +105,7 @@ static __always_inline int learn_sibling(struct __sk_buff *skb, const void *eth,
 	if (!from || (skb->ingress_ifindex != sender && skb->ingress_ifindex != from->ingress_ifindex))
 		return 0;
 	by = led_by(skb, eth, from, sender, pod);
-	if (by < 0 || sender == device || !from->sibling || !pod->sibling || t->unreplied)
+	if (by < 0 || sender == device || !from->sibling || !pod->sibling || t->unreplied || is_invalid(t, by == BRIDGED ? TRACKS_BRIDGED : TRACKS_ROUTED))
 		return 1;
 	/* Its pod may have sent it to the MAC of the pod that rules have put this one in place of. */
 	if (by == BRIDGED && own.remote != pod->addr && is_pod(own.remote, pod->tenant))

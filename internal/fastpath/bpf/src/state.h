@@ -178,11 +178,16 @@ struct {
 	__type(value, struct hop);
 } hops SEC(".maps");
 
+/* What connection tracking sees: packets that the host routes, and those that a bridge forwards. */
+#define TRACKS_ROUTED 1
+#define TRACKS_BRIDGED 2
+
 /* Written by the daemon without a system call. */
 volatile __u32 epoch = 1;   /* the policy epoch, never 0 */
 volatile __u32 tick = 1;        /* advances about once a second */
 volatile __u32 version = 1;     /* of pods and peers: incremented when any has changed */
 volatile __u32 unreplied = 2;   /* UDP without a reply: 1: may be carried; 2: may not; 3: may if NAT_DONE */
+volatile __u32 tracking = 3;    /* TRACKS_ROUTED | TRACKS_BRIDGED; both until the daemon has looked */
 volatile __u32 tenant = 1;      /* of all pods */
 volatile __u64 deadline = 1;    /* end of the lease, jiffies */
 volatile __u64 jiffies = 1;     /* set by clock */

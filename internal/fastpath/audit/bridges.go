@@ -1,0 +1,47 @@
+package audit
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/venturi-net/venturi/internal/nlmsg"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// BridgesAsk reports whether a bridge of the calling thread's namespace has packets of a family meet the rules for IP,
+// whatever the sysctl for all bridges says.
+func BridgesAsk(of Family) (bool, error) {
+	bridges, err := nlmsg.Dump(func() ([][]byte, error) {
+		req := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
+		req.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+		kind := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+		kind.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated(kindBridge))
+		req.AddData(kind)
+		return req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
+	})
+	return slices.ContainsFunc(bridges, func(m []byte) bool { return bridgeAsks(m, of) }), err
+}
+
+const kindBridge = "bridge"
+
+// bridgeAsks tells what the kernel's message about a device says, if that is a bridge.
+func bridgeAsks(message []byte, of Family) (asks bool) {
+	number := uint16(unix.IFLA_BR_NF_CALL_IPTABLES)
+	if of == IPv6 {
+		number = unix.IFLA_BR_NF_CALL_IP6TABLES
+	}
+	info := attrIn(message[min(unix.SizeofIfInfomsg, len(message)):], unix.IFLA_LINKINFO)
+	value := attrIn(attrIn(info, nl.IFLA_INFO_DATA), number)
+	return bytes.Equal(bytes.TrimRight(attrIn(info, nl.IFLA_INFO_KIND), "\x00"), []byte(kindBridge)) && len(value) > 0 && value[0] != 0
+}
+
+// attrIn is the value of an attribute among others; nil: it is not there.
+func attrIn(b []byte, number uint16) (value []byte) {
+	nlmsg.EachAttr(b, func(kind uint16, of []byte) {
+		if kind == number {
+			value = of
+		}
+	})
+	return value
+}
