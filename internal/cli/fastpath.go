@@ -173,7 +173,8 @@ killed.
 If nothing can be carried, nothing is changed, the plan is printed, and the exit code is 4.
 
 Before it carries anything, it compares packets of --shadow flows with those that the network
-sends, for --shadow-time at most, and says how many it compared. If one differs, nothing is
+sends, for --shadow-time at most, and says how many it compared. If bytes of one differ, or if
+the network did not forward at least 3 and at least one in 20 packets of a flow, nothing is
 carried, the difference is printed, and the exit code is 8. See "venturi fastpath shadow".
 With --stay-off, it then waits for SIGTERM instead of exiting, and likewise after "fastpath
 disable", so that a DaemonSet, for example, does not start it again.

@@ -33,11 +33,17 @@ the device, and the priority for queueing. Nothing is carried, and pods see no d
 
 It runs until Ctrl-C, SIGTERM, "venturi fastpath disable" or the end of --time, or until
 packets of --flows flows were compared. Then it removes everything that it added. It prints
-how many packets were equal and how many differed, the first packet of each kind of
+how many packets were equal and how many had other bytes, the first packet of each kind of
 difference, and how many packets were
 
-  changed  different, but rules, pods or peers changed within a second
-  missed   not compared, because packets came faster than they could be read
+  not forwarded  not sent on by the network within a second
+  changed        different, but rules, pods or peers changed within a second
+  missed         not compared, because packets came faster than they could be read
+
+A network drops some packets of flows that it forwards: those that conntrack calls invalid, and
+those that find a queue full. Too many are lost if a flow loses in one direction at least 3
+packets and at least one in 20, or if all flows together do. TCP segments more than 1 MiB from
+what was forwarded before them do not count.
 
 In the outer headers, the IP ID and the source port and checksum of UDP may differ, and are
 not compared. Of packets over 64,000 bytes, only the first 64,000 are compared.
@@ -46,8 +52,8 @@ not compared. Of packets over 64,000 bytes, only the first 64,000 are compared.
 
 With --json, the reasons why nothing can be carried go to standard error.
 
-The exit code is 0 if all packets were equal, 8 if one differed, 4 if none was compared or
-nothing could be carried, and 5 if "enable --replace" took over before a packet differed.`,
+The exit code is 0 if no bytes differed and not too many packets were lost, 8 otherwise, 4 if
+none was compared or nothing could be carried, and 5 if "enable --replace" took over before.`,
 		Example: `  venturi fastpath shadow --time 30s
   venturi fastpath shadow --flows 100
   venturi fastpath shadow --time 1m --json | jq '.differences[]'`,

@@ -1,6 +1,7 @@
 package display
 
 import (
+	"fmt"
 	"io"
 	"text/tabwriter"
 
@@ -16,15 +17,22 @@ func PrintShadow(out io.Writer, r shadow.Result) error {
 	} else {
 		sanitize.Fprintf(w, "packets of %d flows were compared with the network's own\n", r.Flows)
 	}
-	sanitize.Fprintf(w, "\nPACKETS\tEQUAL\tDIFFERENT\tCHANGED\tMISSED\n")
+	sanitize.Fprintf(w, "\nPACKETS\tEQUAL\tDIFFERENT\tNOT FORWARDED\tCHANGED\tMISSED\n")
 	for _, line := range []struct {
 		name string
 		shadow.PacketCount
 	}{{"out of pods", r.Out}, {"into pods", r.In}} {
-		sanitize.Fprintf(w, "%s\t%d\t%d\t%d\t%d\n", line.name, line.Equal, line.Different, line.Changed, line.Missed)
+		sanitize.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\n", line.name, line.Equal, line.Different, line.NotForwarded, line.Changed, line.Missed)
 	}
 	for _, d := range r.Differences {
+		if d.IsLoss() {
+			sanitize.Fprintf(w, "\n%d not forwarded; the first: %s, %s\n", d.Packets, d.Flow, d.Direction)
+			continue
+		}
 		sanitize.Fprintf(w, "\n%d differ: %s\n", d.Packets, d.String())
+	}
+	if r.Loss != nil {
+		sanitize.Fprintf(w, "\ntoo many are lost: %s\n", r.Loss)
 	}
 	return w.Flush()
 }
@@ -44,5 +52,9 @@ func PrintCompared(out io.Writer, family string, r shadow.Result) {
 		sanitize.Fprintf(out, "venturi: no %s packets were compared: no flow that would be carried was seen in time (see --shadow-time)\n", family)
 		return
 	}
-	sanitize.Fprintf(out, "venturi: compared %d %s packets of %d flows with the network's own: all are equal\n", r.Compared(), family, r.Flows)
+	found := "all are equal"
+	if n := r.NotForwarded(); n > 0 {
+		found = fmt.Sprintf("it did not forward %d, all others are equal", n)
+	}
+	sanitize.Fprintf(out, "venturi: compared %d %s packets of %d flows with the network's own: %s\n", r.Compared(), family, r.Flows, found)
 }

@@ -236,23 +236,20 @@ func refreshAge(age, every int32) int32 {
 const firstRefresh = 3
 
 // keepAlive refreshes connections in conntrack. A flow without a conntrack entry is deleted.
-// So is one that is closing, whose entry then expires soon.
+// So is one that is closing, whose entry then expires as if it had not been refreshed.
 func (s *sweep) keepAlive() error {
-	var closing []kernel.Update
+	var closing []kernel.Connection
 	err := s.track.Update(s.refresh, func(i int, is kernel.ConnState) {
 		switch is {
 		case kernel.ConnMissing:
 			s.expire(s.refreshed[i].key, s.refreshed[i].flow)
 		case kernel.ConnClosing:
 			s.expire(s.refreshed[i].key, s.refreshed[i].flow)
-			closing = append(closing, kernel.Update{Conn: s.refresh[i].Conn, Timeout: closedTimeout})
+			closing = append(closing, s.refresh[i].Conn)
 		}
 	})
-	return errors.Join(err, s.track.Update(closing, func(int, kernel.ConnState) {}))
+	return errors.Join(err, closeConns(closing, s.track))
 }
-
-// closedTimeout is how long conntrack keeps a TCP connection that is over.
-const closedTimeout = 2 * time.Minute
 
 // forget deletes entries. Missing ones are not an error.
 func (s *sweep) forget(keys []bpf.FlowKey) (err error) {
@@ -313,22 +310,30 @@ func readTimeouts(timeouts map[uint8][]string) (all [256]ctTimeouts, err error) 
 	for protocol, names := range timeouts {
 		var seconds []uint32
 		for _, name := range names {
-			text, err := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_" + name)
-			if errors.Is(err, os.ErrNotExist) {
-				continue // this kernel tracks nothing
-			}
+			n, tracks, err := readTimeout(name)
 			if err != nil {
 				return all, err
 			}
-			n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 31)
-			if err != nil {
-				return all, err
+			if tracks {
+				seconds = append(seconds, n)
 			}
-			seconds = append(seconds, uint32(n))
 		}
 		if len(seconds) > 0 {
 			all[protocol] = ctTimeouts{seconds[0], slices.Min(seconds)}
 		}
 	}
 	return all, nil
+}
+
+// readTimeout reads one, in seconds; false: this kernel tracks nothing.
+func readTimeout(name string) (seconds uint32, tracks bool, err error) {
+	text, err := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_" + name)
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 31)
+	return uint32(n), true, err
 }

@@ -42,7 +42,7 @@ type Update struct {
 	Timeout time.Duration
 	// Unreplied leaves a UDP connection without a reply as it is.
 	Unreplied bool
-	state     uint8 // of a TCP connection; 0: unchanged
+	state     TCPState // of a TCP connection; 0: unchanged
 }
 
 // ConnState is the state of a connection at its update.
@@ -121,8 +121,8 @@ func (c *Conntrack) CloseReset(all []Connection, within time.Duration) (closed [
 	if alive <= 0 {
 		return nil, unused, nil
 	}
-	closed, err = c.setAll(all, Update{state: tcpClose, Timeout: alive}, func(_ int, m message) bool {
-		return m.tcpState() == tcpEstablished && m.timeout() <= within
+	closed, err = c.setAll(all, func(_ int, m message) (Update, bool) {
+		return Update{state: TCPClose, Timeout: alive}, m.tcpState() == TCPEstablished && m.timeout() <= within
 	})
 	return closed, time.Now().Add(alive + closedEarlier/4), c.n.Wrap("close connections that were reset", err)
 }
@@ -132,14 +132,15 @@ func (c *Conntrack) CloseReset(all []Connection, within time.Duration) (closed [
 // timeout, in whole seconds. It returns those that it has established.
 func (c *Conntrack) Reopen(closed map[Connection]time.Time, alive time.Duration) (open []Connection, err error) {
 	all, now := slices.Collect(maps.Keys(closed)), time.Now()
-	open, err = c.setAll(all, Update{state: tcpEstablished, Timeout: alive}, func(i int, m message) bool {
-		return m.tcpState() == tcpClose && m.timeout() > max(closed[all[i]].Sub(now), 0)
+	open, err = c.setAll(all, func(i int, m message) (Update, bool) {
+		return Update{state: TCPEstablished, Timeout: alive}, m.tcpState() == TCPClose && m.timeout() > max(closed[all[i]].Sub(now), 0)
 	})
 	return open, c.n.Wrap("establish connections that were not reset", err)
 }
 
-// setAll makes an update of those of the TCP connections that are to have it, and returns them.
-func (c *Conntrack) setAll(all []Connection, to Update, want func(i int, m message) bool) (set []Connection, err error) {
+// setAll makes updates of those of the TCP connections that are to have one, and returns them. The update
+// may leave out the connection.
+func (c *Conntrack) setAll(all []Connection, choose func(i int, m message) (to Update, want bool)) (set []Connection, err error) {
 	for at := 0; at < len(all); at += batchSize {
 		some := all[at:min(at+batchSize, len(all))]
 		var updates []Update
@@ -147,9 +148,11 @@ func (c *Conntrack) setAll(all []Connection, to Update, want func(i int, m messa
 		err := c.roundTrip(len(some), func(b []byte, i int, sequence uint32) []byte { return Update{Conn: some[i]}.append(b, sequence) },
 			func(m message) { is = message{nlmsg.Message{Body: slices.Clone(m.Body)}} },
 			func(i int, result unix.Errno) {
-				if i >= 0 && result == 0 && is.Body != nil && want(at+i, is) {
-					to.Conn = some[i]
-					updates, set = append(updates, to), append(set, some[i])
+				if i >= 0 && result == 0 && is.Body != nil {
+					if to, want := choose(at+i, is); want {
+						to.Conn = some[i]
+						updates, set = append(updates, to), append(set, some[i])
+					}
 				}
 				is = message{}
 			})

@@ -32,8 +32,6 @@ const (
 	// confirmed.
 	assuredStatus = 1<<1 | 1<<2 | 1<<3
 
-	tcpEstablished, tcpClose = 3, 8 // enum tcp_conntrack
-
 	nfgenmsgLen = 4 // struct nfgenmsg
 )
 
@@ -106,7 +104,7 @@ func (u Update) append(b []byte, sequence uint32) []byte {
 			})
 		}
 		if u.state != 0 {
-			b = putTCP(b, func(b []byte) []byte { return putAttr(b, ctaTCPState, []byte{u.state}) })
+			b = putTCP(b, func(b []byte) []byte { return putAttr(b, ctaTCPState, []byte{byte(u.state)}) })
 		}
 		if u.Timeout > 0 {
 			b = putTimeout(b, u.Timeout)
@@ -157,16 +155,16 @@ func (m message) attributes() []byte { return m.Body[min(nfgenmsgLen, len(m.Body
 
 // state is that of the connection of a message.
 func (m message) state() ConnState {
-	if state := m.tcpState(); state != 0 && state != tcpEstablished {
+	if state := m.tcpState(); state != 0 && state != TCPEstablished {
 		return ConnClosing
 	}
 	return ConnEstablished
 }
 
 // tcpState is the state of the TCP connection of a message; 0: it has none.
-func (m message) tcpState() uint8 {
+func (m message) tcpState() TCPState {
 	if state := findAttr(findAttr(findAttr(m.attributes(), ctaProtoInfo), ctaTCP), ctaTCPState); len(state) == 1 {
-		return state[0]
+		return TCPState(state[0])
 	}
 	return 0
 }

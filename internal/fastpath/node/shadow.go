@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/fastpath"
@@ -19,9 +20,13 @@ type ShadowOptions struct {
 	Compared func(family string, found shadow.Result)
 }
 
-// shadowSettle is for how long it goes on when there were enough flows: a packet that the network
-// does not pass on is found a second later.
-const shadowSettle = 1200 * time.Millisecond
+const (
+	// shadowSettle is for how long it goes on when there were enough flows: a packet that the network
+	// does not pass on is found a second later.
+	shadowSettle = 1200 * time.Millisecond
+	// shadowDoubt is for how long it goes on from then if there is one, to see how many there are.
+	shadowDoubt = 3 * time.Second
+)
 
 // Shadow compares what a fast path would send with what the network sends, until ctx ends or
 // somebody disables it. It carries nothing.
@@ -38,16 +43,20 @@ func (f files) compare(ctx context.Context, c fastpath.Config, o Options) (found
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c.Shadow = true
-	begun, enough := false, false
+	begun, doubt := false, false
+	var enough *time.Timer
 	compared := func(now shadow.Result) {
 		found = now
 		if !begun && o.Shadow.Limit > 0 {
 			time.AfterFunc(o.Shadow.Limit, cancel)
 		}
 		begun = true
-		if !enough && o.Shadow.Flows > 0 && now.Flows >= o.Shadow.Flows {
-			enough = true
-			time.AfterFunc(shadowSettle, cancel)
+		if enough == nil && o.Shadow.Flows > 0 && now.Flows >= o.Shadow.Flows {
+			enough = time.AfterFunc(shadowSettle, cancel)
+		}
+		if !doubt && enough != nil && now.NotForwarded() > 0 && !now.IsDifferent() && enough.Stop() {
+			doubt = true
+			enough.Reset(shadowDoubt)
 		}
 		if o.Shadow.Report != nil {
 			o.Shadow.Report(now)
@@ -59,7 +68,7 @@ func (f files) compare(ctx context.Context, c fastpath.Config, o Options) (found
 }
 
 // compareFirst compares what would be carried of each version of IP, one after the other. carry is false if
-// a packet differs, or if somebody has ended it meanwhile.
+// a packet differs, if too many are not forwarded, or if somebody has ended it meanwhile.
 func (f files) compareFirst(ctx context.Context, c Configs, o Options) (carry bool, err error) {
 	for _, one := range []struct {
 		family string
@@ -88,8 +97,12 @@ func refusal(found shadow.Result) error {
 	if !found.IsDifferent() {
 		return nil
 	}
-	d := found.Differences[0]
-	why := fmt.Sprintf("%d of %d compared packets differ from the network's own; the first: %s", found.Out.Different+found.In.Different, found.Compared(), d)
-	return verr.New(verr.Findings, "cannot enable the fast path", why,
-		"list all differences with: venturi fastpath shadow; and report them; --shadow 0 enables it without this check")
+	const what, list = "cannot enable the fast path", "list all differences with: venturi fastpath shadow; "
+	first := slices.IndexFunc(found.Differences, func(d shadow.Mismatch) bool { return !d.IsLoss() })
+	if first < 0 {
+		return verr.New(verr.Findings, what, found.Loss.String()+", which the fast path would carry",
+			list+"find what drops them: a rule, or a queue that is full; --shadow 0 enables it without this check")
+	}
+	why := fmt.Sprintf("%d of %d compared packets differ from the network's own; the first: %s", found.Different(), found.Compared(), found.Differences[first])
+	return verr.New(verr.Findings, what, why, list+"and report them; --shadow 0 enables it without this check")
 }

@@ -18,6 +18,9 @@ type Mismatch struct {
 	Actual   string `json:"actual"`   // what the network sends
 }
 
+// IsLoss: the network sends nothing, and no byte differs.
+func (d Mismatch) IsLoss() bool { return d.Field == notPassedOn }
+
 // String describes it in one line.
 func (d Mismatch) String() string {
 	where := d.Field

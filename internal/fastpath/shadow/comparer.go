@@ -9,7 +9,9 @@ import (
 // PacketCount counts the packets of a direction that would be carried.
 type PacketCount struct {
 	Equal     uint64 `json:"equal"`     // the network sends the same
-	Different uint64 `json:"different"` // it sends something else, or nothing
+	Different uint64 `json:"different"` // it sends other bytes
+	// NotForwarded are packets of which it sends nothing.
+	NotForwarded uint64 `json:"not_forwarded"`
 	// Changed are packets that differ because rules, pods or peers changed at that moment.
 	Changed uint64 `json:"changed"`
 	Missed  uint64 `json:"missed"` // not compared: they came faster than they could be read
@@ -21,13 +23,23 @@ type Result struct {
 	Out         PacketCount `json:"out"`   // what pods send
 	In          PacketCount `json:"into"`  // what they get
 	Differences []Mismatch  `json:"differences"`
+	// Loss is why nothing is to be carried though no byte differs; nil: networks lose as much anyway.
+	Loss *Loss `json:"loss,omitempty"`
 }
 
-// Compared counts the packets that were compared.
-func (r Result) Compared() uint64 { return r.Out.Equal + r.Out.Different + r.In.Equal + r.In.Different }
+func (p PacketCount) compared() uint64 { return p.Equal + p.Different + p.NotForwarded }
 
-// IsDifferent: a packet differs.
-func (r Result) IsDifferent() bool { return r.Out.Different+r.In.Different > 0 }
+// Compared counts the packets that were compared.
+func (r Result) Compared() uint64 { return r.Out.compared() + r.In.compared() }
+
+// Different counts the packets whose bytes differ.
+func (r Result) Different() uint64 { return r.Out.Different + r.In.Different }
+
+// NotForwarded counts the packets that the network did not forward.
+func (r Result) NotForwarded() uint64 { return r.Out.NotForwarded + r.In.NotForwarded }
+
+// IsDifferent: the bytes of a packet differ, or too many packets are not forwarded.
+func (r Result) IsDifferent() bool { return r.Different() > 0 || r.Loss != nil }
 
 const (
 	// settle is how long the network may take to hand a packet on, and the daemon to learn of
@@ -53,14 +65,16 @@ type comparer struct {
 	newest  uint64                 // time of the newest record of the reads before
 	pending []pendingMismatch
 	lost    time.Time // when records were last lost
+	network forwarding
 }
 
 // expected is a packet that would be sent.
 type expected struct {
 	*packet
-	read time.Time
-	done bool // it was compared, or given up
-	cut  int  // bytes of its payload that the network has sent, if it cuts it
+	read  time.Time
+	done  bool // it was compared, or given up
+	stray bool // see [forwarding.isStray]
+	cut   int  // bytes of its payload that the network has sent, if it cuts it
 }
 
 // pendingMismatch is a difference that a change may still explain.
@@ -69,10 +83,11 @@ type pendingMismatch struct {
 	state State
 	count *PacketCount
 	due   time.Time
+	lost  *expected // that was not forwarded; nil: its bytes differ
 }
 
 func newComparer() *comparer {
-	return &comparer{flows: map[flowOf]bool{}, byStamp: map[uint16][]*expected{}}
+	return &comparer{flows: map[flowOf]bool{}, byStamp: map[uint16][]*expected{}, network: forwarding{flows: map[flowOf]*flowLoss{}}}
 }
 
 func (c *comparer) countOf(p *packet) *PacketCount {
@@ -107,7 +122,7 @@ func (c *comparer) take(p *packet, now time.Time) {
 		c.match(p, now)
 		return
 	}
-	e := &expected{packet: p, read: now}
+	e := &expected{packet: p, read: now, stray: c.network.isStray(p)}
 	c.waiting = append(c.waiting, e)
 	c.byStamp[p.Number] = append(c.byStamp[p.Number], e)
 	if c.bytes += len(p.bytes); c.bytes > maxWaiting {
@@ -116,22 +131,24 @@ func (c *comparer) take(p *packet, now time.Time) {
 }
 
 // match compares a packet that the network sends with the one that has its number. Numbers come
-// again, so there may be several: then an equal one is it, and else the oldest.
+// again, so there may be several, some of which the network has not forwarded: then the one that is
+// most alike is it.
 func (c *comparer) match(is *packet, now time.Time) {
 	candidates := c.byStamp[is.Number]
 	if len(candidates) == 0 {
 		return // its first record was lost
 	}
-	is.parse(candidates[0].ip)
-	for _, e := range candidates {
-		if e.cut == 0 && differ(e.packet, is) == nil {
-			c.finish(e)
-			c.equal(e.packet)
-			return
+	e, read, most := candidates[0], is, -1
+	for _, one := range candidates {
+		p := read.parsed(one.ip)
+		if alike := likeness(one, p); alike > most {
+			e, is, most = one, p, alike
 		}
 	}
-	e := candidates[0]
 	switch {
+	case most == alikeInAll:
+		c.finish(e)
+		c.equal(e.packet, now)
 	case is.length < e.length && e.Segment > 0:
 		c.matchCut(e, is, now)
 	case is.length > e.length && is.Segment > 0:
@@ -140,6 +157,27 @@ func (c *comparer) match(is *packet, now time.Time) {
 		c.finish(e)
 		c.different(e.packet, differ(e.packet, is), now)
 	}
+}
+
+// How much a packet that the network sends is like one that would be sent, see [likeness].
+const (
+	alikeInFlow = iota + 1
+	alikeInPart
+	alikeInAll
+)
+
+// likeness says how much they are alike.
+func likeness(e *expected, is *packet) int {
+	switch {
+	case e.cut == 0 && differ(e.packet, is) == nil:
+		return alikeInAll
+	case is.length < e.length && e.Segment > 0 && differPart(e.packet, is, e.cut) == nil,
+		is.length > e.length && is.Segment > 0 && differPart(e.packet, is, 0) == nil:
+		return alikeInPart
+	case is.length >= is.payload && is.payload > is.transport && e.flow() == is.flow():
+		return alikeInFlow
+	}
+	return 0
 }
 
 // matchCut compares a segment that the network has cut from a packet.
@@ -152,7 +190,7 @@ func (c *comparer) matchCut(e *expected, is *packet, now time.Time) {
 		c.different(e.packet, d, now)
 	case e.cut >= e.length-e.payload:
 		c.finish(e)
-		c.equal(e.packet)
+		c.equal(e.packet, now)
 	}
 }
 
@@ -172,7 +210,7 @@ func (c *comparer) matchMerged(first *expected, is *packet, now time.Time) {
 		if c.finish(e); d != nil {
 			c.different(e.packet, d, now)
 		} else {
-			c.equal(e.packet)
+			c.equal(e.packet, now)
 		}
 	}
 }
@@ -187,9 +225,10 @@ func (c *comparer) finish(e *expected) {
 	}
 }
 
-func (c *comparer) equal(p *packet) {
+func (c *comparer) equal(p *packet, now time.Time) {
 	c.countOf(p).Equal++
 	c.note(p)
+	c.network.forwards(p, now)
 }
 
 // note counts the flow of a packet that was compared.
@@ -202,7 +241,15 @@ func (c *comparer) note(p *packet) {
 
 func (c *comparer) different(p *packet, d *Mismatch, now time.Time) {
 	c.note(p)
-	c.pending = append(c.pending, pendingMismatch{*d, State{p.Epoch, p.Version}, c.countOf(p), now.Add(settle)})
+	c.network.forwards(p, now)
+	c.pending = append(c.pending, pendingMismatch{*d, State{p.Epoch, p.Version}, c.countOf(p), now.Add(settle), nil})
+}
+
+// notForwarded notes a packet of which the network has sent nothing for long enough.
+func (c *comparer) notForwarded(e *expected, now time.Time) {
+	c.note(e.packet)
+	d := Mismatch{Direction: e.direction(), Field: notPassedOn, Flow: e.flow().String()}
+	c.pending = append(c.pending, pendingMismatch{d, State{e.Epoch, e.Version}, c.countOf(e.packet), now, e})
 }
 
 // giveUp no longer waits for packets that the network should have handed on: those that were read
@@ -221,7 +268,7 @@ func (c *comparer) giveUp(now time.Time, tooMany bool) {
 				c.countOf(e.packet).Missed++ // its second record may be lost
 				continue
 			}
-			c.different(e.packet, &Mismatch{Direction: e.direction(), Field: notPassedOn, Flow: e.flow().String()}, now.Add(-settle))
+			c.notForwarded(e, now)
 		}
 	}
 	clear(c.waiting[len(left):])
@@ -231,6 +278,7 @@ func (c *comparer) giveUp(now time.Time, tooMany bool) {
 // confirmMismatches counts differences that no change explains: at the end all of them.
 func (c *comparer) confirmMismatches(now time.Time, state State, end bool) {
 	c.giveUp(now, false)
+	c.network.settle(now)
 	left := c.pending[:0]
 	for _, d := range c.pending {
 		switch {
@@ -239,11 +287,30 @@ func (c *comparer) confirmMismatches(now time.Time, state State, end bool) {
 		case !end && now.Before(d.due):
 			left = append(left, d)
 		default:
-			d.count.Different++
-			c.keep(d.Mismatch)
+			c.confirm(d)
 		}
 	}
 	c.pending = left
+}
+
+func (c *comparer) confirm(d pendingMismatch) {
+	switch {
+	case d.lost == nil:
+		d.count.Different++
+	default:
+		d.count.NotForwarded++
+		if !d.lost.stray {
+			c.network.loses(d.lost.flow())
+		}
+	}
+	c.keep(d.Mismatch)
+}
+
+// snapshot is what was found until now.
+func (c *comparer) snapshot() Result {
+	r := c.result
+	r.Differences, r.Loss = slices.Clone(r.Differences), c.network.worst()
+	return r
 }
 
 // keep counts a difference, and keeps the first of its kind.

@@ -1,6 +1,7 @@
 package shadow
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"net/netip"
@@ -92,6 +93,14 @@ func (p *packet) parse(ip int) {
 		clear(datagram[:2])
 		clear(datagram[udpCheck:udpLen])
 	}
+}
+
+// parsed is a copy of a packet whose headers are found.
+func (p *packet) parsed(ip int) *packet {
+	at := *p
+	at.bytes = bytes.Clone(p.bytes)
+	at.parse(ip)
+	return &at
 }
 
 // isEncapsulated: there are outer headers.

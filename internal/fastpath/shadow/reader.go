@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -55,9 +54,7 @@ func Run(ctx context.Context, records *ebpf.Map, state func() (State, error), re
 		c.confirmMismatches(now, s, end)
 		if end || !now.Before(next) {
 			next = now.Add(reportEvery)
-			r := c.result
-			r.Differences = slices.Clone(r.Differences)
-			report(r)
+			report(c.snapshot())
 		}
 		if end {
 			return nil
