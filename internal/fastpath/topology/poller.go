@@ -129,7 +129,7 @@ func (s *Poller) Sysctls() []string {
 func (s *Poller) SysctlRefusal(sysctls []string) string {
 	for i, name := range timeouts { // they come first
 		if seconds, err := strconv.Atoi(strings.TrimSpace(sysctls[i])); err == nil && seconds < LeastTimeout {
-			return fmt.Sprintf("the sysctl net.%s is %d, so connections could end while they are carried: it needs %d", strings.ReplaceAll(name, "/", "."), seconds, LeastTimeout)
+			return fmt.Sprintf("the sysctl net.%s is %d seconds, so connections could end while they are carried: it must be at least %d", strings.ReplaceAll(name, "/", "."), seconds, LeastTimeout)
 		}
 	}
 	for _, r := range refusedSysctls {
