@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// A proof has the journal open for as long as it measures. An undo that would have to wait for
-// that asks it to end, by a file beside the journal.
+// A proof has the journal open for as long as it measures. Who would have to wait for that asks it to end, by a file
+// beside the journal: an undo, "fastpath disable", and the end of "fastpath enable" and "fastpath shadow".
 
 const endRequestName = "end-requested"
 

@@ -12,24 +12,23 @@ import (
 )
 
 // A name that the programs do not share as a variable is an error that has it, and not what is first in the table.
-//
-// Who reads a fast path again parses no object again, neither the programs' nor their shadow's: that takes tens of
-// thousands of allocations.
-func TestObjectsAreParsedOnce(t *testing.T) {
-	testenv.Root(t)
-	const most = 1000 // to read takes some dozens
-	pins := filepath.Join(t.TempDir(), "pins")
-	check(t, kernel.MountPins(pins))
-	t.Cleanup(func() { check(t, kernel.UnmountPins(filepath.Dir(pins))) })
+func TestReadGlobalOfNoVariable(t *testing.T) {
 	for _, shadow := range []bool{false, true} {
-		f, err := bpf.New(bpf.VXLAN, bpf.Options{Pins: pins, Detach: os.Remove, Shadow: shadow}, port)
-		check(t, err)
-		defer f.Close()
+		pins := pinPrograms(t, shadow)
 		for _, name := range []string{"epochs", "stamp_id"} { // there is none, and it is a constant
 			if value, err := bpf.ReadGlobal(pins, bpf.VXLAN, name, 4); err == nil || !strings.Contains(err.Error(), name) {
 				t.Errorf("shadow %v: %s, which is no variable that they share, reads %v: %v", shadow, name, value, err)
 			}
 		}
+	}
+}
+
+// Who reads a fast path again parses no object again, neither the programs' nor their shadow's: that takes tens of
+// thousands of allocations.
+func TestObjectsAreParsedOnce(t *testing.T) {
+	const most = 1000 // to read takes some dozens
+	for _, shadow := range []bool{false, true} {
+		pins := pinPrograms(t, shadow)
 		for name, read := range map[string]func() error{
 			"the layout": func() error { return bpf.CheckLayout(pins, bpf.VXLAN) },
 			"the epoch":  func() error { _, err := bpf.ReadEpoch(pins, bpf.VXLAN); return err },
@@ -40,4 +39,17 @@ func TestObjectsAreParsedOnce(t *testing.T) {
 			}
 		}
 	}
+}
+
+// pinPrograms loads programs, or their shadows, for as long as a test runs, and returns where they are pinned.
+func pinPrograms(t *testing.T, shadow bool) (pins string) {
+	t.Helper()
+	testenv.Root(t)
+	pins = filepath.Join(t.TempDir(), "pins")
+	check(t, kernel.MountPins(pins))
+	t.Cleanup(func() { check(t, kernel.UnmountPins(filepath.Dir(pins))) })
+	f, err := bpf.New(bpf.VXLAN, bpf.Options{Pins: pins, Detach: os.Remove, Shadow: shadow}, port)
+	check(t, err)
+	t.Cleanup(f.Close)
+	return pins
 }

@@ -43,9 +43,9 @@ func newPodEnd(space, index int, attrs []byte) PodEnd {
 // or fragments them if it filters. The pod's end of a veth drops them.
 func (r *reader) podMTU(p LocalPod) int {
 	size := min(r.byIndex[p.Device].Attrs().MTU, r.byIndex[p.NeighDevice].Attrs().MTU, r.confMTU(p.NeighDevice, false))
-	for _, route := range r.mtuRoutes {
-		if mayUse(route, p.NeighDevice, nil) && nlmsg.ToPrefix(route.Dst).Contains(p.Addr) {
-			size = min(size, route.MTU)
+	for m, mtu := range r.mtuRoutes {
+		if m.mayLeadOver(p.NeighDevice) && m.to.Contains(p.Addr) {
+			size = min(size, mtu)
 		}
 	}
 	if p.PodEnd.MTU > 0 {

@@ -20,8 +20,7 @@ import (
 const LeastTimeout = 20
 
 // timeouts are the sysctls with the times that packets of carried connections give these.
-var timeouts = []string{"netfilter/nf_conntrack_udp_timeout", "netfilter/nf_conntrack_udp_timeout_stream", "netfilter/nf_conntrack_tcp_timeout_established",
-	"netfilter/nf_conntrack_tcp_timeout_unacknowledged", "netfilter/nf_conntrack_tcp_timeout_max_retrans"}
+var timeouts = []string{"netfilter/nf_conntrack_udp_timeout", "netfilter/nf_conntrack_udp_timeout_stream", "netfilter/nf_conntrack_tcp_timeout_established", "netfilter/nf_conntrack_tcp_timeout_unacknowledged", "netfilter/nf_conntrack_tcp_timeout_max_retrans"}
 
 // polledSysctls are the sysctls of a namespace that affect packets and whose changes send no
 // notification.
@@ -129,10 +128,9 @@ func (s *Poller) Sysctls() []string {
 
 // SysctlRefusal says which value of [Poller.Sysctls] keeps everything slow; empty means none.
 func (s *Poller) SysctlRefusal(sysctls []string) string {
-	first := len(sysctls) - len(timeouts)
 	for i, name := range timeouts {
-		if seconds, err := strconv.Atoi(strings.TrimSpace(sysctls[first+i])); err == nil && seconds < LeastTimeout {
-			return fmt.Sprintf("the sysctl net.%s is %d, so connections could end while they are carried: it needs %d", strings.ReplaceAll(name, "/", "."), seconds, LeastTimeout)
+		if seconds, err := strconv.Atoi(strings.TrimSpace(sysctls[len(sysctls)-len(timeouts)+i])); err == nil && seconds < LeastTimeout {
+			return fmt.Sprintf("the sysctl net.%s is %d s, so connections could end while they are carried: it must be at least %d s", strings.ReplaceAll(name, "/", "."), seconds, LeastTimeout)
 		}
 	}
 	for _, r := range refusedSysctls {

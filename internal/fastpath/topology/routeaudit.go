@@ -134,28 +134,29 @@ func readNexthop(message []byte, family audit.Family) (m nexthopMessage, err err
 	return m, nil
 }
 
-// auditRoutes finds the devices whose routes may send the next packet of a flow elsewhere, or do
-// more to it.
+// auditRoutes finds the devices whose routes may send the next packet of a flow elsewhere, or do more to it.
 func (r *reader) auditRoutes() error {
-	r.uncertainDevices, r.advertised = map[int]string{}, false
-	var nexthops map[uint32]nexthopMessage
-	request := &nl.RtMsg{RtMsg: unix.RtMsg{Family: r.family.Number()}}
-	err := dumpFamily(unix.RTM_GETROUTE, unix.RTM_NEWROUTE, request, func(message []byte) error {
-		m, err := readRouteMessage(message, r.family)
-		if err != nil {
-			return fmt.Errorf("parse route: %w", err)
-		}
-		if m.object != 0 && nexthops == nil {
-			if nexthops, err = readNexthops(r.family); err != nil {
-				return err
+	perPacket := r.perPacket
+	err := dumpFamily(unix.RTM_GETROUTE, unix.RTM_NEWROUTE, &nl.RtMsg{RtMsg: unix.RtMsg{Family: r.family.Number()}}, func() func(message []byte) error {
+		r.uncertainDevices, r.advertised, r.perPacket = map[int]string{}, false, perPacket
+		var nexthops map[uint32]nexthopMessage
+		return func(message []byte) error {
+			m, err := readRouteMessage(message, r.family)
+			if err != nil {
+				return fmt.Errorf("parse route: %w", err)
 			}
+			if m.object != 0 && nexthops == nil {
+				if nexthops, err = readNexthops(r.family); err != nil {
+					return err
+				}
+			}
+			if m.object != 0 {
+				m.applyNexthop(nexthops)
+			}
+			r.advertised = r.advertised || m.byRA
+			r.markUncertain(m)
+			return nil
 		}
-		if m.object != 0 {
-			m.applyNexthop(nexthops)
-		}
-		r.advertised = r.advertised || m.byRA
-		r.markUncertain(m)
-		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("list routes: %w", err)
@@ -166,8 +167,8 @@ func (r *reader) auditRoutes() error {
 // applyNexthop applies the audit of a next hop object to a route that uses it.
 func (m *routeMessage) applyNexthop(nexthops map[uint32]nexthopMessage) {
 	object, ok := nexthops[m.object]
-	if !ok {
-		return // the object is gone; a notification of that follows
+	if !ok { // a notification follows, by which this is read again
+		object.reason = "a next hop object that was made or removed meanwhile"
 	}
 	m.reason = cmp.Or(object.reason, m.reason)
 	for _, id := range append(object.members, object.id) {
@@ -193,11 +194,14 @@ func (r *reader) markUncertain(m routeMessage) {
 }
 
 func readNexthops(family audit.Family) (map[uint32]nexthopMessage, error) {
-	all := map[uint32]nexthopMessage{}
-	err := dumpFamily(unix.RTM_GETNEXTHOP, unix.RTM_NEWNEXTHOP, &nexthopRequest{}, func(message []byte) error {
-		m, err := readNexthop(message, family)
-		all[m.id] = m
-		return err
+	var all map[uint32]nexthopMessage
+	err := dumpFamily(unix.RTM_GETNEXTHOP, unix.RTM_NEWNEXTHOP, &nexthopRequest{}, func() func(message []byte) error {
+		all = map[uint32]nexthopMessage{}
+		return func(message []byte) error {
+			m, err := readNexthop(message, family)
+			all[m.id] = m
+			return err
+		}
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list next hops: %w", err)
@@ -212,10 +216,11 @@ func (*nexthopRequest) Len() int { return nexthopSize }
 
 func (*nexthopRequest) Serialize() []byte { return make([]byte, nexthopSize) }
 
-// dumpFamily calls do with each of what a message requests, and again with all when they changed meanwhile. It keeps
-// none: there may be a million. A kernel without this kind of object has none.
-func dumpFamily(message int, answer uint16, data nl.NetlinkRequestData, do func(message []byte) error) error {
+// dumpFamily calls what begin returns with each of what a message requests. It begins anew when they have changed
+// meanwhile. It keeps none: there may be a million. A kernel without this kind of object has none.
+func dumpFamily(message int, answer uint16, data nl.NetlinkRequestData, begin func() (do func(message []byte) error)) error {
 	_, err := nlmsg.Dump(func() (none [][]byte, err error) {
+		do := begin()
 		req := nl.NewNetlinkRequest(message, unix.NLM_F_DUMP)
 		req.AddData(data)
 		failed := req.ExecuteIter(unix.NETLINK_ROUTE, answer, func(message []byte) (more bool) {

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net"
-	"slices"
+	"net/netip"
 
 	"github.com/venturi-net/venturi/internal/nlmsg"
 	"github.com/vishvananda/netlink"
@@ -44,7 +44,7 @@ func eachRoute(h *netlink.Handle, family Family, most int, begin func() (do func
 // readRoutes reads the routes of all tables, of which it keeps little: there may be a million.
 func (r *reader) readRoutes() error {
 	err := EachRoute(r.h, r.family, func() func(netlink.Route) {
-		r.perPacket, r.gateways, r.mtuRoutes, r.hostRoutes = "", map[Neighbour]bool{}, nil, map[Neighbour]bool{}
+		r.perPacket, r.gateways, r.mtuRoutes, r.hostRoutes = "", map[Neighbour]bool{}, map[mtuRoute]int{}, map[Neighbour]bool{}
 		return r.addRoute
 	})
 	if err != nil {
@@ -65,32 +65,42 @@ func (r *reader) addRoute(route netlink.Route) {
 		r.gateways[Neighbour{route.LinkIndex, gw}] = true
 	}
 	if route.MTU > 0 {
-		r.mtuRoutes = append(r.mtuRoutes, route)
+		r.addMTU(route, to)
 	}
 	if route.Table == unix.RT_TABLE_MAIN && route.Gw == nil && to.IsSingleIP() {
 		r.hostRoutes[Neighbour{route.LinkIndex, to.Addr()}] = true
 	}
 }
 
-// leastRouteMTU returns the smallest MTU of all routes over a device, in any table, but at most the
-// device's own MTU. If a next hop is given, only its routes count.
+// mtuRoute is what routes have in common of which only the least MTU matters.
+type mtuRoute struct {
+	device  int          // its ifindex; 0 may be any, as that of a next hop object
+	gateway netip.Addr   // none may be any, as well
+	to      netip.Prefix // only where pods may be: there may be a million
+}
+
+func (r *reader) addMTU(route netlink.Route, to netip.Prefix) {
+	hops := route.MultiPath
+	if len(hops) == 0 {
+		hops = []*netlink.NexthopInfo{{LinkIndex: route.LinkIndex, Gw: route.Gw}}
+	}
+	for _, hop := range hops {
+		all := mtuRoute{hop.LinkIndex, nlmsg.ToAddr(hop.Gw), to}
+		if l, ok := r.byIndex[hop.LinkIndex]; ok && !IsPodLink(l) && unsupportedBridgeReason(l) != "" {
+			all.to = netip.Prefix{}
+		}
+		r.mtuRoutes[all] = min(route.MTU, cmp.Or(r.mtuRoutes[all], route.MTU))
+	}
+}
+
+// leastRouteMTU returns the least MTU of all routes over a device, or over a next hop there, and at most least.
 func (r *reader) leastRouteMTU(device int, hop net.IP, least int) int {
-	for _, route := range r.mtuRoutes {
-		if mayUse(route, device, hop) {
-			least = min(least, route.MTU)
+	for m, mtu := range r.mtuRoutes {
+		if m.mayLeadOver(device) && (hop == nil || !m.gateway.IsValid() || m.gateway == nlmsg.ToAddr(hop)) {
+			least = min(least, mtu)
 		}
 	}
 	return least
 }
 
-// mayUse reports whether a route can lead over a device, and over a next hop if one is given. A
-// route without either uses a next hop object, which may be anything.
-func mayUse(route netlink.Route, device int, hop net.IP) bool {
-	by := func(index int, gateway net.IP) bool {
-		return index == device && (hop == nil || gateway == nil || hop.Equal(gateway))
-	}
-	if len(route.MultiPath) > 0 {
-		return slices.ContainsFunc(route.MultiPath, func(n *netlink.NexthopInfo) bool { return by(n.LinkIndex, n.Gw) })
-	}
-	return route.LinkIndex == 0 || by(route.LinkIndex, route.Gw)
-}
+func (m mtuRoute) mayLeadOver(device int) bool { return m.device == 0 || m.device == device }

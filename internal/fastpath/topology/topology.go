@@ -112,7 +112,7 @@ type reader struct {
 	fdbOf            map[int][]neighbourEntry // by port of a bridge, unless that has too many
 	fdbSizes         map[int]int              // by ifindex of a bridge or a tunnel
 	hostRoutes       map[Neighbour]bool       // of the main table: to single addresses, without a gateway
-	mtuRoutes        []netlink.Route          // of all tables: those with an MTU
+	mtuRoutes        map[mtuRoute]int         // least MTU of routes, of all tables
 	gateways         map[Neighbour]bool       // of the routes of all tables
 	geneves          map[int][]byte           // by ifindex: the kernel's messages about geneve devices
 	geneveTo         map[geneveEnd][]string   // names of geneve devices
