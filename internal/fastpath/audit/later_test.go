@@ -4,6 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -107,6 +110,27 @@ func TestRulingsOfLaterOfIPTables(t *testing.T) {
 		testenv.Must(t, testenv.Load(t, n, restore, "iptables-nft-restore"))
 		if got := laterText(auditRuleset(t, n, 4789).PerPacket); got != c.fickle {
 			t.Errorf("policy %s: %s: fickle %q, want %q", c.policy, c.rules, got, c.fickle)
+		}
+	}
+}
+
+// Marks that rules give at one hook decide at others, whichever of the packets that the programs carry get them.
+func TestMarksOfLater(t *testing.T) {
+	n := testenv.Netns(t)
+	of := audit.Overlay{Protocol: unix.IPPROTO_IPIP, Wire: "wire"}
+	for _, c := range []struct{ rules, fickle string }{
+		// Pods' packets are marked where they are tracked, and others are not.
+		{"chain pre { type filter hook prerouting priority -300; meta l4proto tcp notrack; }\n" +
+			"chain pods { type filter hook forward priority 0; ct state established meta mark set 1; }\n" +
+			"chain last { type filter hook output priority 0; ip protocol 4 meta mark 1 ct state new accept; ip protocol 4 meta mark 1 drop; }",
+			"ip t last: drops, by ct state in ip t last"},
+	} {
+		if err := testenv.Load(t, n, "flush ruleset\ntable ip t {\n"+c.rules+"\n}\n", "nft", "-f", "-"); err != nil {
+			t.Errorf("%s: %v", c.rules, err)
+			continue
+		}
+		if got := laterText(auditOverlay(t, n, of).PerPacket); got != c.fickle {
+			t.Errorf("%s\nfickle %q, want %q", c.rules, got, c.fickle)
 		}
 	}
 }

@@ -47,6 +47,8 @@ type chainWalker struct {
 	hidesEvents   string   // a rule that sets which events of connections are announced
 	separated     bool     // a rule tells the first packet of a tunnel's connection from those behind it
 
+	entry markValue // what is known of the mark of packets that come to any hook
+
 	// Rules that count or log, and those of iptables that do so because all have a counter.
 	counting, countingByIPTables countingRules
 
@@ -58,14 +60,13 @@ type chainWalker struct {
 	admitNone   map[chainName]bool // likewise: whether they do, see [chainWalker.admitsNothing]
 	actNone     map[chainName]bool // likewise, see [chainWalker.changesNothing]
 	connUses    map[bool]*connUses // by whether the connection is that of a tunnel
-	entry       markValue          // of packets that come to any hook
 	separatedBy string             // the first rule of the hook that takes packets apart, see [chainWalker.findLater]
 	marksOne    bool               // some rule gives a mark to one of them alone
 }
 
 func newWalker(of Overlay) *chainWalker {
 	return &chainWalker{
-		Overlay: of, sets: newSetReader(), chains: map[[3]string][][]byte{}, iptables: map[[2]string]bool{}, filters: map[[2]string]bool{}, unmet: map[chainName]bool{},
+		Overlay: of, sets: newSetReader(), chains: map[[3]string][][]byte{}, iptables: map[[2]string]bool{}, filters: map[[2]string]bool{}, unmet: map[chainName]bool{}, entry: knownMark(0),
 		counting: countingRules{set: map[string]bool{}}, countingByIPTables: countingRules{set: map[string]bool{}},
 	}
 }
@@ -105,7 +106,7 @@ func (r *chainWalker) walkAll(begins []baseChain) error {
 		if err != nil {
 			return err
 		}
-		if r.entry = left; left == entry {
+		if r.entry = r.entry.join(left); left == entry {
 			r.leavesMark = r.leavesMark || forwarded != knownMark(0)
 			break
 		}
