@@ -26,6 +26,8 @@ type ruleEffect struct {
 	acts           bool        // does something to packets or connections that it matches, besides its verdict
 	setsMark       bool        // leaves packets with a mark that may not be 0
 	setsSecmark    bool        // sets the security mark of packets or connections
+	markWrites     uint32      // bits of the packet's mark that it may change
+	readsDiffering bool        // depends on bits of the packet's mark that may differ, see [chainWalker.findLater]
 	tunnelOnly     bool        // no others than UDP packets to a tunnel's port
 	separates      bool        // of a tunnel's packets, tells the first of a connection from those behind it
 	verdict        string      // see [nft.RuleSummary]
