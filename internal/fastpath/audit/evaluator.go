@@ -85,7 +85,7 @@ const (
 	netProtocol
 	transport
 	targetPort
-	bothPorts // of a tunnel's packet
+	bothPorts // of a tunnel's packet, or a pod's packet to the tunnel's port
 )
 
 // fieldSizes are the bytes of those whose values are known. A comparison with fewer may match more.
