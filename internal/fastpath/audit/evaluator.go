@@ -26,7 +26,9 @@ type ruleEffect struct {
 	acts           bool        // does something to packets or connections that it matches, besides its verdict
 	setsMark       bool        // leaves packets with a mark that may not be 0
 	setsSecmark    bool        // sets the security mark of packets or connections
-	tunnelOnly     bool        // matches only packets to a tunnel's port
+	markWrites     uint32      // bits of the packet's mark that it may change
+	readsDiffering bool        // depends on bits of the packet's mark that may differ, see [chainWalker.findLater]
+	tunnelOnly     bool        // no others than UDP packets to a tunnel's port
 	separates      bool        // of a tunnel's packets, tells the first of a connection from those behind it
 	verdict        string      // see [nft.RuleSummary]
 	verdictMap     bool        // has one of several verdicts
@@ -83,7 +85,7 @@ const (
 	netProtocol
 	transport
 	targetPort
-	bothPorts // of a tunnel's packet
+	bothPorts // of a tunnel's packet, or a pod's packet to the tunnel's port
 )
 
 // fieldSizes are the bytes of those whose values are known. A comparison with fewer may match more.
@@ -97,7 +99,8 @@ type exprEvaluator struct {
 	loaded     loadedField
 	register   int // register that it was loaded into
 	mask       uint32
-	tcp        bool              // the rule matches only TCP
+	tcp, udp   bool              // the rule matches only TCP, or UDP
+	toPort     bool              // likewise, only packets to the tunnel's port
 	values     map[int]markValue // registers of which something is known
 	field      *fieldValues      // the loaded field, if it is one that may differ
 	pending    bool              // loaded, but not used yet
@@ -292,7 +295,7 @@ func (r *exprEvaluator) compare(value []byte, equal bool) {
 		r.neverMatches = r.neverMatches || equal == (value[0] != r.Family.Number())
 	case transport:
 		p := int(value[0])
-		r.tcp = r.tcp || equal && p == unix.IPPROTO_TCP
+		r.tcp, r.udp = r.tcp || equal && p == unix.IPPROTO_TCP, r.udp || equal && p == unix.IPPROTO_UDP
 		if r.toOnePort() {
 			r.neverMatches = r.neverMatches || equal != (p == r.Protocol)
 			return
@@ -301,8 +304,9 @@ func (r *exprEvaluator) compare(value []byte, equal bool) {
 		r.neverMatches = r.neverMatches || equal && !carried
 		r.alwaysMatches = r.alwaysMatches && !equal && !carried
 	case targetPort:
-		r.tunnelOnly = equal && r.Port != 0 && binary.BigEndian.Uint16(value) == r.Port
-		r.neverMatches = r.neverMatches || equal && r.toOnePort() && !r.tunnelOnly
+		toPort := equal && r.Port != 0 && binary.BigEndian.Uint16(value) == r.Port
+		r.toPort = r.toPort || toPort
+		r.neverMatches = r.neverMatches || equal && r.toOnePort() && !toPort
 		r.alwaysMatches = r.alwaysMatches && equal
 	case bothPorts:
 		r.neverMatches = r.neverMatches || equal && len(value) == 4 && binary.BigEndian.Uint16(value[2:]) != r.Port

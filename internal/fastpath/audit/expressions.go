@@ -36,7 +36,7 @@ var provenExpressions = map[string]expression{
 	"counter":   {attrs: 3, evaluate: (*exprEvaluator).countAt, keeps: true},
 	"log":       {attrs: 6, evaluate: (*exprEvaluator).log, keeps: true},
 	"last":      {attrs: 3, evaluate: (*exprEvaluator).log, keeps: true},
-	"fib":       {attrs: 3, evaluate: (*exprEvaluator).derive, target: unix.NFTA_FIB_DREG},
+	"fib":       {attrs: 3, evaluate: (*exprEvaluator).fib, target: unix.NFTA_FIB_DREG},
 	"rt":        {attrs: 2, evaluate: (*exprEvaluator).rt, target: unix.NFTA_RT_DREG},
 	"hash":      {attrs: 7, evaluate: (*exprEvaluator).hash, target: unix.NFTA_HASH_DREG},
 	"xfrm":      {attrs: 4, evaluate: (*exprEvaluator).derive, target: 1}, // NFTA_XFRM_DREG
@@ -119,7 +119,13 @@ func (r *exprEvaluator) consume(name string) {
 
 func (r *exprEvaluator) log(nlmsg.Map) { r.logAt() }
 
-func (r *exprEvaluator) notrack(nlmsg.Map) { r.untracks = true }
+func (r *exprEvaluator) notrack(nlmsg.Map) { r.untrack() }
+
+// untrack records that packets which get there are taken from connection tracking.
+func (r *exprEvaluator) untrack() {
+	r.tunnelOnly = r.udp && r.toPort && (r.tunnelOnly || !r.untracks)
+	r.untracks = true
+}
 
 func (r *exprEvaluator) reject(nlmsg.Map) { r.decide("drop") }
 
@@ -147,6 +153,13 @@ func (r *exprEvaluator) cmp(data nlmsg.Map) {
 
 // derive records that nothing is known of what the rule goes by from here on.
 func (r *exprEvaluator) derive(nlmsg.Map) { r.loaded, r.alwaysMatches = otherField, false }
+
+func (r *exprEvaluator) fib(data nlmsg.Map) {
+	if data.BigEndian32(unix.NFTA_FIB_FLAGS)&unix.NFTA_FIB_F_MARK != 0 {
+		r.readMark(r.marks.packet)
+	}
+	r.derive(nil)
+}
 
 func (r *exprEvaluator) rt(data nlmsg.Map) {
 	if key := data.BigEndian32(unix.NFTA_RT_KEY); provenRoute[key] == "" {

@@ -10,25 +10,99 @@ import (
 // findLater finds what drops packets of a tunnel behind the first one of their connection, though the first one passes:
 // the network delivers one at most of what it drops. It walks as the later ones do, which are established, and knows
 // of each place whether the first of the same connection gets there, too: what drops both has let nothing pass. Where
-// that may not be so, they are apart. If rules give marks to one of them alone, rules at later hooks may do the same.
+// that may not be so, they are apart. Behind the hook they meet again, but may differ in marks: so rules that read
+// these take them apart, too.
+//
+// From hook to hook it follows those alone whose destination is not translated, as that of a tunnel's packets is not.
+// Otherwise Felix's rules for a host that has a policy would be taken for rules that drop by a mark.
 func (r *chainWalker) findLater(begins []baseChain) error {
-	r.begin()
-	defer func() { r.pinned = 0 }()
+	var come, leave, pods []baseChain
 	for _, c := range begins {
-		if !c.outer {
+		switch {
+		case !c.outer:
+			pods = append(pods, c)
 			continue
+		case c.hook < slices.Index(nft.HookNames, "forward"):
+			come = append(come, c)
+		default:
+			leave = append(leave, c)
 		}
-		r.pinned, r.separatedBy, r.walked, r.visits = nft.StateEstablished, "", map[walkedChain]chainResult{}, map[chainName]int{}
-		result, err := r.walk(c.chainName, markState{reached: true, packet: r.entry, diverged: r.marksOne})
-		if err != nil {
+		if _, err := r.followTunnel([]baseChain{c}, 0); err != nil {
 			return err
 		}
-		if result.out.reached && result.out.diverged && c.drops {
+	}
+	r.direct = true
+	defer func() { r.direct = false }()
+	differs, err := r.followTunnel(come, 0)
+	if err != nil {
+		return err
+	}
+	if differs, err = r.followPods(pods, differs); err != nil {
+		return err
+	}
+	_, err = r.followTunnel(leave, differs)
+	return err
+}
+
+// followTunnel follows packets through chains for those of tunnels, and returns which bits of their marks may differ
+// from those of the first packet of their connection behind these, if some did in front of them.
+func (r *chainWalker) followTunnel(begins []baseChain, differs uint32) (uint32, error) {
+	for _, c := range begins {
+		in := markState{reached: true, packet: r.entry, differs: differs}
+		later, err := r.walkPinned(c, in, nft.StateEstablished)
+		if err != nil {
+			return 0, err
+		}
+		if later.out.reached && later.out.diverged && c.drops {
 			r.differences = append(r.differences, fmt.Sprintf("%s %s %s: its policy %s", c.family, c.table, c.chain, r.dropsLater()))
 		}
+		r.keepDifferences()
+		if !r.diverges {
+			continue
+		}
+		writes := r.writes
+		first, err := r.walkPinned(c, in, nft.StateNew)
+		if err != nil {
+			return 0, err
+		}
+		equal := later.out.join(later.accepted).packet.join(first.out.join(first.accepted).packet).bits
+		differs |= (writes | r.writes) &^ equal
 	}
-	r.keepDifferences()
-	return nil
+	return differs, nil
+}
+
+// walkPinned walks from a chain as packets of tunnels do that have a state.
+func (r *chainWalker) walkPinned(c baseChain, in markState, state uint32) (chainResult, error) {
+	r.begin()
+	r.pinned, r.separatedBy, r.diverges, r.writes = state, "", false, 0
+	r.following = true
+	defer func() { r.following, r.pinned = false, 0 }()
+	return r.walk(c.chainName, in)
+}
+
+// followPods follows packets that have left a tunnel through chains for those of pods, and returns which bits of their
+// marks may differ in the end. Those of connections that nobody has answered meet rules by their state: these do not go
+// with any that set marks, see [chainWalker.besideAdmits].
+func (r *chainWalker) followPods(begins []baseChain, differs uint32) (left uint32, err error) {
+	if differs == 0 {
+		return 0, nil
+	}
+	r.following = true
+	defer func() { r.following, r.stateless, r.toTunnel = false, false, false }()
+	for _, r.stateless = range []bool{false, true} {
+		if r.stateless && !r.untracked && !r.untracksPort {
+			break
+		}
+		r.toTunnel = r.stateless && !r.untracked
+		r.begin()
+		_, forwarded, err := r.walkFrom(markState{reached: true, packet: r.entry, differs: differs}, begins)
+		if err != nil {
+			return 0, err
+		}
+		r.keepDifferences()
+		left |= forwarded.differs
+	}
+	return left, nil
 }
 
 // dropsLater says what a drop does that only packets behind the first one come to.
@@ -39,23 +113,36 @@ func (r *chainWalker) dropsLater() string {
 	return "drops established packets of a tunnel, by ct state in " + r.separatedBy
 }
 
-// noteDrop records a rule that drops packets which are apart from the first of their connection.
-func (r *chainWalker) noteDrop(c chainName, rule ruleEffect, message []byte) {
-	if !rule.marks.diverged || rule.verdict != "drop" && !(rule.verdictMap && rule.mayDrop) {
-		return
-	}
+// noteLater records a rule that drops packets which are apart from the first of their connection, or decides on what
+// comes out of a tunnel by a mark that may differ from that of the first one.
+func (r *chainWalker) noteLater(c chainName, rule ruleEffect, message []byte) error {
+	r.diverges = r.diverges || rule.readsDiffering
 	why := r.dropsLater()
-	if rule.separates {
+	switch {
+	case !c.outer && !rule.readsDiffering:
+		return nil
+	case !c.outer:
+		if inert, err := r.isInert(c, rule); inert || err != nil {
+			return err
+		}
+		why = "a mark that packets of a tunnel have by ct state"
+	case !rule.marks.diverged || rule.verdict != "drop" && !(rule.verdictMap && rule.mayDrop):
+		return nil
+	case rule.separates:
 		why = "ct state"
 	}
 	r.differences = append(r.differences, ruleName(c, message)+": "+why)
+	return nil
 }
 
 // separate follows a rule that packets behind the first of their connection meet, and the first one, too. It returns
 // what is known of the former where they do not match, and records it in the rule where they do.
 func (r *chainWalker) separate(c chainName, in markState, rule *ruleEffect, message []byte) (next markState, err error) {
-	if !rule.separates || in.diverged {
+	switch {
+	case in.diverged:
 		return in, nil
+	case !rule.separates:
+		return r.separateByMark(c, in, rule)
 	}
 	r.pinned = nft.StateNew
 	first, err := r.read(c, in, message)
@@ -72,10 +159,10 @@ func (r *chainWalker) separate(c chainName, in markState, rule *ruleEffect, mess
 		harmless, err = r.comesBack(c, first)
 	case first.neverMatches:
 		harmless, err = r.isInert(c, *rule)
-	case first.verdict == "drop" && !first.verdictMap: // nothing of the connection passes
+	case first.verdict == "drop" && !first.verdictMap && !first.readsDiffering: // nothing of the connection passes
 		rule.neverMatches, rule.partial, harmless = true, &ruleEffect{}, true
 	default:
-		harmless = !rule.acts && !rule.verdictMap && !first.verdictMap && rule.verdict == first.verdict && slices.Equal(rule.targets, first.targets)
+		harmless = !rule.readsDiffering && !rule.acts && !rule.verdictMap && !first.verdictMap && rule.verdict == first.verdict && slices.Equal(rule.targets, first.targets)
 	}
 	if harmless || err != nil {
 		return in, err
@@ -87,10 +174,31 @@ func (r *chainWalker) separate(c chainName, in markState, rule *ruleEffect, mess
 	if err != nil {
 		return in, err
 	}
-	firstStill, err := r.changesNothing(c, first)
-	r.marksOne = r.marksOne || !rule.neverMatches && !still || !first.neverMatches && !firstStill
+	r.diverges = true
 	rule.rejoins = first.neverMatches && still && rule.verdict == "jump" && !rule.verdictMap
-	in.diverged, rule.marks.diverged = rule.neverMatches, true
+	in.diverged, rule.marks.diverged = rule.neverMatches || rule.readsDiffering && !first.neverMatches, true
+	return in, nil
+}
+
+// separateByMark does so for a rule that may match one of them alone, by a mark.
+func (r *chainWalker) separateByMark(c chainName, in markState, rule *ruleEffect) (next markState, err error) {
+	if rule.neverMatches {
+		rule = rule.partial
+	}
+	if !rule.readsDiffering {
+		return in, nil
+	}
+	inert, err := r.isInert(c, *rule)
+	if inert || err != nil {
+		return in, err
+	}
+	still, err := r.changesNothing(c, *rule)
+	if err != nil {
+		return in, err
+	}
+	back, err := r.comesBack(c, *rule)
+	rule.rejoins = still && rule.verdict == "jump" && !rule.verdictMap
+	in.diverged, rule.marks.diverged = !back, true
 	return in, err
 }
 

@@ -4,6 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -107,6 +110,88 @@ func TestRulingsOfLaterOfIPTables(t *testing.T) {
 		testenv.Must(t, testenv.Load(t, n, restore, "iptables-nft-restore"))
 		if got := laterText(auditRuleset(t, n, 4789).PerPacket); got != c.fickle {
 			t.Errorf("policy %s: %s: fickle %q, want %q", c.policy, c.rules, got, c.fickle)
+		}
+	}
+}
+
+// Marks that rules give at one hook decide at others, whichever of the packets that the programs carry get them.
+func TestMarksOfLater(t *testing.T) {
+	n := testenv.Netns(t)
+	of := audit.Overlay{Protocol: unix.IPPROTO_IPIP, Wire: "wire"}
+	const pre, wire = "chain first { type filter hook prerouting priority 0; ", "chain first { type filter hook prerouting priority 0; iifname wire "
+	const input, byMark = "chain last { type filter hook input priority 0; ", "ip t last: drops, by a mark"
+	const ofTunnel = "ip t last: a mark that packets of a tunnel have by ct state"
+	for _, c := range []struct{ rules, fickle string }{
+		// Pods' packets are marked where they are tracked, and others are not.
+		{"chain pre { type filter hook prerouting priority -300; meta l4proto tcp notrack; }\n" +
+			"chain pods { type filter hook forward priority 0; ct state established meta mark set 1; }\n" +
+			"chain last { type filter hook output priority 0; ip protocol 4 meta mark 1 ct state new accept; ip protocol 4 meta mark 1 drop; }",
+			"ip t last: drops, by ct state in ip t last"},
+		// A mark that the first packet alone gets, or all but that.
+		{pre + "ct state established accept; meta mark set 1; }\n" + input + "ip protocol 4 meta mark 0 drop; }", byMark},
+		{pre + "ct state new accept; meta mark set 1; }\n" + input + "ip protocol 4 meta mark 1 drop; }", byMark},
+		{pre + "ct state new accept; meta mark set 1; }\n" + input + "meta mark 0 accept; drop; }", byMark},
+		{pre + "ct state new accept; meta mark set 1; }\n" + input + "meta mark vmap { 0 : accept, 1 : drop }; }", byMark},
+		{pre + "ct state new accept; meta mark set 1; }\n" + input + "meta mark 1 jump drops; }", "ip t drops: drops, by a mark"},
+		{pre + "ct state new accept; meta mark set 1; }\n" + input + "meta mark 1 jump denies; ip saddr 192.0.2.1 drop; }", "ip t denies: drops, by a mark"},
+		{pre + "ct state established jump marks; }\n" + input + "meta mark 1 drop; }", byMark},
+		{pre + "ct state new accept; meta mark set 1; }\n" + input + "meta mark 1 ct state vmap { new : accept, established : accept }; drop; }", "ip t last: drops, by ct state in ip t last"},
+		{pre + "ct state new accept; meta mark set 1; }\n" + input + "meta mark 0 ct state established,new accept; policy drop; }", "ip t last: its policy drops, by a mark"},
+		{pre + "ct state new accept; meta mark set 1; }\nchain between { type filter hook prerouting priority 5; meta mark 1 meta mark set 6; }\n" + input + "meta mark & 4 == 4 drop; }", byMark},
+		{pre + "ct state new accept; meta mark set 1; }\n" + input + "fib saddr . mark oif 0 drop; }", byMark},
+		// Nothing is dropped by it, or both are.
+		{pre + "ct state established accept; meta mark set 1; }\n" + input + "ip protocol 4 drop; }", ""},
+		{pre + "ct state established accept; meta mark set 1; }\n" + input + "meta mark 2 drop; meta mark & 0xfffffffe != 0 drop; }", ""},
+		{pre + "ct state established accept; meta mark set 1; }\n" + input + "meta mark 1 counter; ip saddr 192.0.2.1 drop; }", ""},
+		{pre + "ct state established accept; meta mark set 1; }\n" + input + "meta mark set 3; meta mark 2 drop; ip protocol 4 meta mark 3 accept; drop; }", ""},
+		{pre + "ct state established accept; meta mark set 1; }\n" + input + "meta mark 1 udp dport 53 drop; }", ""},
+		{pre + "meta mark set 1; ct state established accept; }\n" + input + "ip protocol 4 meta mark 1 accept; drop; }", ""},
+		{pre + "ct state established accept; meta mark set 1; }\nchain last { type filter hook output priority 0; meta mark 1 drop; }", "ip t last: drops, by a mark"},
+		{pre + "ct state established jump marks; }\nchain last { type filter hook output priority 0; meta mark 1 drop; }", ""},
+		{"chain sent { type filter hook postrouting priority 0; oifname wire ct state established meta mark set 1; }\n" + input + "meta mark 1 drop; }", ""},
+		// By whether destinations are translated, which is the same for both.
+		{pre + "ct status dnat accept; ct state established accept; meta mark set 1; }\n" + input + "ct status dnat meta mark 1 drop; }", ""},
+		{pre + "ct status dnat accept; ct state established accept; meta mark set 1; }\n" + input + "meta mark 1 drop; }", byMark},
+		// What comes out of a tunnel keeps its mark.
+		{wire + "ct state established accept; iifname wire meta mark set 1; }\nchain last { type filter hook forward priority 0; meta mark 1 drop; }", ofTunnel},
+		{wire + "ct state established accept; iifname wire meta mark set 1; }\nchain last { type filter hook forward priority 0; ct state new meta mark 0 accept; }", ""},
+		{wire + "ct state established accept; iifname wire meta mark set 1; }\nchain last { type filter hook forward priority 0; meta mark 1 counter; meta mark set 2; meta mark 2 drop; }", ""},
+		{wire + "ct state established accept; iifname wire meta mark set 1; }\nchain second { type filter hook forward priority -1; meta mark set 2; }\nchain last { type filter hook forward priority 0; meta mark 1 drop; }", ""},
+		{wire + "ct state established accept; iifname wire meta mark set 1; }\nchain last { type filter hook prerouting priority 10; iifname != wire meta mark 1 accept; }", ofTunnel},
+		{"chain none { type filter hook prerouting priority -300; notrack; }\n" + wire + "ct state established accept; iifname wire meta mark set 1; }\n" +
+			"chain last { type filter hook forward priority 0; ct state untracked meta mark 1 drop; }", ofTunnel},
+	} {
+		if err := testenv.Load(t, n, "flush ruleset\ntable ip t {\nchain drops { ip protocol 4 drop; }\nchain denies { ip saddr 192.0.2.7 drop; }\nchain marks { meta mark set 1; }\n"+c.rules+"\n}\n", "nft", "-f", "-"); err != nil {
+			t.Errorf("%s: %v", c.rules, err)
+			continue
+		}
+		if got := laterText(auditOverlay(t, n, of).PerPacket); got != c.fickle {
+			t.Errorf("%s\nfickle %q, want %q", c.rules, got, c.fickle)
+		}
+	}
+}
+
+// So it is with iptables, whose rpfilter reads the mark if it is told to.
+func TestMarksOfLaterOfIPTables(t *testing.T) {
+	n := testenv.Netns(t)
+	const raw, filter = "*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING ! -i wire ", "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT "
+	const ofTunnel, byMark = "ip raw PREROUTING: a mark that packets of a tunnel have by ct state", "ip filter INPUT: drops, by a mark"
+	for _, c := range []struct{ states, drops, fickle string }{
+		{"ESTABLISHED", raw + "-m rpfilter --validmark --invert", ofTunnel},
+		{"ESTABLISHED", raw + "-m rpfilter --invert", ""},
+		{"ESTABLISHED", raw + "-m mark --mark 0x1", ofTunnel},
+		{"ESTABLISHED,NEW", raw + "-m mark --mark 0x1", ""},
+		{"ESTABLISHED", filter + "-m mark --mark 0x1", byMark},
+		{"ESTABLISHED", filter + "-m conntrack --ctstate NEW,ESTABLISHED,UNTRACKED -m mark --mark 0x1", byMark},
+		{"ESTABLISHED", filter + "-m conntrack --ctstate DNAT -m mark --mark 0x1", ""},
+		{"ESTABLISHED,NEW", filter + "-m mark --mark 0x1", ""},
+	} {
+		restore := c.drops + " -j DROP\nCOMMIT\n*mangle\n:PREROUTING ACCEPT [0:0]\n" +
+			"-A PREROUTING -i wire -m conntrack --ctstate " + c.states + " -j ACCEPT\n-A PREROUTING -i wire -j MARK --set-mark 0x1\nCOMMIT\n"
+		testenv.Must(t, testenv.Load(t, n, "flush ruleset", "nft", "-f", "-"))
+		testenv.Must(t, testenv.Load(t, n, restore, "iptables-nft-restore"))
+		if got := laterText(auditRuleset(t, n, 4789).PerPacket); got != c.fickle {
+			t.Errorf("%s, %s: fickle %q, want %q", c.states, c.drops, got, c.fickle)
 		}
 	}
 }

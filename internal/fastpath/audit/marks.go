@@ -49,6 +49,7 @@ type markState struct {
 	packet   markValue // the packet's mark
 	conn     markValue // of the mark of its connection: bits that the packet has met a write of
 	diverged bool      // see [chainWalker.findLater]: they may be without the first packet of their connection
+	differs  uint32    // likewise: bits of the packet's mark that may differ from those of the first one
 }
 
 // join is the state where packets of two states meet.
@@ -59,7 +60,7 @@ func (s markState) join(o markState) markState {
 	case !o.reached:
 		return s
 	}
-	return markState{true, s.packet.join(o.packet), s.conn.join(o.conn), s.diverged || o.diverged}
+	return markState{true, s.packet.join(o.packet), s.conn.join(o.conn), s.diverged || o.diverged, s.differs | o.differs}
 }
 
 // connMark is the mark of the packet's connection.
@@ -70,9 +71,20 @@ func (r *exprEvaluator) connMark() markValue {
 // readConn records that the rule depends on a value, and so on bits of the connection's mark.
 func (r *exprEvaluator) readConn(v markValue) { r.connReads |= v.conn }
 
+// readMark records that the rule depends on a value, and so on marks.
+func (r *exprEvaluator) readMark(v markValue) {
+	r.readConn(v)
+	r.readsDiffering = r.readsDiffering || r.marks.differs&^v.bits&^v.conn != 0
+}
+
 // setMark sets the packet's mark.
 func (r *exprEvaluator) setMark(v markValue) {
 	r.readConn(v)
+	written := ^r.marks.packet.join(v).bits
+	r.markWrites |= written
+	if r.marks.differs &^= v.bits; r.readsDiffering {
+		r.marks.differs |= written
+	}
 	r.marks.packet = v
 	r.acts = true
 	r.setsMark = r.setsMark || v != knownMark(0)
@@ -94,7 +106,7 @@ func (r *exprEvaluator) saveMark(v markValue) {
 // compareMark evaluates a comparison with a mark.
 func (r *exprEvaluator) compareMark(v markValue, value []byte, op int) {
 	if len(value) != 4 || op != unix.NFT_CMP_EQ && op != unix.NFT_CMP_NEQ {
-		r.readConn(v)
+		r.readMark(v)
 		r.alwaysMatches = false
 		return
 	}
@@ -110,7 +122,7 @@ func (r *exprEvaluator) matchMark(v markValue, mask, value uint32, equal bool) {
 	case v.bits == ^uint32(0):
 		r.neverMatches, r.alwaysMatches = r.neverMatches || !equal, r.alwaysMatches && equal
 	default:
-		r.readConn(v)
+		r.readMark(v)
 		r.alwaysMatches = false
 	}
 }
@@ -132,7 +144,7 @@ func (r *exprEvaluator) maskMark(data nlmsg.Map) bool {
 // dropValues forgets what registers hold, which may still be used.
 func (r *exprEvaluator) dropValues() {
 	for _, v := range r.values {
-		r.readConn(v)
+		r.readMark(v)
 	}
 	clear(r.values)
 }

@@ -35,6 +35,8 @@ func TestRulingsOfMarks(t *testing.T) {
 		{"goto marks; " + limited, ""},
 		{"tcp dport vmap { 80 : jump marks, 81 : accept }; meta mark 5 " + limited, refused},
 		{"tcp dport vmap { 80 : jump marks, 81 : accept }; meta mark 6 " + limited, ""},
+		{"meta mark set 0; tcp dport vmap { 80 : goto marks, 81 : accept }; meta mark 5 limit rate 10/second drop", ""},
+		{"meta mark set 0; tcp dport vmap { 80 : goto marks, 81 : jump marks }; meta mark 5 limit rate 10/second drop", refused},
 		{"meta mark set ip dscp map { cs0 : 1, cs1 : 2 }", "ip t first: bytes 1 to 1 of a header"},
 		{"meta mark set numgen inc mod 2", "ip t first: numgen"},
 		{"meta mark set jhash ip saddr mod 2; meta mark 7 " + limited, refused},
@@ -236,6 +238,7 @@ func TestRulingsOfUntracked(t *testing.T) {
 		{"-p udp --dport 4789 -j NOTRACK", established, 4789, "ip filter FORWARD: limit"},
 		{"-p udp --dport 4789 -j NOTRACK", strings.Replace(established, "-m limit", "-p udp --dport 80 -m limit", 1), 4789, ""},
 		{"-p udp --dport 4789 -j NOTRACK", established, 8472, "ip filter FORWARD: limit"},
+		{"-p tcp --dport 4789 -j NOTRACK", strings.Replace(established, "-m limit", "-p tcp -m limit", 1), 4789, "ip filter FORWARD: limit"},
 		// They are UDP, and have that destination port.
 		{"-p udp --dport 4789 -j NOTRACK", strings.Replace(established, "-m limit", "-p tcp -m limit", 1), 4789, ""},
 		{"-p udp --dport 4789 -j NOTRACK", strings.Replace(established, "-m limit", "-p tcp -m multiport --dports 80,443 -m limit", 1), 4789, ""},

@@ -111,4 +111,6 @@ func (r *chainWalker) admitsNothing(c chainName, rule ruleEffect) (bool, error) 
 }
 
 // tracked reports whether every packet in the chain is sure to belong to a connection.
-func (r *exprEvaluator) tracked() bool { return !r.chain.outer && !r.chain.early && !r.stateless }
+func (r *exprEvaluator) tracked() bool {
+	return !r.chain.early && (r.pinned != 0 || !r.chain.outer && !r.stateless)
+}

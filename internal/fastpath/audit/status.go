@@ -26,6 +26,8 @@ func (r *exprEvaluator) status() (known markValue, lasting uint32) {
 	switch {
 	case r.chain.outer && r.chain.untranslated:
 		return markValue{}, 0
+	case r.chain.outer && r.direct:
+		return markValue{bits: statusDestinationNAT}, statusDestinationNAT
 	case r.chain.outer:
 		return markValue{}, statusDestinationNAT
 	case r.unreplied:

@@ -28,7 +28,9 @@ type chainWalker struct {
 	stateless bool                   // connections are not tracked
 	toTunnel  bool                   // audit pods' UDP packets to the tunnel's port only
 	unreplied bool                   // audit packets before the first reply
-	pinned    uint32                 // 0, or the only state that packets of tunnels have, see [chainWalker.findLater]
+	following bool                   // follow packets of tunnels, see [chainWalker.findLater]; what rules do else is noted already
+	pinned    uint32                 // likewise: 0, or the only state that they have
+	direct    bool                   // likewise: their destination is not translated
 	iptables  map[[2]string]bool     // families and tables that iptables has made
 	filters   map[[2]string]bool     // those with chains at hooks that do more than translate
 	unscanned [][2]string            // families and tables, see [chainWalker.scanRules]
@@ -49,6 +51,8 @@ type chainWalker struct {
 	hidesEvents   string   // a rule that sets which events of connections are announced
 	separated     bool     // a rule tells the first packet of a tunnel's connection from those behind it
 
+	entry markValue // what is known of the mark of packets that come to any hook
+
 	// Rules that count or log, and those of iptables that do so because all have a counter.
 	counting, countingByIPTables countingRules
 
@@ -60,14 +64,14 @@ type chainWalker struct {
 	admitNone   map[chainName]bool // likewise: whether they do, see [chainWalker.admitsNothing]
 	actNone     map[chainName]bool // likewise, see [chainWalker.changesNothing]
 	connUses    map[bool]*connUses // by whether the connection is that of a tunnel
-	entry       markValue          // of packets that come to any hook
 	separatedBy string             // the first rule of the hook that takes packets apart, see [chainWalker.findLater]
-	marksOne    bool               // some rule gives a mark to one of them alone
+	diverges    bool               // some rule of the hook does, by their state or a mark
+	writes      uint32             // bits of packets' marks that rules of the hook may change
 }
 
 func newWalker(of Overlay) *chainWalker {
 	return &chainWalker{
-		Overlay: of, sets: newSetReader(), chains: map[[3]string][][]byte{}, iptables: map[[2]string]bool{}, filters: map[[2]string]bool{}, unmet: map[chainName]bool{},
+		Overlay: of, sets: newSetReader(), chains: map[[3]string][][]byte{}, iptables: map[[2]string]bool{}, filters: map[[2]string]bool{}, unmet: map[chainName]bool{}, entry: knownMark(0),
 		counting: countingRules{set: map[string]bool{}}, countingByIPTables: countingRules{set: map[string]bool{}},
 	}
 }
@@ -103,12 +107,12 @@ const maxMarkStates = 16
 func (r *chainWalker) walkAll(begins []baseChain) error {
 	for entry := knownMark(0); ; {
 		r.begin()
-		left, forwarded, err := r.walkFrom(entry, begins)
+		left, forwarded, err := r.walkFrom(markState{reached: true, packet: entry}, begins)
 		if err != nil {
 			return err
 		}
-		if r.entry = left; left == entry {
-			r.leavesMark = r.leavesMark || forwarded != knownMark(0)
+		if r.entry = r.entry.join(left); left == entry {
+			r.leavesMark = r.leavesMark || forwarded.packet != knownMark(0)
 			break
 		}
 		entry = left
@@ -136,11 +140,10 @@ func (r *chainWalker) keepDifferences() {
 
 // walkFrom walks from chains at hooks, as packets that come with a mark, and returns what is known
 // of the marks which packets come with or leave with, and of those that pods' packets have in the end.
-func (r *chainWalker) walkFrom(entry markValue, begins []baseChain) (left, forwarded markValue, err error) {
+func (r *chainWalker) walkFrom(first markState, begins []baseChain) (left markValue, forwarded markState, err error) {
 	// Of bridges' hooks it is not known when packets meet them.
 	ordered := !slices.ContainsFunc(begins, func(c baseChain) bool { return c.family == "bridge" })
-	first := markState{reached: true, packet: entry}
-	at := first
+	entry, at := first.packet, first
 	for _, c := range begins {
 		in := first
 		if ordered && !c.outer {
@@ -148,7 +151,7 @@ func (r *chainWalker) walkFrom(entry markValue, begins []baseChain) (left, forwa
 		}
 		result, err := r.walk(c.chainName, in)
 		if err != nil {
-			return entry, entry, err
+			return entry, at, err
 		}
 		out := result.out.join(result.accepted)
 		if !out.reached {
@@ -160,9 +163,9 @@ func (r *chainWalker) walkFrom(entry markValue, begins []baseChain) (left, forwa
 		}
 	}
 	if !ordered {
-		return entry, entry, nil
+		at.packet = entry
 	}
-	return entry, at.packet, nil
+	return entry, at, nil
 }
 
 // walk goes through a chain and every chain that it jumps to.
@@ -171,7 +174,11 @@ func (r *chainWalker) walk(c chainName, in markState) (result chainResult, err e
 	if known, ok := r.walked[at]; ok {
 		return known, nil
 	}
-	if unknown := (markState{reached: true, diverged: in.diverged}); in != unknown {
+	unknown := markState{reached: true, diverged: in.diverged}
+	if in.differs != 0 {
+		unknown.differs = ^uint32(0)
+	}
+	if in != unknown {
 		if r.visits[c]++; r.visits[c] > maxMarkStates {
 			return r.walk(c, unknown)
 		}
@@ -200,14 +207,17 @@ func (r *chainWalker) step(c chainName, in markState, message []byte, result *ch
 	if err != nil {
 		return in, err
 	}
-	if r.pinned != 0 {
-		if in, err = r.separate(c, in, &rule, message); err != nil {
-			return in, err
+	switch {
+	case r.pinned == nft.StateEstablished:
+		in, err = r.separate(c, in, &rule, message)
+	case r.following:
+	default:
+		if r.noteCounter(c, rule, message); rule.neverMatches {
+			err = r.noteConsumption(c, rule, message)
 		}
-	} else if r.noteCounter(c, rule, message); rule.neverMatches {
-		if err := r.noteConsumption(c, rule, message); err != nil {
-			return in, err
-		}
+	}
+	if err != nil {
+		return in, err
 	}
 	if rule.neverMatches {
 		if !rule.partial.hasEffect() {
@@ -215,8 +225,11 @@ func (r *chainWalker) step(c chainName, in markState, message []byte, result *ch
 		}
 		rule = *rule.partial
 	}
-	if r.pinned != 0 {
-		r.noteDrop(c, rule, message)
+	if r.following {
+		r.writes |= rule.markWrites
+		if err := r.noteLater(c, rule, message); err != nil {
+			return in, err
+		}
 	} else if err := r.noteAnswer(c, rule, message); err != nil || rule.answered&onlyBehind != 0 {
 		return in, err
 	} else if err := r.note(c, rule, message); err != nil {

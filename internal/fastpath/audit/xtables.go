@@ -32,7 +32,7 @@ func (r *exprEvaluator) target(data nlmsg.Map) {
 	case target == "REJECT":
 		r.decide("drop")
 	case target == "NOTRACK" || target == "CT" && len(info) > 0 && info[0]&1 != 0:
-		r.untracks = true
+		r.untrack()
 	}
 }
 
@@ -80,6 +80,10 @@ func (r *exprEvaluator) match(data nlmsg.Map) {
 		return
 	case "icmp", "icmp6", "sctp", "dccp", "ah", "esp":
 		r.neverMatches = true
+	case "rpfilter":
+		if len(info) == 0 || info[0]&rpfilterValidMark != 0 {
+			r.readMark(r.marks.packet)
+		}
 	case "mac":
 		if r.chain.outer {
 			r.perPacket = "match mac"
@@ -146,6 +150,9 @@ func (r *exprEvaluator) matchConntrackState(info []byte, revision int) {
 	if r.unreplied {
 		translations = translations[:1] // others are not carried
 	}
+	if r.direct && r.chain.outer && !r.chain.untranslated {
+		translations = translations[:2]
+	}
 	for _, translated := range translations {
 		at := *r
 		at.alwaysMatches, at.neverMatches = true, false
@@ -171,6 +178,8 @@ const (
 	xtDestinationNAT = 1 << 7
 	xtUntracked      = 1 << 8
 )
+
+const rpfilterValidMark = 1 << 1 // XT_RPFILTER_VALID_MARK: it looks up the way to the sender by the packet's mark
 
 // xtState is the state of nftables as iptables numbers it.
 func xtState(state uint32) uint32 {
