@@ -36,6 +36,7 @@ func journalFolder(env *Env) (string, error) {
 
 const (
 	journalWait = 10 * time.Second // for who has it open
+	reopenWait  = 90 * time.Second // the same, at the end of a fast path: see [reopenJournal]
 	trialWait   = time.Second      // a trial must not begin beside who holds it for long
 )
 
@@ -92,7 +93,8 @@ func waitForJournal(ctx context.Context, env *Env) (*journal.Journal, error) {
 	return takeJournal(ctx, env, func(*journal.Txn) bool { return false })
 }
 
-// takeJournal is waitForJournal, and asks a proof to end if its transaction is one to end.
+// takeJournal is waitForJournal, and asks whoever has it open to end if end says so of its transaction; nil: that is
+// not known.
 func takeJournal(ctx context.Context, env *Env, end func(*journal.Txn) bool) (*journal.Journal, error) {
 	const turn = 500 * time.Millisecond
 	for told := false; ; told = true {
@@ -108,7 +110,7 @@ func takeJournal(ctx context.Context, env *Env, end func(*journal.Txn) bool) (*j
 			return nil, err
 		}
 		t := runningTxn(folder)
-		if t != nil && t.OfProof() && end(t) {
+		if end(t) {
 			if err := journal.RequestEnd(folder); err != nil {
 				return nil, err
 			}
@@ -122,6 +124,19 @@ func takeJournal(ctx context.Context, env *Env, end func(*journal.Txn) bool) (*j
 		}
 		sanitize.Fprintf(env.Stderr, "venturi: waiting until another venturi is done with changing this machine%s\n", who)
 	}
+}
+
+// anyProof is for [takeJournal]: whichever proof runs is to end. One that changes only its lab has an ordinary
+// transaction, and who has the journal for a moment does not look.
+func anyProof(*journal.Txn) bool { return true }
+
+// reopenJournal opens the journal for who has ended a fast path, and has a proof end that would have it open for long.
+// It waits for less than the time after which systemd or Kubernetes kills the process, three minutes.
+func reopenJournal(env *Env) (*journal.Journal, error) {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), reopenWait, verr.New(verr.Busy, "cannot record that the fast path has ended",
+		"another venturi has had the journal open for "+reopenWait.String(), "wait until that one is done, and then run: venturi fastpath disable"))
+	defer cancel()
+	return takeJournal(ctx, env, anyProof)
 }
 
 // runningTxn is the transaction of whoever has the journal open; nil: that is not known.

@@ -200,7 +200,8 @@ for an upgrade: that process ends and leaves everything in place, no packet is l
 counters continue, unless that version lays them out differently. Packets are not compared
 again, unless that process had only compared them. --nat, --ipv6 and --keep-counters stay as
 they were in that process unless you give them; those of a "shadow" are not kept. A trial cannot
-be taken over.
+be taken over. Give --listen again: metrics are served once the other process has freed the
+address.
 
 Some counters miss carried packets; "venturi fastpath plan" lists them. With --keep-counters,
 nothing is carried while a counter of these kinds would miss packets:
@@ -249,13 +250,14 @@ the reasons. The label "family" is IPv4 or IPv6.`,
 			if err != nil {
 				return err
 			}
-			ctx, stopServing, err := serveNode(cmd.Context(), metrics)
+			ctx, stopServing, err := serveNode(cmd.Context(), env, metrics, again)
 			if err != nil {
 				return err
 			}
 			stats, err := enableNode(ctx, env, configs, wanted, node.Options{
-				Open:  func() (*journal.Journal, error) { return openToChange(env, journalWait) },
-				Trial: trial, Hold: holder(env),
+				Open:   func() (*journal.Journal, error) { return openToChange(env, journalWait) },
+				Reopen: func() (*journal.Journal, error) { return reopenJournal(env) },
+				Trial:  trial, Hold: holder(env),
 				Report:     func(s fastpath.State) { display.PrintFastPathState(env.Stderr, s) },
 				ReportIPv6: func(s fastpath.State) { display.PrintFastPathState6(env.Stderr, s) },
 				Shadow: node.ShadowOptions{Flows: flows, Limit: limit, Compared: func(family string, found shadow.Result) {
@@ -295,24 +297,32 @@ func newFastpathDisable(env *Env) *cobra.Command {
 		Short: "End this node's fast path, and remove it completely",
 		Long: `End the fast path of the current network namespace, or of the one that --netns names, and
 remove everything that it added, even if its process was killed. Flows continue on the slow
-path. If there is no fast path, nothing is done, and the exit code is 0.`,
+path. If there is no fast path, nothing is done, and the exit code is 0.
+
+Carrying stops at once. A running proof (tune --prove), which holds the journal, is then
+ended, which undoes what it has changed.`,
 		Example: "  venturi fastpath disable\n  venturi fastpath disable --netns node1",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := needRoot("cannot disable the fast path", onlyRootChanges); err != nil {
 				return err
 			}
-			j, err := waitForJournal(cmd.Context(), env)
+			const what, hint = "cannot disable the fast path", "see what remains with: venturi fastpath status; then try: venturi undo"
+			asked, err := node.RequestStop()
+			if err != nil {
+				return verr.Wrap(verr.Failed, what, err, hint)
+			}
+			j, err := takeJournal(cmd.Context(), env, anyProof)
 			if err != nil {
 				return err
 			}
 			defer j.Close()
 			was, err := node.Disable(j)
 			if err != nil {
-				return verr.Wrap(verr.Failed, "cannot disable the fast path", err, "see what remains with: venturi fastpath status; then try: venturi undo")
+				return verr.Wrap(verr.Failed, what, err, hint)
 			}
 			text := "the fast path is disabled and fully removed"
-			if !was {
+			if !was && !asked {
 				text = "there is no fast path here"
 			}
 			_, err = sanitize.Fprintf(env.Stdout, "%s\n", text)

@@ -88,21 +88,39 @@ func familyOf(ipv6 bool) audit.Family {
 	return audit.IPv4
 }
 
-// serveNode serves the metrics of a fast path until stop is called; nil: nowhere.
-// The context ends with the one that is given, or when serving fails.
-func serveNode(ctx context.Context, at *listener) (serving context.Context, stop func() error, err error) {
+// replacedWait is how long the process from which this one takes over may take to end, and so to free the address of its
+// metrics.
+var replacedWait = host.ScaleTimeout(time.Minute)
+
+// serveNode serves the metrics of a fast path until stop is called; nil: nowhere. The context ends with the one that is
+// given, or when serving fails. If the address is that of the process from which this one takes over, they are
+// served once that one has ended.
+func serveNode(ctx context.Context, env *Env, at *listener, replace bool) (serving context.Context, stop func() error, err error) {
 	serving, cancel := context.WithCancelCause(ctx)
 	if at == nil {
 		return serving, func() error { cancel(nil); return nil }, nil
 	}
 	listener, err := at.listen()
-	if err != nil {
+	ending := replace && isInUse(err) && node.ListensAt(at.addr.Port)
+	if err != nil && !ending {
 		cancel(nil)
 		return nil, nil, err
 	}
+	if ending {
+		sanitize.Fprintf(env.Stderr, "venturi: metrics are served at %s once the process that runs here has ended\n", at.addr)
+	}
 	done := make(chan error, 1)
 	go func() {
-		err := watch.ServeMetrics(serving, listener, new(node.Metrics))
+		err := error(nil)
+		if ending {
+			listener, err = at.listenAfter(serving, replacedWait)
+		}
+		switch {
+		case err == nil:
+			err = watch.ServeMetrics(serving, listener, new(node.Metrics))
+		case serving.Err() != nil:
+			err = nil // it has ended before that one has
+		}
 		cancel(err)
 		done <- err
 	}()

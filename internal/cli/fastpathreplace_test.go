@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,7 +24,8 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// A process that takes over goes on with the options of the one before it, unless it is given others.
+// A process that takes over goes on with the options of the one before it, unless it is given others, and serves metrics at
+// the same address. Of another program it does not expect that it frees one.
 func TestFastpathReplacesWithSameOptions(t *testing.T) {
 	w, n := emptyNode(t)
 	wirePods(t, w, n)
@@ -42,7 +44,7 @@ func TestFastpathReplacesWithSameOptions(t *testing.T) {
 		{[]string{"--replace", "--nat", "--ipv6=false"}, nil, false, false},
 	} {
 		carries := make(awaited, 1)
-		next := start(io.MultiWriter(t.Output(), carries), append([]string{"enable", "--shadow", "0"}, c.args...)...)
+		next := start(io.MultiWriter(t.Output(), carries), append([]string{"enable", "--shadow", "0", "--listen", "127.0.0.1:9138"}, c.args...)...)
 		t.Cleanup(func() { _ = next.Process.Kill(); _ = next.Wait() }) // if it has not ended below
 		select {
 		case <-carries:
@@ -59,13 +61,25 @@ func TestFastpathReplacesWithSameOptions(t *testing.T) {
 				s, err = node.ReadStatus()
 				return err
 			})
-			if s.Running && s.State.Counters != nil && slices.Equal(s.Config.KeepCounters, c.keep) && s.Config.NoNAT == c.noNAT && (s.IPv6 != nil) == c.ipv6 {
+			if s.Running && s.State.Counters != nil && slices.Equal(s.Config.KeepCounters, c.keep) && s.Config.NoNAT == c.noNAT && (s.IPv6 != nil) == c.ipv6 && host.ListensAt(next.Process.Pid, 9138) {
 				break
 			}
 			if time.Now().After(end) {
-				t.Fatalf("enable %v: it has %+v; want %+v; %+v", c.args, s.Config, c, s.State)
+				t.Fatalf("enable %v: it has %+v; want %+v; %+v; it listens: %v", c.args, s.Config, c, s.State, host.ListensAt(next.Process.Pid, 9138))
 			}
 		}
+	}
+	testenv.InNetns(t, n.Path(), func() error {
+		other, err := net.Listen("tcp", "127.0.0.1:9139")
+		if err == nil {
+			t.Cleanup(func() { _ = other.Close() })
+		}
+		return err
+	})
+	var said bytes.Buffer
+	ended := new(exec.ExitError)
+	if err := start(&said, "enable", "--replace", "--listen", "127.0.0.1:9139").Wait(); !errors.As(err, &ended) || ended.ExitCode() != verr.Failed || !strings.Contains(said.String(), "address already in use") || strings.Contains(said.String(), "are served") {
+		t.Errorf("at the address of another program, it ended with %v, and said %s", err, &said)
 	}
 	testenv.Must(t, running.Process.Signal(syscall.SIGTERM))
 	testenv.Must(t, running.Wait())

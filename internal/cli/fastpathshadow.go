@@ -78,6 +78,7 @@ func (s *shadowCommand) run(cmd *cobra.Command, _ []string) error {
 	}
 	found, err := node.Shadow(cmd.Context(), config, node.Options{
 		Open:   func() (*journal.Journal, error) { return openToChange(s.env, journalWait) },
+		Reopen: func() (*journal.Journal, error) { return reopenJournal(s.env) },
 		Shadow: node.ShadowOptions{Flows: s.flows, Limit: s.limit},
 	})
 	replaced := errors.Is(err, node.ErrReplaced)

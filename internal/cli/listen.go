@@ -1,9 +1,12 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"net"
+	"syscall"
+	"time"
 
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -32,6 +35,28 @@ func (l listener) listen() (*net.TCPListener, error) {
 	}
 	return open, verr.Wrap(verr.Failed, l.what, err, l.hint)
 }
+
+// isInUse tells whether an error of listen says that somebody else has the address.
+func isInUse(err error) bool { return errors.Is(err, syscall.EADDRINUSE) }
+
+// listenAfter is listen once somebody else no longer has the address: who has it is about to end.
+func (l listener) listenAfter(ctx context.Context, wait time.Duration) (*net.TCPListener, error) {
+	poll := time.NewTicker(listenPoll)
+	defer poll.Stop()
+	for end := time.Now().Add(wait); ; {
+		open, err := l.listen()
+		if !isInUse(err) || time.Now().After(end) {
+			return open, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-poll.C:
+		}
+	}
+}
+
+const listenPoll = 50 * time.Millisecond
 
 // newMetricsListener is the listener of --listen.
 func newMetricsListener(address string) (listener, error) {

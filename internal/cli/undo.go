@@ -43,7 +43,9 @@ Undoing twice is harmless.`,
 			if all && len(args) > 0 {
 				return verr.New(verr.Usage, "cannot undo "+strings.Join(args, " ")+" and all", "numbers and --all exclude each other", "leave the numbers or --all out")
 			}
-			j, err := takeJournal(cmd.Context(), env, func(t *journal.Txn) bool { return len(args) == 0 || slices.Contains(args, strconv.Itoa(t.ID)) })
+			j, err := takeJournal(cmd.Context(), env, func(t *journal.Txn) bool {
+				return t != nil && t.OfProof() && (len(args) == 0 || slices.Contains(args, strconv.Itoa(t.ID)))
+			})
 			if err != nil {
 				return err
 			}

@@ -239,17 +239,6 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-func TestListeners(t *testing.T) {
-	const table = `  sl  local_address                         remote_address                        st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
-   0: 00000000000000000000000000000000:4D35 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 111 1 0 100 0 0 10 0
-   1: 00000000000000000000000000000000:4D36 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 222 1 0 100 0 0 10 0
-   2: 00000000000000000000000000000000:4D35 00000000000000000000000000000000:9999 01 00000000:00000000 00:00000000 00000000     0        0 333 1 0 100 0 0 10 0
-`
-	if got := listeners(table, 0x4D35); len(got) != 1 || got[0] != "111" {
-		t.Errorf("got %v, want [111]", got)
-	}
-}
-
 func FuzzParse(f *testing.F) {
 	for i, o := range outputs {
 		out, err := os.ReadFile(filepath.Join("testdata", o.file))

@@ -50,7 +50,7 @@ func (l *localToggles) Prepare(ctx context.Context) (fit []Candidate, unfit []se
 // Switch is of [Toggles].
 func (l *localToggles) Switch(ctx context.Context, to search.Subset) error {
 	if l.Journal.EndRequested() {
-		return verr.New(verr.Partial, "cannot go on with the proof", "somebody ran \"venturi undo\"", "everything that it changed is undone; run it again")
+		return verr.New(verr.Partial, "cannot go on with the proof", "somebody ran \"venturi undo\", or ended a fast path here", "everything that it changed is undone; run it again")
 	}
 	return l.states.switchTo(ctx, to)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 // Options of [Enable].
 type Options struct {
 	Open   func() (*journal.Journal, error) // opens the journal of this machine
+	Reopen func() (*journal.Journal, error) // the same when carrying has ended, to record that: it may wait longer
 	Trial  time.Duration                    // ends by itself after this time; 0: it does not
 	Hold   func(txn int) error              // sees to it that a trial is undone, whatever becomes of this process
 	Report func(fastpath.State)             // called when the state changes
@@ -94,7 +96,7 @@ func install(ctx context.Context, o Options, run func(f files, carried bool) err
 	err = errors.Join(err, kernel.UnmountPins(f.folder))
 	disabled = f.stopRequested() // afterwards whoever asks removes the folder
 	err = errors.Join(err, held.lock.Close())
-	undone, failed := end(o.Open, held.txn)
+	undone, failed := end(o.Reopen, held.txn)
 	return disabled || undone, errors.Join(err, failed)
 }
 
@@ -234,6 +236,22 @@ func end(open func() (*journal.Journal, error), txn int) (undone bool, err error
 		}
 	}
 	return true, nil
+}
+
+// RequestStop asks the process that carries flows of this network namespace to end, if there is one. It does
+// so at once, whoever has the journal open; [Disable] waits for it, and removes what it leaves.
+func RequestStop() (asked bool, err error) {
+	f, err := ownFiles()
+	if err != nil {
+		return false, err
+	}
+	if asked, err = kernel.Locked(f.folder); err != nil || !asked {
+		return false, err
+	}
+	if err = netcfg.ReplaceJSON(f.stop, true); errors.Is(err, fs.ErrNotExist) {
+		err = nil // it has ended just now
+	}
+	return true, err
 }
 
 // Disable removes the fast path of the network namespace that this process is in, whatever became

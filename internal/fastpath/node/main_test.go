@@ -71,7 +71,9 @@ func enable(args []string) int {
 		var stats node.FamilyStats
 		stats, err = node.Enable(ctx, c, node.Options{
 			ReportIPv6: func(s fastpath.State) { fmt.Fprintf(os.Stderr, "IPv6: %+v\n", s) },
-			Open:       func() (*journal.Journal, error) { return openJournal(args[1]) }, Trial: trial, Shadow: first, Replace: has("replace"),
+			Open:       func() (*journal.Journal, error) { return openJournal(args[1]) },
+			Reopen:     func() (*journal.Journal, error) { return openJournal(args[1]) },
+			Trial:      trial, Shadow: first, Replace: has("replace"),
 			Hold:   func(int) error { return nil },
 			Report: func(s fastpath.State) { fmt.Printf("%+v\n", s) },
 		})
@@ -114,6 +116,7 @@ func compare(args []string) int {
 		var found shadow.Result
 		found, err = node.Shadow(ctx, config, node.Options{
 			Open:   func() (*journal.Journal, error) { return openJournal(args[1]) },
+			Reopen: func() (*journal.Journal, error) { return openJournal(args[1]) },
 			Shadow: node.ShadowOptions{Flows: flows, Limit: testenv.Timeout},
 		})
 		if err == nil || errors.Is(err, node.ErrReplaced) {

@@ -53,6 +53,20 @@ func (f files) takeOver(ctx context.Context, j *journal.Journal) (holding, error
 	}
 }
 
+// ListensAt tells whether the process that carries or compares in this network namespace is known to listen at a port.
+func ListensAt(port int) bool {
+	f, err := ownFiles()
+	if err != nil {
+		return false
+	}
+	p := f.holder()
+	if p == nil {
+		return false
+	}
+	defer func() { _ = p.Release() }() // to close a descriptor cannot fail in a way that matters
+	return host.ListensAt(p.Pid, port)
+}
+
 // carried tells whether the daemon that was here last has carried packets, and not only compared them. It does not say so of
 // a daemon whose config cannot be read.
 func (f files) carried() bool {

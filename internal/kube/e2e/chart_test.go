@@ -23,6 +23,9 @@ import (
 
 const chart = "../../../charts/venturi"
 
+// fastPathAlone are values of a chart that measures nothing.
+const fastPathAlone = "image.name=x,watch.enabled=false,fastPath.enabled=true"
+
 // helm runs Helm for one cluster and one namespace.
 type helm struct {
 	*plugin
@@ -57,7 +60,9 @@ func TestClusterChart(t *testing.T) {
 	}
 	t.Run("keepCounters", h.checkKeepCounters)
 	t.Run("ipv6", h.checkIPv6)
+	t.Run("metrics", h.checkMetricsAddress)
 	t.Run("refused", h.checkRefused)
+	t.Run("apart", h.checkApart)
 	t.Run("installed", h.checkInstalled)
 }
 
@@ -139,7 +144,7 @@ func arguments(object map[string]any) (args []string) {
 // The counters that are kept are set as the page shows it; without them, all is carried.
 func (h *helm) checkKeepCounters(t *testing.T) {
 	for set, want := range map[string]string{"": "none", `,fastPath.keepCounters=conntrack\,rules`: "conntrack,rules"} {
-		args := arguments(h.rendered(t, "--set", "image.name=x,fastPath.enabled=true"+set)["DaemonSet"])
+		args := arguments(h.rendered(t, "--set", fastPathAlone+set)["DaemonSet"])
 		if !slices.Contains(args, "--keep-counters="+want) {
 			t.Errorf("set by %q, the arguments are %q", set, args)
 		}
@@ -149,9 +154,24 @@ func (h *helm) checkKeepCounters(t *testing.T) {
 // IPv6 is carried if it is asked for.
 func (h *helm) checkIPv6(t *testing.T) {
 	for set, want := range map[string]string{"": "false", ",fastPath.ipv6=true": "true"} {
-		args := arguments(h.rendered(t, "--set", "image.name=x,fastPath.enabled=true"+set)["DaemonSet"])
+		args := arguments(h.rendered(t, "--set", fastPathAlone+set)["DaemonSet"])
 		if !slices.Contains(args, "--ipv6="+want) {
 			t.Errorf("set by %q, the arguments are %q", set, args)
+		}
+	}
+}
+
+// Metrics are served at the node's own address, and not to whoever reaches another one.
+func (h *helm) checkMetricsAddress(t *testing.T) {
+	for set, want := range map[string]string{"": "--listen=[$(NODE_IP)]:9138", ",fastPath.metricsPort=0": ""} {
+		got := ""
+		for _, arg := range arguments(h.rendered(t, "--set", fastPathAlone+set)["DaemonSet"]) {
+			if strings.HasPrefix(arg, "--listen") {
+				got = arg
+			}
+		}
+		if got != want {
+			t.Errorf("set by %q, it has %q", set, got)
 		}
 	}
 }
@@ -175,6 +195,16 @@ func (h *helm) checkRefused(t *testing.T) {
 		}
 		if out, err := h.run(args...); err == nil || !strings.Contains(out, "schema") || !strings.Contains(out, c.says) {
 			t.Errorf("%q: %v: %s", c.set, err, out)
+		}
+	}
+}
+
+// A token that may run commands in pods is not where the privileged ones are, however that is asked for.
+func (h *helm) checkApart(t *testing.T) {
+	for _, set := range []string{"image.name=x,fastPath.enabled=true", "image.name=x,fastPath.enabled=true,watch.enabled=true"} {
+		out, err := h.run("template", "net", chart, "--set", set)
+		if err == nil || !strings.Contains(out, "add --set watch.enabled=false") || strings.Contains(out, "kind: ") {
+			t.Errorf("%q: %v: %s", set, err, out)
 		}
 	}
 }
