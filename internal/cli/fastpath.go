@@ -308,11 +308,11 @@ ended, which undoes what it has changed.`,
 				return err
 			}
 			const what, hint = "cannot disable the fast path", "see what remains with: venturi fastpath status; then try: venturi undo"
-			asked, err := node.RequestStop()
+			is, err := node.RequestStop()
 			if err != nil {
 				return verr.Wrap(verr.Failed, what, err, hint)
 			}
-			j, err := takeJournal(cmd.Context(), env, anyProof)
+			j, err := takeJournal(cmd.Context(), env, func(t *journal.Txn) bool { return is && anyProof(t) }) // no proof ends for nothing
 			if err != nil {
 				return err
 			}
@@ -322,7 +322,7 @@ ended, which undoes what it has changed.`,
 				return verr.Wrap(verr.Failed, what, err, hint)
 			}
 			text := "the fast path is disabled and fully removed"
-			if !was && !asked {
+			if !was && !is {
 				text = "there is no fast path here"
 			}
 			_, err = sanitize.Fprintf(env.Stdout, "%s\n", text)

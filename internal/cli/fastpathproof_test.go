@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -16,7 +17,7 @@ import (
 )
 
 // While a proof has the journal open, as for all of its budget, "disable" and SIGTERM end the carrying at once. The proof
-// is asked to end, and when it has, nothing is left of the fast path.
+// is asked to end, and when it has, nothing is left of the fast path. Where there is none, "disable" waits for the proof.
 func TestFastpathEndsBesideProof(t *testing.T) {
 	w, n := emptyNode(t)
 	wirePods(t, w, n)
@@ -38,37 +39,58 @@ func TestFastpathEndsBesideProof(t *testing.T) {
 	options := journal.Options{Folder: os.Getenv(journal.FolderVariable), Settings: thisMachine().Settings, Wait: testenv.Timeout}
 	t.Cleanup(func() { testenv.Must(t, startFastpath(t, n, t.Output(), "disable").Wait()) }) // when it has failed
 	for _, c := range []struct {
-		disables bool
-		lease    time.Duration // 0: the proof changes only its lab
-	}{{true, 0}, {false, time.Hour}} {
-		carries := make(awaited, 1)
-		running := startFastpath(t, n, io.MultiWriter(t.Output(), carries), "enable", "--shadow", "0")
-		t.Cleanup(func() { _ = running.Process.Kill(); _ = running.Wait() }) // as above
-		await("it carries", func() bool { return len(carries) > 0 })
+		carries, disables bool
+		lease             time.Duration // 0: the proof changes only its lab
+	}{{true, true, 0}, {true, false, time.Hour}, {false, true, 0}} {
+		var running *exec.Cmd
+		if c.carries {
+			carries := make(awaited, 1)
+			running = startFastpath(t, n, io.MultiWriter(t.Output(), carries), "enable", "--shadow", "0")
+			t.Cleanup(func() { _ = running.Process.Kill(); _ = running.Wait() }) // as above
+			await("it carries", func() bool { return len(carries) > 0 })
+		}
 		proof, err := journal.Open(options)
 		testenv.Must(t, err)
 		t.Cleanup(func() { _ = proof.Close() }) // before "disable" above waits for it
 		tx, err := proof.BeginProof(c.lease)
 		testenv.Must(t, err)
-		end := func() error { return running.Process.Signal(syscall.SIGTERM) }
-		var said bytes.Buffer
+		var text bytes.Buffer
+		var disable *exec.Cmd
+		said := filepath.Join(t.TempDir(), "said")
 		if c.disables {
-			disable := exec.Command("venturi", "fastpath", "disable")
-			disable.Stdout, disable.Stderr = &said, t.Output()
+			file, err := os.Create(said)
+			testenv.Must(t, err)
+			defer file.Close()
+			disable = exec.Command("venturi", "fastpath", "disable")
+			disable.Stdout, disable.Stderr = &text, file
 			testenv.Must(t, host.Do(n.Path(), disable.Start))
-			end = disable.Wait
+			t.Cleanup(func() { _ = disable.Process.Kill(); _ = disable.Wait() }) // as above
 		} else {
-			testenv.Must(t, end())
+			testenv.Must(t, running.Process.Signal(syscall.SIGTERM))
 		}
-		await("the carrying has ended beside the proof", func() bool { return !status().Running })
-		await("the proof is asked to end", proof.EndRequested)
+		want := "there is no fast path here\n"
+		if c.carries {
+			want = "the fast path is disabled and fully removed\n"
+			await("the carrying has ended beside the proof", func() bool { return !status().Running })
+			await("the proof is asked to end", proof.EndRequested)
+		} else {
+			await("disable waits for the proof", func() bool {
+				text, err := os.ReadFile(said)
+				return err == nil && bytes.Contains(text, []byte("waiting until another venturi"))
+			})
+			if proof.EndRequested() { // which disable does before it says that it waits
+				t.Error("the proof is asked to end where there is nothing to disable")
+			}
+		}
 		_, err = proof.Undo([]int{tx.ID()}, journal.UndoOptions{})
 		testenv.Must(t, err)
 		testenv.Must(t, proof.Close())
-		testenv.Must(t, running.Wait())
+		if c.carries {
+			testenv.Must(t, running.Wait())
+		}
 		if c.disables {
-			if err := end(); err != nil || said.String() != "the fast path is disabled and fully removed\n" {
-				t.Errorf("disable ended with %v, and said %q", err, &said)
+			if err := disable.Wait(); err != nil || text.String() != want {
+				t.Errorf("%+v: disable ended with %v, and said %q", c, err, &text)
 			}
 		}
 		after, err := journal.Open(options)

@@ -239,14 +239,19 @@ func end(open func() (*journal.Journal, error), txn int) (undone bool, err error
 }
 
 // RequestStop asks the process that carries flows of this network namespace to end, if there is one. It does
-// so at once, whoever has the journal open; [Disable] waits for it, and removes what it leaves.
-func RequestStop() (asked bool, err error) {
+// so at once, whoever has the journal open; [Disable] waits for it, and removes what it leaves. It tells whether there is
+// a fast path, be it only what a killed process has left.
+func RequestStop() (is bool, err error) {
 	f, err := ownFiles()
 	if err != nil {
 		return false, err
 	}
-	if asked, err = kernel.Locked(f.folder); err != nil || !asked {
+	v, err := read()
+	if err != nil || !v.Present {
 		return false, err
+	}
+	if held, err := kernel.Locked(f.folder); err != nil || !held {
+		return true, err
 	}
 	if err = netcfg.ReplaceJSON(f.stop, true); errors.Is(err, fs.ErrNotExist) {
 		err = nil // it has ended just now
