@@ -94,14 +94,14 @@ var replacedWait = host.ScaleTimeout(time.Minute)
 
 // serveNode serves the metrics of a fast path until stop is called; nil: nowhere. The context ends with the one that is
 // given, or when serving fails. If the address is that of the process from which this one takes over, they are
-// served once that one has ended.
+// served once that one has ended, and if somebody else has it then, not at all.
 func serveNode(ctx context.Context, env *Env, at *listener, replace bool) (serving context.Context, stop func() error, err error) {
 	serving, cancel := context.WithCancelCause(ctx)
 	if at == nil {
 		return serving, func() error { cancel(nil); return nil }, nil
 	}
 	listener, err := at.listen()
-	ending := replace && isInUse(err) && node.ListensAt(at.addr.Port)
+	ending := replace && isInUse(err) && node.ListensAt(at.addr.AddrPort())
 	if err != nil && !ending {
 		cancel(nil)
 		return nil, nil, err
@@ -115,12 +115,15 @@ func serveNode(ctx context.Context, env *Env, at *listener, replace bool) (servi
 		if ending {
 			listener, err = at.listenAfter(serving, replacedWait)
 		}
-		switch {
-		case err == nil:
-			err = watch.ServeMetrics(serving, listener, new(node.Metrics))
-		case serving.Err() != nil:
-			err = nil // it has ended before that one has
+		if err != nil {
+			if serving.Err() == nil { // by now, this process carries, which counts for more than metrics
+				verr.Print(env.Stderr, err)
+				sanitize.Fprintf(env.Stderr, "venturi: the fast path goes on without metrics\n")
+			}
+			done <- nil
+			return
 		}
+		err = watch.ServeMetrics(serving, listener, new(node.Metrics))
 		cancel(err)
 		done <- err
 	}()

@@ -2,10 +2,12 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,6 +34,7 @@ func TestFastpathReplacesWithSameOptions(t *testing.T) {
 	start := func(said io.Writer, args ...string) *exec.Cmd { return startFastpath(t, n, said, args...) }
 	t.Cleanup(func() { testenv.Must(t, start(t.Output(), "disable").Wait()) })
 	var running *exec.Cmd
+	at := netip.MustParseAddrPort("127.0.0.1:9138")
 	for _, c := range []struct {
 		args        []string
 		keep        []string
@@ -44,7 +47,7 @@ func TestFastpathReplacesWithSameOptions(t *testing.T) {
 		{[]string{"--replace", "--nat", "--ipv6=false"}, nil, false, false},
 	} {
 		carries := make(awaited, 1)
-		next := start(io.MultiWriter(t.Output(), carries), append([]string{"enable", "--shadow", "0", "--listen", "127.0.0.1:9138"}, c.args...)...)
+		next := start(io.MultiWriter(t.Output(), carries), append([]string{"enable", "--shadow", "0", "--listen", at.String()}, c.args...)...)
 		t.Cleanup(func() { _ = next.Process.Kill(); _ = next.Wait() }) // if it has not ended below
 		select {
 		case <-carries:
@@ -61,25 +64,27 @@ func TestFastpathReplacesWithSameOptions(t *testing.T) {
 				s, err = node.ReadStatus()
 				return err
 			})
-			if s.Running && s.State.Counters != nil && slices.Equal(s.Config.KeepCounters, c.keep) && s.Config.NoNAT == c.noNAT && (s.IPv6 != nil) == c.ipv6 && host.ListensAt(next.Process.Pid, 9138) {
+			if s.Running && s.State.Counters != nil && slices.Equal(s.Config.KeepCounters, c.keep) && s.Config.NoNAT == c.noNAT && (s.IPv6 != nil) == c.ipv6 && host.ListensAt(next.Process.Pid, at) {
 				break
 			}
 			if time.Now().After(end) {
-				t.Fatalf("enable %v: it has %+v; want %+v; %+v; it listens: %v", c.args, s.Config, c, s.State, host.ListensAt(next.Process.Pid, 9138))
+				t.Fatalf("enable %v: it has %+v; want %+v; %+v; it listens: %v", c.args, s.Config, c, s.State, host.ListensAt(next.Process.Pid, at))
 			}
 		}
 	}
-	testenv.InNetns(t, n.Path(), func() error {
-		other, err := net.Listen("tcp", "127.0.0.1:9139")
-		if err == nil {
-			t.Cleanup(func() { _ = other.Close() })
+	for _, other := range []string{"127.0.0.1:9139", "127.0.0.2:9138"} {
+		testenv.InNetns(t, n.Path(), func() error {
+			l, err := net.Listen("tcp", other)
+			if err == nil {
+				t.Cleanup(func() { _ = l.Close() })
+			}
+			return err
+		})
+		var said bytes.Buffer
+		ended := new(exec.ExitError)
+		if err := start(&said, "enable", "--replace", "--listen", other).Wait(); !errors.As(err, &ended) || ended.ExitCode() != verr.Failed || !strings.Contains(said.String(), "address already in use") || strings.Contains(said.String(), "are served") {
+			t.Errorf("at %s, where another program listens, it ended with %v, and said %s", other, err, &said)
 		}
-		return err
-	})
-	var said bytes.Buffer
-	ended := new(exec.ExitError)
-	if err := start(&said, "enable", "--replace", "--listen", "127.0.0.1:9139").Wait(); !errors.As(err, &ended) || ended.ExitCode() != verr.Failed || !strings.Contains(said.String(), "address already in use") || strings.Contains(said.String(), "are served") {
-		t.Errorf("at the address of another program, it ended with %v, and said %s", err, &said)
 	}
 	testenv.Must(t, running.Process.Signal(syscall.SIGTERM))
 	testenv.Must(t, running.Wait())
@@ -128,6 +133,33 @@ func TestFastpathReplacesWithSameWish(t *testing.T) {
 			testenv.Must(t, second.Process.Signal(syscall.SIGTERM))
 			testenv.Must(t, second.Wait())
 		})
+	}
+}
+
+// Who has taken over goes on, without metrics, if another program has their address.
+func TestFastpathReplacesWithoutMetrics(t *testing.T) {
+	testenv.Root(t)
+	folder := nodeFolder(t, "/proc/self/ns/net")
+	held, err := os.Open(folder) // as the process that carries does
+	testenv.Must(t, err)
+	defer held.Close()
+	testenv.Must(t, netcfg.ReplaceJSON(filepath.Join(folder, "process"), os.Getpid()))
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	testenv.Must(t, err)
+	defer other.Close()
+	at, err := newMetricsListener(other.Addr().String())
+	testenv.Must(t, err)
+	wait := replacedWait
+	replacedWait = listenPoll
+	t.Cleanup(func() { replacedWait = wait })
+	said, err := os.Create(filepath.Join(t.TempDir(), "said"))
+	testenv.Must(t, err)
+	defer said.Close()
+	serving, stop, err := serveNode(t.Context(), &Env{Stderr: said}, &at, true)
+	testenv.Must(t, err)
+	awaitText(t, said.Name(), "\nventuri: the fast path goes on without metrics\n")
+	if err := errors.Join(context.Cause(serving), stop()); err != nil {
+		t.Errorf("the fast path ends: %v", err)
 	}
 }
 
@@ -185,14 +217,7 @@ func TestFastpathReplacesShadow(t *testing.T) {
 // A user who would take over is told that it takes root, not that somebody else's files cannot be read.
 func TestFastpathReplaceTakesRoot(t *testing.T) {
 	_, n := emptyNode(t)
-	id, err := host.ID(n.Path())
-	testenv.Must(t, err)
-	folder := filepath.Join(node.Root, strconv.FormatUint(id.Ino, 10))
-	testenv.Must(t, os.MkdirAll(folder, 0o700))
-	t.Cleanup(func() {
-		testenv.Must(t, os.RemoveAll(folder))
-		_ = os.Remove(node.Root) // fails if somebody else's is there
-	})
+	nodeFolder(t, n.Path())
 	testenv.Must(t, letNobodyRun())
 	command := asNobody("venturi", "fastpath", "enable", "--replace")
 	cmd := exec.Command(command[0], command[1:]...)
@@ -202,6 +227,35 @@ func TestFastpathReplaceTakesRoot(t *testing.T) {
 	ended := new(exec.ExitError)
 	if err := host.Do(n.Path(), cmd.Run); !errors.As(err, &ended) || ended.ExitCode() != verr.Permission || !strings.Contains(said.String(), "only root") {
 		t.Errorf("it ended with %v, want exit code %d\n%s", err, verr.Permission, &said)
+	}
+}
+
+// nodeFolder makes the folder of the fast path of a network namespace.
+func nodeFolder(t *testing.T, netns string) (folder string) {
+	t.Helper()
+	id, err := host.ID(netns)
+	testenv.Must(t, err)
+	folder = filepath.Join(node.Root, strconv.FormatUint(id.Ino, 10))
+	testenv.Must(t, os.MkdirAll(folder, 0o700))
+	t.Cleanup(func() {
+		testenv.Must(t, os.RemoveAll(folder))
+		_ = os.Remove(node.Root) // fails if somebody else's is there
+	})
+	return folder
+}
+
+// awaitText waits until a file has a text.
+func awaitText(t *testing.T, file, want string) {
+	t.Helper()
+	for end := time.Now().Add(testenv.Timeout); ; time.Sleep(20 * time.Millisecond) {
+		text, err := os.ReadFile(file)
+		testenv.Must(t, err)
+		if strings.Contains(string(text), want) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("after %v, it has said %q, and not %q", testenv.Timeout, text, want)
+		}
 	}
 }
 

@@ -1,7 +1,7 @@
 package host
 
 import (
-	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -10,9 +10,9 @@ import (
 	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
-// ListensAt looks for a listening socket on port, of TCP or UDP, among a process's own. A
-// process that is just ending reads as one that does not listen.
-func ListensAt(pid, port int) bool {
+// ListensAt looks for a listening socket, of TCP or UDP, among a process's own that takes what is sent to an address, or
+// to one of all addresses if none is given. A process that is just ending reads as one that does not listen.
+func ListensAt(pid int, at netip.AddrPort) bool {
 	proc := filepath.Join("/proc", strconv.Itoa(pid))
 	own := map[string]bool{}
 	links, _ := sanitize.Files(proc, "fd/*")
@@ -27,7 +27,7 @@ func ListensAt(pid, port int) bool {
 		if err != nil {
 			continue
 		}
-		for _, inode := range listeners(string(text), port) {
+		for _, inode := range listeners(string(text), at) {
 			if own[inode] {
 				return true
 			}
@@ -36,18 +36,26 @@ func ListensAt(pid, port int) bool {
 	return false
 }
 
-// listeners gives the inodes of the sockets that listen on port, from the text
+// listeners gives the inodes of the sockets that listen at an address, as [ListensAt] has it, from the text
 // of /proc/net/tcp, udp and the like. A datagram socket listens when it is not
 // connected.
-func listeners(table string, port int) []string {
+func listeners(table string, at netip.AddrPort) []string {
 	const inodeColumn, listen, unconnected = 9, "0A", "07"
 	var found []string
-	want := fmt.Sprintf(":%04X", port)
 	for line := range strings.Lines(table) {
 		f := strings.Fields(line)
-		if len(f) > inodeColumn && strings.HasSuffix(f[localColumn], want) && (f[stateColumn] == listen || f[stateColumn] == unconnected) {
+		if len(f) <= inodeColumn || f[stateColumn] != listen && f[stateColumn] != unconnected {
+			continue
+		}
+		if local, ok := procAddress(f[localColumn]); ok && overlap(local, at) {
 			found = append(found, f[inodeColumn])
 		}
 	}
 	return found
+}
+
+// overlap tells whether two sockets at these addresses would be in each other's way.
+func overlap(a, b netip.AddrPort) bool {
+	all := func(a netip.Addr) bool { return !a.IsValid() || a.IsUnspecified() }
+	return a.Port() == b.Port() && (all(a.Addr()) || all(b.Addr()) || a.Addr().Unmap() == b.Addr().Unmap().WithZone(""))
 }

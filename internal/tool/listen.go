@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/host"
@@ -17,8 +18,9 @@ func (p *process) awaitListen(ctx context.Context, port int) error {
 	defer deadline.Stop()
 	poll := time.NewTicker(2 * time.Millisecond)
 	defer poll.Stop()
+	at := netip.AddrPortFrom(netip.Addr{}, uint16(port))
 	for {
-		if host.ListensAt(p.cmd.Process.Pid, port) {
+		if host.ListensAt(p.cmd.Process.Pid, at) {
 			return nil
 		}
 		select {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
@@ -53,8 +54,9 @@ func (f files) takeOver(ctx context.Context, j *journal.Journal) (holding, error
 	}
 }
 
-// ListensAt tells whether the process that carries or compares in this network namespace is known to listen at a port.
-func ListensAt(port int) bool {
+// ListensAt tells whether the process that carries or compares in this network namespace is known to listen at an
+// address, or at all of them.
+func ListensAt(at netip.AddrPort) bool {
 	f, err := ownFiles()
 	if err != nil {
 		return false
@@ -64,7 +66,7 @@ func ListensAt(port int) bool {
 		return false
 	}
 	defer func() { _ = p.Release() }() // to close a descriptor cannot fail in a way that matters
-	return host.ListensAt(p.Pid, port)
+	return host.ListensAt(p.Pid, at)
 }
 
 // carried tells whether the daemon that was here last has carried packets, and not only compared them. It does not say so of
