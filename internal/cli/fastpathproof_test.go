@@ -41,13 +41,18 @@ func TestFastpathEndsBesideProof(t *testing.T) {
 	for _, c := range []struct {
 		carries, disables bool
 		lease             time.Duration // 0: the proof changes only its lab
-	}{{true, true, 0}, {true, false, time.Hour}, {false, true, 0}} {
+		killed            bool          // and has left its folder
+	}{{carries: true, disables: true}, {carries: true, lease: time.Hour}, {carries: true, disables: true, killed: true}, {disables: true}} {
 		var running *exec.Cmd
 		if c.carries {
 			carries := make(awaited, 1)
 			running = startFastpath(t, n, io.MultiWriter(t.Output(), carries), "enable", "--shadow", "0")
 			t.Cleanup(func() { _ = running.Process.Kill(); _ = running.Wait() }) // as above
 			await("it carries", func() bool { return len(carries) > 0 })
+		}
+		if c.killed {
+			testenv.Must(t, running.Process.Kill())
+			_ = running.Wait() // it was killed
 		}
 		proof, err := journal.Open(options)
 		testenv.Must(t, err)
@@ -82,7 +87,7 @@ func TestFastpathEndsBesideProof(t *testing.T) {
 		_, err = proof.Undo([]int{tx.ID()}, journal.UndoOptions{})
 		testenv.Must(t, err)
 		testenv.Must(t, proof.Close())
-		if c.carries {
+		if c.carries && !c.killed {
 			testenv.Must(t, running.Wait())
 		}
 		if c.disables {
