@@ -1,6 +1,7 @@
 package audit_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -248,6 +249,29 @@ func TestRulingsOfUntracked(t *testing.T) {
 		}
 		if got := auditRuleset(t, n, c.port).PerPacket; strings.ReplaceAll(got, "match limit", "limit") != c.fickle {
 			t.Errorf("%s\n%swith port %d: fickle %q, want %q", c.raw, c.filter, c.port, got, c.fickle)
+		}
+	}
+}
+
+// What rules do to pods' packets to the tunnel's port counts, too, though none but these are untracked.
+func TestUntrackedPackets(t *testing.T) {
+	n := netnsWithSets(t, map[string]string{"ours": "hash:ip"})
+	for _, c := range []struct {
+		rule      string
+		asks      []string
+		marks     string
+		connMarks bool
+	}{
+		{"-m conntrack --ctstate UNTRACKED -m set --match-set ours src -j DROP", []string{"ours"}, "", false},
+		{"-m conntrack --ctstate UNTRACKED -j MARK --set-mark 0x1", nil, "ip filter FORWARD", false},
+		{"-m conntrack --ctstate UNTRACKED -m connmark --mark 0x1 -j DROP", nil, "", true},
+		{"-m conntrack --ctstate UNTRACKED -j LOG", nil, "", false},
+	} {
+		restore := "*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -p udp --dport 4789 -j NOTRACK\nCOMMIT\n*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD " + c.rule + "\nCOMMIT\n"
+		testenv.Must(t, testenv.Load(t, n, restore, "iptables-nft-restore"))
+		got := auditRuleset(t, n, 4789)
+		if !slices.Equal(got.IPSets, c.asks) || got.MarkChain != c.marks || got.LeavesMark != (c.marks != "") || got.ReadsConnMark != c.connMarks || got.PerPacket != "" || got.Counters.Number != 0 {
+			t.Errorf("%s: %+v", c.rule, got)
 		}
 	}
 }

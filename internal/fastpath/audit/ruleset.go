@@ -146,7 +146,7 @@ func (is *RulesetAudit) audit(r *chainWalker, begins []baseChain) error {
 		err = r.walkAll(begins)
 		r.stateless = false
 	} else if err == nil && r.untracksPort {
-		r.findings, err = r.findUntracked(begins)
+		err = r.walkUntracked(begins)
 	}
 	is.PerPacket, is.MarkChain, is.LeavesMark = r.summary(), r.markChain, r.leavesMark
 	is.noteCounters(r)
@@ -171,14 +171,16 @@ func (is *RulesetAudit) audit(r *chainWalker, begins []baseChain) error {
 	return err
 }
 
-// findUntracked walks as pods' packets to the tunnel's port do, which rules for the tunnel take from connection
-// tracking, and returns all that was found. What these packets count, or ask of ipsets, is not considered.
-func (r *chainWalker) findUntracked(begins []baseChain) ([]string, error) {
-	at := *r
-	at.stateless, at.toTunnel = true, true
-	at.counting, at.countingByIPTables = countingRules{set: map[string]bool{}}, countingRules{set: map[string]bool{}}
-	err := at.walkAll(begins)
-	return at.findings, err
+// walkUntracked walks as pods' packets to the tunnel's port do, which rules for the tunnel take from connection
+// tracking. What these packets count is not considered.
+func (r *chainWalker) walkUntracked(begins []baseChain) error {
+	counting, byIPTables := r.counting, r.countingByIPTables
+	r.counting, r.countingByIPTables = countingRules{set: map[string]bool{}}, countingRules{set: map[string]bool{}}
+	r.stateless, r.toTunnel = true, true
+	err := r.walkAll(begins)
+	r.stateless, r.toTunnel = false, false
+	r.counting, r.countingByIPTables = counting, byIPTables
+	return err
 }
 
 // baseChain is a chain at a hook.
