@@ -291,7 +291,7 @@ func (r *exprEvaluator) compare(value []byte, equal bool) {
 	case transport:
 		p := int(value[0])
 		r.tcp = r.tcp || equal && p == unix.IPPROTO_TCP
-		if r.chain.outer {
+		if r.toOnePort() {
 			r.neverMatches = r.neverMatches || equal != (p == r.Protocol)
 			return
 		}
@@ -300,7 +300,7 @@ func (r *exprEvaluator) compare(value []byte, equal bool) {
 		r.alwaysMatches = r.alwaysMatches && !equal && !carried
 	case targetPort:
 		r.tunnelOnly = equal && r.Port != 0 && binary.BigEndian.Uint16(value) == r.Port
-		r.neverMatches = r.neverMatches || equal && (r.chain.outer || r.toTunnel) && !r.tunnelOnly
+		r.neverMatches = r.neverMatches || equal && r.toOnePort() && !r.tunnelOnly
 		r.alwaysMatches = r.alwaysMatches && equal
 	case bothPorts:
 		r.neverMatches = r.neverMatches || equal && len(value) == 4 && binary.BigEndian.Uint16(value[2:]) != r.Port

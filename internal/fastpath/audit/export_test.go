@@ -29,6 +29,14 @@ func TunnelRuleOf(of Overlay, message []byte) (fickle string, matches bool, err 
 	return cmp.Or(rule.unproven, rule.perPacket), !rule.neverMatches, err
 }
 
+// UntrackedRuleOf does so for a rule that pods' packets to the tunnel's port meet, which are not tracked.
+func UntrackedRuleOf(of Overlay, message []byte) (fickle string, matches bool, err error) {
+	r := newWalker(of)
+	r.stateless, r.toTunnel = true, true
+	rule, err := r.read(chainOf("c"), markState{reached: true}, message)
+	return cmp.Or(rule.unproven, rule.perPacket), !rule.neverMatches, err
+}
+
 // IPSetReadsSource reports whether a match with an ipset of a kind asks for a MAC or the source port.
 func IPSetReadsSource(kind string, info []byte, revision int) bool {
 	return ipset{kind: kind}.readsSource(info, revision)

@@ -144,8 +144,8 @@ func (r *exprEvaluator) payload(data nlmsg.Map) {
 		shared = at+size <= 4 && !inner       // ports
 		switch {
 		case inner:
-		case r.chain.outer && at == 0 && size == 4:
-			r.loaded, shared = bothPorts, false
+		case r.toOnePort() && at == 0 && size == 4:
+			r.loaded, shared = bothPorts, !r.chain.outer
 		case r.chain.outer && at < 2:
 			shared = false
 		case at == 2 && size == 2:
@@ -157,7 +157,7 @@ func (r *exprEvaluator) payload(data nlmsg.Map) {
 	if r.pending = r.field != nil; !shared && !r.pending {
 		r.perPacket = fmt.Sprintf("bytes %d to %d of a header", at, at+size-1)
 	}
-	if r.loaded != transport && r.loaded != etherType && !(r.loaded == targetPort && r.chain.outer) {
+	if r.loaded != transport && r.loaded != etherType && !(r.loaded == targetPort && r.toOnePort()) {
 		r.alwaysMatches = false
 	}
 }

@@ -35,10 +35,14 @@ func registerOffset(register int) int {
 	return 16 * (register - 1)
 }
 
-// hasOtherProtocols reports whether a lookup matches no packet of a tunnel, since each key of the set
-// has another protocol in it.
+// toOnePort reports whether the packets have the tunnel's protocol and destination port: they are those of the tunnel,
+// or pods' packets to its port.
+func (r *exprEvaluator) toOnePort() bool { return r.chain.outer || r.toTunnel }
+
+// hasOtherProtocols reports whether a lookup matches no packet with the tunnel's protocol, since each key of
+// the set has another one in it.
 func (r *exprEvaluator) hasOtherProtocols(of *filterSet, data nlmsg.Map) bool {
-	if !r.chain.outer || r.protocolIn == 0 || of.perPacket != "" || of.flags&unix.NFT_SET_INTERVAL != 0 || data.BigEndian32(unix.NFTA_LOOKUP_FLAGS) > 0 {
+	if !r.toOnePort() || r.protocolIn == 0 || of.perPacket != "" || of.flags&unix.NFT_SET_INTERVAL != 0 || data.BigEndian32(unix.NFTA_LOOKUP_FLAGS) > 0 {
 		return false
 	}
 	at := registerOffset(r.protocolIn) - registerOffset(data.BigEndian32(unix.NFTA_LOOKUP_SREG))

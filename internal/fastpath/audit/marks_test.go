@@ -235,6 +235,18 @@ func TestRulingsOfUntracked(t *testing.T) {
 		{"-p udp --dport 4789 -j NOTRACK", established, 4789, "ip filter FORWARD: limit"},
 		{"-p udp --dport 4789 -j NOTRACK", strings.Replace(established, "-m limit", "-p udp --dport 80 -m limit", 1), 4789, ""},
 		{"-p udp --dport 4789 -j NOTRACK", established, 8472, "ip filter FORWARD: limit"},
+		// They are UDP, and have that destination port.
+		{"-p udp --dport 4789 -j NOTRACK", strings.Replace(established, "-m limit", "-p tcp -m limit", 1), 4789, ""},
+		{"-p udp --dport 4789 -j NOTRACK", strings.Replace(established, "-m limit", "-p tcp -m multiport --dports 80,443 -m limit", 1), 4789, ""},
+		{"-p udp --dport 4789 -j NOTRACK", strings.Replace(established, "-m limit", "-p udp -m multiport --dports 53,67:68 -m limit", 1), 4789, ""},
+		{"-p udp --dport 4789 -j NOTRACK", strings.Replace(established, "-m limit", "-p udp -m multiport --dports 53,4000:5000 -m limit", 1), 4789, "ip filter FORWARD: limit"},
+		{"-p udp --dport 4789 -j NOTRACK", strings.Replace(established, "-m limit", "! -p udp -m limit", 1), 4789, ""},
+		{"-p udp --dport 4789 -j NOTRACK", strings.Replace(established, "-m limit", "-p udp --sport 68 --dport 67 -m limit", 1), 4789, ""},
+		{"-p udp --dport 4789 -j NOTRACK", strings.Replace(established, "-m limit", "-p udp --sport 68 -m limit", 1), 4789, "ip filter FORWARD: limit"},
+		{"-p udp --dport 4789 -j NOTRACK", strings.Replace(established, "-m limit", "-p udp -m limit", 1), 4789, "ip filter FORWARD: limit"},
+		{"-p udp --dport 4789 -j NOTRACK", "-A FORWARD -p tcp -j ACCEPT\n" + established, 4789, "ip filter FORWARD: limit"},
+		{"-p udp --dport 4789 -j NOTRACK", "-A FORWARD -p udp -j ACCEPT\n" + established, 4789, ""},
+		{"-p udp --dport 4789 -j NOTRACK", "-A FORWARD -p udp --dport 4789 -j ACCEPT\n" + established, 4789, ""},
 		{"-j NOTRACK", "-A FORWARD -m conntrack --ctstate INVALID -m limit --limit 10/s -j DROP\n", 0, ""},
 		{"-j NOTRACK", "-A FORWARD -m conntrack --ctstate UNTRACKED -m limit --limit 10/s -j DROP\n", 0, "ip filter FORWARD: limit"},
 		{"-j NOTRACK", "-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED,UNTRACKED -j ACCEPT\n-A FORWARD -m limit --limit 10/s -j ACCEPT\n", 0, ""},
@@ -263,6 +275,7 @@ func TestUntrackedPackets(t *testing.T) {
 		connMarks bool
 	}{
 		{"-m conntrack --ctstate UNTRACKED -m set --match-set ours src -j DROP", []string{"ours"}, "", false},
+		{"-m conntrack --ctstate UNTRACKED -p tcp -m set --match-set ours src -j DROP", nil, "", false},
 		{"-m conntrack --ctstate UNTRACKED -j MARK --set-mark 0x1", nil, "ip filter FORWARD", false},
 		{"-m conntrack --ctstate UNTRACKED -m connmark --mark 0x1 -j DROP", nil, "", true},
 		{"-m conntrack --ctstate UNTRACKED -j LOG", nil, "", false},

@@ -34,35 +34,52 @@ func (r *exprEvaluator) hash(data nlmsg.Map) {
 	r.derive(data)
 }
 
-// matchTunnel evaluates those matches of iptables that may read the MACs or the source port of a tunnel's
-// packet.
-func (r *exprEvaluator) matchTunnel(name string, info []byte) {
-	switch {
-	case name == "mac":
-		r.perPacket = "match mac"
-	case r.Port == 0: // they match no packet of such a tunnel
-	case name == "udp":
-		r.matchUDP(info)
-	case len(info) == 0 || info[0] != multiportTargets:
-		r.perPacket = "match multiport of source ports"
-	}
-}
-
-const multiportTargets = 1 // enum xt_multiport_flags
-
-// matchUDP evaluates iptables' udp match of a tunnel's packet: struct xt_udp.
+// matchUDP evaluates iptables' udp match of packets to the tunnel's port: struct xt_udp. Of pods' packets, the source
+// port is that of their flow.
 func (r *exprEvaluator) matchUDP(info []byte) {
 	const inverted, size = 8, 9
-	if len(info) < size {
+	switch {
+	case !r.toOnePort() || r.Port == 0: // it matches no packet of a tunnel without ports
+		return
+	case len(info) < size:
 		r.perPacket = "match udp"
 		return
 	}
 	port := func(i int) uint16 { return binary.NativeEndian.Uint16(info[2*i:]) }
 	within := r.Port >= port(2) && r.Port <= port(3)
 	r.neverMatches = r.neverMatches || within == (info[inverted]&2 != 0)
-	if port(0) != 0 || port(1) != ^uint16(0) {
+	if r.chain.outer && (port(0) != 0 || port(1) != ^uint16(0)) {
 		r.perPacket = "match udp of source ports"
 	}
+}
+
+// matchMultiport evaluates iptables' match of several ports likewise: struct xt_multiport_v1. Each number may begin a
+// range, which the next one ends.
+func (r *exprEvaluator) matchMultiport(info []byte, revision int) {
+	const targets, most, numbers, size = 1, 15, 2, 48 // enum xt_multiport_flags, XT_MULTI_PORTS
+	const ranges = numbers + 2*most
+	switch {
+	case !r.toOnePort() || r.Port == 0:
+		return
+	case len(info) == 0 || info[0] != targets:
+		if r.chain.outer {
+			r.perPacket = "match multiport of source ports"
+		}
+		return
+	case revision != 1 || len(info) < size:
+		return
+	}
+	within := false
+	for i, count := 0, min(int(info[1]), most); i < count; i++ {
+		first := binary.NativeEndian.Uint16(info[numbers+2*i:])
+		last := first
+		if info[ranges+i] != 0 && i+1 < count {
+			i++
+			last = binary.NativeEndian.Uint16(info[numbers+2*i:])
+		}
+		within = within || r.Port >= first && r.Port <= last
+	}
+	r.neverMatches = r.neverMatches || within == (info[size-1] != 0)
 }
 
 // readsSource reports whether a match, which begins with struct xt_set_info, asks the set for a MAC or for the

@@ -61,7 +61,20 @@ func TestMatchesOfSenders(t *testing.T) {
 		}
 		return append(info, inverted, 0, 0, 0, 0, 0, 0, 0)
 	}
+	// multiport is data about target ports: numbers, and which of them begins a range (-1: none does).
+	multiport := func(inverted byte, begins int, ports ...uint16) []byte {
+		info := make([]byte, 48)
+		info[0], info[1], info[47] = 1, byte(len(ports)), inverted
+		for i, p := range ports {
+			binary.NativeEndian.PutUint16(info[2+2*i:], p)
+		}
+		if begins >= 0 {
+			info[32+begins] = 1
+		}
+		return info
+	}
 	every, tunnel, other := [2]uint16{0, 65535}, [2]uint16{4789, 4789}, [2]uint16{68, 68}
+	latest := map[string]uint32{"multiport": 1}
 	for _, c := range []struct {
 		match, name string
 		info        []byte
@@ -75,19 +88,34 @@ func TestMatchesOfSenders(t *testing.T) {
 		{"all but the tunnel's port", "udp", udp(every, tunnel, 2), "", false},
 		{"low source ports", "udp", udp([2]uint16{0, 1023}, tunnel, 0), "match udp of source ports", true},
 		{"cut short", "udp", nil, "match udp", true},
+		{"any TCP", "tcp", make([]byte, 12), "", false},
 		{"source ports", "multiport", []byte{0, 1, 5, 0}, "match multiport of source ports", true},
 		{"target ports", "multiport", []byte{1, 1, 5, 0}, "", true},
+		{"the tunnel's port, too", "multiport", multiport(0, -1, 53, 4789), "", true},
+		{"others", "multiport", multiport(0, -1, 53, 8472), "", false},
+		{"a range with the tunnel's port", "multiport", multiport(0, 1, 53, 4000, 5000), "", true},
+		{"a range without it", "multiport", multiport(0, 0, 53, 4000, 5000), "", false},
+		{"all but the tunnel's port", "multiport", multiport(1, -1, 53, 4789), "", false},
+		{"all but others", "multiport", multiport(1, -1, 53, 8472), "", true},
 		{"either port", "multiport", []byte{2, 1, 5, 0}, "match multiport of source ports", true},
 		{"the port of the sender", "conntrack", conntrackFlags(1 << 8), "ct source port", true},
 		{"the port of the receiver", "conntrack", conntrackFlags(1 << 9), "", true},
 	} {
-		rule := filterMessage(nestedAttr(unix.NFTA_RULE_EXPRESSIONS, expression("match", text(1, c.name), number(2, 0), nl.NewRtAttr(3, c.info))))
+		rule := filterMessage(nestedAttr(unix.NFTA_RULE_EXPRESSIONS, expression("match", text(1, c.name), number(2, latest[c.name]), nl.NewRtAttr(3, c.info))))
 		got, matches, err := audit.TunnelRuleOf(audit.Overlay{Protocol: unix.IPPROTO_UDP, Port: 4789}, rule)
 		if err != nil || got != c.fickle || matches != c.matches {
 			t.Errorf("%s %s: fickle %q, matches %v (%v), want %q, %v", c.name, c.match, got, matches, err, c.fickle, c.matches)
 		}
 		if got, err := audit.RuleOf(rule); err != nil || got != "" {
 			t.Errorf("%s %s: fickle %q, %v for pods' packets", c.name, c.match, got, err)
+		}
+		unknown := ""
+		if c.match == "cut short" {
+			unknown = c.fickle
+		}
+		got, matches, err = audit.UntrackedRuleOf(audit.Overlay{Protocol: unix.IPPROTO_UDP, Port: 4789}, rule)
+		if err != nil || got != unknown || matches != c.matches {
+			t.Errorf("%s %s: fickle %q, matches %v (%v) for pods' packets to the tunnel's port", c.name, c.match, got, matches, err)
 		}
 	}
 }

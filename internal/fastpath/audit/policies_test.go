@@ -39,15 +39,11 @@ func TestRulingsOfPolicies(t *testing.T) {
 			continue
 		}
 		e.Load(t, n, fastpathtest.Felix{Prefix: "veth", Port: 7777, VXLAN: true, Pods: []fastpathtest.FelixPod{{Device: "veth0", Policy: true}}}.Rules())
-		if got := auditRuleset(t, n, 4789); got.PerPacket != "" || !slices.Equal(got.IPSets, felixAsks) {
+		if got := auditRuleset(t, n, 4789); got.PerPacket != "" || !slices.Equal(got.IPSets, []string{fastpathtest.FelixHosts}) {
 			t.Errorf("with VXLAN: fickle %q, depends on %q", got.PerPacket, got.IPSets)
 		}
 	}
 }
-
-// felixAsks are the ipsets that Felix's rules ask with VXLAN: those for tunnel packets which hosts may send them, and
-// a policy which pods may send packets to the tunnel's port, which Felix takes from connection tracking.
-var felixAsks = []string{fastpathtest.FelixHosts, "cali40s:clients"}
 
 // Felix with nftables finds the chains of many pods by verdict maps, and asks sets of nftables. Established flows
 // pass these rules, too, in both of its ways to let them go on, and over IPv6. What cannot be proven is named.
@@ -127,7 +123,7 @@ func TestRulingsOfManyPods(t *testing.T) {
 		felix.Pods = append(felix.Pods, fastpathtest.FelixPod{Device: device, Policy: true})
 	}
 	load(felix.Update())
-	if got := auditRuleset(t, n, 4789); got.PerPacket != "" || !slices.Equal(got.IPSets, felixAsks) {
+	if got := auditRuleset(t, n, 4789); got.PerPacket != "" || !slices.Equal(got.IPSets, []string{fastpathtest.FelixHosts}) {
 		t.Errorf("with many pods: %+v", got)
 	}
 	felix.OldDevices, felix.Pods = []string{"cali1a", "cali2c"}, felix.Pods[1:2]

@@ -79,12 +79,16 @@ func (r *exprEvaluator) match(data nlmsg.Map) {
 		return
 	case "icmp", "icmp6", "sctp", "dccp", "ah", "esp":
 		r.neverMatches = true
-	case "mac", "udp", "multiport":
+	case "mac":
 		if r.chain.outer {
-			r.matchTunnel(name, info)
+			r.perPacket = "match mac"
 		}
+	case "udp":
+		r.matchUDP(info)
+	case "multiport":
+		r.matchMultiport(info, revision)
 	case "tcp":
-		r.neverMatches = r.neverMatches || r.chain.outer
+		r.neverMatches = r.neverMatches || r.toOnePort()
 		r.matchTCP(info)
 	case "conntrack":
 		if r.matchConntrack(info, revision) {
