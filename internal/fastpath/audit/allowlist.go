@@ -75,12 +75,19 @@ var (
 		"addrtype": 1, "mark": 1, "mac": 0, "iprange": 1, "physdev": 0, "devgroup": 0, "policy": 0, "owner": 1, "cgroup": 2, "rpfilter": 0, "realm": 0, "helper": 0,
 		"pkttype": 0, "cluster": 0, "connmark": 1, "nfacct": 1,
 	}
-	// perPacketMatches are as perPacketExpressions, loggingTargets do nothing to packets.
-	perPacketMatches = allowlist.NameSet("limit", "hashlimit", "statistic", "set", "length", "dscp", "tos", "ttl", "quota", "connbytes", "tcpmss", "hl", "frag", "rt", "ipv6header")
+	// perPacketMatches are as perPacketExpressions. The functions that the kernel has for them (net/netfilter/xt_*.c)
+	// change no packet and no connection, and but for statefulMatches nothing that later packets meet. Not here are
+	// recent, connlimit, connlabel (it can set labels), socket (it can restore marks), bpf (its program may change maps)
+	// and osf (it can log), and rateest, which reads what packets have raised.
+	perPacketMatches = map[string]int{
+		"limit": 0, "hashlimit": 3, "statistic": 0, "set": 4, "length": 0, "dscp": 0, "tos": 1, "ttl": 0, "quota": 0, "connbytes": 0, "tcpmss": 0, "hl": 0, "frag": 0, "rt": 0, "ipv6header": 0,
+		"time": 0, "string": 1, "u32": 0, "cpu": 0, "ecn": 0, "ipvs": 0, "l2tp": 0,
+	}
 	// statefulMatches are those of them that keep count of packets.
 	statefulMatches = allowlist.NameSet("limit", "hashlimit", "statistic", "quota")
-	loggingTargets  = allowlist.NameSet("LOG", "NFLOG", "TRACE", "AUDIT")
-	provenTargets   = map[string]int{
+	// loggingTargets do nothing to packets.
+	loggingTargets = allowlist.NameSet("LOG", "NFLOG", "TRACE", "AUDIT")
+	provenTargets  = map[string]int{
 		"MARK": 2, "CONNMARK": 2, "LOG": 0, "NFLOG": 0, "TRACE": 0, "AUDIT": 1, "CHECKSUM": 0, "REJECT": 0, "CT": 2, "NOTRACK": 0, "SECMARK": 1, "CONNSECMARK": 0,
 		"MASQUERADE": 0, "SNAT": 2, "DNAT": 3, "REDIRECT": 0, "ACCEPT": 0, "DROP": 0, "RETURN": 0,
 	}

@@ -177,7 +177,8 @@ func TestRulingsWithoutEffect(t *testing.T) {
 	}
 	matches := map[audit.Family][]string{
 		audit.IPv4: {"limit --limit 10/s", "hashlimit --hashlimit-name h --hashlimit-upto 10/s", "statistic --mode random --probability 0.5", "set --match-set ours src", "length --length 100",
-			"dscp --dscp 5", "tos --tos 0x10", "ttl --ttl-lt 5", "quota --quota 1000", "connbytes --connbytes 1000: --connbytes-dir both --connbytes-mode bytes"},
+			"dscp --dscp 5", "tos --tos 0x10", "ttl --ttl-lt 5", "quota --quota 1000", "connbytes --connbytes 1000: --connbytes-dir both --connbytes-mode bytes",
+			"time --timestart 10:00 --timestop 12:00", "string --algo bm --string text", "u32 --u32 4&0xffff=1", "cpu --cpu 0", "ecn --ecn-ip-ect 2"},
 		audit.IPv6: {"hl --hl-lt 5", "frag --fragmore", "rt --rt-type 0", "ipv6header --header route --soft"},
 	}
 	for family, restore := range map[audit.Family]string{audit.IPv4: "iptables-nft-restore", audit.IPv6: "ip6tables-nft-restore"} {

@@ -1,11 +1,17 @@
 package audit_test
 
 import (
+	"encoding/binary"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
 
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
+	"github.com/venturi-net/venturi/internal/nft"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -54,6 +60,43 @@ func TestRulingsInOrder(t *testing.T) {
 	}
 }
 
+// What a match of iptables goes by makes no difference in front of a state that no packet has, if the match does
+// nothing but look. Others keep everything slow there, and so do all behind which packets have an effect.
+func TestMatchesInFrontOfState(t *testing.T) {
+	state := []*nl.RtAttr{expression("ct", number(unix.NFTA_CT_KEY, unix.NFT_CT_STATE), number(unix.NFTA_CT_DREG, 1)),
+		expression("cmp", number(unix.NFTA_CMP_SREG, 1), number(unix.NFTA_CMP_OP, unix.NFT_CMP_EQ),
+			nestedAttr(unix.NFTA_CMP_DATA, nl.NewRtAttr(unix.NFTA_DATA_VALUE, binary.NativeEndian.AppendUint32(nil, nft.StateNew))))}
+	drop := nestedAttr(unix.NFTA_IMMEDIATE_DATA, nestedAttr(unix.NFTA_DATA_VERDICT, number(unix.NFTA_VERDICT_CODE, 0)))
+	verdict := expression("immediate", number(unix.NFTA_IMMEDIATE_DREG, unix.NFT_REG_VERDICT), drop)
+	finding := func(parts ...*nl.RtAttr) string {
+		got, err := audit.FindingOf(map[string][][]byte{"first": {filterMessage(nestedAttr(unix.NFTA_RULE_EXPRESSIONS, parts...))}}, "first")
+		testenv.Must(t, err)
+		return strings.TrimPrefix(got, "ip t first: ")
+	}
+	looks := []string{"time", "string", "u32", "cpu", "ecn", "ipvs", "l2tp", "length", "dscp", "tos", "ttl", "connbytes", "tcpmss", "hl", "frag", "rt", "ipv6header"}
+	does := []string{"limit", "hashlimit", "statistic", "quota", "recent", "connlimit", "connlabel", "socket", "bpf", "osf", "rateest", "novelty"}
+	for _, name := range append(looks, does...) {
+		match := expression("match", text(1, name))
+		want := "match " + name
+		if got := finding(match, verdict); got != want {
+			t.Errorf("%s with a verdict: fickle %q, want %q", name, got, want)
+		}
+		if got := finding(append(append(slices.Clone(state), match), verdict)...); got != "" {
+			t.Errorf("%s behind a state: fickle %q", name, got)
+		}
+		got := finding(append(append([]*nl.RtAttr{match}, state...), verdict)...)
+		if slices.Contains(looks, name) {
+			want = ""
+		}
+		if got != want {
+			t.Errorf("%s in front of a state: fickle %q, want %q", name, got, want)
+		}
+		if got := finding(append(append([]*nl.RtAttr{expression("match", text(1, name), number(2, 99))}, state...), verdict)...); got == "" {
+			t.Errorf("%s of revision 99 is taken for known", name)
+		}
+	}
+}
+
 // So it is with the matches of iptables, of which each counts.
 func TestRulingsInOrderOfIPTables(t *testing.T) {
 	n := testenv.Netns(t)
@@ -67,6 +110,9 @@ func TestRulingsInOrderOfIPTables(t *testing.T) {
 		"-m recent --name r --update -m conntrack --ctstate NEW -j DROP":                                          "match recent",
 		"-m length --length 100 -m conntrack --ctstate NEW -j DROP":                                               "",
 		"-m conntrack --ctstate NEW -m set --match-set ours src -m limit --limit 10/s -j ACCEPT":                  "",
+		"-m time --timestart 10:00 --timestop 12:00 -m conntrack --ctstate NEW -j DROP":                           "",
+		"-m time --timestart 10:00 --timestop 12:00 -m limit --limit 10/s -m conntrack --ctstate NEW -j DROP":     "limit",
+		"-m time --timestart 10:00 --timestop 12:00 -j DROP":                                                      "match time",
 		"-m statistic --mode nth --every 2 --packet 0 -m conntrack --ctstate NEW -j DROP":                         "match statistic",
 		"-m statistic --mode nth --every 2 --packet 0 -m conntrack --ctstate NEW -j LOG":                          "",
 		"-p icmp -m limit --limit 10/s -m conntrack --ctstate NEW -j ACCEPT":                                      "",

@@ -38,16 +38,17 @@ func (r *exprEvaluator) target(data nlmsg.Map) {
 
 func (r *exprEvaluator) match(data nlmsg.Map) {
 	name, revision, info := data.Text(1), data.BigEndian32(unix.NFTA_MATCH_REV), data.Bytes(3) // NFTA_MATCH_NAME, NFTA_MATCH_INFO
-	switch latest, proven := provenMatches[name]; {
-	case name == "set": // see below
-	case perPacketMatches[name]:
+	latest, proven := provenMatches[name]
+	known, perPacket := perPacketMatches[name]
+	switch {
+	case !proven && !perPacket:
+		r.unproven = "match " + name
+	case revision > max(latest, known):
+		r.unproven = fmt.Sprintf("match %s of revision %d", name, revision)
+	case perPacket && name != "set": // see below
 		if r.perPacket = "match " + name; statefulMatches[name] {
 			r.consume(r.perPacket)
 		}
-	case !proven:
-		r.unproven = "match " + name
-	case revision > latest:
-		r.unproven = fmt.Sprintf("match %s of revision %d", name, revision)
 	}
 	switch name {
 	case "set":
