@@ -26,7 +26,7 @@ type ruleEffect struct {
 	acts           bool        // does something to packets or connections that it matches, besides its verdict
 	setsMark       bool        // leaves packets with a mark that may not be 0
 	setsSecmark    bool        // sets the security mark of packets or connections
-	tunnelOnly     bool        // matches only packets to a tunnel's port
+	tunnelOnly     bool        // with untracks: takes only UDP packets to the tunnel's port
 	onlyLater      bool        // of a tunnel's packets, matches none that is the first of its connection
 	verdict        string      // see [nft.RuleSummary]
 	verdictMap     bool        // has one of several verdicts
@@ -95,7 +95,8 @@ type exprEvaluator struct {
 	loaded     loadedField
 	register   int // register that it was loaded into
 	mask       uint32
-	tcp        bool              // the rule matches only TCP
+	tcp, udp   bool              // the rule matches only TCP, or UDP
+	toPort     bool              // likewise, only packets to the tunnel's port
 	values     map[int]markValue // registers of which something is known
 	field      *fieldValues      // the loaded field, if it is one that may differ
 	pending    bool              // loaded, but not used yet
@@ -290,7 +291,7 @@ func (r *exprEvaluator) compare(value []byte, equal bool) {
 		r.neverMatches = r.neverMatches || equal == (value[0] != r.Family.Number())
 	case transport:
 		p := int(value[0])
-		r.tcp = r.tcp || equal && p == unix.IPPROTO_TCP
+		r.tcp, r.udp = r.tcp || equal && p == unix.IPPROTO_TCP, r.udp || equal && p == unix.IPPROTO_UDP
 		if r.toOnePort() {
 			r.neverMatches = r.neverMatches || equal != (p == r.Protocol)
 			return
@@ -299,8 +300,9 @@ func (r *exprEvaluator) compare(value []byte, equal bool) {
 		r.neverMatches = r.neverMatches || equal && !carried
 		r.alwaysMatches = r.alwaysMatches && !equal && !carried
 	case targetPort:
-		r.tunnelOnly = equal && r.Port != 0 && binary.BigEndian.Uint16(value) == r.Port
-		r.neverMatches = r.neverMatches || equal && r.toOnePort() && !r.tunnelOnly
+		toPort := equal && r.Port != 0 && binary.BigEndian.Uint16(value) == r.Port
+		r.toPort = r.toPort || toPort
+		r.neverMatches = r.neverMatches || equal && r.toOnePort() && !toPort
 		r.alwaysMatches = r.alwaysMatches && equal
 	case bothPorts:
 		r.neverMatches = r.neverMatches || equal && len(value) == 4 && binary.BigEndian.Uint16(value[2:]) != r.Port

@@ -119,7 +119,13 @@ func (r *exprEvaluator) consume(name string) {
 
 func (r *exprEvaluator) log(nlmsg.Map) { r.logAt() }
 
-func (r *exprEvaluator) notrack(nlmsg.Map) { r.untracks = true }
+func (r *exprEvaluator) notrack(nlmsg.Map) { r.untrack() }
+
+// untrack records that packets which get there are taken from connection tracking.
+func (r *exprEvaluator) untrack() {
+	r.tunnelOnly = r.udp && r.toPort && (r.tunnelOnly || !r.untracks)
+	r.untracks = true
+}
 
 func (r *exprEvaluator) reject(nlmsg.Map) { r.decide("drop") }
 

@@ -236,6 +236,7 @@ func TestRulingsOfUntracked(t *testing.T) {
 		{"-p udp --dport 4789 -j NOTRACK", established, 4789, "ip filter FORWARD: limit"},
 		{"-p udp --dport 4789 -j NOTRACK", strings.Replace(established, "-m limit", "-p udp --dport 80 -m limit", 1), 4789, ""},
 		{"-p udp --dport 4789 -j NOTRACK", established, 8472, "ip filter FORWARD: limit"},
+		{"-p tcp --dport 4789 -j NOTRACK", strings.Replace(established, "-m limit", "-p tcp -m limit", 1), 4789, "ip filter FORWARD: limit"},
 		// They are UDP, and have that destination port.
 		{"-p udp --dport 4789 -j NOTRACK", strings.Replace(established, "-m limit", "-p tcp -m limit", 1), 4789, ""},
 		{"-p udp --dport 4789 -j NOTRACK", strings.Replace(established, "-m limit", "-p tcp -m multiport --dports 80,443 -m limit", 1), 4789, ""},

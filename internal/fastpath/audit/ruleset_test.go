@@ -132,6 +132,10 @@ func TestRulings(t *testing.T) {
 		{"forward", "accept; limit rate 10/second accept", ""},
 		{"prerouting", "notrack; ct state established accept; limit rate 10/second accept", "ip t first: limit"},
 		{"prerouting", "udp dport 4789 notrack; ct state established accept; udp dport 80 limit rate 10/second accept", ""},
+		{"prerouting", "udp dport 4789 notrack; ct state established accept; tcp dport 4789 limit rate 10/second accept", ""},
+		{"prerouting", "tcp dport 4789 notrack; ct state established accept; tcp dport 4789 limit rate 10/second accept", "ip t first: limit"},
+		{"prerouting", "th dport 4789 notrack; ct state established accept; tcp dport 4789 limit rate 10/second accept", "ip t first: limit"},
+		{"prerouting", "notrack udp dport 4789; ct state established accept; tcp dport 4789 limit rate 10/second accept", "ip t first: limit"},
 		{"forward", "ct expectation set \"expected\"", "ip t first: named object of type 9"},
 		{"forward", "ct state new ct expectation set \"expected\"", ""},
 		// Of the host's own packets, only those of tunnels count.

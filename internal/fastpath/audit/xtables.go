@@ -32,7 +32,7 @@ func (r *exprEvaluator) target(data nlmsg.Map) {
 	case target == "REJECT":
 		r.decide("drop")
 	case target == "NOTRACK" || target == "CT" && len(info) > 0 && info[0]&1 != 0:
-		r.untracks = true
+		r.untrack()
 	}
 }
 
