@@ -72,7 +72,7 @@ var obstacles = []obstacle{
 	{name: "marks and a program of the wire", build: markedProgram("wire0"), device: "WIRE", reason: "has a BPF program obstacle at its egress, which may depend on marks that rules set (ip obstacle c)"},
 	{name: "rule by TOS", add: "ip rule add tos 0x08 blackhole pref 100", del: "ip rule del pref 100", reason: "(policy rule 100 depends on the TOS)"},
 	{name: "route by TOS", add: "ip route add blackhole 203.0.113.1 tos 0x08", del: "ip route del blackhole 203.0.113.1 tos 0x08", reason: "(the route to 203.0.113.1/32 in table 254 depends on the TOS)"},
-	{name: "connections that end soon", add: "sysctl -w net.netfilter.nf_conntrack_udp_timeout_stream=8", del: "sysctl -w net.netfilter.nf_conntrack_udp_timeout_stream=120", reason: "nf_conntrack_udp_timeout_stream is 8"},
+	{name: "connections that end soon", add: "sysctl -w net.netfilter.nf_conntrack_udp_timeout_stream=8", del: "sysctl -w net.netfilter.nf_conntrack_udp_timeout_stream=120", reason: "nf_conntrack_udp_timeout_stream is 8 s, "},
 	{name: "forwarding that keeps priorities", add: "sysctl -w net.ipv4.ip_forward_update_priority=0", del: "sysctl -w net.ipv4.ip_forward_update_priority=1", reason: "ip_forward_update_priority is 0"},
 	{name: "IPsec", add: "ip xfrm policy add src 203.0.113.0/24 dst 203.0.113.1 dir out action allow", del: "ip xfrm policy deleteall", reason: "IPsec"},
 }
