@@ -173,11 +173,10 @@ killed.
 If nothing can be carried, nothing is changed, the plan is printed, and the exit code is 4.
 
 Before it carries anything, it compares packets of --shadow flows with those that the network
-sends, for --shadow-time at most, and says how many it compared. If bytes of one differ, or if
-the network did not forward at least 3 and at least one in 20 packets of a flow, nothing is
-carried, the difference is printed, and the exit code is 8. See "venturi fastpath shadow".
-With --stay-off, it then waits for SIGTERM instead of exiting, and likewise after "fastpath
-disable", so that a DaemonSet, for example, does not start it again.
+sends, for --shadow-time at most, and says how many it compared. If a packet differs, or too
+many are lost (see "venturi fastpath shadow"), nothing is carried, the reason is printed, and
+the exit code is 8. With --stay-off, it then waits for SIGTERM instead of exiting, and likewise
+after "fastpath disable", so that a DaemonSet, for example, does not start it again.
 
 It is recorded in the journal before it begins. If its process is killed, flows continue on
 the slow path at once, and "venturi fastpath disable" or "venturi undo" removes what is left.
@@ -284,7 +283,7 @@ the reasons. The label "family" is IPv4 or IPv6.`,
 	cmd.Flags().BoolVar(&ipv6, "ipv6", false, "carry IPv6 as well; \"fastpath plan --ipv6\" shows what would be carried")
 	cmd.Flags().IntVar(&flows, "shadow", 16, "first compare packets of this many flows with the network's own; 0: none")
 	cmd.Flags().DurationVar(&limit, "shadow-time", 10*time.Second, "compare them for this long at most, such as 5m; 0: until that many flows have been seen")
-	cmd.Flags().BoolVar(&stay, "stay-off", false, "if a packet differs, or after \"fastpath disable\", wait for SIGTERM instead of exiting")
+	cmd.Flags().BoolVar(&stay, "stay-off", false, "if a packet differs, if too many are lost, or after \"fastpath disable\", wait for SIGTERM instead of exiting")
 	cmd.Flags().BoolVar(&again, "replace", false, "take over from the process that runs here, if there is one")
 	keepCountersFlag(cmd.Flags(), &keep)
 	cmd.MarkFlagsMutuallyExclusive("trial", "replace")

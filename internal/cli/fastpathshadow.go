@@ -27,33 +27,39 @@ func (s *shadowCommand) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "shadow",
 		Short: "Compare what the fast path would send with what the network sends, and carry nothing",
-		Long: `Compare every packet that the fast path would carry with what the network makes of it, byte
-for byte: headers put around it or removed, addresses, ports, checksums, TTL, MACs, payload,
-the device, and the priority for queueing. Nothing is carried, and pods see no difference.
+		Long: `Compare every packet that the fast path would carry with the one that the network sends: all
+headers, added and removed ones included, the payload, the device, and the priority for
+queueing. Nothing is carried, and pods notice nothing.
 
-It runs until Ctrl-C, SIGTERM, "venturi fastpath disable" or the end of --time, or until
-packets of --flows flows were compared. Then it removes everything that it added. It prints
-how many packets were equal and how many had other bytes, the first packet of each kind of
-difference, and how many packets were
+It runs until Ctrl-C, SIGTERM, "venturi fastpath disable" or the end of --time, or until it has
+compared packets of --flows flows. Then it removes everything that it added. It prints the
+first packet of each kind of difference, and how many packets were
 
+  equal          the same as the network's
+  different      not the same
   not forwarded  not sent on by the network within a second
-  changed        different, but rules, pods or peers changed within a second
+  changed        one of the latter two, but rules, pods or peers changed within a second
   missed         not compared, because packets came faster than they could be read
 
-A network drops some packets of flows that it forwards: those that conntrack calls invalid, and
-those that find a queue full. Too many are lost if a flow loses in one direction at least 3
-packets and at least one in 20, or if all flows together do. TCP segments more than 1 MiB from
-what was forwarded before them do not count.
+The exit code is 0 if no packet differed and not too many were lost (not forwarded), 8
+otherwise, 4 if none was compared or nothing could be carried, and 5 if "enable --replace" took
+over before.
+
+Single lost packets do no harm: a network also drops packets of flows that it forwards, when
+conntrack calls them invalid or a queue is full. Too many are lost if
+
+  - a flow in one direction, or all flows together, lost at least 3 packets and one in 20
+  - at least 3 flows, and one in 20, lost every packet in one direction
+
+A flow that lost every packet in one direction, but fewer than 3, is inconclusive: it does not
+count as compared. TCP segments more than 1 MiB from what was forwarded of their flow before do
+not count as lost.
 
 In the outer headers, the IP ID and the source port and checksum of UDP may differ, and are
 not compared. Of packets over 64,000 bytes, only the first 64,000 are compared.
 
-"venturi fastpath enable" begins with such a comparison. Both are recorded in the journal.
-
-With --json, the reasons why nothing can be carried go to standard error.
-
-The exit code is 0 if no bytes differed and not too many packets were lost, 8 otherwise, 4 if
-none was compared or nothing could be carried, and 5 if "enable --replace" took over before.`,
+"venturi fastpath enable" begins with such a comparison. Both are recorded in the journal. With
+--json, the reasons why nothing can be carried go to standard error.`,
 		Example: `  venturi fastpath shadow --time 30s
   venturi fastpath shadow --flows 100
   venturi fastpath shadow --time 1m --json | jq '.differences[]'`,
@@ -62,7 +68,7 @@ none was compared or nothing could be carried, and 5 if "enable --replace" took 
 	}
 	f := cmd.Flags()
 	f.DurationVar(&s.limit, "time", 0, "end after this time, such as 30s (default: no limit)")
-	f.IntVar(&s.flows, "flows", 0, "end when packets of this many flows were compared (default: no limit)")
+	f.IntVar(&s.flows, "flows", 0, "end when it has compared packets of this many flows (default: no limit)")
 	f.BoolVar(&s.nat, "nat", true, "also compare packets of translated connections, such as those to Services")
 	f.BoolVar(&s.ipv6, "ipv6", false, "compare packets of IPv6 instead of IPv4")
 	f.BoolVar(&s.asJSON, "json", false, "print the result as JSON")
@@ -114,7 +120,7 @@ func (s *shadowCommand) report(found shadow.Result, replaced bool) (err error) {
 	case err != nil:
 	case found.IsDifferent():
 		err = exitCode(verr.Findings)
-	case found.Compared() == 0 && !replaced:
+	case (found.Compared() == 0 || found.Flows == 0) && !replaced: // or all of them are inconclusive
 		err = exitCode(verr.Missing)
 	}
 	if replaced {

@@ -31,8 +31,11 @@ func PrintShadow(out io.Writer, r shadow.Result) error {
 		}
 		sanitize.Fprintf(w, "\n%d differ: %s\n", d.Packets, d.String())
 	}
-	if r.Loss != nil {
+	switch {
+	case r.Loss != nil:
 		sanitize.Fprintf(w, "\ntoo many are lost: %s\n", r.Loss)
+	case r.Inconclusive > 0:
+		sanitize.Fprintf(w, "\ninconclusive flows: %d (every packet in one direction was lost, too few to tell why)\n", r.Inconclusive)
 	}
 	return w.Flush()
 }
@@ -55,6 +58,9 @@ func PrintCompared(out io.Writer, family string, r shadow.Result) {
 	found := "all are equal"
 	if n := r.NotForwarded(); n > 0 {
 		found = fmt.Sprintf("it did not forward %d, all others are equal", n)
+	}
+	if r.Inconclusive > 0 {
+		found += fmt.Sprintf("; inconclusive flows: %d", r.Inconclusive)
 	}
 	sanitize.Fprintf(out, "venturi: compared %d %s packets of %d flows with the network's own: %s\n", r.Compared(), family, r.Flows, found)
 }

@@ -2,6 +2,7 @@ package display
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/fastpath/shadow"
@@ -10,9 +11,10 @@ import (
 // Before anything is carried, it says how many packets and flows were compared, or that there were none.
 func TestPrintCompared(t *testing.T) {
 	for want, r := range map[string]shadow.Result{
-		"venturi: compared 201 IPv6 packets of 3 flows with the network's own: all are equal\n":                            {Flows: 3, Out: shadow.PacketCount{Equal: 120, Changed: 1}, In: shadow.PacketCount{Equal: 81}},
-		"venturi: compared 9 IPv6 packets of 2 flows with the network's own: it did not forward 1, all others are equal\n": {Flows: 2, Out: shadow.PacketCount{Equal: 8, NotForwarded: 1}},
-		"venturi: no IPv6 packets were compared: no flow that would be carried was seen in time (see --shadow-time)\n":     {In: shadow.PacketCount{Missed: 1}},
+		"venturi: compared 201 IPv6 packets of 3 flows with the network's own: all are equal\n":                                                   {Flows: 3, Out: shadow.PacketCount{Equal: 120, Changed: 1}, In: shadow.PacketCount{Equal: 81}},
+		"venturi: compared 9 IPv6 packets of 2 flows with the network's own: it did not forward 1, all others are equal\n":                        {Flows: 2, Out: shadow.PacketCount{Equal: 8, NotForwarded: 1}},
+		"venturi: compared 2 IPv6 packets of 0 flows with the network's own: it did not forward 2, all others are equal; inconclusive flows: 1\n": {Inconclusive: 1, Out: shadow.PacketCount{NotForwarded: 2}},
+		"venturi: no IPv6 packets were compared: no flow that would be carried was seen in time (see --shadow-time)\n":                            {In: shadow.PacketCount{Missed: 1}},
 	} {
 		var out bytes.Buffer
 		if PrintCompared(&out, "IPv6", r); out.String() != want {
@@ -46,5 +48,12 @@ too many are lost: the network did not forward 9 of 60 packets of UDP 10.244.1.2
 	var out bytes.Buffer
 	if err := PrintShadow(&out, r); err != nil || out.String() != want {
 		t.Errorf("%v\n%s\nwant\n%s", err, &out, want)
+	}
+
+	out.Reset()
+	const few = "\n\ninconclusive flows: 2 (every packet in one direction was lost, too few to tell why)\n"
+	r.Inconclusive, r.Loss = 2, nil
+	if err := PrintShadow(&out, r); err != nil || !strings.HasSuffix(out.String(), few) {
+		t.Errorf("%v\n%s\nwant at its end\n%s", err, &out, few)
 	}
 }

@@ -20,13 +20,28 @@ type ShadowOptions struct {
 	Compared func(family string, found shadow.Result)
 }
 
+// How long a comparison goes on when there were enough flows.
 const (
-	// shadowSettle is for how long it goes on when there were enough flows: a packet that the network
-	// does not pass on is found a second later.
+	// shadowSettle: a packet that the network does not forward is found a second later.
 	shadowSettle = 1200 * time.Millisecond
-	// shadowDoubt is for how long it goes on from then if there is one, to see how many there are.
-	shadowDoubt = 3 * time.Second
+	// shadowDoubt is for when there is one, to see how many there are.
+	shadowDoubt = 4 * time.Second
+	// shadowRepeat is for when a flow is inconclusive, to see it again.
+	shadowRepeat = 10 * time.Second
 )
+
+// untilSettled is how long a comparison goes on that has found so much when there were enough flows.
+func untilSettled(found shadow.Result) time.Duration {
+	switch {
+	case found.Different() > 0:
+		return shadowSettle
+	case found.Inconclusive > 0:
+		return shadowRepeat
+	case found.NotForwarded() > 0 && found.Loss == nil:
+		return shadowDoubt
+	}
+	return shadowSettle
+}
 
 // Shadow compares what a fast path would send with what the network sends, until ctx ends or
 // somebody disables it. It carries nothing.
@@ -43,20 +58,19 @@ func (f files) compare(ctx context.Context, c fastpath.Config, o Options) (found
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c.Shadow = true
-	begun, doubt := false, false
-	var enough *time.Timer
+	begun := false
+	var enough time.Time // when there were enough flows
 	compared := func(now shadow.Result) {
 		found = now
 		if !begun && o.Shadow.Limit > 0 {
 			time.AfterFunc(o.Shadow.Limit, cancel)
 		}
 		begun = true
-		if enough == nil && o.Shadow.Flows > 0 && now.Flows >= o.Shadow.Flows {
-			enough = time.AfterFunc(shadowSettle, cancel)
+		if enough.IsZero() && o.Shadow.Flows > 0 && now.Flows >= o.Shadow.Flows {
+			enough = time.Now()
 		}
-		if !doubt && enough != nil && now.NotForwarded() > 0 && !now.IsDifferent() && enough.Stop() {
-			doubt = true
-			enough.Reset(shadowDoubt)
+		if !enough.IsZero() && time.Since(enough) >= untilSettled(now) {
+			cancel()
 		}
 		if o.Shadow.Report != nil {
 			o.Shadow.Report(now)
@@ -97,12 +111,12 @@ func refusal(found shadow.Result) error {
 	if !found.IsDifferent() {
 		return nil
 	}
-	const what, list = "cannot enable the fast path", "list all differences with: venturi fastpath shadow; "
+	const what, skip = "cannot enable the fast path", "; --shadow 0 enables it without this check"
 	first := slices.IndexFunc(found.Differences, func(d shadow.Mismatch) bool { return !d.IsLoss() })
 	if first < 0 {
 		return verr.New(verr.Findings, what, found.Loss.String()+", which the fast path would carry",
-			list+"find what drops them: a rule, or a queue that is full; --shadow 0 enables it without this check")
+			"find what drops them, such as a rule or a full queue; list lost packets with: venturi fastpath shadow"+skip)
 	}
 	why := fmt.Sprintf("%d of %d compared packets differ from the network's own; the first: %s", found.Different(), found.Compared(), found.Differences[first])
-	return verr.New(verr.Findings, what, why, list+"and report them; --shadow 0 enables it without this check")
+	return verr.New(verr.Findings, what, why, "list all differences with: venturi fastpath shadow, and report them"+skip)
 }

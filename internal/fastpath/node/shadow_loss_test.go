@@ -11,6 +11,8 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"golang.org/x/sys/unix"
 
+	"github.com/venturi-net/venturi/internal/fastpath/node"
+	"github.com/venturi-net/venturi/internal/fastpath/shadow"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -37,6 +39,27 @@ func (c *cluster) forge(t *testing.T, from, to netip.AddrPort) (send func(protoc
 			return err
 		}
 		return unix.Sendto(fd, b.Bytes(), 0, &unix.SockaddrInet4{Addr: to.Addr().As4()})
+	}
+}
+
+// A comparison that has lost packets goes on for longer, and the longest while a flow is inconclusive. It
+// does not when nothing can make up for what it has found.
+func TestShadowGoesOn(t *testing.T) {
+	var all []time.Duration
+	lost := shadow.PacketCount{NotForwarded: 1}
+	for _, found := range []shadow.Result{
+		{Out: shadow.PacketCount{Equal: 9}},
+		{Out: lost},
+		{In: lost, Inconclusive: 1},
+		{In: lost, Inconclusive: 1, Loss: &shadow.Loss{}},
+		{Out: lost, Loss: &shadow.Loss{}},
+		{In: lost, Inconclusive: 1, Out: shadow.PacketCount{Different: 1}},
+	} {
+		all = append(all, node.UntilSettled(found))
+	}
+	if shortest, doubt, longest := all[0], all[1], all[2]; shortest < time.Second || doubt <= shortest || longest <= doubt ||
+		all[3] != longest || all[4] != shortest || all[5] != shortest {
+		t.Errorf("it goes on for %v", all)
 	}
 }
 

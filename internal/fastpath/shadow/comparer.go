@@ -9,7 +9,7 @@ import (
 // PacketCount counts the packets of a direction that would be carried.
 type PacketCount struct {
 	Equal     uint64 `json:"equal"`     // the network sends the same
-	Different uint64 `json:"different"` // it sends other bytes
+	Different uint64 `json:"different"` // it sends another one
 	// NotForwarded are packets of which it sends nothing.
 	NotForwarded uint64 `json:"not_forwarded"`
 	// Changed are packets that differ because rules, pods or peers changed at that moment.
@@ -19,11 +19,13 @@ type PacketCount struct {
 
 // Result is what a comparison has found.
 type Result struct {
-	Flows       int         `json:"flows"` // of which packets were compared
-	Out         PacketCount `json:"out"`   // what pods send
-	In          PacketCount `json:"into"`  // what they get
-	Differences []Mismatch  `json:"differences"`
-	// Loss is why nothing is to be carried though no byte differs; nil: networks lose as much anyway.
+	Flows int `json:"flows"` // of which packets were compared, without those below
+	// Inconclusive are flows that lost every packet in one direction, which are too few to tell why.
+	Inconclusive int         `json:"inconclusive"`
+	Out          PacketCount `json:"out"`  // what pods send
+	In           PacketCount `json:"into"` // what they get
+	Differences  []Mismatch  `json:"differences"`
+	// Loss is why nothing is to be carried though no packet differs; nil: networks lose as much anyway.
 	Loss *Loss `json:"loss,omitempty"`
 }
 
@@ -32,13 +34,13 @@ func (p PacketCount) compared() uint64 { return p.Equal + p.Different + p.NotFor
 // Compared counts the packets that were compared.
 func (r Result) Compared() uint64 { return r.Out.compared() + r.In.compared() }
 
-// Different counts the packets whose bytes differ.
+// Different counts the packets that differ from the network's.
 func (r Result) Different() uint64 { return r.Out.Different + r.In.Different }
 
 // NotForwarded counts the packets that the network did not forward.
 func (r Result) NotForwarded() uint64 { return r.Out.NotForwarded + r.In.NotForwarded }
 
-// IsDifferent: the bytes of a packet differ, or too many packets are not forwarded.
+// IsDifferent: a packet differs, or too many packets are not forwarded.
 func (r Result) IsDifferent() bool { return r.Different() > 0 || r.Loss != nil }
 
 const (
@@ -83,7 +85,7 @@ type pendingMismatch struct {
 	state State
 	count *PacketCount
 	due   time.Time
-	lost  *expected // that was not forwarded; nil: its bytes differ
+	lost  *expected // that was not forwarded; nil: it differs
 }
 
 func newComparer() *comparer {
@@ -235,7 +237,6 @@ func (c *comparer) equal(p *packet, now time.Time) {
 func (c *comparer) note(p *packet) {
 	if len(c.flows) < maxFlows {
 		c.flows[p.connection] = true
-		c.result.Flows = len(c.flows)
 	}
 }
 
@@ -247,7 +248,6 @@ func (c *comparer) different(p *packet, d *Mismatch, now time.Time) {
 
 // notForwarded notes a packet of which the network has sent nothing for long enough.
 func (c *comparer) notForwarded(e *expected, now time.Time) {
-	c.note(e.packet)
 	d := Mismatch{Direction: e.direction(), Field: notPassedOn, Flow: e.flow().String()}
 	c.pending = append(c.pending, pendingMismatch{d, State{e.Epoch, e.Version}, c.countOf(e.packet), now, e})
 }
@@ -299,8 +299,9 @@ func (c *comparer) confirm(d pendingMismatch) {
 		d.count.Different++
 	default:
 		d.count.NotForwarded++
+		c.note(d.lost.packet)
 		if !d.lost.stray {
-			c.network.loses(d.lost.flow())
+			c.network.loses(d.lost.packet)
 		}
 	}
 	c.keep(d.Mismatch)
@@ -309,7 +310,9 @@ func (c *comparer) confirm(d pendingMismatch) {
 // snapshot is what was found until now.
 func (c *comparer) snapshot() Result {
 	r := c.result
-	r.Differences, r.Loss = slices.Clone(r.Differences), c.network.worst()
+	r.Differences = slices.Clone(r.Differences)
+	r.Loss, r.Inconclusive = c.network.worst(len(c.flows))
+	r.Flows = len(c.flows) - r.Inconclusive
 	return r
 }
 

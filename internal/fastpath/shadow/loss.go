@@ -3,11 +3,12 @@ package shadow
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 )
 
-// Loss is a flow that loses more packets in one direction than networks lose anyway, or all flows
-// that do so together.
+// Loss is a flow that loses more packets in one direction than networks lose anyway, or several
+// flows that do so together.
 type Loss struct {
 	Flow         string `json:"flow"`
 	NotForwarded uint64 `json:"not_forwarded"` // of the packets below
@@ -20,9 +21,11 @@ func (l Loss) String() string {
 }
 
 // A network drops some packets of flows that it forwards: those that conntrack calls invalid, and
-// those that find a queue full. So only this many are a reason to carry nothing.
+// those that find a queue full. So only this many are a reason to carry nothing. A flow that has lost
+// all of fewer packets proves nothing: it does not count as compared, and only this many such flows are
+// a reason.
 const (
-	minLost   = 3  // packets
+	minLost   = 3  // packets, or flows
 	lostShare = 20 // one in so many
 
 	// maxStray is how far the sequence number of a segment may be from what the network forwarded
@@ -42,6 +45,7 @@ type forwarding struct {
 }
 
 type flowLoss struct {
+	connection      flowOf // see [packet]
 	forwarded, lost uint64
 	hasForwarded    bool   // something was forwarded
 	sequence        uint32 // of its last segment that was
@@ -56,10 +60,11 @@ type slot struct {
 const slotLength = settle / 10
 
 // lossOf is nil if there are too many flows.
-func (f *forwarding) lossOf(flow flowOf) *flowLoss {
+func (f *forwarding) lossOf(p *packet) *flowLoss {
+	flow := p.flow()
 	l := f.flows[flow]
 	if l == nil && len(f.flows) < maxFlows {
-		l = &flowLoss{}
+		l = &flowLoss{connection: p.connection}
 		f.flows[flow] = l
 	}
 	return l
@@ -72,16 +77,16 @@ func (f *forwarding) forwards(p *packet, now time.Time) {
 	}
 	counts := f.recent[len(f.recent)-1].forwarded
 	counts[&f.all]++
-	if l := f.lossOf(p.flow()); l != nil {
+	if l := f.lossOf(p); l != nil {
 		counts[l]++
 		l.hasForwarded, l.sequence = true, p.sequence()
 	}
 }
 
 // loses counts one that it has not.
-func (f *forwarding) loses(flow flowOf) {
+func (f *forwarding) loses(p *packet) {
 	f.all.lost++
-	if l := f.lossOf(flow); l != nil {
+	if l := f.lossOf(p); l != nil {
 		l.lost++
 	}
 }
@@ -106,8 +111,9 @@ func (f *forwarding) settle(now time.Time) {
 	}
 }
 
-// worst is the flow that loses the largest share, or all flows; nil: none loses too much.
-func (f *forwarding) worst() (worst *Loss) {
+// worst is the flow that loses the largest share, or several flows; nil: none loses too much. It also
+// counts the connections, among all that were compared, that have lost all of too few packets in a direction.
+func (f *forwarding) worst(connections int) (worst *Loss, inconclusive int) {
 	share := 0.0
 	look := func(l *flowLoss, name func() string) {
 		compared := l.lost + l.forwarded
@@ -117,11 +123,22 @@ func (f *forwarding) worst() (worst *Loss) {
 		share = float64(l.lost) / float64(compared)
 		worst = &Loss{Flow: name(), NotForwarded: l.lost, Compared: compared}
 	}
+	var silent flowLoss // all of them
+	var names []string
+	few := map[flowOf]bool{}
 	for flow, l := range f.flows {
 		look(l, flow.String)
+		if !l.hasForwarded && l.lost < minLost {
+			silent.lost += l.lost
+			few[l.connection] = true
+			names = append(names, flow.String())
+		}
 	}
 	look(&f.all, func() string { return allFlows })
-	return worst
+	if len(few) >= minLost && len(few)*lostShare >= connections {
+		look(&silent, func() string { return fmt.Sprintf("%d flows, such as %s", len(few), slices.Min(names)) })
+	}
+	return worst, len(few)
 }
 
 // sequence is that of a TCP segment.
