@@ -108,9 +108,9 @@ func (r *chainWalker) followPods(begins []baseChain, differs uint32) (left uint3
 // dropsLater says what a drop does that only packets behind the first one come to.
 func (r *chainWalker) dropsLater() string {
 	if r.separatedBy == "" {
-		return "drops established packets of a tunnel, by a mark"
+		return "drops established tunnel packets, by a mark"
 	}
-	return "drops established packets of a tunnel, by ct state in " + r.separatedBy
+	return "drops established tunnel packets, by ct state in " + r.separatedBy
 }
 
 // noteLater records a rule that drops packets which are apart from the first of their connection, or decides on what

@@ -158,7 +158,7 @@ func TestRulings(t *testing.T) {
 		// What drops all but the first packet of a connection has let it pass.
 		{"input", "ct state established drop", "ip t first: ct state"},
 		{"input", "ct state established,related reject", "ip t first: ct state"},
-		{"input", "ct state new accept; ct state established jump drops", "ip t drops: drops established packets of a tunnel, by ct state in ip t first"},
+		{"input", "ct state new accept; ct state established jump drops", "ip t drops: drops established tunnel packets, by ct state in ip t first"},
 		{"output", "ct state established jump done; ct state established goto accepts", ""},
 		{"output", "ct state { established } drop", "ip t first: ct state"},
 		{"input", "ct state vmap { new : accept, established : drop }", "ip t first: ct state"},
