@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"time"
 
@@ -253,10 +252,7 @@ func RequestStop() (is bool, err error) {
 	if held, err := kernel.Locked(f.folder); err != nil || !held {
 		return true, err
 	}
-	if err = netcfg.ReplaceJSON(f.stop, true); errors.Is(err, fs.ErrNotExist) {
-		err = nil // it has ended just now
-	}
-	return true, err
+	return true, f.requestStop()
 }
 
 // Disable removes the fast path of the network namespace that this process is in, whatever became

@@ -134,6 +134,14 @@ const stopPoll = 50 * time.Millisecond
 // then take: to detach a program may take 15 ms, and each pod has some.
 var stopTimeout, removeTimeout = host.ScaleTimeout(10 * time.Second), host.ScaleTimeout(3 * time.Minute)
 
+// requestStop asks the process that carries to end. One that has just ended has taken its folder along.
+func (f files) requestStop() error {
+	if err := netcfg.ReplaceJSON(f.stop, true); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
 // stopProcess asks the process that carries to end, and waits for it. One that is stopped or does
 // not answer is killed: the kernel ends the carrying then.
 func (f files) stopProcess() error {
@@ -159,7 +167,7 @@ func (f files) stopProcess() error {
 		case late:
 			return verr.New(verr.Busy, "cannot stop the fast path", "its daemon does not answer, and runs in another PID namespace", "kill that process, and run the command again")
 		}
-		if err := netcfg.ReplaceJSON(f.stop, true); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := f.requestStop(); err != nil {
 			return err
 		}
 	}

@@ -3,15 +3,14 @@ package topology
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/fastpath/audit"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/nft"
 )
 
@@ -54,11 +53,11 @@ var refusedSysctls = []struct{ name, value, why string }{
 type Poller struct {
 	Hooks   *audit.HookPoller
 	family  audit.Family
-	sysctls []procFile
-	acct    procFile
-	legacy  procFile
-	snmp    procFile
-	snmp6   procFile
+	sysctls []host.PolledFile
+	acct    host.PolledFile
+	legacy  host.PolledFile
+	snmp    host.PolledFile
+	snmp6   host.PolledFile
 	querier *rtnlQuerier
 }
 
@@ -75,15 +74,15 @@ const (
 func OpenPoller(family audit.Family) (*Poller, error) {
 	s := &Poller{
 		family: family,
-		acct:   procFile{path: "/proc/sys/net/netfilter/nf_conntrack_acct"},
-		legacy: procFile{path: legacyTables[family]}, snmp: procFile{path: snmpFile, text: make([]byte, snmpSize)},
-		snmp6: procFile{path: snmp6File},
+		acct:   host.PolledFile{Path: "/proc/sys/net/netfilter/nf_conntrack_acct"},
+		legacy: host.PolledFile{Path: legacyTables[family]}, snmp: host.PolledFile{Path: snmpFile, Size: snmpSize},
+		snmp6: host.PolledFile{Path: snmp6File},
 	}
 	if family == audit.IPv6 {
-		s.snmp6.text = make([]byte, snmp6Size)
+		s.snmp6.Size = snmp6Size
 	}
 	for _, name := range polledSysctls[family] {
-		s.sysctls = append(s.sysctls, procFile{path: filepath.Join("/proc/sys/net", name)})
+		s.sysctls = append(s.sysctls, host.PolledFile{Path: filepath.Join("/proc/sys/net", name)})
 	}
 	if err := s.dial(); err != nil {
 		s.Close()
@@ -103,12 +102,12 @@ func (s *Poller) dial() (err error) {
 // Close closes the poller's files and sockets.
 func (s *Poller) Close() {
 	for i := range s.sysctls {
-		s.sysctls[i].close()
+		s.sysctls[i].Close()
 	}
-	s.acct.close()
-	s.legacy.close()
-	s.snmp.close()
-	s.snmp6.close()
+	s.acct.Close()
+	s.legacy.Close()
+	s.snmp.Close()
+	s.snmp6.Close()
 	if s.Hooks != nil {
 		s.Hooks.Close()
 	}
@@ -121,16 +120,17 @@ func (s *Poller) Close() {
 func (s *Poller) Sysctls() []string {
 	values := make([]string, len(s.sysctls))
 	for i := range s.sysctls {
-		values[i], _ = s.sysctls[i].read()
+		values[i], _ = s.sysctls[i].Read()
 	}
 	return values
 }
 
 // SysctlRefusal says which value of [Poller.Sysctls] keeps everything slow; empty means none.
 func (s *Poller) SysctlRefusal(sysctls []string) string {
-	for i, name := range timeouts {
-		if seconds, err := strconv.Atoi(strings.TrimSpace(sysctls[len(sysctls)-len(timeouts)+i])); err == nil && seconds < LeastTimeout {
-			return fmt.Sprintf("the sysctl net.%s is %d s, so connections could end while they are carried: it must be at least %d s", strings.ReplaceAll(name, "/", "."), seconds, LeastTimeout)
+	for _, name := range timeouts {
+		i := slices.Index(polledSysctls[s.family], name)
+		if seconds, err := strconv.Atoi(strings.TrimSpace(sysctls[i])); err == nil && seconds < LeastTimeout {
+			return fmt.Sprintf("the sysctl net.%s is %d s, so connections could expire while they are carried: it must be at least %d s", strings.ReplaceAll(name, "/", "."), seconds, LeastTimeout)
 		}
 	}
 	for _, r := range refusedSysctls {
@@ -143,13 +143,13 @@ func (s *Poller) SysctlRefusal(sysctls []string) string {
 
 // CountsConnections reports whether connection tracking counts the packets and bytes of connections.
 func (s *Poller) CountsConnections() bool {
-	value, err := s.acct.read() // where nothing is tracked, there is no such file
+	value, err := s.acct.Read() // where nothing is tracked, there is no such file
 	return err == nil && strings.TrimSpace(value) != "0"
 }
 
 // LegacyTables lists the loaded tables of legacy iptables, by name.
 func (s *Poller) LegacyTables() ([]string, error) {
-	names, err := s.legacy.read()
+	names, err := s.legacy.Read()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -174,7 +174,7 @@ func (s *Poller) Unreachables() (string, error) {
 	if s.family == audit.IPv6 {
 		return s.counter6("Icmp6InPktTooBigs")
 	}
-	text, err := s.snmp.read()
+	text, err := s.snmp.Read()
 	if err != nil {
 		return "", err
 	}
@@ -187,7 +187,7 @@ func (s *Poller) Advertisements() (string, error) { return s.counter6("Icmp6InRo
 
 // counter6 reads a counter of IPv6.
 func (s *Poller) counter6(name string) (string, error) {
-	text, err := s.snmp6.read()
+	text, err := s.snmp6.Read()
 	if err != nil {
 		return "", err
 	}
@@ -222,48 +222,4 @@ func (s *Poller) PathMTUsChanged(peers []NextHop) bool {
 		route, err := s.querier.routeOf(p.Encap)
 		return err != nil || route.mtu != p.RouteMTU
 	})
-}
-
-// procFile is a file in /proc that is read repeatedly. It is opened on first use, and again if what
-// it describes was gone, as when a module is reloaded.
-type procFile struct {
-	path string
-	file *os.File
-	text []byte // the last content
-}
-
-// procSize is what a file is long at most that is polled often.
-const procSize = 256
-
-func (f *procFile) read() (text string, err error) {
-	if f.file != nil {
-		if text, err = f.reread(); err == nil {
-			return text, nil
-		}
-		f.close()
-	}
-	if f.file, err = os.Open(f.path); err != nil {
-		f.file = nil
-		return "", err
-	}
-	return f.reread()
-}
-
-func (f *procFile) close() {
-	if f.file != nil {
-		f.file.Close()
-		f.file = nil
-	}
-}
-
-// reread reads the open file from its beginning.
-func (f *procFile) reread() (string, error) {
-	if f.text == nil {
-		f.text = make([]byte, procSize)
-	}
-	n, err := f.file.ReadAt(f.text, 0)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return "", err
-	}
-	return string(f.text[:n]), nil
 }
