@@ -1,9 +1,11 @@
 package fastpath
 
 import (
+	"errors"
 	"slices"
 	"sync"
 
+	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 )
 
@@ -16,6 +18,8 @@ type eventQueue struct {
 	mu      sync.Mutex
 	epoch   *epoch // nil: of programs that are not loaded yet
 	changed topology.Changes
+	rules   uint64                        // how many events there were of rules of nftables
+	tracked bpf.Tracking                  // as the programs were told
 	topo    topology.Topology             // of what is carried
 	unused  map[topology.Neighbour]bool   // neighbours that changed and are not in topo
 	ends    map[podEndKey]topology.PodEnd // pods' ends as last announced, which topo knows to be so, or does not know
@@ -36,7 +40,33 @@ func (i *eventQueue) bumpBy(e *epoch) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.epoch = e
-	return e.bump(causeStart)
+	return errors.Join(i.trackAll(), e.bump(causeStart))
+}
+
+// trackAll has the programs learn nothing of what connection tracking does not know: a new rule may go by it.
+func (i *eventQueue) trackAll() error {
+	i.tracked = bpf.Tracking{Routed: true, Bridged: true}
+	return i.epoch.objs.SetTracking(i.tracked)
+}
+
+// rulesNumber is the number of rules that are read from now on, see [eventQueue.track].
+func (i *eventQueue) rulesNumber() uint64 {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.rules
+}
+
+// track tells the programs what connection tracking sees for the sake of rules with a number, unless they may have
+// changed since. More: that is more than it was.
+func (i *eventQueue) track(now bpf.Tracking, rules uint64) (more bool, err error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if rules != i.rules || now == i.tracked {
+		return false, nil
+	}
+	more = now.Routed && !i.tracked.Routed || now.Bridged && !i.tracked.Bridged
+	i.tracked = now
+	return more, i.epoch.objs.SetTracking(now)
 }
 
 // push adds events that were read together: one epoch after the last of them is enough for all.
@@ -85,7 +115,11 @@ func (i *eventQueue) setTopology(w topology.Topology) {
 // add adds changes, and what has caused those of rules.
 func (i *eventQueue) add(what topology.Changes, cause topology.Cause) {
 	if what&topology.RulesChanged != 0 && i.failed == nil && i.epoch != nil {
-		i.failed = i.epoch.bump(cause)
+		if cause == topology.Rules || cause == topology.LostEvents { // nothing else makes rules go by connection tracking
+			i.rules++
+			i.failed = i.trackAll()
+		}
+		i.failed = errors.Join(i.failed, i.epoch.bump(cause))
 	}
 	i.changed |= what
 	select {

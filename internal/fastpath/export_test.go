@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
@@ -153,16 +152,9 @@ func NewEventQueue(fast *bpf.Objects) (*EventQueue, error) {
 func (i *eventQueue) Push(batch ...topology.Event)     { i.push(batch) }
 func (i *eventQueue) SetTopology(w topology.Topology)  { i.setTopology(w) }
 func (i *eventQueue) Drain() (topology.Changes, error) { return i.drain() }
-
-// FollowTracking has programs with a lease told what rules, a bridge's own setting and the sysctl for all bridges say
-// of connection tracking.
-func FollowTracking(fast *bpf.Objects) (follow func(rules audit.RulesetAudit, bridgesAsk bool, sysctl string) error, err error) {
-	d := &daemon{Config: &Config{}, objs: fast, deadline: 1}
-	d.epoch, err = newEpoch(fast)
-	return func(rules audit.RulesetAudit, bridgesAsk bool, sysctl string) error {
-		d.audit.rules, d.audit.bridgesAsk, d.audit.sysctls = rules, bridgesAsk, []string{sysctl}
-		return d.followTracking()
-	}, err
+func (i *eventQueue) RulesNumber() uint64              { return i.rulesNumber() }
+func (i *eventQueue) Track(now bpf.Tracking, rules uint64) (more bool, err error) {
+	return i.track(now, rules)
 }
 
 // Follow is a daemon in a namespace, the calling thread's, that reads ways as it is

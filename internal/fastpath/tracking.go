@@ -8,21 +8,18 @@ import (
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 )
 
-// followTracking tells the programs for which packets it matters whether connection tracking calls them invalid, going
-// by the rules that were audited. If that has changed, it invalidates what they have learned: it may be of such packets.
+// followTracking tells the programs which packets connection tracking sees for the sake of the rules that were
+// audited. Until then, and again while rules change, they take it that it sees all.
 func (d *daemon) followTracking() error {
 	rules := d.audit.rules
 	sysctl := strings.TrimSpace(d.audit.sysctls[topology.BridgesAsk]) // without br_netfilter there is none
 	asked := d.audit.bridgesAsk || sysctl != "" && sysctl != "0"
-	now := bpf.Tracking{Routed: rules.Tracks, Bridged: rules.TracksBridged || rules.Tracks && asked}
-	if was := d.audit.tracking; was != nil && *was == now {
-		return nil
+	is := bpf.Tracking{Routed: rules.Tracks, Bridged: rules.TracksBridged || rules.Tracks && asked}
+	more, err := d.events.track(is, d.audit.rulesNumber)
+	if more && err == nil {
+		err = d.invalidate(topology.Rules) // invalid packets may have taught what was taken for untracked
 	}
-	if err := d.objs.SetTracking(now); err != nil {
-		return err
-	}
-	d.audit.tracking = &now
-	return d.invalidate(topology.Rules)
+	return err
 }
 
 // followBridges reads whether any bridge has packets of pods meet the rules for IP.

@@ -4,44 +4,49 @@ import (
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/fastpath"
-	"github.com/venturi-net/venturi/internal/fastpath/audit"
+	"github.com/venturi-net/venturi/internal/fastpath/bpf"
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
 )
 
-// The programs take it that rules go by connection tracking until rules were read that do not. With each change, what
-// they have learned ends.
+// The programs take it that all is tracked until rules were read that say less, and again from when these may have
+// changed until they are read anew.
 func TestTracking(t *testing.T) {
 	fast := newFast(t)
-	follow, err := fastpath.FollowTracking(fast)
+	box, err := fastpath.NewEventQueue(fast)
 	must(t, err)
-	const routed, bridged = 1, 2
-	var is uint32
-	if must(t, fast.Tracking.Get(&is)); is != routed|bridged {
-		t.Errorf("at first the programs take it that %d goes by connection tracking", is)
+	const all = 3
+	old := box.RulesNumber()
+	track := func(number func() uint64, now bpf.Tracking, wantMore bool) func() {
+		return func() {
+			more, err := box.Track(now, number())
+			if must(t, err); more != wantMore {
+				t.Errorf("%+v is more than before: %v", now, more)
+			}
+		}
 	}
-	tracks := audit.RulesetAudit{Tracks: true}
-	for _, c := range []struct {
-		name    string
-		rules   audit.RulesetAudit
-		asks    bool
-		sysctl  string
-		want    uint32
-		changed bool
+	first := func() uint64 { return old }
+	news := func(what topology.Changes) func() {
+		return func() { box.Push(topology.Event{Changes: what, Cause: topology.Rules}) }
+	}
+	for _, step := range []struct {
+		what string
+		do   func()
+		want uint32
 	}{
-		{"none", audit.RulesetAudit{}, false, "", 0, true},
-		{"none, a bridge asks", audit.RulesetAudit{}, true, "1\n", 0, false},
-		{"some", tracks, false, "", routed, true},
-		{"some, no bridge asks", tracks, false, "0\n", routed, false},
-		{"some, all bridges ask", tracks, false, "1\n", routed | bridged, true},
-		{"some, a bridge asks", tracks, true, "0\n", routed | bridged, false},
-		{"some, for bridges", audit.RulesetAudit{Tracks: true, TracksBridged: true}, false, "", routed | bridged, false},
-		{"none again", audit.RulesetAudit{}, false, "", 0, true},
+		{"nothing", func() {}, all},
+		{"rules without tracking", track(first, bpf.Tracking{}, false), 0},
+		{"a device", news(topology.TopologyChanged), 0},
+		{"a bridge asks", track(first, bpf.Tracking{Bridged: true}, true), 2},
+		{"rules with tracking", track(first, bpf.Tracking{Routed: true}, true), 1},
+		{"a route", func() { box.Push(topology.Event{Changes: topology.RulesChanged, Cause: topology.Routes}) }, 1},
+		{"other rules", news(topology.RulesChanged), all},
+		{"the rules before", track(first, bpf.Tracking{}, false), all},
+		{"these rules", track(box.RulesNumber, bpf.Tracking{}, false), 0},
 	} {
-		var before, after uint32
-		must(t, fast.Epoch.Get(&before))
-		must(t, follow(c.rules, c.asks, c.sysctl))
-		must(t, fast.Epoch.Get(&after))
-		if must(t, fast.Tracking.Get(&is)); is != c.want || (after != before) != c.changed {
-			t.Errorf("%s: the programs take it that %d goes by connection tracking, want %d; what they have learned ends: %v, want %v", c.name, is, c.want, after != before, c.changed)
+		step.do()
+		var is uint32
+		if must(t, fast.Tracking.Get(&is)); is != step.want {
+			t.Errorf("%s: the programs take it that %d is tracked, want %d", step.what, is, step.want)
 		}
 	}
 }
