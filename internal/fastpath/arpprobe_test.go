@@ -68,8 +68,17 @@ func TestAsk(t *testing.T) {
 }
 
 // A dead pod, for whose neighbour entry nobody answers, gets a few probes; then the kernel gives it
-// up.
+// up. One that somebody has made permanent, or has the kernel probe, stays as it is.
 func TestProbesEnd(t *testing.T) {
+	for _, entry := range []struct {
+		is      string // as ip has it
+		givenUp bool
+	}{{"nud stale", true}, {"nud stale extern_learn", false}, {"nud permanent", false}, {"managed", false}} {
+		t.Run(entry.is, func(t *testing.T) { checkProbesEnd(t, entry.is, entry.givenUp) })
+	}
+}
+
+func checkProbesEnd(t *testing.T, entry string, givenUp bool) {
 	w, err := netcfg.Owned(testenv.Claim(t))
 	must(t, err)
 	m, err := w.Create(w.Name("m1"))
@@ -78,26 +87,38 @@ func TestProbesEnd(t *testing.T) {
 	must(t, m.AddBridge("br0", net.HardwareAddr{2, 0, 0, 0, 0, 1}, 1500))
 	// Its port has a carrier.
 	testenv.Shell(t, m.Path(), `ip link add p0 up type veth peer name p1; ip link set p1 up; ip link set p0 master br0; ip link set br0 up
-		ip addr add 192.0.2.1/24 dev br0; ip neigh add 192.0.2.2 lladdr 02:00:00:00:00:02 dev br0 nud stale`)
+		ip addr add 192.0.2.1/24 dev br0`)
+	if err := testenv.Load(t, m, "neigh add 192.0.2.2 lladdr 02:00:00:00:00:02 dev br0 "+entry, "ip", "-batch", "-"); err != nil {
+		t.Skipf("this kernel, or ip, has no such neighbours: %v", err)
+	}
 	to := topology.BridgeNeighbour{
 		Neighbour: topology.Neighbour{Device: index(t, m, "br0"), Addr: netip.MustParseAddr("192.0.2.2")},
 		MAC:       net.HardwareAddr{2, 0, 0, 0, 0, 2}, BridgeMAC: net.HardwareAddr{2, 0, 0, 0, 0, 1},
 	}
-	seen := arpProbes(t, m, "p1")
-	must(t, fastpath.ProbeMissing(m, topology.Topology{MissingFDB: []topology.BridgeNeighbour{to}}, 20))
-	eventually(t, "the kernel has given the neighbour up", func() bool {
-		var state int
+	read := func() (is vnl.Neigh) {
 		testenv.InNetns(t, m.Path(), func() error {
 			all, err := vnl.NeighList(to.Device, vnl.FAMILY_V4)
 			for _, n := range all {
 				if n.IP.String() == "192.0.2.2" {
-					state = n.State
+					is = n
 				}
 			}
 			return err
 		})
-		return state&^vnl.NUD_FAILED == 0
-	})
+		return is
+	}
+	seen, before := arpProbes(t, m, "p1"), read()
+	must(t, fastpath.ProbeMissing(m, topology.Topology{MissingFDB: []topology.BridgeNeighbour{to}}, 20))
+	if givenUp {
+		eventually(t, "the kernel has given the neighbour up", func() bool { return read().State&^vnl.NUD_FAILED == 0 })
+	}
+	is := read()
+	if before.State == vnl.NUD_PERMANENT && (is.State != before.State || !bytes.Equal(is.HardwareAddr, before.HardwareAddr)) {
+		t.Errorf("the permanent neighbour %v is %v in state %#x now", before, is, is.State)
+	}
+	if is.IP != nil && (is.Flags != before.Flags || is.FlagsExt != before.FlagsExt) {
+		t.Errorf("its flags are %#x and %#x now, and were %#x and %#x", is.Flags, is.FlagsExt, before.Flags, before.FlagsExt)
+	}
 	if n := seen(); n != fastpath.MaxProbes {
 		t.Errorf("it got %d probes, want %d", n, fastpath.MaxProbes)
 	}

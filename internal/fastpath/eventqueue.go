@@ -18,7 +18,7 @@ type eventQueue struct {
 	mu      sync.Mutex
 	epoch   *epoch // nil: of programs that are not loaded yet
 	changed topology.Changes
-	rules   uint64                        // how many events there were by which rules may have changed
+	rules   uint64                        // how many events there were of rules of nftables
 	tracked bpf.Tracking                  // as the programs were told
 	topo    topology.Topology             // of what is carried
 	unused  map[topology.Neighbour]bool   // neighbours that changed and are not in topo
@@ -115,8 +115,11 @@ func (i *eventQueue) setTopology(w topology.Topology) {
 // add adds changes, and what has caused those of rules.
 func (i *eventQueue) add(what topology.Changes, cause topology.Cause) {
 	if what&topology.RulesChanged != 0 && i.failed == nil && i.epoch != nil {
-		i.rules++
-		i.failed = errors.Join(i.trackAll(), i.epoch.bump(cause))
+		if cause == topology.Rules || cause == topology.LostEvents { // nothing else makes rules go by connection tracking
+			i.rules++
+			i.failed = i.trackAll()
+		}
+		i.failed = errors.Join(i.failed, i.epoch.bump(cause))
 	}
 	i.changed |= what
 	select {

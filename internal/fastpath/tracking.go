@@ -24,9 +24,12 @@ func (d *daemon) followTracking() error {
 
 // followBridges reads whether any bridge has packets of pods meet the rules for IP.
 func (d *daemon) followBridges() (err error) {
-	d.audit.bridgesAsk = false
+	ask := false
 	if len(d.bypassed.Bridges) > 0 {
-		d.audit.bridgesAsk, err = audit.BridgesAsk(d.Devices.Family)
+		if ask, err = audit.BridgesAsk(d.Devices.Family); err != nil {
+			return err
+		}
 	}
-	return err
+	d.audit.bridgesAsk = ask
+	return nil
 }

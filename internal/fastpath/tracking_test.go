@@ -38,6 +38,7 @@ func TestTracking(t *testing.T) {
 		{"a device", news(topology.TopologyChanged), 0},
 		{"a bridge asks", track(first, bpf.Tracking{Bridged: true}, true), 2},
 		{"rules with tracking", track(first, bpf.Tracking{Routed: true}, true), 1},
+		{"a route", func() { box.Push(topology.Event{Changes: topology.RulesChanged, Cause: topology.Routes}) }, 1},
 		{"other rules", news(topology.RulesChanged), all},
 		{"the rules before", track(first, bpf.Tracking{}, false), all},
 		{"these rules", track(box.RulesNumber, bpf.Tracking{}, false), 0},

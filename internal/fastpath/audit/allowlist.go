@@ -85,6 +85,9 @@ var (
 	}
 	// statefulMatches are those of them that keep count of packets.
 	statefulMatches = allowlist.NameSet("limit", "hashlimit", "statistic", "quota")
+	// trackingMatches and trackingTargets are those of all that go by what connection tracking knows of a packet.
+	trackingMatches = allowlist.NameSet("conntrack", "state", "connmark", "connbytes", "helper", "cluster")
+	trackingTargets = allowlist.NameSet("CONNMARK", "CONNSECMARK")
 	// loggingTargets do nothing to packets.
 	loggingTargets = allowlist.NameSet("LOG", "NFLOG", "TRACE", "AUDIT")
 	provenTargets  = map[string]int{

@@ -78,6 +78,12 @@ func readBase(message []byte) (names []string, side Direction, drops bool, err e
 	return names, side, drops, nil
 }
 
+// hasRules reports whether a message about a chain says that rules are in it.
+func hasRules(message []byte) bool {
+	attrs, _, err := nft.FilterAttrs(message)
+	return err != nil || nlmsg.ByNumber(attrs).BigEndian32(unix.NFTA_CHAIN_USE) != 0
+}
+
 const (
 	netdevEgress = 1 // NF_NETDEV_EGRESS
 	hookDevices  = 4 // NFTA_HOOK_DEVS

@@ -232,7 +232,13 @@ func (r *exprEvaluator) meta(data nlmsg.Map) {
 	}
 }
 
+// goByTracking records that the rule goes by connection tracking, which may know nothing of a packet.
+func (r *exprEvaluator) goByTracking() {
+	r.tracks, r.onBridges = true, r.onBridges || r.chain.family == "bridge"
+}
+
 func (r *exprEvaluator) ct(data nlmsg.Map) {
+	r.goByTracking()
 	key := data.BigEndian32(unix.NFTA_CT_KEY)
 	written := data.Has(unix.NFTA_CT_SREG)
 	proven := provenTrack

@@ -30,8 +30,8 @@ type RulesetAudit struct {
 	// Translates says that there are chains that translate addresses. Only the first packet of a connection
 	// meets them, or of one that began before them, every packet until a reply.
 	Translates bool
-	// Tracks says that rules go by connection tracking, or have it do something: without them, it makes no difference
-	// to a packet whether it is invalid. TracksBridged says so of rules for bridges.
+	// Tracks says that rules which packets of pods or tunnels meet may treat one that connection tracking calls
+	// invalid in another way than the rest of its flow. TracksBridged says so of rules for bridges.
 	Tracks, TracksBridged bool
 	// Flowtable names a flowtable, which forwards packets past the rules. Empty means that there is none.
 	Flowtable string
@@ -126,7 +126,8 @@ func Ruleset(of Overlay) (RulesetAudit, error) {
 		}
 		switch {
 		case c.Type == "nat":
-			is.Translates, is.Tracks = true, true
+			is.Translates = true
+			r.tracks = r.tracks || hasRules(m) // connection tracking may not even be there without one
 		case len(devices) == 0:
 			begins = append(begins, met...)
 		}
@@ -134,11 +135,12 @@ func Ruleset(of Overlay) (RulesetAudit, error) {
 	if err := r.scanRules(false); err != nil {
 		return is, err
 	}
-	is.Tracks, is.TracksBridged = is.Tracks || r.tracks || r.onBridges, r.onBridges
 	slices.SortStableFunc(begins, func(a, b baseChain) int {
 		return cmp.Or(cmp.Compare(a.hook, b.hook), cmp.Compare(a.priority, b.priority))
 	})
-	return is, is.audit(r, begins)
+	err = is.audit(r, begins)
+	is.Tracks, is.TracksBridged = r.tracks || r.onBridges, r.onBridges
+	return is, err
 }
 
 // audit walks the chains as packets of established flows do, and as those of connections without a

@@ -2,7 +2,6 @@ package audit
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"slices"
 
@@ -13,31 +12,10 @@ import (
 )
 
 // scannedNames are those of expressions and targets that [chainWalker.scanRule] looks for.
-var scannedNames = nameAttrs("dynset", "SET", "ct", "CT", "objref")
+var scannedNames = [][]byte{[]byte("dynset\x00"), []byte("SET\x00"), []byte("ct\x00"), []byte("CT\x00")}
 
-// trackingNames are those of expressions, and of matches and targets of iptables, that use connection tracking. A
-// rule may have one of them as something else's name.
-var trackingNames = nameAttrs("ct", "connlimit", "nat", "masq", "redir", "synproxy", "flow_offload",
-	"conntrack", "state", "connmark", "connbytes", "connlabel", "helper", "cluster",
-	"CT", "NOTRACK", "CONNMARK", "CONNSECMARK", "SYNPROXY", "DNAT", "SNAT", "MASQUERADE", "REDIRECT", "NETMAP", "CLUSTERIP")
-
-// trackingObjects are the types of objects that do: a helper, timeouts and an expectation.
-var trackingObjects = []int{unix.NFT_OBJECT_CT_HELPER, unix.NFT_OBJECT_CT_TIMEOUT, unix.NFT_OBJECT_CT_EXPECT}
-
-// nameAttrs are names as messages of the kernel have them: the attribute is 1 with expressions, matches and targets.
-func nameAttrs(names ...string) (all [][]byte) {
-	for _, name := range names {
-		all = append(all, append(binary.NativeEndian.AppendUint16(nil, unix.NFTA_EXPR_NAME), nl.ZeroTerminated(name)...))
-	}
-	return all
-}
-
-func containsAny(message []byte, names [][]byte) bool {
-	return slices.ContainsFunc(names, func(name []byte) bool { return bytes.Contains(message, name) })
-}
-
-// scanRules goes through rules for what counts whichever packets meet them: sets that they fill, events
-// of connections that they hide, and whether they use connection tracking. Unless all are asked for, it leaves out tables of other families, and that
+// scanRules goes through rules for what counts whichever packets meet them: sets that they fill, and events
+// of connections that they hide. Unless all are asked for, it leaves out tables of other families, and that
 // of iptables which only translates: with kube-proxy it is by far the largest, iptables puts neither there,
 // and no sets of it are read.
 func (r *chainWalker) scanRules(all bool) error {
@@ -52,10 +30,7 @@ func (r *chainWalker) scanRules(all bool) error {
 			return fmt.Errorf("dump nftables table %s %s: %w", table[0], table[1], err)
 		}
 		for _, m := range found {
-			if containsAny(m, trackingNames) {
-				r.noteTracking(table[0])
-			}
-			if !containsAny(m, scannedNames) {
+			if !slices.ContainsFunc(scannedNames, func(name []byte) bool { return bytes.Contains(m, name) }) {
 				continue
 			}
 			if err := r.scanRule(m); err != nil {
@@ -65,15 +40,6 @@ func (r *chainWalker) scanRules(all bool) error {
 	}
 	r.unscanned = rest
 	return nil
-}
-
-// noteTracking records a rule of a family of tables that uses connection tracking.
-func (r *chainWalker) noteTracking(family string) {
-	if family == "bridge" {
-		r.onBridges = true
-	} else if !slices.Contains(r.Family.otherTables(), family) {
-		r.tracks = true
-	}
 }
 
 func (r *chainWalker) scanRule(message []byte) error {
@@ -97,8 +63,6 @@ func (r *chainWalker) scanRule(message []byte) error {
 			target = expression.Text(1) // NFTA_TARGET_NAME
 		}
 		switch {
-		case name == "objref" && (!expression.Has(unix.NFTA_OBJREF_IMM_TYPE) || slices.Contains(trackingObjects, expression.BigEndian32(unix.NFTA_OBJREF_IMM_TYPE))): // or by a map
-			r.noteTracking(family)
 		case name == "dynset":
 			r.sets.dynamic[setName{c.family, c.table, expression.Text(unix.NFTA_DYNSET_SET_NAME)}] = true
 		case target == "SET":

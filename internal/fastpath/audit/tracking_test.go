@@ -7,7 +7,7 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-// Rules that use connection tracking are told from those that do not, for each version of IP, and those for bridges.
+// Rules that go by connection tracking are told from those that do not, for each version of IP, and those for bridges.
 func TestRulesThatTrack(t *testing.T) {
 	n := testenv.Netns(t)
 	for _, c := range []struct {
@@ -18,11 +18,13 @@ func TestRulesThatTrack(t *testing.T) {
 		{rules: "table inet t { counter c { }; chain f { type filter hook forward priority 0; udp dport 5 counter name c reject; meta mark 7 drop; notrack; }; }"},
 		{rules: "table ip t { chain f { type filter hook forward priority 0; ct state new udp dport 5 drop; }; }", four: true},
 		{rules: "table ip6 t { chain f { type filter hook forward priority 0; ct state new udp dport 5 drop; }; }", six: true},
-		{rules: "table inet t { chain unused { ct mark set 7; }; }", four: true, six: true},
+		{rules: "table inet t { chain unused { ct state new drop; }; chain f { type filter hook forward priority 0; accept; ct state new drop; }; }"},
+		{rules: "table inet t { chain f { type filter hook forward priority 0; udp dport 5 jump used; }; chain used { ct mark 7 drop; }; }", four: true, six: true},
+		{rules: "table inet t { chain f { type filter hook forward priority 0; udp dport 5 ct state vmap { new : drop }; }; }", four: true, six: true},
 		{rules: "table bridge t { chain f { type filter hook forward priority 0; ct state new drop; }; }", four: true, six: true, onBridges: true},
-		{rules: "table ip t { chain f { type filter hook forward priority 0; ct count over 9 drop; }; }", four: true},
-		{rules: "table ip t { chain f { type nat hook postrouting priority 100; }; }", four: true},
-		{rules: `table ip t { ct helper h { type "tftp" protocol udp; }; chain f { type filter hook forward priority 0; ct helper set "h"; }; }`, four: true},
+		{rules: "table ip nat { chain conntrack { type filter hook forward priority 0; ip daddr 10.0.0.1 drop; }; }"},
+		{rules: "table ip t { chain f { type nat hook postrouting priority 100; }; }"},
+		{rules: "table ip t { chain f { type nat hook postrouting priority 100; oif lo masquerade; }; }", four: true},
 	} {
 		if err := testenv.Load(t, n, "flush ruleset\n"+c.rules, "nft", "-f", "-"); err != nil {
 			if c.onBridges {
@@ -37,6 +39,7 @@ func TestRulesThatTrack(t *testing.T) {
 	}
 	for rule, tracks := range map[string]bool{
 		"-A FORWARD -p udp -m comment --comment state -j DROP": false, "-A FORWARD -m conntrack --ctstate NEW -j DROP": true, "-A FORWARD -j CONNMARK --restore-mark": true,
+		"-A FORWARD -m helper --helper ftp -j DROP": true, "-A FORWARD -m state --state NEW -j DROP": true,
 	} {
 		testenv.Must(t, testenv.Load(t, n, "flush ruleset", "nft", "-f", "-"))
 		if err := testenv.Load(t, n, "*filter\n"+rule+"\nCOMMIT\n", "iptables-nft-restore"); err != nil {

@@ -34,8 +34,6 @@ type chainWalker struct {
 	iptables  map[[2]string]bool     // families and tables that iptables has made
 	filters   map[[2]string]bool     // those with chains at hooks that do more than translate
 	unscanned [][2]string            // families and tables, see [chainWalker.scanRules]
-	tracks    bool                   // as [RulesetAudit.Tracks], of the rules that were scanned without those for bridges
-	onBridges bool                   // as [RulesetAudit.TracksBridged]
 	unmet     map[chainName]bool     // chains at hooks that neither packets of pods nor those of tunnels pass
 
 	// Of all walks:
@@ -49,6 +47,8 @@ type chainWalker struct {
 	admits        string   // a rule that accepts more of a connection once that was answered, see [chainWalker.noteAnswer]
 	asked         []string // ipsets that rules depend on
 	hidesEvents   string   // a rule that sets which events of connections are announced
+	tracks        bool     // a rule goes by connection tracking, or translates
+	onBridges     bool     // one for bridges does
 	separated     bool     // a rule tells the first packet of a tunnel's connection from those behind it
 
 	entry markValue // what is known of the mark of packets that come to any hook

@@ -20,6 +20,9 @@ func (r *exprEvaluator) target(data nlmsg.Map) {
 	if r.acts = r.acts || !loggingTargets[target] && target != "REJECT"; loggingTargets[target] {
 		r.logAt()
 	}
+	if trackingTargets[target] {
+		r.goByTracking()
+	}
 	switch {
 	case target == "SECMARK" || target == "CONNSECMARK":
 		r.setsSecmark = true
@@ -49,6 +52,9 @@ func (r *exprEvaluator) match(data nlmsg.Map) {
 		if r.perPacket = "match " + name; statefulMatches[name] {
 			r.consume(r.perPacket)
 		}
+	}
+	if trackingMatches[name] {
+		r.goByTracking()
 	}
 	switch name {
 	case "set":

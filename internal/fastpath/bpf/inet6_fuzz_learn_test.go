@@ -107,7 +107,7 @@ func (f *learning6) teaches(frame []byte) (protocol byte, local, remote fuzzEnd,
 		return protocol, local, remote, hasMACs(frame, f.wireMAC, farMAC)
 	}
 	isKnown := protocol == byte(f.protocol) && local.port == 4000 && slices.Contains(f.senders, remote.addrPort())
-	return protocol, local, remote, isKnown
+	return protocol, local, remote, isKnown && bytes.Equal(frame[:6], podMAC)
 }
 
 // learnAll runs so many packets through the program, and gives how many have taught something.

@@ -134,6 +134,7 @@ var learnRows = []struct {
 	{"the pod at its device is another", eitherKind, outWay, func(l *learning, _ *packet) { l.hasEntry = true; l.podEntry.Addr++ }, nil},
 	{"pod changed, in", eitherKind, inWay, func(l *learning, _ *packet) { l.hasEntry, l.flow.SeenOut, l.podEntry.Epoch = true, 5, 66 },
 		func(f *bpf.Flow) { f.SeenOut, f.SeenIn, f.PodEpoch = 0, 5, 66 }},
+	{"the network has another MAC for the pod by now", eitherKind, inWay, func(l *learning, p *packet) { l.hasEntry, p.eth.DstMAC = true, gatewayMAC }, nil},
 	{"pod of another tenant", eitherKind, inWay, func(l *learning, _ *packet) { l.hasEntry = true; l.podEntry.Tenant++ }, nil},
 
 	{"other source around", inUDPKinds, outWay, func(_ *learning, p *packet) { p.outerIP.SrcIP = []byte{192, 168, 0, 9} }, nil},

@@ -266,15 +266,15 @@ func (f *Objects) SetUnreplied(may, rulesTranslate bool) error {
 	return f.Unreplied.Set(value)
 }
 
-// Tracking tells what connection tracking sees. Of that, a packet without a connection is invalid, unless a
-// rule has taken it from connection tracking: it teaches nothing.
+// Tracking tells which packets meet rules that go by connection tracking. Of those, one without a connection is
+// invalid, unless a rule has taken it from connection tracking: it teaches nothing.
 type Tracking struct {
-	Routed  bool // packets that the host routes
+	Routed  bool // those that the host routes
 	Bridged bool // those that a bridge forwards
 }
 
-// SetTracking sets what connection tracking sees. If that is more than before, the caller must bump the
-// policy epoch afterwards.
+// SetTracking sets which packets meet such rules. If these are more than before, the caller must bump the policy epoch
+// afterwards.
 func (f *Objects) SetTracking(t Tracking) error {
 	value := uint32(0)
 	if t.Routed {

@@ -364,5 +364,5 @@ func (r *reference) toPod(frame []byte) (h header, learned bool) {
 		return h, false
 	}
 	h, why := reads(frame[14:], true)
-	return h, why == bpf.CarriedOut && !h.flags && [4]byte(h.ends[:]) == r.podAddr && r.find(h.protocol, h.ends, true) != nil
+	return h, why == bpf.CarriedOut && !h.flags && bytes.Equal(frame[:6], podMAC) && [4]byte(h.ends[:]) == r.podAddr && r.find(h.protocol, h.ends, true) != nil
 }

@@ -93,13 +93,17 @@ static __always_inline int is_for_gateway(const void *eth, const void *macs)
 static __always_inline void confirm_mac(const void *eth, const void *end, __u32 device)
 {
 	struct pod *pod = bpf_map_lookup_elem(&pods, &device);
+	__u32 pod_epoch;
 
-	if (!pod || !pod->epoch || eth + ETH_HLEN > end)
+	if (!pod || eth + ETH_HLEN > end)
+		return;
+	pod_epoch = read_once(&pod->epoch); /* before the rest of it, as pod_of() does */
+	if (!pod_epoch)
 		return;
 	if (!same_mac(eth + MAC_LEN, pod->header))
 		pod->mac_epoch = 0;
-	else if (pod->mac_epoch != pod->epoch)
-		pod->mac_epoch = pod->epoch;
+	else if (pod->mac_epoch != pod_epoch)
+		pod->mac_epoch = pod_epoch;
 }
 
 /* A packet from a pod, of a flow without a valid slot, or one that a program ahead of this one has marked: rules
@@ -107,6 +111,7 @@ static __always_inline void confirm_mac(const void *eth, const void *end, __u32 
 static __always_inline int lookup_flow_out(struct __sk_buff *skb, const void *eth, const void *end, struct carried *c, __u64 hash, __u32 device)
 {
 	struct pod *pod = bpf_map_lookup_elem(&pods, &device);
+	__u32 pod_epoch = pod ? read_once(&pod->epoch) : 0; /* before the rest of it, as pod_of() does */
 	int why;
 
 	if (!pod || pod->addr != c->p.key.local || !(is_for_gateway(eth, pod->header) || is_for_sibling(eth, pod, &c->p))) {
@@ -115,8 +120,8 @@ static __always_inline int lookup_flow_out(struct __sk_buff *skb, const void *et
 			forget_end(&c->p, pod->tenant);
 		return SLOW_SOURCE;
 	}
-	if (pod->mac_epoch != pod->epoch)
-		pod->mac_epoch = pod->epoch;
+	if (pod->mac_epoch != pod_epoch)
+		pod->mac_epoch = pod_epoch;
 	c->p.a |= pod->tenant << 8;
 	if (c->p.flags)
 		return drop_flow(&c->p, OUT);

@@ -220,9 +220,8 @@ static __always_inline int read_translation(struct nf_conn *ct, unsigned long st
 	return 1;
 }
 
-/* Connection tracking sees all packets of a kind, TRACKS_ROUTED or TRACKS_BRIDGED, and knows nothing of this one: it
- * is invalid. Rules for the states of connections may let it pass which drop others of its flow, so it teaches
- * nothing. */
+/* Rules for packets of a kind, TRACKS_ROUTED or TRACKS_BRIDGED, go by connection tracking, which knows nothing of this
+ * one: it is invalid. They may let it pass and drop others of its flow, so it teaches nothing. */
 static __always_inline int is_invalid(const struct ct_state *t, __u32 kind)
 {
 	return t->untold && tracking & kind;

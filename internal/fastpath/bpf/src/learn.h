@@ -243,8 +243,9 @@ static __always_inline int learn_in(struct __sk_buff *skb)
 	if (!pod_epoch)
 		return NEXT;
 	name_flow(&p);
-	/* A packet for another address is only passing: a pod may be a router. */
-	if (read_once(&pod->addr) != p.key.local)
+	/* A packet for another address is only passing: a pod may be a router. One for another MAC is none that it takes,
+	 * though it has taken others: the network has another for it by now, and the daemon has yet to find out. */
+	if (read_once(&pod->addr) != p.key.local || !same_mac(data, pod->header))
 		return NEXT;
 	p.key.tenant_proto |= pod->tenant << 8;
 	own = words_of(&p);

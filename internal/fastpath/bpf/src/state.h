@@ -178,7 +178,7 @@ struct {
 	__type(value, struct hop);
 } hops SEC(".maps");
 
-/* What connection tracking sees: packets that the host routes, and those that a bridge forwards. */
+/* Which packets meet rules that go by connection tracking: those that the host routes, and those that a bridge forwards. */
 #define TRACKS_ROUTED 1
 #define TRACKS_BRIDGED 2
 
