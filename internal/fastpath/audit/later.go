@@ -57,7 +57,9 @@ func (r *chainWalker) followTunnel(begins []baseChain, differs uint32) (uint32, 
 			r.differences = append(r.differences, fmt.Sprintf("%s %s %s: its policy %s", c.family, c.table, c.chain, r.dropsLater()))
 		}
 		r.keepDifferences()
+		out := later.out.join(later.accepted)
 		if !r.diverges {
+			differs = out.differs
 			continue
 		}
 		writes := r.writes
@@ -65,8 +67,8 @@ func (r *chainWalker) followTunnel(begins []baseChain, differs uint32) (uint32, 
 		if err != nil {
 			return 0, err
 		}
-		equal := later.out.join(later.accepted).packet.join(first.out.join(first.accepted).packet).bits
-		differs |= (writes | r.writes) &^ equal
+		equal := out.packet.join(first.out.join(first.accepted).packet).bits
+		differs = (differs | writes | r.writes) &^ equal
 	}
 	return differs, nil
 }

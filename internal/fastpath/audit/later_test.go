@@ -1,6 +1,7 @@
 package audit_test
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -121,6 +122,7 @@ func TestMarksOfLater(t *testing.T) {
 	const pre, wire = "chain first { type filter hook prerouting priority 0; ", "chain first { type filter hook prerouting priority 0; iifname wire "
 	const input, byMark = "chain last { type filter hook input priority 0; ", "ip t last: drops, by a mark"
 	const ofTunnel = "ip t last: a mark that packets of a tunnel have by ct state"
+	const second = wire + "ct state established accept; iifname wire meta mark set 1; }\nchain second { type filter hook forward priority -1; meta mark set 2; }\nchain last { type filter hook forward priority 0; meta mark 1 drop; }"
 	for _, c := range []struct{ rules, fickle string }{
 		// Pods' packets are marked where they are tracked, and others are not.
 		{"chain pre { type filter hook prerouting priority -300; meta l4proto tcp notrack; }\n" +
@@ -156,7 +158,11 @@ func TestMarksOfLater(t *testing.T) {
 		{wire + "ct state established accept; iifname wire meta mark set 1; }\nchain last { type filter hook forward priority 0; meta mark 1 drop; }", ofTunnel},
 		{wire + "ct state established accept; iifname wire meta mark set 1; }\nchain last { type filter hook forward priority 0; ct state new meta mark 0 accept; }", ""},
 		{wire + "ct state established accept; iifname wire meta mark set 1; }\nchain last { type filter hook forward priority 0; meta mark 1 counter; meta mark set 2; meta mark 2 drop; }", ""},
-		{wire + "ct state established accept; iifname wire meta mark set 1; }\nchain second { type filter hook forward priority -1; meta mark set 2; }\nchain last { type filter hook forward priority 0; meta mark 1 drop; }", ""},
+		{second, ""},
+		// Rules of bridges may be met at any time: those that give marks, too.
+		{second + "\n}\ntable bridge t { chain first { type filter hook forward priority 0; ip saddr 192.0.2.1 drop; }", ""},
+		{second + "\n}\ntable bridge t { chain first { type filter hook forward priority 0; meta mark 1 drop; }", "bridge t first: a mark that packets of a tunnel have by ct state"},
+		{second + "\n}\ntable bridge t { chain first { type filter hook forward priority 0; ip saddr 192.0.2.1 meta mark set 3; }", ofTunnel},
 		{wire + "ct state established accept; iifname wire meta mark set 1; }\nchain last { type filter hook prerouting priority 10; iifname != wire meta mark 1 accept; }", ofTunnel},
 		{"chain none { type filter hook prerouting priority -300; notrack; }\n" + wire + "ct state established accept; iifname wire meta mark set 1; }\n" +
 			"chain last { type filter hook forward priority 0; ct state untracked meta mark 1 drop; }", ofTunnel},
@@ -192,6 +198,49 @@ func TestMarksOfLaterOfIPTables(t *testing.T) {
 		testenv.Must(t, testenv.Load(t, n, restore, "iptables-nft-restore"))
 		if got := laterText(auditRuleset(t, n, 4789).PerPacket); got != c.fickle {
 			t.Errorf("%s, %s: fickle %q, want %q", c.states, c.drops, got, c.fickle)
+		}
+	}
+}
+
+// Rules that ask for other devices than the wire are taken not to be met by tunnels, and so are rules that lead to
+// others, or mark packets, by an address. That is said only where something would be refused without it.
+func TestOthersOfLater(t *testing.T) {
+	n := testenv.Netns(t)
+	const own, behind = "ip t first: drops, by ct state in ip t first", "ip t other: drops, by ct state in ip t other"
+	a, b := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
+	for _, c := range []struct {
+		rules, fickle string
+		addresses     []netip.Addr
+		devices       []string
+	}{
+		{rules: "ip saddr 192.0.2.2 jump other; ip daddr 192.0.2.1 jump other", addresses: []netip.Addr{a, b}},
+		{rules: "ip saddr 192.0.2.1 counter jump other", addresses: []netip.Addr{a}},
+		{rules: "ip saddr 192.0.2.1 meta mark set 1; meta mark 1 jump other", addresses: []netip.Addr{a}},
+		{rules: "iifname cali0 jump other; iifname \"cni*\" ct state new accept; ip saddr 192.0.2.1 accept", devices: []string{"cali0", "cni*"}},
+		{rules: "iifname cali0 ip saddr 192.0.2.1 jump other", devices: []string{"cali0"}},
+		{rules: "iifname cali0 ct state established drop", devices: []string{"cali0"}},
+		{rules: "ip saddr 192.0.2.1 log; iifname cali0 jump other; ip daddr 192.0.2.2 accept", devices: []string{"cali0"}},
+		// They may be for tunnels.
+		{rules: "ip saddr 192.0.2.1 goto other", fickle: behind},
+		{rules: "ip saddr != 192.0.2.1 jump other", fickle: behind},
+		{rules: "ip saddr 192.0.2.0/31 jump other", fickle: behind},
+		{rules: "ip saddr { 192.0.2.1, 192.0.2.2 } jump other", fickle: behind},
+		{rules: "udp dport 4789 jump other", fickle: behind},
+		{rules: "iifname wire jump other", fickle: behind},
+		{rules: "iifname \"wi*\" jump other", fickle: behind},
+		{rules: "iifname != cali0 jump other", fickle: behind},
+		{rules: "iifname { cali0, wire } jump other", fickle: behind},
+		{rules: "ip saddr 192.0.2.1 jump other; ct state established drop", fickle: behind + "; 1 more"},
+		{rules: "ip saddr 192.0.2.1 ct state new accept; ip saddr 192.0.2.1 drop", fickle: own},
+		// There is nothing to take for another's.
+		{rules: "ip saddr 192.0.2.1 jump counts; iifname cali0 accept"},
+		{rules: "ct state established accept; ip saddr 192.0.2.1 jump other"},
+	} {
+		testenv.Must(t, testenv.Load(t, n, "flush ruleset\ntable ip t {\nchain other { ct state new accept; drop; }\nchain counts { counter; }\n"+
+			"chain first {\ntype filter hook input priority 5\n"+c.rules+"\n}\n}\n", "nft", "-f", "-"))
+		got := auditRuleset(t, n, 4789)
+		if want := (audit.Others{Addresses: c.addresses, Devices: c.devices}); laterText(got.PerPacket) != c.fickle || !got.Others.Equal(want) {
+			t.Errorf("%s: fickle %q, want %q; others %v, want %v", c.rules, got.PerPacket, c.fickle, got.Others, want)
 		}
 	}
 }

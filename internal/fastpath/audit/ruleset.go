@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/venturi-net/venturi/internal/nft"
 	"github.com/venturi-net/venturi/internal/nlmsg"
@@ -50,6 +49,8 @@ type RulesetAudit struct {
 	// DeviceChains are the directions in which netdev chains are attached, by device name. A name
 	// that ends in * is a prefix.
 	DeviceChains map[string]Direction
+	// Others are what packets of tunnels are taken not to have.
+	Others Others
 	// Counters are the rules that somebody has made count or log, and IPTablesCounters those of
 	// iptables that count because all of them do.
 	Counters, IPTablesCounters RuleCounters
@@ -58,8 +59,7 @@ type RulesetAudit struct {
 // DirectionsAt returns the directions in which chains are attached to a device.
 func (r RulesetAudit) DirectionsAt(device string) (sides Direction) {
 	for name, s := range r.DeviceChains {
-		prefix, all := strings.CutSuffix(name, "*")
-		if name == device || all && strings.HasPrefix(device, prefix) {
+		if matchesDevice(name, device) {
 			sides |= s
 		}
 	}
@@ -141,9 +141,9 @@ func Ruleset(of Overlay) (RulesetAudit, error) {
 	return is, is.audit(r, begins)
 }
 
-// audit walks the chains as packets of established flows do, and as those of connections without a
+// walk walks the chains as packets of established flows do, and as those of connections without a
 // reply.
-func (is *RulesetAudit) audit(r *chainWalker, begins []baseChain) error {
+func (is *RulesetAudit) walk(r *chainWalker, begins []baseChain) error {
 	err := r.walkAll(begins)
 	if err == nil && r.untracked { // once more for packets of connections that are not tracked
 		r.stateless = true
@@ -182,7 +182,7 @@ func (is *RulesetAudit) audit(r *chainWalker, begins []baseChain) error {
 // tracking. What these packets count is not considered.
 func (r *chainWalker) walkUntracked(begins []baseChain) error {
 	counting, byIPTables := r.counting, r.countingByIPTables
-	r.counting, r.countingByIPTables = countingRules{set: map[string]bool{}}, countingRules{set: map[string]bool{}}
+	r.counting, r.countingByIPTables = newCountingRules(), newCountingRules()
 	r.stateless, r.toTunnel = true, true
 	err := r.walkAll(begins)
 	r.stateless, r.toTunnel = false, false
