@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -127,6 +126,7 @@ func Ruleset(of Overlay) (RulesetAudit, error) {
 		switch {
 		case c.Type == "nat":
 			is.Translates, is.Tracks = true, true
+			r.noteTranslating(met)
 		case len(devices) == 0:
 			begins = append(begins, met...)
 		}
@@ -135,9 +135,7 @@ func Ruleset(of Overlay) (RulesetAudit, error) {
 		return is, err
 	}
 	is.Tracks, is.TracksBridged = is.Tracks || r.tracks || r.onBridges, r.onBridges
-	slices.SortStableFunc(begins, func(a, b baseChain) int {
-		return cmp.Or(cmp.Compare(a.hook, b.hook), cmp.Compare(a.priority, b.priority))
-	})
+	sortChains(begins)
 	return is, is.audit(r, begins)
 }
 

@@ -37,6 +37,7 @@ type chainWalker struct {
 	unscanned [][2]string            // families and tables, see [chainWalker.scanRules]
 	tracks    bool                   // as [RulesetAudit.Tracks], of the rules that were scanned without those for bridges
 	onBridges bool                   // as [RulesetAudit.TracksBridged]
+	nat       []baseChain            // chains for tunnel packets that translate addresses
 	unmet     map[chainName]bool     // chains at hooks that neither packets of pods nor those of tunnels pass
 
 	// Of all walks:
@@ -68,6 +69,7 @@ type chainWalker struct {
 	separatedBy string             // the first rule of the hook that takes packets apart, see [chainWalker.findLater]
 	diverges    bool               // some rule of the hook does, by their state or a mark
 	writes      uint32             // bits of packets' marks that rules of the hook, or of bridges, may change
+	labels      string             // the first rule of the hook that sets security marks
 }
 
 func newWalker(of Overlay) *chainWalker {
@@ -190,6 +192,9 @@ func (r *chainWalker) walk(c chainName, in markState) (result chainResult, err e
 			return r.walk(c, unknown)
 		}
 	}
+	if r.translatesServices(c) {
+		return chainResult{out: in}, nil
+	}
 	r.walked[at] = result // rules that change while they are read may seem to go in circles
 	rules, err := r.rules(c)
 	if err != nil {
@@ -232,7 +237,11 @@ func (r *chainWalker) step(c chainName, in markState, message []byte, result *ch
 		}
 		rule = *rule.partial
 	}
-	if r.writes |= rule.markWrites; r.following {
+	r.writes |= rule.markWrites
+	if r.labels == "" && rule.setsSecmark {
+		r.labels = ruleName(c, message)
+	}
+	if r.following {
 		if err := r.noteLater(c, rule, message); err != nil {
 			return in, err
 		}
