@@ -87,7 +87,7 @@ func (d *daemon) auditRules() (again <-chan time.Time, err error) {
 		return nil, err
 	}
 	changed := !maps.Equal(rules.DeviceChains, d.audit.rules.DeviceChains) || rules.MarkChain != d.audit.rules.MarkChain ||
-		!rules.Others.Equal(d.audit.rules.Others)
+		!rules.Strangers.Equal(d.audit.rules.Strangers)
 	d.audit.rules, d.audit.rulesNumber = rules, number
 	if changed || !d.audit.done {
 		d.audit.done = true

@@ -53,7 +53,7 @@ func (d *daemon) refuse(w topology.Topology) (topology.Topology, error) {
 			onWire, err = d.wireRefusal(p.WireDevice, w.TC)
 			wires[p.WireDevice] = onWire
 		}
-		behind, also := cmp.Or(d.otherTunnel(p), d.takenForOther(p, w.TC)), error(nil)
+		behind, also := cmp.Or(d.otherTunnel(p), d.strangerReason(p, w.TC)), error(nil)
 		if behind == "" && p.Device != p.WireDevice {
 			behind, also = look(p.Device, 0)
 		}
@@ -119,9 +119,9 @@ func (c *Config) otherTunnel(p topology.NextHop) string {
 	return ""
 }
 
-// takenForOther says that packets of the tunnel to a next hop are some of those that the audit has taken not to be of
+// strangerReason says that packets of the tunnel to a next hop are some of those that the audit has taken not to be of
 // a tunnel; "": they are not.
-func (d *daemon) takenForOther(p topology.NextHop, tc map[int]topology.TCState) string {
+func (d *daemon) strangerReason(p topology.NextHop, tc map[int]topology.TCState) string {
 	if p.Encap == nil {
 		return ""
 	}
@@ -129,7 +129,7 @@ func (d *daemon) takenForOther(p topology.NextHop, tc map[int]topology.TCState) 
 	if p.Encap.ByDevice {
 		local = nlmsg.ToAddr(p.Encap.BoundAddr)
 	}
-	what := d.audit.rules.Others.Of(tc[p.WireDevice].Name, local, p.Encap.Remote)
+	what := d.audit.rules.Strangers.Match(tc[p.WireDevice].Name, local, p.Encap.Remote)
 	if what != "" {
 		what = fmt.Sprintf("its packets to and from %v may meet rules for %s, which are not known to treat all of them alike", p.Encap.Remote, what)
 	}

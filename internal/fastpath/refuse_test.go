@@ -39,7 +39,7 @@ func TestOtherTunnel(t *testing.T) {
 }
 
 // A tunnel is left alone if its packets have an address or a device that the audit has taken for those of others.
-func TestTakenForOther(t *testing.T) {
+func TestStrangers(t *testing.T) {
 	const why = "its packets to and from 192.0.2.2 may meet rules for %s, which are not known to treat all of them alike"
 	us, peer, other := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("10.244.1.2")
 	tunnel := &topology.Encap{Local: us, Remote: peer}
@@ -64,7 +64,7 @@ func TestTakenForOther(t *testing.T) {
 		if c.what != "" {
 			want = fmt.Sprintf(why, c.what)
 		}
-		if got := fastpath.TakenForOther(audit.Others{Addresses: c.addresses, Devices: c.devices}, topology.NextHop{WireDevice: 2, Encap: c.encap}, "eth0"); got != want {
+		if got := fastpath.StrangerReason(audit.Strangers{Addresses: c.addresses, Devices: c.devices}, topology.NextHop{WireDevice: 2, Encap: c.encap}, "eth0"); got != want {
 			t.Errorf("%+v, others %v and %v: %q, want %q", c.encap, c.addresses, c.devices, got, want)
 		}
 	}

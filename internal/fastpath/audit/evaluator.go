@@ -106,8 +106,8 @@ type exprEvaluator struct {
 	field      *fieldValues      // the loaded field, if it is one that may differ
 	pending    bool              // loaded, but not used yet
 	protocolIn int               // register with the packet's protocol; 0: none is known to have it
-	mayTake    bool              // packets of a tunnel may be taken not to be [Others]
-	taken      Others            // of those, the rule asks for these
+	mayTake    bool              // packets of a tunnel may be taken not to be [Strangers]
+	candidates Strangers         // of those, the rule asks for these
 	err        error             // of asking the kernel
 }
 
@@ -117,13 +117,13 @@ func (r *chainWalker) read(c chainName, marks markState, message []byte) (ruleEf
 	if err != nil {
 		return ruleEffect{}, err
 	}
-	rule, err := r.evaluate(c, marks, attrs, r.others != nil && c.outer)
+	rule, err := r.evaluate(c, marks, attrs, r.strangers != nil && c.outer)
 	// A rule that accepts or drops what has an address may well be for tunnels, as may one that goes to a chain: so
 	// firewalld finds its zones. One that leads to more rules, or that marks packets, is for those of others.
 	switch {
-	case err != nil || len(rule.taken.Addresses)+len(rule.taken.Devices) == 0:
-	case len(rule.taken.Addresses) == 0 || rule.verdict == "" && rule.acts || rule.verdict == "jump":
-		r.others.add(rule.taken)
+	case err != nil || len(rule.candidates.Addresses)+len(rule.candidates.Devices) == 0:
+	case len(rule.candidates.Addresses) == 0 || rule.verdict == "" && rule.acts || rule.verdict == "jump":
+		r.strangers.add(rule.candidates)
 	default:
 		rule, err = r.evaluate(c, marks, attrs, false)
 	}

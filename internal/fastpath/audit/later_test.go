@@ -222,7 +222,7 @@ func TestMarksOfLaterOfIPTables(t *testing.T) {
 
 // Rules that ask for other devices than the wire are taken not to be met by tunnels, and so are rules that lead to
 // others, or mark packets, by an address. That is said only where something would be refused without it.
-func TestOthersOfLater(t *testing.T) {
+func TestStrangersOfLater(t *testing.T) {
 	n := testenv.Netns(t)
 	const own, behind = "ip t first: drops, by ct state in ip t first", "ip t other: drops, by ct state in ip t other"
 	a, b := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
@@ -257,8 +257,8 @@ func TestOthersOfLater(t *testing.T) {
 		testenv.Must(t, testenv.Load(t, n, "flush ruleset\ntable ip t {\nchain other { ct state new accept; drop; }\nchain counts { counter; }\n"+
 			"chain first {\ntype filter hook input priority 5\n"+c.rules+"\n}\n}\n", "nft", "-f", "-"))
 		got := auditRuleset(t, n, 4789)
-		if want := (audit.Others{Addresses: c.addresses, Devices: c.devices}); laterText(got.PerPacket) != c.fickle || !got.Others.Equal(want) {
-			t.Errorf("%s: fickle %q, want %q; others %v, want %v", c.rules, got.PerPacket, c.fickle, got.Others, want)
+		if want := (audit.Strangers{Addresses: c.addresses, Devices: c.devices}); laterText(got.PerPacket) != c.fickle || !got.Strangers.Equal(want) {
+			t.Errorf("%s: fickle %q, want %q; strangers %v, want %v", c.rules, got.PerPacket, c.fickle, got.Strangers, want)
 		}
 	}
 }

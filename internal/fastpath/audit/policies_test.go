@@ -30,12 +30,12 @@ func TestRulingsOfPolicies(t *testing.T) {
 				t.Errorf("%s with port %d: %+v", e.Name, port, got)
 			}
 			// kube-router has the host's own packets meet the rules of pods.
-			var others audit.Others
+			var strangers audit.Strangers
 			if port != 0 && strings.HasPrefix(e.Name, "kube-router") {
-				others.Addresses = []netip.Addr{pod}
+				strangers.Addresses = []netip.Addr{pod}
 			}
-			if !got.Others.Equal(others) {
-				t.Errorf("%s with port %d: takes no tunnel to have %v, want %v", e.Name, port, got.Others, others)
+			if !got.Strangers.Equal(strangers) {
+				t.Errorf("%s with port %d: takes no tunnel to have %v, want %v", e.Name, port, got.Strangers, strangers)
 			}
 		}
 		// Felix marks what a policy has accepted, and leaves the mark.

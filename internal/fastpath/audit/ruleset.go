@@ -48,8 +48,8 @@ type RulesetAudit struct {
 	// DeviceChains are the directions in which netdev chains are attached, by device name. A name
 	// that ends in * is a prefix.
 	DeviceChains map[string]Direction
-	// Others are what packets of tunnels are taken not to have.
-	Others Others
+	// Strangers are what packets of tunnels are taken not to have.
+	Strangers Strangers
 	// Counters are the rules that somebody has made count or log, and IPTablesCounters those of
 	// iptables that count because all of them do.
 	Counters, IPTablesCounters RuleCounters

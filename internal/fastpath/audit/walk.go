@@ -31,7 +31,7 @@ type chainWalker struct {
 	following bool                   // follow packets of tunnels, see [chainWalker.findLater]; what rules do else is noted already
 	pinned    uint32                 // likewise: 0, or the only state that they have
 	direct    bool                   // likewise: their destination is not translated
-	others    *otherSet              // nil: packets of tunnels may be whatever rules ask for, see [Others]
+	strangers *strangerSet           // nil: packets of tunnels may be whatever rules ask for, see [Strangers]
 	iptables  map[[2]string]bool     // families and tables that iptables has made
 	filters   map[[2]string]bool     // those with chains at hooks that do more than translate
 	unscanned [][2]string            // families and tables, see [chainWalker.scanRules]

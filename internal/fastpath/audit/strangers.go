@@ -8,16 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Others are addresses and devices that rules ask for where tunnel packets are, and that packets of tunnels are taken
+// Strangers are addresses and devices that rules ask for where tunnel packets are, and that packets of tunnels are taken
 // not to have. So it is with kube-router, whose rules for the host's own packets ask for the addresses of its pods.
 // A tunnel whose packets have one of them must not be carried.
-type Others struct {
+type Strangers struct {
 	Addresses []netip.Addr // in order
 	Devices   []string     // a name that ends in * is a prefix
 }
 
-// Of says which of them the packets of a tunnel have; "": none. An address that is not valid may be any.
-func (o Others) Of(device string, addresses ...netip.Addr) string {
+// Match says which of them the packets of a tunnel have; "": none. An address that is not valid may be any.
+func (o Strangers) Match(device string, addresses ...netip.Addr) string {
 	for _, a := range addresses {
 		if !a.IsValid() && len(o.Addresses) > 0 {
 			a = o.Addresses[0]
@@ -35,7 +35,7 @@ func (o Others) Of(device string, addresses ...netip.Addr) string {
 }
 
 // Equal reports whether these are the same.
-func (o Others) Equal(as Others) bool {
+func (o Strangers) Equal(as Strangers) bool {
 	return slices.Equal(o.Addresses, as.Addresses) && slices.Equal(o.Devices, as.Devices)
 }
 
@@ -45,15 +45,15 @@ func matchesDevice(pattern, device string) bool {
 	return pattern == device || all && strings.HasPrefix(device, prefix)
 }
 
-// otherSet collects them.
-type otherSet struct {
+// strangerSet collects them.
+type strangerSet struct {
 	addresses map[netip.Addr]bool
 	devices   map[string]bool
 }
 
-func newOtherSet() *otherSet { return &otherSet{map[netip.Addr]bool{}, map[string]bool{}} }
+func newStrangerSet() *strangerSet { return &strangerSet{map[netip.Addr]bool{}, map[string]bool{}} }
 
-func (s *otherSet) add(o Others) {
+func (s *strangerSet) add(o Strangers) {
 	for _, a := range o.Addresses {
 		s.addresses[a] = true
 	}
@@ -62,7 +62,7 @@ func (s *otherSet) add(o Others) {
 	}
 }
 
-func (s *otherSet) all() (o Others) {
+func (s *strangerSet) all() (o Strangers) {
 	for a := range s.addresses {
 		o.Addresses = append(o.Addresses, a)
 	}
@@ -75,7 +75,7 @@ func (s *otherSet) all() (o Others) {
 }
 
 // asksAddress reports whether a rule loads the source or the destination of a tunnel's packet, which may be
-// another one's, see [Others].
+// another one's, see [Strangers].
 func (r *exprEvaluator) asksAddress(at, size int) bool {
 	h := r.Family.header()
 	return r.mayTake && size == h.length/2 && (at == h.addresses || at == h.addresses+size)
@@ -85,7 +85,7 @@ func (r *exprEvaluator) asksAddress(at, size int) bool {
 func (r *exprEvaluator) compareAddress(value []byte, equal bool) {
 	a, ok := netip.AddrFromSlice(value)
 	if r.alwaysMatches = false; ok && equal && !r.neverMatches {
-		r.taken.Addresses, r.neverMatches = append(r.taken.Addresses, a), true
+		r.candidates.Addresses, r.neverMatches = append(r.candidates.Addresses, a), true
 	}
 }
 
@@ -99,24 +99,24 @@ func (r *exprEvaluator) compareDevice(value []byte, equal bool) {
 	}
 	onWire := name == r.Wire && r.Protocol != 0 && !r.chain.outer
 	if r.mayTake && !r.ByDevice && equal && !r.neverMatches && !matchesDevice(name, r.Wire) {
-		r.taken.Devices, r.neverMatches = append(r.taken.Devices, name), true
+		r.candidates.Devices, r.neverMatches = append(r.candidates.Devices, name), true
 	}
 	r.neverMatches = r.neverMatches || onWire && equal
 	r.alwaysMatches = r.alwaysMatches && onWire && !equal
 }
 
 // audit audits the rules for tunnels of any address. If that finds something, it does so for those whose packets are
-// none of the [Others].
+// none of the [Strangers].
 func (is *RulesetAudit) audit(r *chainWalker, begins []baseChain) error {
 	refuses := func(a RulesetAudit) bool { return a.PerPacket != "" || a.LeavesMark && r.ByDevice }
 	without, again := *is, *r
 	if err := is.walk(r, slices.Clone(begins)); err != nil || r.Protocol == 0 || !refuses(*is) {
 		return err
 	}
-	again.others, again.counting, again.countingByIPTables = newOtherSet(), newCountingRules(), newCountingRules()
+	again.strangers, again.counting, again.countingByIPTables = newStrangerSet(), newCountingRules(), newCountingRules()
 	if err := without.walk(&again, begins); err != nil || refuses(without) {
 		return err
 	}
-	*is, is.Others = without, again.others.all()
+	*is, is.Strangers = without, again.strangers.all()
 	return nil
 }
