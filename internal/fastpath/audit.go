@@ -86,7 +86,8 @@ func (d *daemon) auditRules() (again <-chan time.Time, err error) {
 	if err := errors.Join(d.flows.followUpdates(rules.ReadsConnMark), d.setNeedsReply(rules)); err != nil {
 		return nil, err
 	}
-	changed := !maps.Equal(rules.DeviceChains, d.audit.rules.DeviceChains) || rules.MarkChain != d.audit.rules.MarkChain
+	changed := !maps.Equal(rules.DeviceChains, d.audit.rules.DeviceChains) || rules.MarkChain != d.audit.rules.MarkChain ||
+		!rules.Strangers.Equal(d.audit.rules.Strangers)
 	d.audit.rules, d.audit.rulesNumber = rules, number
 	if changed || !d.audit.done {
 		d.audit.done = true

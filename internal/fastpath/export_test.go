@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
@@ -38,6 +39,12 @@ type (
 
 // OtherTunnel says that the tunnel to a next hop is not one that the programs of a config are for.
 func OtherTunnel(c *Config, p topology.NextHop) string { return c.otherTunnel(p) }
+
+// StrangerReason says what of the tunnel to a next hop, which leaves by a device, is taken for that of others.
+func StrangerReason(strangers audit.Strangers, p topology.NextHop, wire string) string {
+	d := &daemon{audit: auditState{rules: audit.RulesetAudit{Strangers: strangers}}}
+	return d.strangerReason(p, map[int]topology.TCState{p.WireDevice: {Name: wire}})
+}
 
 // UncarriedWith are the kinds of traffic that stay slow with a config.
 func UncarriedWith(c *Config) []Uncarried { return c.uncarried() }

@@ -11,6 +11,7 @@ import (
 	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
+	"github.com/venturi-net/venturi/internal/nlmsg"
 )
 
 // crossing is a device that packets cross on the slow path.
@@ -52,7 +53,7 @@ func (d *daemon) refuse(w topology.Topology) (topology.Topology, error) {
 			onWire, err = d.wireRefusal(p.WireDevice, w.TC)
 			wires[p.WireDevice] = onWire
 		}
-		behind, also := d.otherTunnel(p), error(nil)
+		behind, also := cmp.Or(d.otherTunnel(p), d.strangerReason(p, w.TC)), error(nil)
 		if behind == "" && p.Device != p.WireDevice {
 			behind, also = look(p.Device, 0)
 		}
@@ -116,6 +117,23 @@ func (c *Config) otherTunnel(p topology.NextHop) string {
 		return fmt.Sprintf("uses UDP port %d, and the fast path was enabled for port %d: %s", p.Encap.Port, c.Port, enableAgain)
 	}
 	return ""
+}
+
+// strangerReason says that packets of the tunnel to a next hop are some of those that the audit has taken not to be of
+// a tunnel; "": they are not.
+func (d *daemon) strangerReason(p topology.NextHop, tc map[int]topology.TCState) string {
+	if p.Encap == nil {
+		return ""
+	}
+	local := p.Encap.Local
+	if p.Encap.ByDevice {
+		local = nlmsg.ToAddr(p.Encap.BoundAddr)
+	}
+	what := d.audit.rules.Strangers.Match(tc[p.WireDevice].Name, local, p.Encap.Remote)
+	if what != "" {
+		what = fmt.Sprintf("its packets to and from %v may meet rules for %s, which are not known to treat all of them alike", p.Encap.Remote, what)
+	}
+	return what
 }
 
 const enableAgain = "disable it, and enable it again"

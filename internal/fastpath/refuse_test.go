@@ -1,9 +1,13 @@
 package fastpath_test
 
 import (
+	"fmt"
+	"net"
+	"net/netip"
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 )
 
@@ -30,6 +34,38 @@ func TestOtherTunnel(t *testing.T) {
 	} {
 		if got := fastpath.OtherTunnel(&c.config, topology.NextHop{Encap: c.tunnel}); got != c.want {
 			t.Errorf("a fast path of kind %s, and the tunnel %+v: %q, want %q", c.config.Kind, c.tunnel, got, c.want)
+		}
+	}
+}
+
+// A tunnel is left alone if its packets have an address or a device that the audit has taken for those of others.
+func TestStrangers(t *testing.T) {
+	const why = "its packets to and from 192.0.2.2 may meet rules for %s, which are not known to treat all of them alike"
+	us, peer, other := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("10.244.1.2")
+	tunnel := &topology.Encap{Local: us, Remote: peer}
+	byDevice := &topology.Encap{ByDevice: true, Remote: peer, BoundAddr: net.IP(us.AsSlice())}
+	for _, c := range []struct {
+		encap     *topology.Encap
+		addresses []netip.Addr
+		devices   []string
+		what      string
+	}{
+		{encap: tunnel, addresses: []netip.Addr{other}, devices: []string{"cali*", "eth"}},
+		{encap: tunnel, addresses: []netip.Addr{other, us}, what: "the address 192.0.2.1"},
+		{encap: tunnel, addresses: []netip.Addr{other, peer}, what: "the address 192.0.2.2"},
+		{encap: tunnel, devices: []string{"cali*", "eth0"}, what: "the device eth0"},
+		{encap: tunnel, devices: []string{"eth*"}, what: "the device eth*"},
+		{encap: byDevice, addresses: []netip.Addr{other}},
+		{encap: byDevice, addresses: []netip.Addr{us}, what: "the address 192.0.2.1"},
+		{encap: &topology.Encap{ByDevice: true, Remote: peer}, addresses: []netip.Addr{other}, what: "the address 10.244.1.2"},
+		{addresses: []netip.Addr{us, peer}, devices: []string{"eth0"}},
+	} {
+		want := ""
+		if c.what != "" {
+			want = fmt.Sprintf(why, c.what)
+		}
+		if got := fastpath.StrangerReason(audit.Strangers{Addresses: c.addresses, Devices: c.devices}, topology.NextHop{WireDevice: 2, Encap: c.encap}, "eth0"); got != want {
+			t.Errorf("%+v, others %v and %v: %q, want %q", c.encap, c.addresses, c.devices, got, want)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/venturi-net/venturi/internal/nft"
@@ -14,6 +15,7 @@ type baseChain struct {
 	chainName
 	hook, priority int
 	drops          bool // its policy is to drop
+	translates     bool // addresses: only the first packet of a connection meets it
 }
 
 // Priorities of connection tracking, and of translations of destinations: NF_IP_PRI_CONNTRACK, NF_IP_PRI_NAT_DST.
@@ -26,7 +28,7 @@ const (
 func baseChains(c nft.ChainSummary, drops, tunnels bool) (all []baseChain) {
 	own, bridge := c.Hook == "input" || c.Hook == "output", c.Family == "bridge"
 	at := chainName{family: c.Family, table: c.Table, chain: c.Name, early: c.Hook == "prerouting" && c.Priority <= beforeTracking}
-	base := baseChain{at, slices.Index(nft.HookNames, c.Hook), c.Priority, drops}
+	base := baseChain{at, slices.Index(nft.HookNames, c.Hook), c.Priority, drops, c.Type == "nat"}
 	if !own || bridge { // pods' packets enter the host by the input hook of their bridge, and leave it by the output hook
 		all = append(all, base)
 	}
@@ -36,6 +38,13 @@ func baseChains(c nft.ChainSummary, drops, tunnels bool) (all []baseChain) {
 		all = append(all, base)
 	}
 	return all
+}
+
+// sortChains brings them in the order in which packets meet them.
+func sortChains(all []baseChain) {
+	slices.SortStableFunc(all, func(a, b baseChain) int {
+		return cmp.Or(cmp.Compare(a.hook, b.hook), cmp.Compare(a.priority, b.priority))
+	})
 }
 
 // readBase returns the devices that a chain is attached to, and whether its policy is to drop.

@@ -29,6 +29,8 @@ type countingRules struct {
 	names []string // each once, in the order in which packets meet them
 }
 
+func newCountingRules() countingRules { return countingRules{set: map[string]bool{}} }
+
 func (c *countingRules) add(name string) {
 	if !c.set[name] {
 		c.set[name], c.names = true, append(c.names, name)

@@ -85,7 +85,8 @@ const (
 	netProtocol
 	transport
 	targetPort
-	bothPorts // of a tunnel's packet, or a pod's packet to the tunnel's port
+	bothPorts    // of a tunnel's packet, or a pod's packet to the tunnel's port
+	outerAddress // see [exprEvaluator.asksAddress]
 )
 
 // fieldSizes are the bytes of those whose values are known. A comparison with fewer may match more.
@@ -105,6 +106,8 @@ type exprEvaluator struct {
 	field      *fieldValues      // the loaded field, if it is one that may differ
 	pending    bool              // loaded, but not used yet
 	protocolIn int               // register with the packet's protocol; 0: none is known to have it
+	mayTake    bool              // packets of a tunnel may be taken not to be [Strangers]
+	candidates Strangers         // of those, the rule asks for these
 	err        error             // of asking the kernel
 }
 
@@ -114,27 +117,42 @@ func (r *chainWalker) read(c chainName, marks markState, message []byte) (ruleEf
 	if err != nil {
 		return ruleEffect{}, err
 	}
-	rule := exprEvaluator{chainWalker: r, chain: c, values: map[int]markValue{},
+	rule, err := r.evaluate(c, marks, attrs, r.strangers != nil && c.outer)
+	// A rule that accepts or drops what has an address may well be for tunnels, as may one that goes to a chain: so
+	// firewalld finds its zones. One that leads to more rules, or that marks packets, is for those of others.
+	switch {
+	case err != nil || len(rule.candidates.Addresses)+len(rule.candidates.Devices) == 0:
+	case len(rule.candidates.Addresses) == 0 || rule.verdict == "" && rule.acts || rule.verdict == "jump":
+		r.strangers.add(rule.candidates)
+	default:
+		rule, err = r.evaluate(c, marks, attrs, false)
+	}
+	return rule.ruleEffect, err
+}
+
+// evaluate evaluates the attributes of a rule.
+func (r *chainWalker) evaluate(c chainName, marks markState, attrs nlmsg.Attrs, mayTake bool) (exprEvaluator, error) {
+	rule := exprEvaluator{chainWalker: r, chain: c, mayTake: mayTake, values: map[int]markValue{},
 		ruleEffect: ruleEffect{alwaysMatches: true, unproven: provenRule.FirstUnknown(attrs), marks: marks}}
 	elems, err := nl.ParseRouteAttr(nlmsg.ByNumber(attrs)[unix.NFTA_RULE_EXPRESSIONS])
 	if err != nil {
-		return ruleEffect{}, err
+		return rule, err
 	}
 	for _, e := range elems {
 		name, data, err := nft.ExpressionData(e.Value)
 		if err != nil {
-			return ruleEffect{}, err
+			return rule, err
 		}
 		before := rule.ruleEffect
 		if rule.expression(name, data); rule.err != nil {
-			return ruleEffect{}, rule.err
+			return rule, rule.err
 		}
 		if rule.neverMatches && rule.partial == nil {
 			partial := before // a copy, so that those of other rules are not on the heap
 			rule.partial, partial.alwaysMatches = &partial, false
 		}
 	}
-	return rule.ruleEffect, nil
+	return rule, nil
 }
 
 // passLoaded records an expression that does not compare the field that was loaded.
@@ -314,6 +332,8 @@ func (r *exprEvaluator) compare(value []byte, equal bool) {
 		r.toPort = r.toPort || toPort
 		r.neverMatches = r.neverMatches || equal && r.toOnePort() && !toPort
 		r.alwaysMatches = r.alwaysMatches && equal
+	case outerAddress:
+		r.compareAddress(value, equal)
 	case bothPorts:
 		r.neverMatches = r.neverMatches || equal && len(value) == 4 && binary.BigEndian.Uint16(value[2:]) != r.Port
 	}

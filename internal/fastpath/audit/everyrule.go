@@ -6,7 +6,16 @@ func (r *chainWalker) isInert(c chainName, rule ruleEffect) (bool, error) {
 	if rule.acts || rule.unproven != "" || rule.verdictMap || rule.verdict != "" && rule.verdict != "jump" {
 		return false, nil
 	}
-	return r.everyTarget(c, rule, r.inert, r.isInert)
+	return r.everyTarget(c, rule, r.inert, r.isInertBehind)
+}
+
+// isInertBehind does so for a rule of a chain of which all rules are to be inert: it may also return, as that skips no
+// others.
+func (r *chainWalker) isInertBehind(c chainName, rule ruleEffect) (bool, error) {
+	if rule.verdict == "return" {
+		rule.verdict = ""
+	}
+	return r.isInert(c, rule)
 }
 
 // everyTarget reports whether something holds for all rules of the chains that a rule may jump to. It

@@ -136,6 +136,8 @@ func (r *exprEvaluator) payload(data nlmsg.Map) {
 		switch {
 		case at == h.protocol && size == 1:
 			r.loaded = transport
+		case r.asksAddress(at, size):
+			r.loaded = outerAddress
 		case v4 && at == fragment && (size == 1 || size == 2):
 			r.field = carriedFragment(size)
 		}

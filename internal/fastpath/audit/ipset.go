@@ -92,7 +92,7 @@ func readIPSet(message []byte) (number uint16, s ipset, err error) {
 
 // matchIPSet evaluates iptables' match set, which begins with struct xt_set_info.
 func (r *exprEvaluator) matchIPSet(info []byte, revision int) (err error) {
-	if r.neverMatches {
+	if r.neverMatches || r.following {
 		return nil
 	}
 	unknown := "an ipset that is not known"

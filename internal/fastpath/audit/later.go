@@ -1,8 +1,10 @@
 package audit
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/venturi-net/venturi/internal/nft"
 )
@@ -17,7 +19,9 @@ import (
 // Otherwise Felix's rules for a host that has a policy would be taken for rules that drop by a mark.
 func (r *chainWalker) findLater(begins []baseChain) error {
 	var come, leave, pods []baseChain
-	for _, c := range begins {
+	all := slices.Concat(begins, r.nat)
+	sortChains(all)
+	for _, c := range all {
 		switch {
 		case !c.outer:
 			pods = append(pods, c)
@@ -26,6 +30,9 @@ func (r *chainWalker) findLater(begins []baseChain) error {
 			come = append(come, c)
 		default:
 			leave = append(leave, c)
+		}
+		if c.translates {
+			continue
 		}
 		if _, err := r.followTunnel([]baseChain{c}, 0); err != nil {
 			return err
@@ -44,11 +51,21 @@ func (r *chainWalker) findLater(begins []baseChain) error {
 	return err
 }
 
-// followTunnel follows packets through chains for those of tunnels, and returns which bits of their marks may differ
-// from those of the first packet of their connection behind these, if some did in front of them.
+// followTunnel follows packets through chains for those of tunnels, and returns what may differ behind these between
+// their marks and those of the first packet of their connection, if that did in front of them.
 func (r *chainWalker) followTunnel(begins []baseChain, differs uint32) (uint32, error) {
 	for _, c := range begins {
-		in := markState{reached: true, packet: r.entry, differs: differs}
+		in := r.differing(differs)
+		if c.translates {
+			_, err := r.walkPinned(c, in, nft.StateNew)
+			if err != nil {
+				return 0, err
+			}
+			r.noteLabels()
+			r.keepDifferences()
+			differs |= r.writes
+			continue
+		}
 		later, err := r.walkPinned(c, in, nft.StateEstablished)
 		if err != nil {
 			return 0, err
@@ -57,16 +74,21 @@ func (r *chainWalker) followTunnel(begins []baseChain, differs uint32) (uint32, 
 			r.differences = append(r.differences, fmt.Sprintf("%s %s %s: its policy %s", c.family, c.table, c.chain, r.dropsLater()))
 		}
 		r.keepDifferences()
+		out := later.out.join(later.accepted)
 		if !r.diverges {
+			differs = out.differs
 			continue
 		}
-		writes := r.writes
+		writes, labels := r.writes, r.labels
 		first, err := r.walkPinned(c, in, nft.StateNew)
 		if err != nil {
 			return 0, err
 		}
-		equal := later.out.join(later.accepted).packet.join(first.out.join(first.accepted).packet).bits
-		differs |= (writes | r.writes) &^ equal
+		equal := out.packet.join(first.out.join(first.accepted).packet).bits
+		differs = (differs | writes | r.writes) &^ equal
+		r.labels = cmp.Or(labels, r.labels)
+		r.noteLabels()
+		r.keepDifferences()
 	}
 	return differs, nil
 }
@@ -74,14 +96,14 @@ func (r *chainWalker) followTunnel(begins []baseChain, differs uint32) (uint32, 
 // walkPinned walks from a chain as packets of tunnels do that have a state.
 func (r *chainWalker) walkPinned(c baseChain, in markState, state uint32) (chainResult, error) {
 	r.begin()
-	r.pinned, r.separatedBy, r.diverges, r.writes = state, "", false, 0
+	r.pinned, r.separatedBy, r.diverges, r.writes, r.labels = state, "", false, 0, ""
 	r.following = true
 	defer func() { r.following, r.pinned = false, 0 }()
 	return r.walk(c.chainName, in)
 }
 
-// followPods follows packets that have left a tunnel through chains for those of pods, and returns which bits of their
-// marks may differ in the end. Those of connections that nobody has answered meet rules by their state: these do not go
+// followPods follows packets that have left a tunnel through chains for those of pods, and returns what may differ of
+// their marks in the end. Those of connections that nobody has answered meet rules by their state: these do not go
 // with any that set marks, see [chainWalker.besideAdmits].
 func (r *chainWalker) followPods(begins []baseChain, differs uint32) (left uint32, err error) {
 	if differs == 0 {
@@ -95,7 +117,7 @@ func (r *chainWalker) followPods(begins []baseChain, differs uint32) (left uint3
 		}
 		r.toTunnel = r.stateless && !r.untracked
 		r.begin()
-		_, forwarded, err := r.walkFrom(markState{reached: true, packet: r.entry, differs: differs}, begins)
+		_, forwarded, err := r.walkFrom(r.differing(differs), begins)
 		if err != nil {
 			return 0, err
 		}
@@ -103,6 +125,34 @@ func (r *chainWalker) followPods(begins []baseChain, differs uint32) (left uint3
 		left |= forwarded.differs
 	}
 	return left, nil
+}
+
+// translatesServices reports whether a chain is one of kube-proxy's for translations with iptables. They are large where
+// there are many services, and mark nothing else but what they masquerade. Tunnel packets alone are followed there.
+func (r *chainWalker) translatesServices(c chainName) bool {
+	return c.table == "nat" && r.iptables[[2]string{c.family, c.table}] && strings.HasPrefix(c.chain, "KUBE-")
+}
+
+// noteTranslating records chains at a hook that translate addresses, but those of kube-proxy with nftables.
+func (r *chainWalker) noteTranslating(met []baseChain) {
+	for _, c := range met {
+		if c.outer && c.table != "kube-proxy" {
+			r.nat = append(r.nat, c)
+		}
+	}
+}
+
+// differing is what is known of the marks of packets that come to a hook, of which some bits may differ.
+func (r *chainWalker) differing(differs uint32) markState {
+	return markState{reached: true, packet: r.entry.join(markValue{bits: ^differs, value: r.entry.value &^ differs, conn: ^differs}), differs: differs}
+}
+
+// noteLabels records a rule that sets security marks, where it may do so of the first packet alone, or of all but that:
+// the kernel's security modules decide by them.
+func (r *chainWalker) noteLabels() {
+	if r.labels != "" {
+		r.differences = append(r.differences, r.labels+": sets security marks, of some packets of a tunnel by ct state")
+	}
 }
 
 // dropsLater says what a drop does that only packets behind the first one come to.
@@ -125,7 +175,7 @@ func (r *chainWalker) noteLater(c chainName, rule ruleEffect, message []byte) er
 		if inert, err := r.isInert(c, rule); inert || err != nil {
 			return err
 		}
-		why = "a mark that packets of a tunnel have by ct state"
+		why = "reads a mark that depends on the ct state of tunnel packets"
 	case !rule.marks.diverged || rule.verdict != "drop" && !(rule.verdictMap && rule.mayDrop):
 		return nil
 	case rule.separates:

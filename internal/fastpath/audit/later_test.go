@@ -1,6 +1,7 @@
 package audit_test
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -120,7 +121,10 @@ func TestMarksOfLater(t *testing.T) {
 	of := audit.Overlay{Protocol: unix.IPPROTO_IPIP, Wire: "wire"}
 	const pre, wire = "chain first { type filter hook prerouting priority 0; ", "chain first { type filter hook prerouting priority 0; iifname wire "
 	const input, byMark = "chain last { type filter hook input priority 0; ", "ip t last: drops, by a mark"
-	const ofTunnel = "ip t last: a mark that packets of a tunnel have by ct state"
+	const ofTunnel = "ip t last: reads a mark that depends on the ct state of tunnel packets"
+	const state = "chain state { type filter hook prerouting priority -5; ct state new counter; ct state established accept; }\n" // tells them apart
+	const label = "sets security marks, of some packets of a tunnel by ct state"
+	const second = wire + "ct state established accept; iifname wire meta mark set 1; }\nchain second { type filter hook forward priority -1; meta mark set 2; }\nchain last { type filter hook forward priority 0; meta mark 1 drop; }"
 	for _, c := range []struct{ rules, fickle string }{
 		// Pods' packets are marked where they are tracked, and others are not.
 		{"chain pre { type filter hook prerouting priority -300; meta l4proto tcp notrack; }\n" +
@@ -149,6 +153,22 @@ func TestMarksOfLater(t *testing.T) {
 		{pre + "ct state established accept; meta mark set 1; }\nchain last { type filter hook output priority 0; meta mark 1 drop; }", "ip t last: drops, by a mark"},
 		{pre + "ct state established jump marks; }\nchain last { type filter hook output priority 0; meta mark 1 drop; }", ""},
 		{"chain sent { type filter hook postrouting priority 0; oifname wire ct state established meta mark set 1; }\n" + input + "meta mark 1 drop; }", ""},
+		// Only the first packet meets a chain that translates.
+		{"chain first { type nat hook prerouting priority -100; meta mark set 1; }\n" + state + input + "meta mark 0 drop; }", byMark},
+		{"chain first { type nat hook prerouting priority -100; jump marks; }\n" + state + input + "meta mark 1 accept; drop; }", byMark},
+		{"chain first { type nat hook prerouting priority -100; meta mark set 1; }\n" + state + "chain last { type filter hook forward priority 0; meta mark 0 drop; }", ofTunnel},
+		{"chain first { type nat hook postrouting priority 100; meta mark set 1; }\n" + state + "chain last { type filter hook postrouting priority 200; meta mark 0 drop; }", byMark},
+		{"chain first { type nat hook postrouting priority 100; meta mark set 1; }\n" + state + "chain last { type filter hook postrouting priority 0; meta mark 0 accept; }", ""},
+		{"chain first { type nat hook prerouting priority -100; udp dport 53 meta mark set 1; }\n" + state + input + "meta mark 0 drop; }", ""},
+		{"chain first { type nat hook prerouting priority -100; drop; }\nchain other { type nat hook postrouting priority 100; ip saddr 192.0.2.1 masquerade; }\n" + state + input + "meta mark 0 accept; }", ""},
+		{"chain none { }\n}\ntable ip kube-proxy {\nchain first { type nat hook prerouting priority -100; meta mark set 1; }\n}\ntable ip t {\n" + state + input + "meta mark 0 accept; drop; }", ""},
+		// Security marks.
+		{pre + "ct state new meta secmark set ct secmark; }", "ip t first: " + label},
+		{pre + "ct state established accept; ct secmark set meta secmark; }", "ip t first: " + label},
+		{pre + "ct state new accept; meta secmark set ct secmark; }", "ip t first: " + label},
+		{"chain first { type nat hook prerouting priority -100; ct secmark set meta secmark; }\n" + state, "ip t first: " + label},
+		{pre + "meta secmark set ct secmark; }\n" + state, ""},
+		{pre + "udp dport 53 ct state new meta secmark set ct secmark; }", ""},
 		// By whether destinations are translated, which is the same for both.
 		{pre + "ct status dnat accept; ct state established accept; meta mark set 1; }\n" + input + "ct status dnat meta mark 1 drop; }", ""},
 		{pre + "ct status dnat accept; ct state established accept; meta mark set 1; }\n" + input + "meta mark 1 drop; }", byMark},
@@ -156,7 +176,11 @@ func TestMarksOfLater(t *testing.T) {
 		{wire + "ct state established accept; iifname wire meta mark set 1; }\nchain last { type filter hook forward priority 0; meta mark 1 drop; }", ofTunnel},
 		{wire + "ct state established accept; iifname wire meta mark set 1; }\nchain last { type filter hook forward priority 0; ct state new meta mark 0 accept; }", ""},
 		{wire + "ct state established accept; iifname wire meta mark set 1; }\nchain last { type filter hook forward priority 0; meta mark 1 counter; meta mark set 2; meta mark 2 drop; }", ""},
-		{wire + "ct state established accept; iifname wire meta mark set 1; }\nchain second { type filter hook forward priority -1; meta mark set 2; }\nchain last { type filter hook forward priority 0; meta mark 1 drop; }", ""},
+		{second, ""},
+		// Rules of bridges may be met at any time: those that give marks, too.
+		{second + "\n}\ntable bridge t { chain first { type filter hook forward priority 0; ip saddr 192.0.2.1 drop; }", ""},
+		{second + "\n}\ntable bridge t { chain first { type filter hook forward priority 0; meta mark 1 drop; }", "bridge t first: reads a mark that depends on the ct state of tunnel packets"},
+		{second + "\n}\ntable bridge t { chain first { type filter hook forward priority 0; ip saddr 192.0.2.1 meta mark set 3; }", ofTunnel},
 		{wire + "ct state established accept; iifname wire meta mark set 1; }\nchain last { type filter hook prerouting priority 10; iifname != wire meta mark 1 accept; }", ofTunnel},
 		{"chain none { type filter hook prerouting priority -300; notrack; }\n" + wire + "ct state established accept; iifname wire meta mark set 1; }\n" +
 			"chain last { type filter hook forward priority 0; ct state untracked meta mark 1 drop; }", ofTunnel},
@@ -175,7 +199,7 @@ func TestMarksOfLater(t *testing.T) {
 func TestMarksOfLaterOfIPTables(t *testing.T) {
 	n := testenv.Netns(t)
 	const raw, filter = "*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING ! -i wire ", "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT "
-	const ofTunnel, byMark = "ip raw PREROUTING: a mark that packets of a tunnel have by ct state", "ip filter INPUT: drops, by a mark"
+	const ofTunnel, byMark = "ip raw PREROUTING: reads a mark that depends on the ct state of tunnel packets", "ip filter INPUT: drops, by a mark"
 	for _, c := range []struct{ states, drops, fickle string }{
 		{"ESTABLISHED", raw + "-m rpfilter --validmark --invert", ofTunnel},
 		{"ESTABLISHED", raw + "-m rpfilter --invert", ""},
@@ -192,6 +216,49 @@ func TestMarksOfLaterOfIPTables(t *testing.T) {
 		testenv.Must(t, testenv.Load(t, n, restore, "iptables-nft-restore"))
 		if got := laterText(auditRuleset(t, n, 4789).PerPacket); got != c.fickle {
 			t.Errorf("%s, %s: fickle %q, want %q", c.states, c.drops, got, c.fickle)
+		}
+	}
+}
+
+// Rules that ask for other devices than the wire are taken not to be met by tunnels, and so are rules that lead to
+// others, or mark packets, by an address. That is said only where something would be refused without it.
+func TestStrangersOfLater(t *testing.T) {
+	n := testenv.Netns(t)
+	const own, behind = "ip t first: drops, by ct state in ip t first", "ip t other: drops, by ct state in ip t other"
+	a, b := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
+	for _, c := range []struct {
+		rules, fickle string
+		addresses     []netip.Addr
+		devices       []string
+	}{
+		{rules: "ip saddr 192.0.2.2 jump other; ip daddr 192.0.2.1 jump other", addresses: []netip.Addr{a, b}},
+		{rules: "ip saddr 192.0.2.1 counter jump other", addresses: []netip.Addr{a}},
+		{rules: "ip saddr 192.0.2.1 meta mark set 1; meta mark 1 jump other", addresses: []netip.Addr{a}},
+		{rules: "iifname cali0 jump other; iifname \"cni*\" ct state new accept; ip saddr 192.0.2.1 accept", devices: []string{"cali0", "cni*"}},
+		{rules: "iifname cali0 ip saddr 192.0.2.1 jump other", devices: []string{"cali0"}},
+		{rules: "iifname cali0 ct state established drop", devices: []string{"cali0"}},
+		{rules: "ip saddr 192.0.2.1 log; iifname cali0 jump other; ip daddr 192.0.2.2 accept", devices: []string{"cali0"}},
+		// They may be for tunnels.
+		{rules: "ip saddr 192.0.2.1 goto other", fickle: behind},
+		{rules: "ip saddr != 192.0.2.1 jump other", fickle: behind},
+		{rules: "ip saddr 192.0.2.0/31 jump other", fickle: behind},
+		{rules: "ip saddr { 192.0.2.1, 192.0.2.2 } jump other", fickle: behind},
+		{rules: "udp dport 4789 jump other", fickle: behind},
+		{rules: "iifname wire jump other", fickle: behind},
+		{rules: "iifname \"wi*\" jump other", fickle: behind},
+		{rules: "iifname != cali0 jump other", fickle: behind},
+		{rules: "iifname { cali0, wire } jump other", fickle: behind},
+		{rules: "ip saddr 192.0.2.1 jump other; ct state established drop", fickle: behind + "; 1 more"},
+		{rules: "ip saddr 192.0.2.1 ct state new accept; ip saddr 192.0.2.1 drop", fickle: own},
+		// There is nothing to take for another's.
+		{rules: "ip saddr 192.0.2.1 jump counts; iifname cali0 accept"},
+		{rules: "ct state established accept; ip saddr 192.0.2.1 jump other"},
+	} {
+		testenv.Must(t, testenv.Load(t, n, "flush ruleset\ntable ip t {\nchain other { ct state new accept; drop; }\nchain counts { counter; }\n"+
+			"chain first {\ntype filter hook input priority 5\n"+c.rules+"\n}\n}\n", "nft", "-f", "-"))
+		got := auditRuleset(t, n, 4789)
+		if want := (audit.Strangers{Addresses: c.addresses, Devices: c.devices}); laterText(got.PerPacket) != c.fickle || !got.Strangers.Equal(want) {
+			t.Errorf("%s: fickle %q, want %q; strangers %v, want %v", c.rules, got.PerPacket, c.fickle, got.Strangers, want)
 		}
 	}
 }

@@ -118,12 +118,3 @@ func (s *setSearch) hitElements() (list []element) {
 	}
 	return list
 }
-
-// compareDevice decides which packets a comparison with the name of a device matches. Packets of
-// pods do not come or go by the wire where they travel in a tunnel.
-func (r *exprEvaluator) compareDevice(value []byte, equal bool) {
-	whole := bytes.IndexByte(value, 0) >= 0 // otherwise it is a prefix
-	onWire := whole && unix.ByteSliceToString(value) == r.Wire && r.Protocol != 0 && !r.chain.outer
-	r.neverMatches = r.neverMatches || onWire && equal
-	r.alwaysMatches = r.alwaysMatches && onWire && !equal
-}

@@ -158,6 +158,7 @@ func TestRulingsWithoutEffect(t *testing.T) {
 		{"ip saddr @young counter", ""},
 		{"limit rate 10/second jump empty", ""},
 		{"limit rate 10/second jump counting", ""},
+		{"limit rate 10/second jump returning", ""}, // as ufw-logging-deny
 		{"limit rate 10/second goto counting", "ip t first: limit"},
 		{"limit rate 10/second jump marking", "ip t first: limit"},
 		{"limit rate 10/second jump dropping", "ip t first: limit"},
@@ -167,7 +168,7 @@ func TestRulingsWithoutEffect(t *testing.T) {
 		{"tcp dport vmap { 80 : jump counting } limit rate 10/second", ""},
 	} {
 		input := "flush ruleset\ntable ip t {\nset young { type ipv4_addr; flags dynamic,timeout; timeout 1m; }\ncounter hits { }\nchain empty { }\n" +
-			"chain marking { meta mark set 5; }\nchain dropping { tcp dport 81 drop; }\nchain nested { log; }\nchain counting { counter; jump nested; }\n" +
+			"chain marking { meta mark set 5; }\nchain dropping { tcp dport 81 drop; }\nchain nested { log; }\nchain returning { ct state invalid limit rate 5/second return; log; }\nchain counting { counter; jump nested; }\n" +
 			"chain first {\ntype filter hook forward priority 5\n" + c.rules + "\n}\n}\n"
 		if err := testenv.Load(t, n, input, "nft", "-f", "-"); err != nil {
 			t.Errorf("%s: %v", c.rules, err)

@@ -20,12 +20,22 @@ import (
 // Established flows pass the rules of policy engines by the state of their connection. Where an engine
 // has a set say which hosts may send tunnel packets, each of those asks the set.
 func TestRulingsOfPolicies(t *testing.T) {
+	pod := netip.MustParseAddr("10.244.1.2")
 	for _, e := range fastpathtest.PolicyEngines() {
 		n := netnsWithSets(t, e.IPSets)
-		e.Load(t, n, e.Rules(netip.MustParseAddr("10.244.1.2"), "veth0"))
+		e.Load(t, n, e.Rules(pod, "veth0"))
 		for _, port := range []uint16{0, 4789} {
-			if got := auditRuleset(t, n, port); got.PerPacket != "" || got.ReadsConnMark || got.IPSets != nil {
+			got := auditRuleset(t, n, port)
+			if got.PerPacket != "" || got.ReadsConnMark || got.IPSets != nil {
 				t.Errorf("%s with port %d: %+v", e.Name, port, got)
+			}
+			// kube-router has the host's own packets meet the rules of pods.
+			var strangers audit.Strangers
+			if port != 0 && strings.HasPrefix(e.Name, "kube-router") {
+				strangers.Addresses = []netip.Addr{pod}
+			}
+			if !got.Strangers.Equal(strangers) {
+				t.Errorf("%s with port %d: takes no tunnel to have %v, want %v", e.Name, port, got.Strangers, strangers)
 			}
 		}
 		// Felix marks what a policy has accepted, and leaves the mark.
@@ -75,6 +85,7 @@ func TestRulingsOfFelixTable(t *testing.T) {
 		{"a DSCP of a pod", "add rule ip calico mangle-cali-egress-dscp ip saddr 10.244.1.2 counter ip dscp set 20", "ip calico mangle-cali-egress-dscp: writes packets"},
 		{"a policy for the host", hostPolicy, ""},
 		{"one that counts", "add rule ip calico filter-cali-to-host-endpoint limit rate 10/second counter drop", "ip calico filter-cali-to-host-endpoint: limit"},
+		{"a bridge's rules", "table bridge t { chain first { type filter hook forward priority 0; ip saddr 192.0.2.1 drop; }; }", ""},
 	} {
 		load(felix.Table())
 		load(c.add)

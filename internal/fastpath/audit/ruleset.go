@@ -1,12 +1,10 @@
 package audit
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/venturi-net/venturi/internal/nft"
 	"github.com/venturi-net/venturi/internal/nlmsg"
@@ -50,6 +48,8 @@ type RulesetAudit struct {
 	// DeviceChains are the directions in which netdev chains are attached, by device name. A name
 	// that ends in * is a prefix.
 	DeviceChains map[string]Direction
+	// Strangers are what packets of tunnels are taken not to have.
+	Strangers Strangers
 	// Counters are the rules that somebody has made count or log, and IPTablesCounters those of
 	// iptables that count because all of them do.
 	Counters, IPTablesCounters RuleCounters
@@ -58,8 +58,7 @@ type RulesetAudit struct {
 // DirectionsAt returns the directions in which chains are attached to a device.
 func (r RulesetAudit) DirectionsAt(device string) (sides Direction) {
 	for name, s := range r.DeviceChains {
-		prefix, all := strings.CutSuffix(name, "*")
-		if name == device || all && strings.HasPrefix(device, prefix) {
+		if matchesDevice(name, device) {
 			sides |= s
 		}
 	}
@@ -128,6 +127,7 @@ func Ruleset(of Overlay) (RulesetAudit, error) {
 		case c.Type == "nat":
 			is.Translates = true
 			r.tracks = r.tracks || hasRules(m) // connection tracking may not even be there without one
+			r.noteTranslating(met)
 		case len(devices) == 0:
 			begins = append(begins, met...)
 		}
@@ -135,17 +135,15 @@ func Ruleset(of Overlay) (RulesetAudit, error) {
 	if err := r.scanRules(false); err != nil {
 		return is, err
 	}
-	slices.SortStableFunc(begins, func(a, b baseChain) int {
-		return cmp.Or(cmp.Compare(a.hook, b.hook), cmp.Compare(a.priority, b.priority))
-	})
+	sortChains(begins)
 	err = is.audit(r, begins)
 	is.Tracks, is.TracksBridged = r.tracks || r.onBridges, r.onBridges
 	return is, err
 }
 
-// audit walks the chains as packets of established flows do, and as those of connections without a
+// walk walks the chains as packets of established flows do, and as those of connections without a
 // reply.
-func (is *RulesetAudit) audit(r *chainWalker, begins []baseChain) error {
+func (is *RulesetAudit) walk(r *chainWalker, begins []baseChain) error {
 	err := r.walkAll(begins)
 	if err == nil && r.untracked { // once more for packets of connections that are not tracked
 		r.stateless = true
@@ -184,7 +182,7 @@ func (is *RulesetAudit) audit(r *chainWalker, begins []baseChain) error {
 // tracking. What these packets count is not considered.
 func (r *chainWalker) walkUntracked(begins []baseChain) error {
 	counting, byIPTables := r.counting, r.countingByIPTables
-	r.counting, r.countingByIPTables = countingRules{set: map[string]bool{}}, countingRules{set: map[string]bool{}}
+	r.counting, r.countingByIPTables = newCountingRules(), newCountingRules()
 	r.stateless, r.toTunnel = true, true
 	err := r.walkAll(begins)
 	r.stateless, r.toTunnel = false, false

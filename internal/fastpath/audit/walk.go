@@ -31,9 +31,11 @@ type chainWalker struct {
 	following bool                   // follow packets of tunnels, see [chainWalker.findLater]; what rules do else is noted already
 	pinned    uint32                 // likewise: 0, or the only state that they have
 	direct    bool                   // likewise: their destination is not translated
+	strangers *strangerSet           // nil: packets of tunnels may be whatever rules ask for, see [Strangers]
 	iptables  map[[2]string]bool     // families and tables that iptables has made
 	filters   map[[2]string]bool     // those with chains at hooks that do more than translate
 	unscanned [][2]string            // families and tables, see [chainWalker.scanRules]
+	nat       []baseChain            // chains for tunnel packets that translate addresses
 	unmet     map[chainName]bool     // chains at hooks that neither packets of pods nor those of tunnels pass
 
 	// Of all walks:
@@ -66,13 +68,14 @@ type chainWalker struct {
 	connUses    map[bool]*connUses // by whether the connection is that of a tunnel
 	separatedBy string             // the first rule of the hook that takes packets apart, see [chainWalker.findLater]
 	diverges    bool               // some rule of the hook does, by their state or a mark
-	writes      uint32             // bits of packets' marks that rules of the hook may change
+	writes      uint32             // bits of packets' marks that rules of the hook, or of bridges, may change
+	labels      string             // the first rule of the hook that sets security marks
 }
 
 func newWalker(of Overlay) *chainWalker {
 	return &chainWalker{
 		Overlay: of, sets: newSetReader(), chains: map[[3]string][][]byte{}, iptables: map[[2]string]bool{}, filters: map[[2]string]bool{}, unmet: map[chainName]bool{}, entry: knownMark(0),
-		counting: countingRules{set: map[string]bool{}}, countingByIPTables: countingRules{set: map[string]bool{}},
+		counting: newCountingRules(), countingByIPTables: newCountingRules(),
 	}
 }
 
@@ -141,26 +144,32 @@ func (r *chainWalker) keepDifferences() {
 // walkFrom walks from chains at hooks, as packets that come with a mark, and returns what is known
 // of the marks which packets come with or leave with, and of those that pods' packets have in the end.
 func (r *chainWalker) walkFrom(first markState, begins []baseChain) (left markValue, forwarded markState, err error) {
-	// Of bridges' hooks it is not known when packets meet them.
-	ordered := !slices.ContainsFunc(begins, func(c baseChain) bool { return c.family == "bridge" })
-	entry, at := first.packet, first
-	for _, c := range begins {
-		in := first
-		if ordered && !c.outer {
-			in = at
+	// Of bridges' hooks it is not known when packets meet them. That matters if a rule there changes marks.
+	entry, at, ordered := first.packet, first, true
+	r.writes = 0
+	for _, bridges := range []bool{true, false} {
+		for _, c := range begins {
+			if (c.family == "bridge") != bridges {
+				continue
+			}
+			in := first
+			if ordered && !bridges && !c.outer {
+				in = at
+			}
+			result, err := r.walk(c.chainName, in)
+			if err != nil {
+				return entry, at, err
+			}
+			out := result.out.join(result.accepted)
+			if !out.reached {
+				continue // no packet goes on, so none is carried either
+			}
+			entry = entry.join(out.packet)
+			if ordered && !bridges && !c.outer {
+				at = out
+			}
 		}
-		result, err := r.walk(c.chainName, in)
-		if err != nil {
-			return entry, at, err
-		}
-		out := result.out.join(result.accepted)
-		if !out.reached {
-			continue // no packet goes on, so none is carried either
-		}
-		entry = entry.join(out.packet)
-		if ordered && !c.outer {
-			at = out
-		}
+		ordered = ordered && (!bridges || r.writes == 0)
 	}
 	if !ordered {
 		at.packet = entry
@@ -182,6 +191,9 @@ func (r *chainWalker) walk(c chainName, in markState) (result chainResult, err e
 		if r.visits[c]++; r.visits[c] > maxMarkStates {
 			return r.walk(c, unknown)
 		}
+	}
+	if r.translatesServices(c) {
+		return chainResult{out: in}, nil
 	}
 	r.walked[at] = result // rules that change while they are read may seem to go in circles
 	rules, err := r.rules(c)
@@ -225,8 +237,11 @@ func (r *chainWalker) step(c chainName, in markState, message []byte, result *ch
 		}
 		rule = *rule.partial
 	}
+	r.writes |= rule.markWrites
+	if r.labels == "" && rule.setsSecmark {
+		r.labels = ruleName(c, message)
+	}
 	if r.following {
-		r.writes |= rule.markWrites
 		if err := r.noteLater(c, rule, message); err != nil {
 			return in, err
 		}

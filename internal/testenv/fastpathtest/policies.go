@@ -57,19 +57,35 @@ func kubeRouterRules(pod netip.Addr, first string) string {
 	return strings.ReplaceAll(`*filter
 :INPUT ACCEPT [0:0]
 :FORWARD ACCEPT [0:0]
+:OUTPUT ACCEPT [0:0]
+:KUBE-ROUTER-INPUT - [0:0]
 :KUBE-ROUTER-FORWARD - [0:0]
+:KUBE-ROUTER-OUTPUT - [0:0]
+:KUBE-NWPLCY-TAIL - [0:0]
 :KUBE-NWPLCY-COMMON - [0:0]
 :KUBE-NWPLCY-DEFAULT - [0:0]
 :KUBE-NWPLCY-WEB - [0:0]
 :KUBE-POD-FW-WEB - [0:0]
+-A INPUT -m comment --comment "kube-router netpol" -j KUBE-ROUTER-INPUT
 -A FORWARD -m comment --comment "kube-router netpol" -j KUBE-ROUTER-FORWARD
--A FORWARD -m comment --comment "rule to explicitly ACCEPT traffic that comply to network policies" -m mark --mark 0x20000/0x20000 -j ACCEPT
-`+first+`-A KUBE-ROUTER-FORWARD -d 10.96.0.0/12 -m comment --comment "allow traffic to primary cluster IP range" -j RETURN
--A KUBE-ROUTER-FORWARD -p tcp -m comment --comment "allow LOCAL TCP traffic to node ports" -m addrtype --dst-type LOCAL -m multiport --dports 30000:32767 -j RETURN
--A KUBE-ROUTER-FORWARD -d POD -m comment --comment "rule to jump traffic destined to POD" -j KUBE-POD-FW-WEB
+-A OUTPUT -m comment --comment "kube-router netpol" -j KUBE-ROUTER-OUTPUT
+-A KUBE-ROUTER-INPUT -d 10.96.0.0/12 -m comment --comment "allow traffic to primary/secondary cluster IP range" -j RETURN
+-A KUBE-ROUTER-INPUT -p tcp -m comment --comment "allow LOCAL TCP traffic to node ports" -m addrtype --dst-type LOCAL -m multiport --dports 30000:32767 -j RETURN
+-A KUBE-ROUTER-INPUT -p udp -m comment --comment "allow LOCAL UDP traffic to node ports" -m addrtype --dst-type LOCAL -m multiport --dports 30000:32767 -j RETURN
+-A KUBE-ROUTER-INPUT -s POD -m comment --comment "rule to jump traffic from POD" -j KUBE-POD-FW-WEB
+-A KUBE-ROUTER-OUTPUT -d POD -m comment --comment "rule to jump traffic destined to POD" -j KUBE-POD-FW-WEB
+-A KUBE-ROUTER-OUTPUT -s POD -m comment --comment "rule to jump traffic from POD" -j KUBE-POD-FW-WEB
+`+first+`-A KUBE-ROUTER-FORWARD -d POD -m comment --comment "rule to jump traffic destined to POD" -j KUBE-POD-FW-WEB
 -A KUBE-ROUTER-FORWARD -d POD -m physdev --physdev-is-bridged -j KUBE-POD-FW-WEB
 -A KUBE-ROUTER-FORWARD -s POD -m comment --comment "rule to jump traffic from POD" -j KUBE-POD-FW-WEB
 -A KUBE-ROUTER-FORWARD -s POD -m physdev --physdev-is-bridged -j KUBE-POD-FW-WEB
+-A KUBE-ROUTER-INPUT -m comment --comment "rule to explicitly handle traffic for network policies ACCEPT/REJECT decision" -j KUBE-NWPLCY-TAIL
+-A INPUT -m comment --comment "rule to explicitly ACCEPT traffic that comply to network policies" -m mark --mark 0x20000/0x20000 -j ACCEPT
+-A KUBE-ROUTER-FORWARD -m comment --comment "rule to explicitly handle traffic for network policies ACCEPT/REJECT decision" -j KUBE-NWPLCY-TAIL
+-A FORWARD -m comment --comment "rule to explicitly ACCEPT traffic that comply to network policies" -m mark --mark 0x20000/0x20000 -j ACCEPT
+-A KUBE-ROUTER-OUTPUT -m comment --comment "rule to explicitly handle traffic for network policies ACCEPT/REJECT decision" -j KUBE-NWPLCY-TAIL
+-A OUTPUT -m comment --comment "rule to explicitly ACCEPT traffic that comply to network policies" -m mark --mark 0x20000/0x20000 -j ACCEPT
+-A KUBE-NWPLCY-TAIL -m comment --comment "accept netpol-ok" -m mark --mark 0x20000/0x20000 -j ACCEPT
 -A KUBE-NWPLCY-COMMON -m comment --comment "rule to drop invalid state" -m conntrack --ctstate INVALID -j DROP
 -A KUBE-NWPLCY-COMMON -m comment --comment "rule for stateful firewall" -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
 -A KUBE-NWPLCY-COMMON -p icmp -m comment --comment "allow icmp echo requests" -m icmp --icmp-type 8 -j ACCEPT
@@ -111,10 +127,25 @@ table ip kube-router {
 		meta mark set meta mark and 0xfffeffff
 		meta mark set meta mark or 0x20000
 	}
+	chain KUBE-NWPLCY-TAIL { meta mark and 0x20000 == 0x20000 counter accept; }
+	chain KUBE-ROUTER-INPUT { type filter hook input priority 0;
+		ip daddr 10.96.0.0/12 counter return
+		meta l4proto tcp fib daddr type local tcp dport 30000-32767 counter return
+		meta l4proto udp fib daddr type local udp dport 30000-32767 counter return
+		ip saddr POD counter jump KUBE-POD-FW-WEB
+		counter jump KUBE-NWPLCY-TAIL
+		meta mark and 0x20000 == 0x20000 counter accept
+	}
 	chain KUBE-ROUTER-FORWARD { type filter hook forward priority 0;
-		`+first+`ip daddr 10.96.0.0/12 counter return
+		`+first+`ip daddr POD counter jump KUBE-POD-FW-WEB
+		ip saddr POD counter jump KUBE-POD-FW-WEB
+		counter jump KUBE-NWPLCY-TAIL
+		meta mark and 0x20000 == 0x20000 counter accept
+	}
+	chain KUBE-ROUTER-OUTPUT { type filter hook output priority 0;
 		ip daddr POD counter jump KUBE-POD-FW-WEB
 		ip saddr POD counter jump KUBE-POD-FW-WEB
+		counter jump KUBE-NWPLCY-TAIL
 		meta mark and 0x20000 == 0x20000 counter accept
 	}
 }
