@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mdlayher/netlink"
 	vnl "github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -119,6 +120,44 @@ func TestIncompleteUnderlay(t *testing.T) {
 	}
 	if ok, err := r.acceptTunnel(&vnl.Vxlan{LinkAttrs: vnl.LinkAttrs{Index: tunnel, Name: "v0"}}, "", nil); !ok || err != nil || len(r.refused) != 2 || r.refused[1].Device != "v0" {
 		t.Errorf("the tunnel: %v, %v, refused %v", ok, err, r.refused)
+	}
+}
+
+// What was not listed, where not all was, may be what changes, and is not taken for new.
+func TestUnlistedMayChange(t *testing.T) {
+	const device, both = 5, RulesChanged | TopologyChanged
+	of := func(device int) map[int]string { return map[int]string{device: "x"} }
+	for name, c := range map[string]struct {
+		tables          Tables
+		neighbour, link Changes
+	}{
+		"all is listed":               {Tables{}, TopologyChanged, TopologyChanged},
+		"lists are broken off":        {Tables{err: nlmsg.ErrInterrupted}, both, both},
+		"the device has too many":     {Tables{gaps: gaps{crowded: of(device)}}, both, TopologyChanged},
+		"the device has one unparsed": {Tables{gaps: gaps{unparsed: of(device)}}, both, TopologyChanged},
+		"another has too many":        {Tables{gaps: gaps{crowded: of(device + 1)}}, TopologyChanged, TopologyChanged},
+	} {
+		n := newRtnlFilter(nil, audit.IPv4)
+		n.load(&c.tables, filterTables{})
+		event := func(kind netlink.HeaderType, data []byte) Changes {
+			return n.event(netlink.Message{Header: netlink.Header{Type: kind}, Data: data}).Changes
+		}
+		link := nl.NewIfInfomsg(unix.AF_UNSPEC)
+		link.Index = device
+		for _, step := range []struct {
+			what      string
+			got, want Changes
+		}{
+			{"a neighbour", event(unix.RTM_NEWNEIGH, neighbourMessage(device, 1)), c.neighbour},
+			{"it once more", event(unix.RTM_NEWNEIGH, neighbourMessage(device, 1)), 0},
+			{"one that goes", event(unix.RTM_DELNEIGH, neighbourMessage(device, 2)), c.neighbour},
+			{"a device", event(unix.RTM_NEWLINK, link.Serialize()), c.link},
+			{"it once more", event(unix.RTM_NEWLINK, link.Serialize()), 0},
+		} {
+			if step.got != step.want {
+				t.Errorf("%s: %s is told as %b, want %b", name, step.what, step.got, step.want)
+			}
+		}
 	}
 }
 

@@ -21,6 +21,8 @@ import (
 type rtnlFilter struct {
 	neighbours map[neighbourKey]string
 	fdbSizes   map[int]int // of those, by owner
+	gaps                   // in the neighbours that were loaded
+	partial    bool        // nobody knows what is not in what was loaded
 	devices    map[deviceKey]deviceState
 	addresses  map[string]string
 	owns       ProgramOwner
@@ -28,7 +30,7 @@ type rtnlFilter struct {
 }
 
 func newRtnlFilter(owns ProgramOwner, family audit.Family) *rtnlFilter {
-	return &rtnlFilter{map[neighbourKey]string{}, map[int]int{}, map[deviceKey]deviceState{}, map[string]string{}, owns, family}
+	return &rtnlFilter{neighbours: map[neighbourKey]string{}, fdbSizes: map[int]int{}, devices: map[deviceKey]deviceState{}, addresses: map[string]string{}, owns: owns, family: family}
 }
 
 // resync reloads the state from the kernel. Objects that cannot be read count as unknown.
@@ -53,6 +55,7 @@ func (n *rtnlFilter) load(tables *Tables, more filterTables) {
 	clear(n.fdbSizes)
 	clear(n.devices)
 	clear(n.addresses)
+	n.gaps, n.partial = tables.gaps, tables.err != nil
 	for _, entries := range [][]neighbourEntry{tables.arp, tables.fdb} {
 		for i := range entries {
 			n.dedupNeighbour(&entries[i], false)
@@ -189,7 +192,7 @@ func dedup[K comparable](all map[K]string, name K, is string, gone bool) (was st
 
 // neighbourEvent classifies a message about a neighbour. If a neighbour in use changes or
 // disappears, its packets go elsewhere or nowhere, though no route changed. A new neighbour affects
-// no existing flow.
+// no existing flow; one that is not known, where not all are, may not be new.
 func (n *rtnlFilter) neighbourEvent(m netlink.Message) Event {
 	e, err := readNeighbour(m.Data)
 	if err != nil {
@@ -198,11 +201,12 @@ func (n *rtnlFilter) neighbourEvent(m netlink.Message) Event {
 	if e.Family != familyBridge && e.Family != int(n.family.Number()) {
 		return Event{} // of the other version of IP
 	}
+	_, known := n.neighbours[keyOfNeighbour(&e)]
 	was, again := n.dedupNeighbour(&e, m.Header.Type == unix.RTM_DELNEIGH)
 	if again {
 		return Event{}
 	}
-	if e.Family == int(n.family.Number()) && was != "" {
+	if e.Family == int(n.family.Number()) && (was != "" || !known && (n.partial || n.reason(e.LinkIndex) != "")) {
 		return Event{Changes: RulesChanged | TopologyChanged, Cause: Neighbours, Neighbour: Neighbour{e.LinkIndex, nlmsg.ToAddr(e.IP)}}
 	}
 	return Event{Changes: TopologyChanged}
@@ -217,6 +221,7 @@ func (n *rtnlFilter) deviceChanges(m netlink.Message) Changes {
 		return RulesChanged | TopologyChanged
 	}
 	was, known := n.devices[d.key]
+	unsure := n.partial && !known
 	if m.Header.Type == unix.RTM_DELLINK {
 		delete(n.devices, d.key)
 		known = false
@@ -226,7 +231,7 @@ func (n *rtnlFilter) deviceChanges(m netlink.Message) Changes {
 	switch {
 	case known && was == d.deviceState && !d.event:
 		return 0
-	case known && was.forwarding != d.forwarding || !known && d.bridged:
+	case known && was.forwarding != d.forwarding || !known && d.bridged || unsure:
 		return RulesChanged | TopologyChanged
 	}
 	return TopologyChanged
