@@ -100,7 +100,6 @@ type deviceMAC struct {
 // peer.
 type reader struct {
 	*Tables
-	h                *netlink.Handle
 	node             bool // as of [DeviceNames]
 	owns             ProgramOwner
 	byIndex          map[int]netlink.Link
