@@ -137,6 +137,9 @@ func RegularSweeps(flushEvery time.Duration, steps, ticks int) (starts []int) {
 	}
 }
 
+// MaxPodEnds is how many ends of pods the queue keeps.
+const MaxPodEnds = maxPodEnds
+
 // EventQueue holds events of a fast path.
 type EventQueue = eventQueue
 
