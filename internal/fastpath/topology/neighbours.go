@@ -18,18 +18,20 @@ type Neighbour struct {
 	Addr   netip.Addr
 }
 
-// StaleNeighbours returns the stale neighbours of the poller's namespace: the kernel still sends
-// to them, and then verifies that they are reachable. If the table keeps changing during the dump,
-// some may be missing.
-func (s *Poller) StaleNeighbours() (map[Neighbour]bool, error) {
-	stale := map[Neighbour]bool{}
-	err := s.querier.Dump(unix.RTM_GETNEIGH, append([]byte{s.family.Number()}, make([]byte, ndmSize-1)...), func(m []byte) (more bool) {
+// StaleNeighbours returns which of some neighbours of the poller's namespace are stale: the kernel still sends to them,
+// and then verifies that they are reachable. If the table keeps changing during the dump, some may be missing.
+func (s *Poller) StaleNeighbours(of map[Neighbour]bool) (stale []Neighbour, err error) {
+	if len(of) == 0 { // the table may be long
+		return nil, nil
+	}
+	err = s.querier.Dump(unix.RTM_GETNEIGH, append([]byte{s.family.Number()}, make([]byte, ndmSize-1)...), func(m []byte) (more bool) {
 		if len(m) < ndmSize || binary.NativeEndian.Uint16(m[ndmState:])&unix.NUD_STALE == 0 {
 			return true
 		}
 		nlmsg.EachAttr(m[ndmSize:], func(number uint16, value []byte) {
-			if addr, ok := netip.AddrFromSlice(value); ok && number == unix.NDA_DST {
-				stale[Neighbour{int(int32(nlmsg.NativeUint32(m[ndmIndex:]))), addr}] = true
+			addr, _ := netip.AddrFromSlice(value)
+			if n := (Neighbour{int(int32(nlmsg.NativeUint32(m[ndmIndex:]))), addr}); number == unix.NDA_DST && of[n] {
+				stale = append(stale, n)
 			}
 		})
 		return true
