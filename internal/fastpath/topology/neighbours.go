@@ -99,3 +99,46 @@ func readNeighbour(message []byte) (e neighbourEntry, err error) {
 	e.stableRest = string(appendStable([]byte{message[ndmFlags] &^ ndmVolatileFlags}, attrs, volatileNeighbourAttrs))
 	return e, nil
 }
+
+// neighbourKey identifies a neighbour or forwarding entry. A MAC is behind one bridge port or one
+// tunnel destination at a time, and no notification names the previous one. The all-zeros MAC is
+// the exception: it has many destinations.
+type neighbourKey struct {
+	family, vlan   int
+	bridge, device int // ifindex: one of them
+	mac            string
+	addr           netip.Addr
+}
+
+func keyOfNeighbour(e *neighbourEntry) neighbourKey {
+	k := neighbourKey{family: e.Family, vlan: e.Vlan, mac: string(e.HardwareAddr)}
+	switch {
+	case e.Family == familyBridge && e.MasterIndex != 0:
+		k.bridge = e.MasterIndex
+	case e.Family == familyBridge:
+		k.device = e.LinkIndex
+		if e.HardwareAddr.String() == zeroMAC {
+			k.addr = nlmsg.ToAddr(e.IP)
+		}
+	default:
+		return neighbourKey{family: e.Family, device: e.LinkIndex, addr: nlmsg.ToAddr(e.IP)}
+	}
+	return k
+}
+
+// neighbourFingerprint returns the fingerprint of an entry. It is empty for a neighbour that the
+// kernel does not send to.
+func neighbourFingerprint(e *neighbourEntry) string {
+	var b []byte
+	switch {
+	case e.Family == familyBridge:
+		b = binary.NativeEndian.AppendUint32(b, uint32(e.LinkIndex))
+		b = append(b, byte(e.State&netlink.NUD_PERMANENT), byte(len(e.IP)))
+		b = append(b, e.IP...)
+	case isUsableState(e.State):
+		b = append(append(b, byte(len(e.HardwareAddr))), e.HardwareAddr...)
+	default:
+		return ""
+	}
+	return string(b) + e.stableRest
+}
