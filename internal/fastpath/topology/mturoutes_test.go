@@ -25,12 +25,12 @@ func TestMTURoutesAreNotKept(t *testing.T) {
 	}
 	for i := range 200 {
 		to := netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 51, 100, byte(i)}), 32)
-		r.addRoute(Route{Hops: []Hop{{wire, nlmsg.ToAddr(gateways[i%2])}}, To: to, MTU: 1400 - i})
+		r.addRoute(Route{Hops: []RouteHop{{wire, nlmsg.ToAddr(gateways[i%2])}}, To: to, MTU: 1400 - i})
 	}
 	for i := range 2 {
 		to := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i), 0}), 24)
-		r.addRoute(Route{Hops: []Hop{{Device: bridge}}, To: to, MTU: 1300 + i})
-		r.addRoute(Route{Hops: []Hop{{wire, nlmsg.ToAddr(gateways[i])}, {Device: bridge}}, To: to, MTU: 1350})
+		r.addRoute(Route{Hops: []RouteHop{{Device: bridge}}, To: to, MTU: 1300 + i})
+		r.addRoute(Route{Hops: []RouteHop{{wire, nlmsg.ToAddr(gateways[i])}, {Device: bridge}}, To: to, MTU: 1350})
 	}
 	if n := len(r.mtuRoutes); n != 4 {
 		t.Errorf("%d are kept, want those by each gateway and to each prefix: %v", n, r.mtuRoutes)

@@ -19,9 +19,9 @@ type Route struct {
 	Table   uint32
 	Type    byte // such as [unix.RTN_UNICAST]
 	TOS     byte
-	MTU     int   // bytes; 0: none
-	Hops    []Hop // where it leads to; none: nowhere, or to a next hop object that the kernel does not resolve
-	Learned bool  // the kernel has learned it of another one: a path MTU, which is polled, or a redirect, which a router does not take
+	MTU     int        // bytes; 0: none
+	Hops    []RouteHop // where it leads to; none: nowhere, or to a next hop object that the kernel does not resolve
+	Learned bool       // the kernel has learned it of another one: a path MTU, which is polled, or a redirect, which a router does not take
 
 	reason  string // why it may not treat all packets of a flow alike; "" means that it does
 	byRA    bool   // a router advertisement has made it
@@ -29,8 +29,8 @@ type Route struct {
 	object  uint32 // id of its next hop object; 0 means none
 }
 
-// Hop is a next hop of a route.
-type Hop struct {
+// RouteHop is a next hop of a route.
+type RouteHop struct {
 	Device  int        // ifindex
 	Gateway netip.Addr // invalid: the destination is on the link
 }
@@ -82,7 +82,7 @@ func readRoute(message []byte, family audit.Family) (m Route) {
 	m.To = netip.PrefixFrom(to, int(message[rtDestinationBits]))
 	if device := nlmsg.NativeUint32(data[unix.RTA_OIF]); device != 0 {
 		gateway, _ := netip.AddrFromSlice(data[unix.RTA_GATEWAY])
-		m.Hops = append(m.Hops, Hop{int(device), gateway})
+		m.Hops = append(m.Hops, RouteHop{int(device), gateway})
 	}
 	m.Hops = append(m.Hops, readHops(data[unix.RTA_MULTIPATH])...)
 	for _, hop := range m.Hops {
@@ -109,10 +109,10 @@ func expires(cache []byte) bool {
 }
 
 // readHops reads those of a multipath route: each begins with a struct rtnexthop.
-func readHops(list []byte) (hops []Hop) {
+func readHops(list []byte) (hops []RouteHop) {
 	for len(list) >= unix.SizeofRtNexthop {
 		size := min(max(int(binary.NativeEndian.Uint16(list)), unix.SizeofRtNexthop), len(list))
-		hop := Hop{Device: int(int32(binary.NativeEndian.Uint32(list[4:])))}
+		hop := RouteHop{Device: int(int32(binary.NativeEndian.Uint32(list[4:])))}
 		nlmsg.EachAttr(list[unix.SizeofRtNexthop:size], func(kind uint16, value []byte) {
 			if kind == unix.RTA_GATEWAY {
 				hop.Gateway, _ = netip.AddrFromSlice(value)

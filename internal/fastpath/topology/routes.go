@@ -93,7 +93,7 @@ type mtuRoute struct {
 func (r *reader) addMTU(route Route) {
 	hops := route.Hops
 	if len(hops) == 0 {
-		hops = []Hop{{}}
+		hops = []RouteHop{{}}
 	}
 	for _, hop := range hops {
 		all := mtuRoute{hop.Device, hop.Gateway, route.To}
