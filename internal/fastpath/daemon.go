@@ -53,6 +53,8 @@ const (
 	// maxRest limits the pause between reads of the network, or of the rules, so that what stops
 	// packets from being carried is found soon even if all of it changes all the time.
 	maxRest = 50 * time.Millisecond
+	// tooManyRest is that pause while there is too much to read, and nothing is carried anyway.
+	tooManyRest = time.Second
 	// These say how long the pause is, as a multiple of what the read took.
 	resyncRestFactor, auditRestFactor = 2, 10
 	// pollInterval is how often state without notifications is polled.
@@ -258,7 +260,7 @@ func (d *daemon) follow(ctx context.Context) (err error) {
 		case <-resync:
 			begin := time.Now()
 			resync, err = nil, d.resync()
-			resyncRest = restAfter(begin, resyncRestFactor)
+			resyncRest = d.restAfterResync(begin)
 		case <-auditDue:
 			begin := time.Now()
 			auditDue, err = d.auditRules()
@@ -290,6 +292,14 @@ func (d *daemon) follow(ctx context.Context) (err error) {
 func restAfter(begin time.Time, factor time.Duration) time.Time {
 	now := time.Now()
 	return now.Add(min(factor*now.Sub(begin), maxRest))
+}
+
+// restAfterResync is that of the topology: longer while there is so much that nothing may be carried.
+func (d *daemon) restAfterResync(begin time.Time) time.Time {
+	if d.topo.TooMany != "" {
+		return time.Now().Add(tooManyRest)
+	}
+	return restAfter(begin, resyncRestFactor)
 }
 
 // cancelAndWait cancels a worker and waits until its channel is closed.

@@ -26,6 +26,9 @@ type eventQueue struct {
 	failed  error
 }
 
+// maxPodEnds is how many pods' ends are kept that nothing else is told of: a pod may make any number of devices.
+const maxPodEnds = 4096
+
 // podEndKey identifies a pod's end of its link.
 type podEndKey struct{ nsid, index int }
 
@@ -77,8 +80,10 @@ func (i *eventQueue) push(batch []topology.Event) {
 	isNews := false
 	for _, n := range batch {
 		if n.PodEnd != (topology.PodEnd{}) && !contradicts(i.topo, n.PodEnd) {
-			i.ends[keyOfPodEnd(n.PodEnd)] = n.PodEnd
-			continue
+			if i.ends[keyOfPodEnd(n.PodEnd)] = n.PodEnd; len(i.ends) <= maxPodEnds {
+				continue
+			}
+			clear(i.ends) // the topology is read anew, so none is missed
 		}
 		if n.Changes&topology.RulesChanged != 0 && !concerns(i.topo, n.Neighbour) {
 			n.Changes &^= topology.RulesChanged

@@ -45,6 +45,11 @@ func TestInbox(t *testing.T) {
 	put := func(c topology.Changes, n topology.Neighbour) func() {
 		return func() { box.Push(topology.Event{Changes: c, Neighbour: n}) }
 	}
+	many := func(n int) {
+		for index := range n {
+			announce(topology.PodEnd{NSID: 9, Index: index, MTU: 1500})()
+		}
+	}
 	for _, step := range []struct {
 		what   string
 		do     func()
@@ -93,6 +98,8 @@ func TestInbox(t *testing.T) {
 			announce(end)()
 			box.SetTopology(known)
 		}, 0, 0},
+		{"as many other pods' ends as are kept", func() { many(fastpath.MaxPodEnds) }, 0, 0},
+		{"more of them than are kept", func() { many(fastpath.MaxPodEnds + 1) }, 0, ways},
 	} {
 		before := epochNow(t, fast)
 		step.do()

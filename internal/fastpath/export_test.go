@@ -144,6 +144,18 @@ func RegularSweeps(flushEvery time.Duration, steps, ticks int) (starts []int) {
 	}
 }
 
+// RestAfterResync is how long a daemon does not read the network again that had just too much of something; "": it had not.
+func RestAfterResync(tooMany string) time.Duration {
+	d := &daemon{topo: topology.Topology{TooMany: tooMany}}
+	return time.Until(d.restAfterResync(time.Now()))
+}
+
+// MaxRest is how long it does not at most otherwise.
+const MaxRest = maxRest
+
+// MaxPodEnds is how many ends of pods the queue keeps.
+const MaxPodEnds = maxPodEnds
+
 // EventQueue holds events of a fast path.
 type EventQueue = eventQueue
 

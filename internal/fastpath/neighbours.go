@@ -2,7 +2,6 @@ package fastpath
 
 import (
 	"errors"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -132,27 +131,19 @@ func takeSome[T any](of *[]T, most int) (first []T) {
 // refreshNeighbours makes the kernel probe neighbours that are stale, because carried
 // packets do not. A pod's answer also keeps its FDB entry alive.
 func (d *daemon) refreshNeighbours() error {
-	stale, err := d.poller.StaleNeighbours()
-	if err != nil {
-		return err
-	}
+	used := map[topology.Neighbour]bool{} // several next hops may share one
 	for _, p := range d.topo.Pods {
-		err = errors.Join(err, d.refreshNeighbour(stale, p.NeighDevice, p.Addr))
+		used[topology.Neighbour{Device: p.NeighDevice, Addr: p.Addr}] = true
 	}
 	for _, p := range d.topo.NextHops {
-		err = errors.Join(err, d.refreshNeighbour(stale, p.WireDevice, p.Addr))
+		used[topology.Neighbour{Device: p.WireDevice, Addr: p.Addr}] = true
 		if p.InnerAddr.IsValid() {
-			err = errors.Join(err, d.refreshNeighbour(stale, p.Device, p.InnerAddr))
+			used[topology.Neighbour{Device: p.Device, Addr: p.InnerAddr}] = true
 		}
 	}
-	return err
-}
-
-func (d *daemon) refreshNeighbour(stale map[topology.Neighbour]bool, device int, addr netip.Addr) error {
-	n := topology.Neighbour{Device: device, Addr: addr}
-	if !stale[n] {
-		return nil
+	stale, err := d.poller.StaleNeighbours(used)
+	for _, n := range stale {
+		err = errors.Join(err, d.verifyNeighbour(n))
 	}
-	delete(stale, n) // several next hops may share it
-	return d.verifyNeighbour(n)
+	return err
 }

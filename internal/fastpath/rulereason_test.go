@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"testing"
 
+	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
@@ -31,11 +32,14 @@ func TestReasonsOfRules(t *testing.T) {
 	must(t, end())
 }
 
-// A network that is not read as a whole has nothing carried, for that reason.
+// A network that is not read as a whole has nothing carried, for that reason, and is not read all the time.
 func TestReasonOfTooMany(t *testing.T) {
 	const why = "this network namespace has more than 65536 devices"
 	fast, n := newFast(t), space(t)
 	_, off, end := follow(t, fast, n, func() (topology.Topology, error) { return topology.Topology{TooMany: why}, nil })
 	eventually(t, "the reason is what there is too much of", func() bool { return off() == why })
 	must(t, end())
+	if long, short := fastpath.RestAfterResync(why), fastpath.RestAfterResync(""); long <= fastpath.MaxRest || short > fastpath.MaxRest {
+		t.Errorf("it rests for %v, and otherwise for %v", long, short)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,8 +15,12 @@ type Querier struct {
 	fd      int
 	seq     uint32
 	request []byte
-	reply   [1 << 15]byte // the kernel gives no more of a list at a time
+	reply   Buffer
 }
+
+// answerTimeout is how long the kernel may take to answer. It does so at once, but for what it waits for itself
+// while it is asked: this is for an answer that never comes.
+const answerTimeout = 10 * time.Second
 
 // OpenQuerier opens a querier of the calling thread's namespace for a protocol, such as NETLINK_ROUTE.
 func OpenQuerier(protocol int) (*Querier, error) {
@@ -23,11 +28,16 @@ func OpenQuerier(protocol int) (*Querier, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open netlink: %w", err)
 	}
+	timeout := unix.NsecToTimeval(answerTimeout.Nanoseconds())
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("open netlink: %w", err)
+	}
 	return NewQuerier(fd), nil
 }
 
 // NewQuerier makes a querier of a socket.
-func NewQuerier(fd int) *Querier { return &Querier{fd: fd} }
+func NewQuerier(fd int) *Querier { return &Querier{fd: fd, reply: make(Buffer, usualDatagram)} }
 
 // Close closes the socket.
 func (q *Querier) Close() error { return unix.Close(q.fd) }
@@ -108,9 +118,15 @@ func (q *Querier) exchange(reply func(m Message) (done bool, err error)) error {
 		return fmt.Errorf("ask the kernel: %w", err)
 	}
 	for {
-		n, _, err := unix.Recvfrom(q.fd, q.reply[:], 0)
+		n, err := 0, q.reply.Fit(q.fd, 0)
+		if err == nil {
+			n, _, err = unix.Recvfrom(q.fd, q.reply, 0)
+		}
 		if errors.Is(err, unix.EINTR) {
 			continue
+		}
+		if errors.Is(err, unix.EAGAIN) {
+			err = fmt.Errorf("no answer in %v: %w", answerTimeout, err)
 		}
 		if err != nil {
 			return fmt.Errorf("ask the kernel: %w", err)

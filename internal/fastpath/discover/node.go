@@ -42,35 +42,37 @@ type route struct {
 func (r route) isDefault() bool { return r.dst.Bits() == 0 }
 
 func readNode(family topology.Family) (*node, error) {
-	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
-	if err != nil {
-		return nil, fmt.Errorf("open netlink: %w", err)
-	}
-	defer h.Close()
 	n := &node{family: family, byIndex: map[int]netlink.Link{}}
-	if n.links, err = topology.ListLinks(); err != nil {
+	if err := n.read(); err != nil {
 		return nil, refuseTooMany(err)
+	}
+	return n, nil
+}
+
+func (n *node) read() (err error) {
+	if n.links, err = topology.ListLinks(); err != nil {
+		return err
 	}
 	slices.SortFunc(n.links, func(a, b netlink.Link) int { return a.Attrs().Index - b.Attrs().Index })
 	for _, l := range n.links {
 		n.byIndex[l.Attrs().Index] = l
 	}
-	if n.neighbours, err = topology.ListNeighbours(family); err != nil {
-		return nil, refuseTooMany(err)
+	if n.neighbours, err = topology.ListNeighbours(n.family); err != nil {
+		return err
 	}
-	if family == topology.IPv4 {
+	if n.family == topology.IPv4 {
 		if n.ipv6, err = topology.ListNeighbours(topology.IPv6); err != nil {
-			return nil, refuseTooMany(err)
+			return err
 		}
 	}
 	if n.fdb, err = topology.ListFDB(); err != nil {
-		return nil, err
+		return err
 	}
-	if err := n.readRoutes(h); err != nil {
-		return nil, err
+	if err := n.readRoutes(); err != nil {
+		return err
 	}
-	n.forwards, err = forwards(host.Reader{}, family)
-	return n, err
+	n.forwards, err = forwards(host.Reader{}, n.family)
+	return err
 }
 
 // refuseTooMany says how to go on where the kernel has too much of something to plan by all of it.
@@ -95,13 +97,13 @@ func forwards(r host.Reader, family topology.Family) (bool, error) {
 var forwardingSysctls = map[topology.Family]string{topology.IPv4: "net.ipv4.ip_forward", topology.IPv6: "net.ipv6.conf.all.forwarding"}
 
 // readRoutes reads the routes to elsewhere of all tables.
-func (n *node) readRoutes(h *netlink.Handle) error {
-	err := topology.EachRoute(h, n.family, func() func(netlink.Route) {
+func (n *node) readRoutes() error {
+	err := topology.EachRoute(n.family, func() func(topology.Route) error {
 		n.routes = nil
 		return n.addRoute
 	})
 	if err != nil {
-		return refuseTooMany(err)
+		return err
 	}
 	slices.SortFunc(n.routes, func(a, b route) int {
 		return cmp.Or(a.dst.Addr().Compare(b.dst.Addr()), a.dst.Bits()-b.dst.Bits(), a.device-b.device)
@@ -109,20 +111,13 @@ func (n *node) readRoutes(h *netlink.Handle) error {
 	return nil
 }
 
-func (n *node) addRoute(r netlink.Route) {
-	if r.Type != unix.RTN_UNICAST || r.Table == unix.RT_TABLE_LOCAL {
-		return
+func (n *node) addRoute(r topology.Route) error {
+	if r.Type == unix.RTN_UNICAST && r.Table != unix.RT_TABLE_LOCAL && !r.Learned {
+		for _, hop := range r.Hops {
+			n.routes = append(n.routes, route{r.To, hop.Device, hop.Gateway})
+		}
 	}
-	dst := netip.PrefixFrom(n.family.Unspecified(), 0)
-	if r.Dst != nil {
-		dst = nlmsg.ToPrefix(r.Dst)
-	}
-	for _, hop := range r.MultiPath {
-		n.routes = append(n.routes, route{dst, hop.LinkIndex, toAddr(hop.Gw)})
-	}
-	if r.LinkIndex != 0 {
-		n.routes = append(n.routes, route{dst, r.LinkIndex, toAddr(r.Gw)})
-	}
+	return nil
 }
 
 func toAddr(ip net.IP) netip.Addr {

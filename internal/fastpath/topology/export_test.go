@@ -27,7 +27,7 @@ var Parsers = map[string]func(message []byte){
 	"vxlan":       func(m []byte) { _, _, _ = parseVXLANHeader(m) },
 	"geneve":      func(m []byte) { _, _ = parseGeneveHeader(m) },
 	"ipip":        func(m []byte) { _, _ = parseIPIPHeader(m) },
-	"route":       func(m []byte) { _, _ = readRouteMessage(m, audit.IPv4) },
+	"route":       func(m []byte) { readRoute(m, audit.IPv4) },
 	"next hop":    func(m []byte) { _, _ = readNexthop(m, audit.IPv4) },
 	"policy rule": func(m []byte) { _, _, _ = perPacketSelector(m) },
 	"pod end": func(m []byte) {
@@ -46,14 +46,9 @@ func FDBListed(bridge int) (messages int, err error) {
 var Listed = map[string]func(most int) (int, error){
 	"devices": func(most int) (int, error) { all, err := dumpLinks(most); return len(all), err },
 	"routes": func(most int) (n int, err error) {
-		h, err := vnl.NewHandle(unix.NETLINK_ROUTE)
-		if err != nil {
-			return 0, err
-		}
-		defer h.Close()
-		err = eachRoute(h, audit.IPv4, most, func() func(vnl.Route) {
+		err = eachRoute(audit.IPv4, most, func() func(Route) error {
 			n = 0
-			return func(vnl.Route) { n++ }
+			return func(Route) error { n++; return nil }
 		})
 		return n, err
 	},
@@ -93,9 +88,9 @@ func LateFilter(address string, meanwhile func(), resync bool) (twice [2]Changes
 var FickleSelector = perPacketSelector
 
 // RouteOf, NexthopOf and NeighbourOf return the unproven attribute in a message.
-func RouteOf(message []byte) (why string, devices []int, err error) {
-	m, err := readRouteMessage(message, audit.IPv4)
-	return m.reason, m.devices, err
+func RouteOf(message []byte) (why string, devices []int) {
+	m := readRoute(message, audit.IPv4)
+	return m.reason, m.devices
 }
 
 func NexthopOf(message []byte) (why string, err error) {

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/vishvananda/netlink"
@@ -15,7 +16,8 @@ import (
 const (
 	// maxFDB is how many forwarding entries a bridge or a tunnel may have: with more, it is refused.
 	maxFDB = 1 << 16
-	// quietFDB is with how many kept entries it is no news that others come and go. A list that is read while
+	// quietFDB is with how many kept entries, or neighbours (of which there may be as many), it is no news that others come
+	// and go. A list that is read while
 	// others go may lack some that are there: this is so much more than maxFDB that it is refused by such a
 	// list, too.
 	quietFDB = maxFDB + 1<<12
@@ -52,15 +54,16 @@ func fdbOwner(message []byte) (owner int) {
 	return owner
 }
 
-// dedupNeighbour is [dedup] of neighbours. Of a bridge or a tunnel that is refused for its many entries, it
-// is no news that there is another one, or one less. That one has moved is.
-func (n *rtnlFilter) dedupNeighbour(e *neighbourEntry, gone bool) (was string, again bool) {
-	key, before := keyOfNeighbour(e), len(n.neighbours)
-	if _, known := n.neighbours[key]; e.owner != 0 && !known && !gone && n.fdbSizes[e.owner] == keptFDB {
-		return "", true
+// dedupNeighbour is [dedup] of neighbours. It tells of which device so many are known that it is refused for them:
+// then others are not kept.
+func (n *rtnlFilter) dedupNeighbour(e *neighbourEntry, gone bool) (was string, again, crowded bool) {
+	key, list, before := keyOfNeighbour(e), deviceKey{byte(e.Family), uint32(cmp.Or(e.owner, e.LinkIndex))}, len(n.neighbours)
+	if _, known := n.neighbours[key]; !known && !gone && n.sizes[list] == keptFDB {
+		return "", true, true
 	}
 	was, again = dedup(n.neighbours, key, neighbourFingerprint(e), gone)
-	n.fdbSizes[e.owner] += len(n.neighbours) - before
-	moved := was != "" && !gone
-	return was, again || e.owner != 0 && !moved && n.fdbSizes[e.owner] > quietFDB
+	if n.sizes[list] += len(n.neighbours) - before; n.sizes[list] == 0 {
+		delete(n.sizes, list)
+	}
+	return was, again, n.sizes[list] > quietFDB
 }

@@ -119,6 +119,43 @@ func TestCrowdedFDB(t *testing.T) {
 	}
 }
 
+// A flood of neighbours is no news either once their device is refused; only what was learned of one that is known ends
+// when it changes or goes. Those of another device are news.
+func TestFloodOfNeighboursIsNoNews(t *testing.T) {
+	n := newRtnlFilter(nil, audit.IPv4)
+	event := func(kind netlink.HeaderType, device, addr, mac int) Changes {
+		header := neighbourMessage(device, 0)[:ndmSize]
+		to := binary.BigEndian.AppendUint32(nil, uint32(10<<24+addr))
+		return n.event(netlink.Message{Header: netlink.Header{Type: kind}, Data: slices.Concat(header,
+			nl.NewRtAttr(unix.NDA_DST, to).Serialize(), nl.NewRtAttr(unix.NDA_LLADDR, floodMAC(mac)).Serialize())}).Changes
+	}
+	news := 0
+	for addr := range keptFDB + 1000 {
+		if event(unix.RTM_NEWNEIGH, 10, addr, 1) != 0 {
+			news++
+		}
+	}
+	if news != quietFDB || len(n.neighbours) != keptFDB {
+		t.Errorf("%d neighbours are news, and %d are kept, want %d and %d", news, len(n.neighbours), quietFDB, keptFDB)
+	}
+	for _, c := range []struct {
+		what      string
+		got, want Changes
+	}{
+		{"one that is not kept goes", event(unix.RTM_DELNEIGH, 10, keptFDB, 1), 0},
+		{"one that is kept has another MAC", event(unix.RTM_NEWNEIGH, 10, 7, 2), RulesChanged},
+		{"it goes", event(unix.RTM_DELNEIGH, 10, 7, 2), RulesChanged},
+		{"one of another device", event(unix.RTM_NEWNEIGH, 11, 7, 1), TopologyChanged},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: %b is told, want %b", c.what, c.got, c.want)
+		}
+	}
+	if event(unix.RTM_DELNEIGH, 11, 7, 1); len(n.sizes) != 1 {
+		t.Errorf("%v are counted, want one device", n.sizes)
+	}
+}
+
 // A flood of MACs is news until its bridge is refused. Then it is neither news nor kept, except that a known MAC
 // has moved, until there are fewer again.
 func TestFloodIsNoNews(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	vnl "github.com/vishvananda/netlink"
 
 	"github.com/venturi-net/venturi/internal/fastpath/audit"
+	"github.com/venturi-net/venturi/internal/nlmsg"
 )
 
 // Of routes with an MTU, one number is kept by device and gateway, however many there are: only where pods may be, their
@@ -23,14 +24,13 @@ func TestMTURoutesAreNotKept(t *testing.T) {
 		},
 	}
 	for i := range 200 {
-		to := &net.IPNet{IP: net.IP{198, 51, 100, byte(i)}, Mask: net.CIDRMask(32, 32)}
-		r.addRoute(vnl.Route{LinkIndex: wire, Gw: gateways[i%2], Dst: to, MTU: 1400 - i})
+		to := netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 51, 100, byte(i)}), 32)
+		r.addRoute(Route{Hops: []RouteHop{{wire, nlmsg.ToAddr(gateways[i%2])}}, To: to, MTU: 1400 - i})
 	}
 	for i := range 2 {
-		to := &net.IPNet{IP: net.IP{10, 0, byte(i), 0}, Mask: net.CIDRMask(24, 32)}
-		r.addRoute(vnl.Route{LinkIndex: bridge, Dst: to, MTU: 1300 + i})
-		hops := []*vnl.NexthopInfo{{LinkIndex: wire, Gw: gateways[i]}, {LinkIndex: bridge}}
-		r.addRoute(vnl.Route{MultiPath: hops, Dst: to, MTU: 1350})
+		to := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i), 0}), 24)
+		r.addRoute(Route{Hops: []RouteHop{{Device: bridge}}, To: to, MTU: 1300 + i})
+		r.addRoute(Route{Hops: []RouteHop{{wire, nlmsg.ToAddr(gateways[i])}, {Device: bridge}}, To: to, MTU: 1350})
 	}
 	if n := len(r.mtuRoutes); n != 4 {
 		t.Errorf("%d are kept, want those by each gateway and to each prefix: %v", n, r.mtuRoutes)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mdlayher/netlink"
 	vnl "github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -94,21 +95,12 @@ func TestIncompleteNeighbours(t *testing.T) {
 // not known of the tunnel itself is named, too.
 func TestIncompleteUnderlay(t *testing.T) {
 	const tunnel, wire = 2, 3
-	route := nl.NetlinkRequest{NlMsghdr: unix.NlMsghdr{Type: unix.RTM_NEWROUTE, Seq: 1}, RawData: slices.Concat(
-		(&nl.RtMsg{}).Serialize(), nl.NewRtAttr(unix.RTA_OIF, nl.Uint32Attr(wire)).Serialize())}
-	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(ends[1])
-	if _, err := unix.Write(ends[1], route.Serialize()); err != nil {
-		t.Fatal(err)
-	}
+	route := slices.Concat((&nl.RtMsg{}).Serialize(), nl.NewRtAttr(unix.RTA_OIF, nl.Uint32Attr(wire)).Serialize())
 	list := newNeighbourList(unix.AF_INET, 0, 2)
 	list.add(unparsed(wire))
 	list.add(unparsed(tunnel))
 	r := reader{
-		Tables: &Tables{family: audit.IPv4, gaps: list.gaps}, querier: &rtnlQuerier{nlmsg.NewQuerier(ends[0])}, wireReasons: map[int]string{},
+		Tables: &Tables{family: audit.IPv4, gaps: list.gaps}, querier: answered(t, unix.RTM_NEWROUTE, route), wireReasons: map[int]string{},
 		byIndex: map[int]vnl.Link{wire: &vnl.Veth{LinkAttrs: vnl.LinkAttrs{Index: wire, Name: "w0", HardwareAddr: floodMAC(1), Flags: net.FlagUp}}},
 	}
 	defer r.querier.Close()
@@ -119,6 +111,92 @@ func TestIncompleteUnderlay(t *testing.T) {
 	}
 	if ok, err := r.acceptTunnel(&vnl.Vxlan{LinkAttrs: vnl.LinkAttrs{Index: tunnel, Name: "v0"}}, "", nil); !ok || err != nil || len(r.refused) != 2 || r.refused[1].Device != "v0" {
 		t.Errorf("the tunnel: %v, %v, refused %v", ok, err, r.refused)
+	}
+}
+
+// What was not listed, where not all was, may be what changes, and is not taken for new.
+func TestUnlistedMayChange(t *testing.T) {
+	const device, both = 5, RulesChanged | TopologyChanged
+	of := func(device int) map[int]string { return map[int]string{device: "x"} }
+	for name, c := range map[string]struct {
+		tables          Tables
+		neighbour, link Changes
+	}{
+		"all is listed":               {Tables{}, TopologyChanged, TopologyChanged},
+		"lists are broken off":        {Tables{err: nlmsg.ErrInterrupted}, both, both},
+		"the device has too many":     {Tables{gaps: gaps{crowded: of(device)}}, both, TopologyChanged},
+		"the device has one unparsed": {Tables{gaps: gaps{unparsed: of(device)}}, both, TopologyChanged},
+		"another has too many":        {Tables{gaps: gaps{crowded: of(device + 1)}}, TopologyChanged, TopologyChanged},
+	} {
+		n := newRtnlFilter(nil, audit.IPv4)
+		n.load(&c.tables, filterTables{})
+		event := func(kind netlink.HeaderType, data []byte) Changes {
+			return n.event(netlink.Message{Header: netlink.Header{Type: kind}, Data: data}).Changes
+		}
+		link := nl.NewIfInfomsg(unix.AF_UNSPEC)
+		link.Index = device
+		for _, step := range []struct {
+			what      string
+			got, want Changes
+		}{
+			{"a neighbour", event(unix.RTM_NEWNEIGH, neighbourMessage(device, 1)), c.neighbour},
+			{"it once more", event(unix.RTM_NEWNEIGH, neighbourMessage(device, 1)), 0},
+			{"one that goes", event(unix.RTM_DELNEIGH, neighbourMessage(device, 2)), c.neighbour},
+			{"a device", event(unix.RTM_NEWLINK, link.Serialize()), c.link},
+			{"it once more", event(unix.RTM_NEWLINK, link.Serialize()), 0},
+		} {
+			if step.got != step.want {
+				t.Errorf("%s: %s is told as %b, want %b", name, step.what, step.got, step.want)
+			}
+		}
+	}
+}
+
+// answered is a querier that is answered once, by a message that is there before it asks.
+func answered(t *testing.T, kind uint16, body []byte) *rtnlQuerier {
+	t.Helper()
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(ends[1]) })
+	message := nl.NetlinkRequest{NlMsghdr: unix.NlMsghdr{Type: kind, Seq: 1}, RawData: body}
+	if _, err := unix.Write(ends[1], message.Serialize()); err != nil {
+		t.Fatal(err)
+	}
+	return &rtnlQuerier{nlmsg.NewQuerier(ends[0])}
+}
+
+// A pod whose end cannot be read is refused, as that may have an XDP program; and looked at again if it was known. One
+// whose end is gone is not refused: that is announced.
+func TestUnreadPodEnd(t *testing.T) {
+	const device = 2
+	veth := &vnl.Veth{LinkAttrs: vnl.LinkAttrs{Index: device, Name: "p0", HardwareAddr: floodMAC(7), Flags: net.FlagUp}}
+	for _, c := range []struct {
+		errno   unix.Errno
+		refused []Refusal
+	}{
+		{unix.ENODEV, nil},
+		{unix.EINVAL, nil}, // its namespace is gone
+		{unix.ENOBUFS, []Refusal{{"p0", "its end in the pod cannot be read (ask the kernel: no buffer space available)"}}},
+	} {
+		failure := binary.NativeEndian.AppendUint32(nil, -uint32(c.errno))
+		list := newNeighbourList(unix.AF_INET, 0, 2)
+		list.add(neighbourMessage(device, 1))
+		r := reader{
+			Tables: &Tables{family: audit.IPv4, arp: list.all}, querier: answered(t, unix.NLMSG_ERROR, failure), byName: map[string]vnl.Link{"p0": veth},
+			hostRoutes: map[Neighbour]bool{{device, netip.AddrFrom4([4]byte{192, 0, 2, 1})}: true},
+		}
+		r.indexNeighbours()
+		if pod, ok := r.pod("p0"); ok != (c.refused == nil) || !slices.Equal(r.refused, c.refused) {
+			t.Errorf("%v: %v, %+v, refused %q, want %q", c.errno, ok, pod, r.refused, c.refused)
+		}
+		r.querier.Close()
+		poller := Poller{querier: answered(t, unix.NLMSG_ERROR, failure)}
+		if !poller.PodsChanged([]LocalPod{{PodEnd: PodEnd{MTU: 1500}}}) {
+			t.Errorf("%v: an end that was known is as it was", c.errno)
+		}
+		poller.querier.Close()
 	}
 }
 

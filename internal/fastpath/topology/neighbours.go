@@ -18,18 +18,20 @@ type Neighbour struct {
 	Addr   netip.Addr
 }
 
-// StaleNeighbours returns the stale neighbours of the poller's namespace: the kernel still sends
-// to them, and then verifies that they are reachable. If the table keeps changing during the dump,
-// some may be missing.
-func (s *Poller) StaleNeighbours() (map[Neighbour]bool, error) {
-	stale := map[Neighbour]bool{}
-	err := s.querier.Dump(unix.RTM_GETNEIGH, append([]byte{s.family.Number()}, make([]byte, ndmSize-1)...), func(m []byte) (more bool) {
+// StaleNeighbours returns which of some neighbours of the poller's namespace are stale: the kernel still sends to them,
+// and then verifies that they are reachable. If the table keeps changing during the dump, some may be missing.
+func (s *Poller) StaleNeighbours(of map[Neighbour]bool) (stale []Neighbour, err error) {
+	if len(of) == 0 { // the table may be long
+		return nil, nil
+	}
+	err = s.querier.Dump(unix.RTM_GETNEIGH, append([]byte{s.family.Number()}, make([]byte, ndmSize-1)...), func(m []byte) (more bool) {
 		if len(m) < ndmSize || binary.NativeEndian.Uint16(m[ndmState:])&unix.NUD_STALE == 0 {
 			return true
 		}
 		nlmsg.EachAttr(m[ndmSize:], func(number uint16, value []byte) {
-			if addr, ok := netip.AddrFromSlice(value); ok && number == unix.NDA_DST {
-				stale[Neighbour{int(int32(nlmsg.NativeUint32(m[ndmIndex:]))), addr}] = true
+			addr, _ := netip.AddrFromSlice(value)
+			if n := (Neighbour{int(int32(nlmsg.NativeUint32(m[ndmIndex:]))), addr}); number == unix.NDA_DST && of[n] {
+				stale = append(stale, n)
 			}
 		})
 		return true
@@ -96,4 +98,47 @@ func readNeighbour(message []byte) (e neighbourEntry, err error) {
 	e.unknownAttr = proven.FirstUnknown(attrs)
 	e.stableRest = string(appendStable([]byte{message[ndmFlags] &^ ndmVolatileFlags}, attrs, volatileNeighbourAttrs))
 	return e, nil
+}
+
+// neighbourKey identifies a neighbour or forwarding entry. A MAC is behind one bridge port or one
+// tunnel destination at a time, and no notification names the previous one. The all-zeros MAC is
+// the exception: it has many destinations.
+type neighbourKey struct {
+	family, vlan   int
+	bridge, device int // ifindex: one of them
+	mac            string
+	addr           netip.Addr
+}
+
+func keyOfNeighbour(e *neighbourEntry) neighbourKey {
+	k := neighbourKey{family: e.Family, vlan: e.Vlan, mac: string(e.HardwareAddr)}
+	switch {
+	case e.Family == familyBridge && e.MasterIndex != 0:
+		k.bridge = e.MasterIndex
+	case e.Family == familyBridge:
+		k.device = e.LinkIndex
+		if e.HardwareAddr.String() == zeroMAC {
+			k.addr = nlmsg.ToAddr(e.IP)
+		}
+	default:
+		return neighbourKey{family: e.Family, device: e.LinkIndex, addr: nlmsg.ToAddr(e.IP)}
+	}
+	return k
+}
+
+// neighbourFingerprint returns the fingerprint of an entry. It is empty for a neighbour that the
+// kernel does not send to.
+func neighbourFingerprint(e *neighbourEntry) string {
+	var b []byte
+	switch {
+	case e.Family == familyBridge:
+		b = binary.NativeEndian.AppendUint32(b, uint32(e.LinkIndex))
+		b = append(b, byte(e.State&netlink.NUD_PERMANENT), byte(len(e.IP)))
+		b = append(b, e.IP...)
+	case isUsableState(e.State):
+		b = append(append(b, byte(len(e.HardwareAddr))), e.HardwareAddr...)
+	default:
+		return ""
+	}
+	return string(b) + e.stableRest
 }

@@ -24,10 +24,7 @@ func TestUnlistedNexthop(t *testing.T) {
 		if c.device != 0 {
 			message = append(message, nl.NewRtAttr(unix.RTA_OIF, nl.Uint32Attr(c.device)).Serialize()...)
 		}
-		m, err := readRouteMessage(message, audit.IPv4)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := readRoute(message, audit.IPv4)
 		m.applyNexthop(map[uint32]nexthopMessage{7: {id: 7, device: 5}})
 		r := reader{uncertainDevices: map[int]string{}}
 		r.markUncertain(m)

@@ -157,14 +157,14 @@ func (s *Poller) LegacyTables() ([]string, error) {
 }
 
 // PodsChanged reports whether the MTU of a pod's own device differs from what [Read] found, or the
-// device has an XDP program now, or no longer.
+// device has an XDP program now, or no longer; or whether it is gone, or cannot be read.
 func (s *Poller) PodsChanged(pods []LocalPod) bool {
 	return slices.ContainsFunc(pods, func(p LocalPod) bool {
 		if p.PodEnd == (PodEnd{}) {
 			return false
 		}
 		now, err := s.querier.podEnd(p.PodEnd.NSID, p.PodEnd.Index)
-		return err == nil && now != p.PodEnd // a removed device sends a notification
+		return err != nil || now != p.PodEnd
 	})
 }
 

@@ -3,6 +3,7 @@ package topology_test
 import (
 	"errors"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -93,6 +94,31 @@ func TestUnreachables(t *testing.T) {
 		}
 		if after, err := s.Unreachables(); err != nil || after != "1" {
 			t.Errorf("then there are %q, %v", after, err)
+		}
+		return nil
+	})
+}
+
+// Of the stale neighbours, those that are asked for are told; the kernel is not asked for none.
+func TestStaleNeighbours(t *testing.T) {
+	n := testenv.Netns(t)
+	testenv.Shell(t, n.Path(), "ip link add a0 type veth peer b0; ip link set a0 up; for i in 2 3; do ip neigh add 192.0.2.$i lladdr 02:00:00:00:00:0$i dev a0 nud stale; done; ip neigh add 192.0.2.4 lladdr 02:00:00:00:00:04 dev a0")
+	testenv.InNetns(t, n.Path(), func() error {
+		device, err := net.InterfaceByName("a0")
+		testenv.Must(t, err)
+		s, err := topology.OpenPoller(audit.IPv4)
+		testenv.Must(t, err)
+		of := map[topology.Neighbour]bool{}
+		for _, addr := range []string{"192.0.2.2", "192.0.2.4", "192.0.2.5"} {
+			of[topology.Neighbour{Device: device.Index, Addr: netip.MustParseAddr(addr)}] = true
+		}
+		want := []topology.Neighbour{{Device: device.Index, Addr: netip.MustParseAddr("192.0.2.2")}}
+		if stale, err := s.StaleNeighbours(of); err != nil || !slices.Equal(stale, want) {
+			t.Errorf("stale are %v, want %v: %v", stale, want, err)
+		}
+		s.Close()
+		if stale, err := s.StaleNeighbours(nil); err != nil || stale != nil {
+			t.Errorf("of none, stale are %v: %v", stale, err)
 		}
 		return nil
 	})

@@ -13,19 +13,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// routeMessage is what decides whether a route treats all packets of a flow alike.
-type routeMessage struct {
-	to      netip.Prefix
-	table   uint32
-	reason  string // why it may not; "" means that it does
+// Route is a route, as far as it matters here.
+type Route struct {
+	To      netip.Prefix
+	Table   uint32
+	Type    byte // such as [unix.RTN_UNICAST]
+	TOS     byte
+	MTU     int        // bytes; 0: none
+	Hops    []RouteHop // where it leads to; none: nowhere, or to a next hop object that the kernel does not resolve
+	Learned bool       // the kernel has learned it of another one: a path MTU, which is polled, or a redirect, which a router does not take
+
+	reason  string // why it may not treat all packets of a flow alike; "" means that it does
 	byRA    bool   // a router advertisement has made it
 	devices []int  // ifindexes that it leads to
 	object  uint32 // id of its next hop object; 0 means none
 }
 
+// RouteHop is a next hop of a route.
+type RouteHop struct {
+	Device  int        // ifindex
+	Gateway netip.Addr // invalid: the destination is on the link
+}
+
 const (
 	rtDestinationBits = 1 // offsets in struct rtmsg
 	rtSourceBits      = 2
+	rtTOS             = 3
 	rtTable           = 4
 	rtProtocol        = 5
 	rtType            = 7
@@ -43,48 +56,49 @@ var (
 	nexthopReasons = map[uint16]string{unix.NHA_GROUP: "several next hops", unix.NHA_ENCAP: "an encapsulation", unix.NHA_ENCAP_TYPE: "an encapsulation"}
 )
 
-func readRouteMessage(message []byte, family audit.Family) (m routeMessage, err error) {
+// readRoute reads the kernel's message about a route. It keeps to what is used: no part that nobody knows makes the rest
+// unreadable.
+func readRoute(message []byte, family audit.Family) (m Route) {
 	if len(message) < unix.SizeofRtMsg {
-		return m, fmt.Errorf("message of %d bytes is too short", len(message))
+		m.reason = fmt.Sprintf("a message of %d bytes", len(message))
+		return m
 	}
-	attrs, err := nl.ParseRouteAttr(message[unix.SizeofRtMsg:])
-	if err != nil {
-		return m, err
-	}
+	m.Table, m.Type, m.TOS = uint32(message[rtTable]), message[rtType], message[rtTOS]
+	m.Learned, m.byRA = binary.NativeEndian.Uint32(message[rtFlags:])&unix.RTM_F_CLONED != 0, message[rtProtocol] == unix.RTPROT_RA
+	attrs, err := nlmsg.AppendAttrs(nil, message[unix.SizeofRtMsg:])
 	data := nlmsg.ByNumber(attrs)
-	m.table = cmp.Or(nlmsg.NativeUint32(data[unix.RTA_TABLE]), uint32(message[rtTable]))
+	metrics, failed := nlmsg.AppendAttrs(nil, data[unix.RTA_METRICS])
+	if err = cmp.Or(err, failed); err != nil {
+		m.reason = fmt.Sprintf("a part that cannot be parsed (%v)", err)
+		return m
+	}
+	m.Table = cmp.Or(nlmsg.NativeUint32(data[unix.RTA_TABLE]), m.Table)
 	m.object = nlmsg.NativeUint32(data[rtNexthop])
+	m.MTU = int(nlmsg.NativeUint32(nlmsg.Find(metrics, unix.RTAX_MTU)))
 	to, _ := netip.AddrFromSlice(data[unix.RTA_DST])
 	if !to.IsValid() {
 		to = family.Unspecified()
 	}
-	m.byRA = message[rtProtocol] == unix.RTPROT_RA
-	m.to = netip.PrefixFrom(to, int(message[rtDestinationBits]))
+	m.To = netip.PrefixFrom(to, int(message[rtDestinationBits]))
 	if device := nlmsg.NativeUint32(data[unix.RTA_OIF]); device != 0 {
-		m.devices = append(m.devices, int(device))
+		gateway, _ := netip.AddrFromSlice(data[unix.RTA_GATEWAY])
+		m.Hops = append(m.Hops, RouteHop{int(device), gateway})
 	}
-	m.devices = append(m.devices, devicesOfHops(data[unix.RTA_MULTIPATH])...)
-	metrics, err := nl.ParseRouteAttr(data[unix.RTA_METRICS])
-	if err != nil {
-		return m, err
+	m.Hops = append(m.Hops, readHops(data[unix.RTA_MULTIPATH])...)
+	for _, hop := range m.Hops {
+		m.devices = append(m.devices, hop.Device)
 	}
-	switch kind := message[rtType]; {
-	case kind == 0 || kind > latestRoute:
-		m.reason = fmt.Sprintf("type %d", kind)
+	switch {
+	case m.Type == 0 || m.Type > latestRoute:
+		m.reason = fmt.Sprintf("type %d", m.Type)
 	case message[rtSourceBits] != 0:
 		m.reason = "a source prefix (from)"
-	case !isLearned(message) && expires(data[unix.RTA_CACHEINFO]):
+	case !m.Learned && expires(data[unix.RTA_CACHEINFO]):
 		m.reason = "a lifetime (expires), whose end the kernel announces late"
 	default:
 		m.reason = cmp.Or(provenRoutes.FirstUnknownNamed(attrs, routeReasons), provenMetrics.FirstUnknown(metrics))
 	}
-	return m, nil
-}
-
-// isLearned tells whether a route is only what the kernel has learned of another one: a path MTU, which is
-// polled, or a redirect, which a router does not take.
-func isLearned(message []byte) bool {
-	return binary.NativeEndian.Uint32(message[rtFlags:])&unix.RTM_F_CLONED != 0
+	return m
 }
 
 // expires tells by its struct rta_cacheinfo whether a route ends by itself. Of IPv6, those from router
@@ -94,18 +108,20 @@ func expires(cache []byte) bool {
 	return len(cache) >= at+4 && binary.NativeEndian.Uint32(cache[at:]) != 0
 }
 
-// devicesOfHops returns the devices of a multipath route: each next hop begins with a struct
-// rtnexthop.
-func devicesOfHops(list []byte) (devices []int) {
+// readHops reads those of a multipath route: each begins with a struct rtnexthop.
+func readHops(list []byte) (hops []RouteHop) {
 	for len(list) >= unix.SizeofRtNexthop {
-		size := int(binary.NativeEndian.Uint16(list))
-		devices = append(devices, int(int32(binary.NativeEndian.Uint32(list[4:]))))
-		if size = (size + 3) &^ 3; size < unix.SizeofRtNexthop || size > len(list) {
-			break
-		}
-		list = list[size:]
+		size := min(max(int(binary.NativeEndian.Uint16(list)), unix.SizeofRtNexthop), len(list))
+		hop := RouteHop{Device: int(int32(binary.NativeEndian.Uint32(list[4:])))}
+		nlmsg.EachAttr(list[unix.SizeofRtNexthop:size], func(kind uint16, value []byte) {
+			if kind == unix.RTA_GATEWAY {
+				hop.Gateway, _ = netip.AddrFromSlice(value)
+			}
+		})
+		hops = append(hops, hop)
+		list = list[min((size+3)&^3, len(list)):]
 	}
-	return devices
+	return hops
 }
 
 // nexthopMessage is the same for a next hop object.
@@ -134,38 +150,17 @@ func readNexthop(message []byte, family audit.Family) (m nexthopMessage, err err
 	return m, nil
 }
 
-// auditRoutes finds the devices whose routes may send the next packet of a flow elsewhere, or do more to it.
-func (r *reader) auditRoutes() error {
-	perPacket := r.perPacket
-	err := dumpFamily(unix.RTM_GETROUTE, unix.RTM_NEWROUTE, &nl.RtMsg{RtMsg: unix.RtMsg{Family: r.family.Number()}}, func() func(message []byte) error {
-		r.uncertainDevices, r.advertised, r.perPacket = map[int]string{}, false, perPacket
-		var nexthops map[uint32]nexthopMessage
-		return func(message []byte) error {
-			m, err := readRouteMessage(message, r.family)
-			if err != nil {
-				return fmt.Errorf("parse route: %w", err)
-			}
-			if m.object != 0 && nexthops == nil {
-				if nexthops, err = readNexthops(r.family); err != nil {
-					return err
-				}
-			}
-			if m.object != 0 {
-				m.applyNexthop(nexthops)
-			}
-			r.advertised = r.advertised || m.byRA
-			r.markUncertain(m)
-			return nil
-		}
-	})
-	if err != nil {
-		return fmt.Errorf("list routes: %w", err)
+// auditRoute notes the devices of a route that may send the next packet of a flow elsewhere, or do more to it.
+func (r *reader) auditRoute(m Route, nexthops map[uint32]nexthopMessage) {
+	if m.object != 0 {
+		m.applyNexthop(nexthops)
 	}
-	return nil
+	r.advertised = r.advertised || m.byRA
+	r.markUncertain(m)
 }
 
 // applyNexthop applies the audit of a next hop object to a route that uses it.
-func (m *routeMessage) applyNexthop(nexthops map[uint32]nexthopMessage) {
+func (m *Route) applyNexthop(nexthops map[uint32]nexthopMessage) {
 	object, ok := nexthops[m.object]
 	if !ok { // a notification follows, by which this is read again
 		object.reason = "a next hop object that was made or removed meanwhile"
@@ -180,11 +175,11 @@ func (m *routeMessage) applyNexthop(nexthops map[uint32]nexthopMessage) {
 }
 
 // markUncertain refuses the devices that a route leads to, or all devices if it names none.
-func (r *reader) markUncertain(m routeMessage) {
+func (r *reader) markUncertain(m Route) {
 	if m.reason == "" {
 		return
 	}
-	why := fmt.Sprintf("the route to %v in table %d has %s", m.to, m.table, m.reason)
+	why := fmt.Sprintf("the route to %v in table %d has %s", m.To, m.Table, m.reason)
 	for _, device := range m.devices {
 		r.uncertainDevices[device] = why
 	}

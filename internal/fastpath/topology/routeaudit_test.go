@@ -51,10 +51,12 @@ func TestUnprovenRoutes(t *testing.T) {
 		{"attribute 200 of a route", message(route, device, nativeAttr(unseen, 1)), []int{5}},
 		{"type 77", message(special, device), []int{5}},
 		{"a source prefix (from)", message(from, device), []int{5}},
+		{"a part that cannot be parsed (attribute of 1 bytes, of which 4 are there: invalid argument)", append(message(route, device), 1, 0, 1, 0), nil},
+		{"a message of 3 bytes", route[:3], nil},
 	} {
-		why, devices, err := topology.RouteOf(c.message)
-		if err != nil || why != c.why || !slices.Equal(devices, c.devices) {
-			t.Errorf("%q, by devices %v, want %q by %v; %v", why, devices, c.why, c.devices, err)
+		why, devices := topology.RouteOf(c.message)
+		if why != c.why || !slices.Equal(devices, c.devices) {
+			t.Errorf("%q, by devices %v, want %q by %v", why, devices, c.why, c.devices)
 		}
 	}
 	hop := make([]byte, 8)
@@ -173,6 +175,7 @@ func TestUnprovenWays(t *testing.T) {
 		{"an object that encapsulates", "echo 0 > /proc/sys/net/ipv4/nexthop_compat_mode; ip nexthop add id 7 encap ip id 7 dst 192.0.2.9 dev v0; ip route add 10.0.2.0/24 nhid 7", 1, 0, "the route to 10.0.2.0/24 in table 254 has an encapsulation"},
 		{"an object", "ip nexthop add id 7 dev v0; ip route add 10.0.2.0/24 nhid 7", 1, 1, ""},
 		{"elsewhere", "ip link add d0 up type veth peer d1; ip route add 10.0.3.0/24 encap ip id 7 dst 192.0.2.9 dev d0", 1, 1, ""},
+		{"an encapsulation that no library knows", "ip route add 10.0.2.0/24 encap seg6 mode encap segs fc00::1 hmac 1 dev v0", 1, 0, "the route to 10.0.2.0/24 in table 254 has an encapsulation"},
 		{"metrics", "ip route add 10.0.2.0/24 dev v0 mtu lock 1400 initcwnd 10 hoplimit 9 rto_min 1s", 1, 1, ""},
 		{"port of an entry", "bridge fdb replace 02:00:00:00:03:02 dev v0 dst 192.0.2.2 port 9999", 1, 0, "its entry for 02:00:00:00:03:02 has attribute 6 of a tunnel's forwarding entry"},
 		{"VNI of an entry", "bridge fdb replace 02:00:00:00:03:02 dev v0 dst 192.0.2.2 vni 999", 1, 0, "its entry for 02:00:00:00:03:02 has attribute 7 of a tunnel's forwarding entry"},

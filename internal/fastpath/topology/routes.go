@@ -7,7 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/venturi-net/venturi/internal/nlmsg"
-	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -16,24 +16,24 @@ const maxRoutes = 1 << 21
 
 // EachRoute calls what begin returns with each route of a version of IP, in all tables: policy rules select the table,
 // and can do so by anything. It begins anew when the routes have changed meanwhile. If there are too many, it returns
-// a [TooManyError]. The handle is of the namespace.
-func EachRoute(h *netlink.Handle, family Family, begin func() (do func(netlink.Route))) error {
-	return eachRoute(h, family, maxRoutes, begin)
+// a [TooManyError].
+func EachRoute(family Family, begin func() (do func(Route) error)) error {
+	return eachRoute(family, maxRoutes, begin)
 }
 
-func eachRoute(h *netlink.Handle, family Family, most int, begin func() (do func(netlink.Route))) error {
-	all := &netlink.Route{Table: unix.RT_TABLE_UNSPEC}
-	_, err := nlmsg.Dump(func() (none []netlink.Route, err error) {
+func eachRoute(family Family, most int, begin func() (do func(Route) error)) error {
+	request := &nl.RtMsg{RtMsg: unix.RtMsg{Family: family.Number()}}
+	err := dumpFamily(unix.RTM_GETROUTE, unix.RTM_NEWROUTE, request, func() func(message []byte) error {
 		do, n := begin(), 0
-		failed := h.RouteListFilteredIter(int(family.Number()), all, netlink.RT_FILTER_TABLE, func(route netlink.Route) (more bool) {
-			if n++; n > most {
-				err = TooManyError(fmt.Sprintf("this network namespace has more than %d %s routes", most, family))
-				return false
+		return func(message []byte) error {
+			if len(message) > 0 && message[0] != family.Number() { // a kernel without this version lists others
+				return nil
 			}
-			do(route)
-			return true
-		})
-		return none, cmp.Or(err, failed)
+			if n++; n > most {
+				return TooManyError(fmt.Sprintf("this network namespace has more than %d %s routes", most, family))
+			}
+			return do(readRoute(message, family))
+		}
 	})
 	if err != nil {
 		return fmt.Errorf("list routes: %w", err)
@@ -43,32 +43,43 @@ func eachRoute(h *netlink.Handle, family Family, most int, begin func() (do func
 
 // readRoutes reads the routes of all tables, of which it keeps little: there may be a million.
 func (r *reader) readRoutes() error {
-	err := EachRoute(r.h, r.family, func() func(netlink.Route) {
+	err := EachRoute(r.family, func() func(Route) error {
 		r.perPacket, r.gateways, r.mtuRoutes, r.hostRoutes = "", map[Neighbour]bool{}, map[mtuRoute]int{}, map[Neighbour]bool{}
-		return r.addRoute
+		r.uncertainDevices, r.advertised = map[int]string{}, false
+		var nexthops map[uint32]nexthopMessage
+		return func(route Route) (err error) {
+			if !route.Learned {
+				r.addRoute(route)
+			}
+			if route.object != 0 && nexthops == nil {
+				if nexthops, err = readNexthops(r.family); err != nil {
+					return err
+				}
+			}
+			r.auditRoute(route, nexthops)
+			return nil
+		}
 	})
 	if err != nil {
-		return err
-	}
-	if err := r.auditRoutes(); err != nil {
 		return err
 	}
 	return r.auditPolicyRules()
 }
 
-func (r *reader) addRoute(route netlink.Route) {
-	to := nlmsg.ToPrefix(route.Dst)
-	if route.Tos != 0 {
-		r.perPacket = fmt.Sprintf("the route to %v in table %d depends on the TOS", to, route.Table)
+func (r *reader) addRoute(route Route) {
+	if route.TOS != 0 {
+		r.perPacket = fmt.Sprintf("the route to %v in table %d depends on the TOS", route.To, route.Table)
 	}
-	if gw := nlmsg.ToAddr(route.Gw); isOf(gw, r.family) {
-		r.gateways[Neighbour{route.LinkIndex, gw}] = true
+	for _, hop := range route.Hops {
+		if isOf(hop.Gateway, r.family) {
+			r.gateways[Neighbour{hop.Device, hop.Gateway}] = true
+		}
+		if route.Table == unix.RT_TABLE_MAIN && !hop.Gateway.IsValid() && route.To.IsSingleIP() {
+			r.hostRoutes[Neighbour{hop.Device, route.To.Addr()}] = true
+		}
 	}
 	if route.MTU > 0 {
-		r.addMTU(route, to)
-	}
-	if route.Table == unix.RT_TABLE_MAIN && route.Gw == nil && to.IsSingleIP() {
-		r.hostRoutes[Neighbour{route.LinkIndex, to.Addr()}] = true
+		r.addMTU(route)
 	}
 }
 
@@ -79,14 +90,14 @@ type mtuRoute struct {
 	to      netip.Prefix // only where pods may be: there may be a million
 }
 
-func (r *reader) addMTU(route netlink.Route, to netip.Prefix) {
-	hops := route.MultiPath
+func (r *reader) addMTU(route Route) {
+	hops := route.Hops
 	if len(hops) == 0 {
-		hops = []*netlink.NexthopInfo{{LinkIndex: route.LinkIndex, Gw: route.Gw}}
+		hops = []RouteHop{{}}
 	}
 	for _, hop := range hops {
-		all := mtuRoute{hop.LinkIndex, nlmsg.ToAddr(hop.Gw), to}
-		if l, ok := r.byIndex[hop.LinkIndex]; ok && !IsPodLink(l) && unsupportedBridgeReason(l) != "" {
+		all := mtuRoute{hop.Device, hop.Gateway, route.To}
+		if l, ok := r.byIndex[hop.Device]; ok && !IsPodLink(l) && unsupportedBridgeReason(l) != "" {
 			all.to = netip.Prefix{}
 		}
 		r.mtuRoutes[all] = min(route.MTU, cmp.Or(r.mtuRoutes[all], route.MTU))

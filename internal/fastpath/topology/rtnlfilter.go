@@ -3,13 +3,11 @@ package topology
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"net/netip"
 	"slices"
 
 	"github.com/mdlayher/netlink"
 	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/nlmsg"
-	vnl "github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
@@ -20,7 +18,9 @@ import (
 // each object.
 type rtnlFilter struct {
 	neighbours map[neighbourKey]string
-	fdbSizes   map[int]int // of those, by owner
+	sizes      map[deviceKey]int // of those, by the device that they belong to
+	gaps                         // in the neighbours that were loaded
+	partial    bool              // nobody knows what is not in what was loaded
 	devices    map[deviceKey]deviceState
 	addresses  map[string]string
 	owns       ProgramOwner
@@ -28,7 +28,7 @@ type rtnlFilter struct {
 }
 
 func newRtnlFilter(owns ProgramOwner, family audit.Family) *rtnlFilter {
-	return &rtnlFilter{map[neighbourKey]string{}, map[int]int{}, map[deviceKey]deviceState{}, map[string]string{}, owns, family}
+	return &rtnlFilter{neighbours: map[neighbourKey]string{}, sizes: map[deviceKey]int{}, devices: map[deviceKey]deviceState{}, addresses: map[string]string{}, owns: owns, family: family}
 }
 
 // resync reloads the state from the kernel. Objects that cannot be read count as unknown.
@@ -50,9 +50,10 @@ func readFilterTables(family audit.Family) filterTables {
 // load loads the state that has been read.
 func (n *rtnlFilter) load(tables *Tables, more filterTables) {
 	clear(n.neighbours)
-	clear(n.fdbSizes)
+	clear(n.sizes)
 	clear(n.devices)
 	clear(n.addresses)
+	n.gaps, n.partial = tables.gaps, tables.err != nil
 	for _, entries := range [][]neighbourEntry{tables.arp, tables.fdb} {
 		for i := range entries {
 			n.dedupNeighbour(&entries[i], false)
@@ -132,49 +133,6 @@ func isEmptyClsact(message []byte) bool {
 	return err == nil && !ingress && !egress && unix.ByteSliceToString(attrs[nl.TCA_KIND].Value) == "clsact"
 }
 
-// neighbourKey identifies a neighbour or forwarding entry. A MAC is behind one bridge port or one
-// tunnel destination at a time, and no notification names the previous one. The all-zeros MAC is
-// the exception: it has many destinations.
-type neighbourKey struct {
-	family, vlan   int
-	bridge, device int // ifindex: one of them
-	mac            string
-	addr           netip.Addr
-}
-
-func keyOfNeighbour(e *neighbourEntry) neighbourKey {
-	k := neighbourKey{family: e.Family, vlan: e.Vlan, mac: string(e.HardwareAddr)}
-	switch {
-	case e.Family == familyBridge && e.MasterIndex != 0:
-		k.bridge = e.MasterIndex
-	case e.Family == familyBridge:
-		k.device = e.LinkIndex
-		if e.HardwareAddr.String() == zeroMAC {
-			k.addr = nlmsg.ToAddr(e.IP)
-		}
-	default:
-		return neighbourKey{family: e.Family, device: e.LinkIndex, addr: nlmsg.ToAddr(e.IP)}
-	}
-	return k
-}
-
-// neighbourFingerprint returns the fingerprint of an entry. It is empty for a neighbour that the
-// kernel does not send to.
-func neighbourFingerprint(e *neighbourEntry) string {
-	var b []byte
-	switch {
-	case e.Family == familyBridge:
-		b = binary.NativeEndian.AppendUint32(b, uint32(e.LinkIndex))
-		b = append(b, byte(e.State&vnl.NUD_PERMANENT), byte(len(e.IP)))
-		b = append(b, e.IP...)
-	case isUsableState(e.State):
-		b = append(append(b, byte(len(e.HardwareAddr))), e.HardwareAddr...)
-	default:
-		return ""
-	}
-	return string(b) + e.stableRest
-}
-
 // dedup stores the latest fingerprint of an object, or its removal, and returns the previous one.
 // again means that nothing changed.
 func dedup[K comparable](all map[K]string, name K, is string, gone bool) (was string, again bool) {
@@ -189,7 +147,7 @@ func dedup[K comparable](all map[K]string, name K, is string, gone bool) (was st
 
 // neighbourEvent classifies a message about a neighbour. If a neighbour in use changes or
 // disappears, its packets go elsewhere or nowhere, though no route changed. A new neighbour affects
-// no existing flow.
+// no existing flow; one that is not known, where not all are, may not be new.
 func (n *rtnlFilter) neighbourEvent(m netlink.Message) Event {
 	e, err := readNeighbour(m.Data)
 	if err != nil {
@@ -198,14 +156,21 @@ func (n *rtnlFilter) neighbourEvent(m netlink.Message) Event {
 	if e.Family != familyBridge && e.Family != int(n.family.Number()) {
 		return Event{} // of the other version of IP
 	}
-	was, again := n.dedupNeighbour(&e, m.Header.Type == unix.RTM_DELNEIGH)
+	_, known := n.neighbours[keyOfNeighbour(&e)]
+	gone := m.Header.Type == unix.RTM_DELNEIGH
+	was, again, crowded := n.dedupNeighbour(&e, gone)
 	if again {
 		return Event{}
 	}
-	if e.Family == int(n.family.Number()) && was != "" {
-		return Event{Changes: RulesChanged | TopologyChanged, Cause: Neighbours, Neighbour: Neighbour{e.LinkIndex, nlmsg.ToAddr(e.IP)}}
+	changes := TopologyChanged
+	isIP := e.Family == int(n.family.Number())
+	if crowded && (isIP || was == "" || gone) { // that a forwarding entry has moved is news
+		changes = 0
 	}
-	return Event{Changes: TopologyChanged}
+	if isIP && (was != "" || !known && !crowded && (n.partial || n.reason(e.LinkIndex) != "")) {
+		return Event{Changes: RulesChanged | changes, Cause: Neighbours, Neighbour: Neighbour{e.LinkIndex, nlmsg.ToAddr(e.IP)}}
+	}
+	return Event{Changes: changes}
 }
 
 // deviceChanges classifies a message about a device. Attributes of a bridge or its ports decide
@@ -217,6 +182,7 @@ func (n *rtnlFilter) deviceChanges(m netlink.Message) Changes {
 		return RulesChanged | TopologyChanged
 	}
 	was, known := n.devices[d.key]
+	unsure := n.partial && !known
 	if m.Header.Type == unix.RTM_DELLINK {
 		delete(n.devices, d.key)
 		known = false
@@ -226,7 +192,7 @@ func (n *rtnlFilter) deviceChanges(m netlink.Message) Changes {
 	switch {
 	case known && was == d.deviceState && !d.event:
 		return 0
-	case known && was.forwarding != d.forwarding || !known && d.bridged:
+	case known && was.forwarding != d.forwarding || !known && d.bridged || unsure:
 		return RulesChanged | TopologyChanged
 	}
 	return TopologyChanged

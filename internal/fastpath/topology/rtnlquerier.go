@@ -2,6 +2,7 @@ package topology
 
 import (
 	"encoding/binary"
+	"errors"
 	"net/netip"
 
 	"github.com/venturi-net/venturi/internal/nlmsg"
@@ -28,11 +29,14 @@ func (p *rtnlQuerier) startDevice(index int) {
 	p.AddUint32(unix.IFLA_EXT_MASK, withoutCounters)
 }
 
-// podEnd reads a device in another namespace, by nsid.
+// podEnd reads a device in another namespace, by nsid; zero: it is gone, or its namespace is.
 func (p *rtnlQuerier) podEnd(space, index int) (end PodEnd, err error) {
 	p.startDevice(index)
 	p.AddUint32(unix.IFLA_TARGET_NETNSID, uint32(space))
 	attrs, err := p.RoundTrip(unix.SizeofIfInfomsg)
+	if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EINVAL) {
+		return end, nil
+	}
 	if err != nil {
 		return end, err
 	}

@@ -2,13 +2,11 @@ package topology
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 )
 
 // Read reads the topology of the calling thread's namespace. It skips devices that do not exist,
@@ -38,11 +36,7 @@ type TableReader struct {
 func OpenTableReader(tables *Tables, of DeviceNames, owns ProgramOwner) (*TableReader, error) {
 	r := &TableReader{names: of, reader: reader{Tables: tables, node: of.Node, owns: owns, byIndex: map[int]netlink.Link{}, byName: map[string]netlink.Link{}, wireReasons: map[int]string{}}}
 	var err error
-	if r.h, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
-		return nil, fmt.Errorf("open netlink: %w", err)
-	}
 	if r.querier, err = openRtnlQuerier(); err != nil {
-		r.h.Close()
 		return nil, err
 	}
 	if err := r.read(); err != nil && !errors.As(err, &r.tooMany) {
@@ -52,11 +46,8 @@ func OpenTableReader(tables *Tables, of DeviceNames, owns ProgramOwner) (*TableR
 	return r, nil
 }
 
-// Close releases the reader's sockets.
-func (r *TableReader) Close() {
-	r.h.Close()
-	r.querier.Close()
-}
+// Close releases the reader's socket.
+func (r *TableReader) Close() { r.querier.Close() }
 
 // Read gives the topology with so many pods at most, and all peers.
 func (r *TableReader) Read(pods int) (w Topology, err error) {

@@ -100,7 +100,6 @@ type deviceMAC struct {
 // peer.
 type reader struct {
 	*Tables
-	h                *netlink.Handle
 	node             bool // as of [DeviceNames]
 	owns             ProgramOwner
 	byIndex          map[int]netlink.Link
@@ -175,7 +174,11 @@ func (r *reader) pod(name string) (LocalPod, bool) {
 	a := l.Attrs()
 	var end PodEnd
 	if l.Type() != kindNetkit {
-		end, _ = r.querier.podEnd(a.NetNsID, a.ParentIndex) // if it is gone, a notification follows
+		var err error // none if the end is gone: then a notification follows
+		if end, err = r.querier.podEnd(a.NetNsID, a.ParentIndex); err != nil {
+			r.refuse(l, fmt.Sprintf("its end in the pod cannot be read (%v)", err))
+			return LocalPod{}, false
+		}
 	}
 	if why := unsupportedReason(l, end); why != "" {
 		if r.refuse(l, why); end.HasXDP {

@@ -134,22 +134,24 @@ func subscribeAllNamespaces() (*netlink.Conn, error) {
 type podEndReader struct {
 	conn   *netlink.Conn
 	nsid   int // of the namespace that announces what was read last; -1: this one
-	buffer [1 << 15]byte
+	buffer nlmsg.Buffer
 }
 
-// receive waits for announcements of one namespace. A message that does not fit counts as lost.
+// receive waits for announcements of one namespace. A message that is too large counts as lost.
 func (r *podEndReader) receive() (messages []netlink.Message, err error) {
 	raw, err := r.conn.SyscallConn()
 	if err != nil {
 		return nil, err
 	}
-	var n, ancillary, flags int
+	var n, ancillary int
 	control := make([]byte, unix.CmsgSpace(4))
 	err = errors.Join(raw.Read(func(fd uintptr) (done bool) {
-		n, ancillary, flags, _, err = unix.Recvmsg(int(fd), r.buffer[:], control, unix.MSG_DONTWAIT)
+		if err = r.buffer.Fit(int(fd), unix.MSG_DONTWAIT); err == nil {
+			n, ancillary, _, _, err = unix.Recvmsg(int(fd), r.buffer, control, unix.MSG_DONTWAIT)
+		}
 		return !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR)
 	}), err)
-	if err == nil && flags&unix.MSG_TRUNC != 0 {
+	if errors.Is(err, unix.EMSGSIZE) {
 		err = unix.ENOBUFS
 	}
 	if err != nil {
