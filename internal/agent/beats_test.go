@@ -76,3 +76,28 @@ func TestLongPause(t *testing.T) {
 		}
 	})
 }
+
+// TestHeldUp: time in which a busy machine does not run the program is no silence of the other side.
+func TestHeldUp(t *testing.T) {
+	p, now := &pulse{last: time.Now()}, time.Now().Add(time.Minute)
+	p.excuse(now, time.Minute-beatEvery)
+	if p.isSilent(now) || !p.isSilent(now.Add(deadAfter)) {
+		t.Error("the agent counts the time in which it was held up")
+	}
+	p.hear(&agentpb.Beat{Kind: agentpb.Beat_GO})
+	p.excuse(time.Now(), time.Minute)
+	if p.isSilent(time.Now()) || !p.isSilent(time.Now().Add(deadAfter+beatEvery)) {
+		t.Error("what was heard since makes it wait for longer")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		held := func(d time.Duration) <-chan time.Time { return time.After(10 * d) }
+		answer, began := make(chan struct{}, 1), time.Now()
+		time.AfterFunc(6*answerBy, func() { answer <- struct{}{} })
+		if !isAnswered(t.Context(), answer, answerBy, held) {
+			t.Error("the controller counts the time in which it was held up")
+		}
+		if isAnswered(t.Context(), answer, answerBy, time.After) || time.Since(began) != 7*answerBy {
+			t.Errorf("after %v, no answer is one", time.Since(began))
+		}
+	})
+}
