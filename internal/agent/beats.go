@@ -106,7 +106,7 @@ func WatchEach(ctx context.Context, agents ...*Client) (*Liveness, error) {
 			return nil, fromStatus(c.machine, err)
 		}
 		c.beatsEnded = make(chan struct{})
-		l.ends = append(l.ends, &agentBeats{client: c, stream: stream, last: time.Now(), answer: make(chan struct{}, 1)})
+		l.ends = append(l.ends, &agentBeats{client: c, stream: stream, last: time.Now(), answer: make(chan struct{}, mostAnswers)})
 	}
 	for _, b := range l.ends {
 		go l.listen(b)
@@ -173,7 +173,7 @@ func (l *Liveness) callEvery(ctx context.Context) {
 		case <-tick.C:
 		}
 		l.mu.Lock()
-		l.awaited += beatEvery / looks // not more where this machine was held up: see isAnswered
+		l.awaited += beatEvery / looks // not more where this machine was held up: see ask
 		running, limit := l.running && l.calls == 0, beatEvery+l.silence
 		if (!l.running || l.isAwaited()) && time.Since(l.called) >= beatEvery {
 			l.callIdle(ctx)
@@ -337,22 +337,22 @@ func (b *agentBeats) markHeard() {
 func (b *agentBeats) probe(ctx context.Context, silence time.Duration) {
 	b.calling.Lock()
 	defer b.calling.Unlock()
-	select {
-	case <-b.answer: // late, of a call before
-	default:
+	for len(b.answer) > 0 { // late, of a call before
+		<-b.answer
 	}
 	called := time.Now()
-	if b.send(&agentpb.Beat{Kind: agentpb.Beat_CALL, SilenceNs: silence.Nanoseconds()}) != nil {
-		b.hangUp("the channel to it has ended")
-		return
-	}
-	if !isAnswered(ctx, b.answer, b.client.patience*answerBy, time.After) {
+	switch err := ask(ctx, func() error {
+		return b.send(&agentpb.Beat{Kind: agentpb.Beat_CALL, SilenceNs: silence.Nanoseconds()})
+	}, b.answer, b.client.patience*answerBy, time.After); {
+	case errors.Is(err, errUnanswered):
 		b.hangUp(b.unanswered())
-		return
+	case err != nil:
+		b.hangUp("the channel to it has ended")
+	default:
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.rtt = time.Since(called)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.rtt = time.Since(called)
 }
 
 func (b *agentBeats) silence() time.Duration {

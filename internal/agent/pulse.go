@@ -113,7 +113,7 @@ func (p *pulse) watch(ctx context.Context, abandon func()) {
 	}
 }
 
-// excuse does not count a time as silence in which this machine was held up: see isAnswered.
+// excuse does not count a time as silence in which this machine was held up: see ask.
 func (p *pulse) excuse(now time.Time, heldUp time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -39,7 +39,7 @@ func (p *machinePair) run(codes []int, want []string, args ...string) {
 func TestCommandsBehindSlowSSH(t *testing.T) {
 	testenv.Root(t)
 	for name, line := range map[string]testenv.SSHLine{
-		"200 ms": {Delay: 100 * time.Millisecond}, "stalls": {Open: time.Second, Stall: 2 * time.Second},
+		"200 ms": {Delay: 100 * time.Millisecond}, "stalls": {Open: 2 * time.Second, Stall: 2 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newMachinePair(t)
