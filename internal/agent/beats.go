@@ -45,7 +45,7 @@ const perFlow = 2 * time.Millisecond
 type Liveness struct {
 	mu        sync.Mutex
 	idle      sync.Cond     // no call is under way
-	awaited   time.Time     // since when somebody waits for that, for the last time
+	awaited   time.Duration // for how long somebody has waited for that, the last time
 	speaking  sync.Mutex    // held while agents are called between slices, until these go on
 	running   bool          // a series runs, or is about to: the client's agent says when to speak
 	calls     int           // that are under way
@@ -106,7 +106,7 @@ func WatchEach(ctx context.Context, agents ...*Client) (*Liveness, error) {
 			return nil, fromStatus(c.machine, err)
 		}
 		c.beatsEnded = make(chan struct{})
-		l.ends = append(l.ends, &agentBeats{client: c, stream: stream, last: time.Now(), answer: make(chan struct{}, 1)})
+		l.ends = append(l.ends, &agentBeats{client: c, stream: stream, last: time.Now(), answer: make(chan struct{}, mostAnswers)})
 	}
 	for _, b := range l.ends {
 		go l.listen(b)
@@ -173,6 +173,7 @@ func (l *Liveness) callEvery(ctx context.Context) {
 		case <-tick.C:
 		}
 		l.mu.Lock()
+		l.awaited += beatEvery / looks // not more where this machine was held up: see ask
 		running, limit := l.running && l.calls == 0, beatEvery+l.silence
 		if (!l.running || l.isAwaited()) && time.Since(l.called) >= beatEvery {
 			l.callIdle(ctx)
@@ -196,7 +197,7 @@ func (l *Liveness) callEvery(ctx context.Context) {
 // isAwaited tells whether agents are to be called again while others are awaited. That ends with the time that an
 // answer may take: of several slow lines, one may always be about to answer.
 func (l *Liveness) isAwaited() bool {
-	return l.calls > 0 && time.Since(l.awaited) < l.patience()*answerBy
+	return l.calls > 0 && l.awaited < l.patience()*answerBy
 }
 
 // isDue tells whether agents were not called for so long that they should be.
@@ -240,7 +241,7 @@ func (l *Liveness) callAll(ctx context.Context) {
 // awaitAnswers waits until no call is under way. Meanwhile [Liveness.callEvery] calls those again that have answered:
 // their own lines may stall next, and an agent whose CPU is emulated may take longer than they bear silence.
 func (l *Liveness) awaitAnswers() {
-	l.awaited = time.Now()
+	l.awaited = 0
 	for l.calls > 0 {
 		l.idle.Wait()
 	}
@@ -336,23 +337,21 @@ func (b *agentBeats) markHeard() {
 func (b *agentBeats) probe(ctx context.Context, silence time.Duration) {
 	b.calling.Lock()
 	defer b.calling.Unlock()
-	select {
-	case <-b.answer: // late, of a call before
-	default:
+	for len(b.answer) > 0 { // late, of a call before
+		<-b.answer
 	}
 	called := time.Now()
-	if b.send(&agentpb.Beat{Kind: agentpb.Beat_CALL, SilenceNs: silence.Nanoseconds()}) != nil {
-		b.hangUp("the channel to it has ended")
-		return
-	}
-	select {
-	case <-b.answer:
-		b.mu.Lock()
-		b.rtt = time.Since(called)
-		b.mu.Unlock()
-	case <-ctx.Done():
-	case <-time.After(b.client.patience * answerBy):
+	switch err := ask(ctx, func() error {
+		return b.send(&agentpb.Beat{Kind: agentpb.Beat_CALL, SilenceNs: silence.Nanoseconds()})
+	}, b.answer, b.client.patience*answerBy, time.After); {
+	case errors.Is(err, errUnanswered):
 		b.hangUp(b.unanswered())
+	case err != nil:
+		b.hangUp("the channel to it has ended")
+	default:
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.rtt = time.Since(called)
 	}
 }
 

@@ -76,3 +76,54 @@ func TestLongPause(t *testing.T) {
 		}
 	})
 }
+
+// TestHeldUp: time in which a busy machine does not run the program is no silence of the other side.
+func TestHeldUp(t *testing.T) {
+	p, now := &pulse{last: time.Now()}, time.Now().Add(time.Minute)
+	p.excuse(now, time.Minute-beatEvery)
+	if p.isSilent(now) || !p.isSilent(now.Add(deadAfter)) {
+		t.Error("the agent counts the time in which it was held up")
+	}
+	p.hear(&agentpb.Beat{Kind: agentpb.Beat_GO})
+	p.excuse(time.Now(), time.Minute)
+	if p.isSilent(time.Now()) || !p.isSilent(time.Now().Add(deadAfter+beatEvery)) {
+		t.Error("what was heard since makes it wait for longer")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		held := func(d time.Duration) <-chan time.Time { return time.After(10 * d) }
+		answers := make(chan struct{}, mostAnswers)
+		if err := ask(t.Context(), func() error {
+			time.AfterFunc(6*answerBy, func() { answers <- struct{}{} })
+			return nil
+		}, answers, answerBy, held); err != nil {
+			t.Errorf("the controller counts the time in which it was held up: %v", err)
+		}
+	})
+}
+
+// TestAsk: while no answer comes an agent is called again, and an answer to each call is waited for; without any, it
+// is given up in time.
+func TestAsk(t *testing.T) {
+	for _, c := range []struct {
+		late  time.Duration // the answers
+		calls int
+		took  time.Duration
+		err   error
+	}{
+		{beatEvery / 2, 1, beatEvery / 2, nil},
+		{beatEvery * 5 / 2, 3, beatEvery * 9 / 2, nil},
+		{time.Hour, 3, answerBy, errUnanswered},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began, calls, answers := time.Now(), 0, make(chan struct{}, mostAnswers)
+			err := ask(t.Context(), func() error {
+				calls++
+				time.AfterFunc(c.late, func() { answers <- struct{}{} })
+				return nil
+			}, answers, answerBy, time.After)
+			if took := time.Since(began); err != c.err || calls != c.calls || took < c.took || took > c.took+beatEvery/10 {
+				t.Errorf("answers that are %v late: %d calls, %v after %v", c.late, calls, err, took)
+			}
+		})
+	}
+}

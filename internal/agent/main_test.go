@@ -132,8 +132,8 @@ func waitFor[T any](t *testing.T, what string, c <-chan T) T {
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(20 * time.Second):
-		t.Fatalf("%s: still waiting after 20 s", what)
+	case <-time.After(time.Minute):
+		t.Fatalf("%s: still waiting after a minute", what)
 		panic("unreachable")
 	}
 }

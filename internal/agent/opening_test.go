@@ -57,7 +57,7 @@ func TestOpeningEnds(t *testing.T) {
 		_, _, err := (&Liveness{}).Drive(ctx, plan, []SeriesPart{{Agent: c, Plan: plan, Arms: []int{0}}})
 		done <- err
 	}()
-	late := time.After(host.ScaleTimeout(20 * time.Second))
+	late := time.After(host.ScaleTimeout(time.Minute))
 	select {
 	case <-s.entry:
 	case <-late:

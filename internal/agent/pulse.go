@@ -98,15 +98,27 @@ func (p *pulse) hear(beat *agentpb.Beat) {
 func (p *pulse) watch(ctx context.Context, abandon func()) {
 	tick := time.NewTicker(beatEvery / 4)
 	defer tick.Stop()
-	for {
+	for looked := time.Now(); ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		if p.isSilent(time.Now()) {
+		now := time.Now()
+		p.excuse(now, now.Sub(looked)-beatEvery/4)
+		if p.isSilent(now) {
 			abandon()
 		}
+		looked = now
+	}
+}
+
+// excuse does not count a time as silence in which this machine was held up: see ask.
+func (p *pulse) excuse(now time.Time, heldUp time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if silence := now.Sub(p.last); heldUp > 0 {
+		p.last = p.last.Add(min(heldUp, silence))
 	}
 }
 

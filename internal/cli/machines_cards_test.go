@@ -82,7 +82,7 @@ func (p *machinePair) undone(taken bool) {
 // seconds of the pause's end.
 func TestRunOnCardsIsPaused(t *testing.T) {
 	testenv.Root(t)
-	pause := 2 * restoredWithin
+	pause := 20 * time.Second
 	if testenv.Long() {
 		pause = time.Minute
 	}
@@ -114,6 +114,7 @@ func TestControllerFallsSilent(t *testing.T) {
 	p := newMachinePair(t)
 	before := []string{cardState(t, p.machines[0]), cardState(t, p.machines[1])}
 	run := p.measure("--dev", "eth0")
+	p.holdUp(run, 5*time.Second)
 	goOn := run.halt(t)
 	for i, m := range p.machines {
 		p.asOnce(m, before[i], "sshd") // that is no longer spoken to, and not ours
@@ -122,6 +123,27 @@ func TestControllerFallsSilent(t *testing.T) {
 	run.awaitEnd(t, 7)
 	for i, m := range p.machines {
 		p.asOnce(m, before[i])
+	}
+}
+
+// holdUp stops all for a while, as if they were in a machine that is too busy to run them, or is paused: nobody has
+// fallen silent, and nobody is given up.
+func (p *machinePair) holdUp(run *controller, d time.Duration) {
+	p.t.Helper()
+	goOn := run.halt(p.t)
+	for _, m := range p.machines {
+		m.Stop(p.t)
+	}
+	time.Sleep(d)
+	for _, m := range p.machines {
+		m.Continue()
+	}
+	goOn()
+	time.Sleep(2 * time.Second) // one that is given up is gone by then
+	for _, m := range p.machines {
+		if left := m.Processes(); !slices.ContainsFunc(slices.Collect(maps.Values(left)), func(command string) bool { return strings.Contains(command, "agent --stdio") }) {
+			p.t.Fatalf("%v after all were held up, %s has no agent, but %v: %s", 2*time.Second, m.Name, left, run.output())
+		}
 	}
 }
 

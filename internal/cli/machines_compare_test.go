@@ -24,7 +24,7 @@ func (p *machinePair) awaitSlices(c *controller, out string, series int) {
 			p.t.Logf("it said: %s", c.output())
 		}
 	})
-	p.await(host.ScaleTimeout(2*time.Minute), "measuring", func() bool {
+	p.await(host.ScaleTimeout(5*time.Minute), "measuring", func() bool {
 		if strings.Contains(c.output(), "venturi: cannot") {
 			p.t.Fatal("it does not measure")
 		}

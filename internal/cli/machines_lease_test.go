@@ -85,7 +85,7 @@ func (p *machinePair) await(limit time.Duration, what string, holds func() bool)
 var endsWithin = restoredWithin + 20*time.Second
 
 // restoredWithin is how long a machine may take to be as it was: 5 s, and what busy cores add.
-var restoredWithin = host.ScaleTimeout(5*time.Second) + 5*time.Second
+var restoredWithin = host.ScaleTimeout(5*time.Second) + 25*time.Second
 
 // asBefore waits until machines are as they were, with nothing of ours on them but a journal
 // in which nothing is open.
@@ -133,7 +133,7 @@ func TestProofOnMachinesIsCut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newMachinePair(t)
 			c := p.start("tune", "--profile", "throughput", "--prove", "--dev", "eth0", "--host", "--budget", "30m")
-			p.await(host.ScaleTimeout(time.Minute), "measuring", func() bool { return strings.Contains(c.output(), "measuring the path against itself") })
+			p.await(host.ScaleTimeout(5*time.Minute), "measuring", func() bool { return strings.Contains(c.output(), "measuring the path against itself") })
 			for _, m := range p.machines {
 				if h, err := journal.ReadHistory(m.Root() + journal.Folder); err != nil || len(h.Txns) != 1 || len(h.Txns[0].Entries) == 0 {
 					t.Fatalf("%s has tried nothing: %v, %+v; %s", m.Name, err, h.Txns, c.output())
@@ -160,13 +160,13 @@ func TestUndoEndsProof(t *testing.T) {
 	testenv.Root(t)
 	p := newMachinePair(t)
 	c := p.start("tune", "--profile", "throughput", "--prove", "--dev", "eth0", "--host", "--budget", "30m")
-	p.await(host.ScaleTimeout(time.Minute), "measuring", func() bool { return strings.Contains(c.output(), "measuring the path against itself") })
+	p.await(host.ScaleTimeout(5*time.Minute), "measuring", func() bool { return strings.Contains(c.output(), "measuring the path against itself") })
 	undo := p.start("undo", "--on", "b")
 	ended := make(chan error, 1)
 	go func() { ended <- c.Wait() }()
 	select {
 	case <-ended:
-	case <-time.After(host.ScaleTimeout(time.Minute)):
+	case <-time.After(host.ScaleTimeout(5 * time.Minute)):
 		t.Fatalf("the proof goes on: %s", c.output())
 	}
 	if code := c.ProcessState.ExitCode(); code != 7 || strings.Count(c.output(), "b: cannot go on with the proof") != 1 || !strings.Contains(c.output(), "somebody ran \"venturi undo\"") {
@@ -184,7 +184,7 @@ func TestProofOnMachinesIsPaused(t *testing.T) {
 	testenv.Root(t)
 	p := newMachinePair(t)
 	c := p.start("tune", "--profile", "throughput", "--prove", "--dev", "eth0", "--host", "--budget", "30m")
-	p.await(host.ScaleTimeout(time.Minute), "measuring", func() bool { return strings.Contains(c.output(), "measuring the path against itself") })
+	p.await(host.ScaleTimeout(5*time.Minute), "measuring", func() bool { return strings.Contains(c.output(), "measuring the path against itself") })
 	p.machines[1].Stop(t)
 	p.asBefore(0)
 	_ = c.Wait()
@@ -208,7 +208,7 @@ func TestChangeOfMachinesIsCut(t *testing.T) {
 			b := p.machines[1]
 			b.Do(t, "sh", "-c", "mkdir -p -m 700 /var/lib/venturi/journal; touch /var/lib/venturi/journal/journal; (flock /var/lib/venturi/journal/journal sleep 1000 >/dev/null 2>&1 &)")
 			c := p.start("knob", "set", "net.listen", "8192")
-			p.await(host.ScaleTimeout(time.Minute), "changed, or given up", func() bool {
+			p.await(host.ScaleTimeout(5*time.Minute), "changed, or given up", func() bool {
 				h, err := journal.ReadHistory(p.machines[0].Root() + journal.Folder)
 				return err == nil && len(h.Txns) > 0 && len(h.Txns[0].Entries) > 0
 			})

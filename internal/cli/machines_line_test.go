@@ -19,7 +19,7 @@ func (p *machinePair) run(codes []int, want []string, args ...string) {
 	go func() { ended <- c.Wait() }()
 	select {
 	case <-ended:
-	case <-time.After(host.ScaleTimeout(3 * time.Minute)):
+	case <-time.After(host.ScaleTimeout(10 * time.Minute)):
 		p.t.Fatalf("%q does not end: %s", args, c.output())
 	}
 	good := false
@@ -39,7 +39,7 @@ func (p *machinePair) run(codes []int, want []string, args ...string) {
 func TestCommandsBehindSlowSSH(t *testing.T) {
 	testenv.Root(t)
 	for name, line := range map[string]testenv.SSHLine{
-		"200 ms": {Delay: 100 * time.Millisecond}, "stalls": {Open: time.Second, Stall: 2 * time.Second},
+		"200 ms": {Delay: 100 * time.Millisecond}, "stalls": {Open: 2 * time.Second, Stall: 2 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newMachinePair(t)
@@ -73,7 +73,7 @@ func TestCommandsBehindSlowSSH(t *testing.T) {
 			changed(false)
 
 			proof := p.start("tune", "--profile", "throughput", "--prove", "--dev", "eth0", "--budget", "30m")
-			p.await(host.ScaleTimeout(3*time.Minute), "measuring", func() bool { return strings.Contains(proof.output(), "measuring the path against itself") })
+			p.await(host.ScaleTimeout(10*time.Minute), "measuring", func() bool { return strings.Contains(proof.output(), "measuring the path against itself") })
 			time.Sleep(2 * (line.Open + line.Stall)) // through two stalls
 			if err := proof.Process.Signal(os.Interrupt); err != nil {
 				t.Fatalf("the proof has ended: %v: %s", err, proof.output())

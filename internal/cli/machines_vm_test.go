@@ -18,7 +18,7 @@ type vmPair struct {
 }
 
 // emulatedLimit bounds what an emulated machine takes.
-const emulatedLimit = 5 * time.Minute
+const emulatedLimit = 15 * time.Minute
 
 // Two machines with kernels, clocks, process tables and files of their own: all that a user does
 // between machines, one after the other, because emulated machines take long to start.

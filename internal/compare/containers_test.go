@@ -93,7 +93,7 @@ func containersCgroup(t *testing.T) string {
 	}
 	t.Cleanup(func() {
 		folders := remaining()
-		for end := time.Now().Add(host.ScaleTimeout(10 * time.Second)); len(folders) > 0 && time.Now().Before(end); folders = remaining() {
+		for end := time.Now().Add(host.ScaleTimeout(time.Minute)); len(folders) > 0 && time.Now().Before(end); folders = remaining() {
 			for _, folder := range slices.Backward(folders) {
 				_ = os.Remove(folder) // one whose processes have not ended yet is tried again
 			}

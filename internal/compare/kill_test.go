@@ -123,7 +123,7 @@ func (c *controller) awaitEnd(t *testing.T, killed bool) {
 		} else if rec.End.Reason != result.Failed {
 			t.Errorf("its record ended %q", rec.End.Reason)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatalf("it does not end: %s", c.stderr.String())
 	}
 }

@@ -51,7 +51,7 @@ func TestAsk(t *testing.T) {
 		"known":    {Pods: []topology.LocalPod{gone, nobody, way}},
 		"unplaced": {MissingFDB: []topology.BridgeNeighbour{unplaced(gone), unplaced(nobody), unplaced(way)}},
 	} {
-		end := time.Now().Add(host.ScaleTimeout(10 * time.Second))
+		end := time.Now().Add(host.ScaleTimeout(time.Minute))
 		for tick := uint32(1); !forgets(t, m, mac); tick++ { // it may be learning just now
 			if time.Now().After(end) {
 				t.Fatalf("%s: the bridge goes on to know the pod", name)

@@ -184,7 +184,7 @@ func TestMachineHeldByAnother(t *testing.T) {
 	testenv.Must(t, holder.Start())
 	done := make(chan error, 1)
 	go func() { done <- holder.Wait() }()
-	for end := time.Now().Add(3 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(vm.LongestStart); ; time.Sleep(20 * time.Millisecond) {
 		// A socket has its name a moment before anybody listens on it.
 		if c, err := net.Dial("unix", socket); err == nil {
 			c.Close()
@@ -206,7 +206,7 @@ func TestMachineHeldByAnother(t *testing.T) {
 	pid := pidOf(t, c.Name)
 	testenv.Must(t, holder.Process.Kill())
 	<-done
-	for end := time.Now().Add(10 * time.Second); syscall.Kill(pid, 0) == nil; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); syscall.Kill(pid, 0) == nil; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("qemu outlives the process that started it")
 		}

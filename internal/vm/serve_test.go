@@ -32,7 +32,7 @@ func servedGuest(t *testing.T, ctx context.Context) (g *Guest, ended chan error,
 	}
 	socket, ended = filepath.Join(folder, "s"), make(chan error, 1)
 	go func() { ended <- g.Serve(ctx, socket) }()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if conn, err := net.Dial("unix", socket); err == nil {
 			t.Cleanup(func() { conn.Close() })
 			break
@@ -52,7 +52,7 @@ func wait(t *testing.T, ended chan error) error {
 	select {
 	case err := <-ended:
 		return err
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("it still serves")
 		return nil
 	}

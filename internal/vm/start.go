@@ -145,7 +145,10 @@ const errKVM = "KVM internal error"
 // else wants the processors; where KVM is only a device file, it never does.
 const kvmSilence = 30 * time.Second
 
-// errHung is of a machine that says nothing more while it boots, for a quarter of its StartLimit.
+// hangPart is the part of its StartLimit for which a machine that boots may say nothing.
+var hangPart = time.Duration(4)
+
+// errHung is of a machine that says nothing more while it boots.
 var errHung = errors.New("it hangs while it boots")
 
 // greet waits until the guest answers, and tells why it does not.
@@ -185,7 +188,7 @@ func (g *Guest) greet(ctx context.Context, again bool) error {
 			if why := g.kvmGaveUp(time.Since(begin)); why != "" {
 				return verr.Wrap(verr.Missing, "cannot start "+g.config.describe(), stuck(why), "let it be emulated")
 			}
-			if again && g.console.silence(begin) > g.config.StartLimit/4 {
+			if again && g.console.silence(begin) > g.config.StartLimit/hangPart {
 				return errHung
 			}
 		}

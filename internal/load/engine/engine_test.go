@@ -147,7 +147,7 @@ func skipUnlessOpens(t *testing.T, l load.Load) {
 func patiently(t *testing.T, try func(slice time.Duration) error) {
 	t.Helper()
 	var failed error
-	for _, slice := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond} {
+	for _, slice := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second} {
 		if failed = try(slice); failed == nil {
 			return
 		}
@@ -314,24 +314,30 @@ func TestArmFails(t *testing.T) {
 }
 
 func TestCancel(t *testing.T) {
-	p := loopback(t, "udp_lat", 1, 1, 1, 24400)
-	for range 1000 {
-		p.Schedule = append(p.Schedule, []int{0})
-	}
-	s, err := Serve(p, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
-	defer cancel()
-	results, err := Run(ctx, p, nil, nil)
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("error %v", err)
-	}
-	if len(results) == 0 || len(results) > 500 {
-		t.Errorf("%d slices in 200 ms", len(results))
-	}
+	port := 24400
+	patiently(t, func(slice time.Duration) error {
+		port += 4
+		p := loopback(t, "udp_lat", 1, 1, 1, port)
+		p.Slice = slice
+		for range 1000 {
+			p.Schedule = append(p.Schedule, []int{0})
+		}
+		s, err := Serve(p, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), 10*slice)
+		defer cancel()
+		results, err := Run(ctx, p, nil, nil)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error %v", err)
+		}
+		if len(results) == 0 || len(results) > 500 {
+			return fmt.Errorf("%d slices in %v", len(results), 10*slice)
+		}
+		return nil
+	})
 }
 
 // TestStranger sends datagrams that are not of the series to a server that

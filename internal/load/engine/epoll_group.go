@@ -56,10 +56,10 @@ func (c *epollGroup) wait(d time.Duration) ([]unix.EpollEvent, error) {
 		ms = -1
 	}
 	first := unsafe.Pointer(unsafe.SliceData(c.events))
-	for {
+	for hot := c.hot; ; hot = false {
 		var n uintptr
 		var errno syscall.Errno
-		if c.hot {
+		if hot {
 			n, _, errno = syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(c.fd), uintptr(first), uintptr(len(c.events)), uintptr(ms), 0, 0)
 		} else {
 			n, _, errno = syscall.Syscall6(unix.SYS_EPOLL_PWAIT, uintptr(c.fd), uintptr(first), uintptr(len(c.events)), uintptr(ms), 0, 0)

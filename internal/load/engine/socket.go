@@ -33,6 +33,10 @@ var errPeerGone = errors.New("the other end closed the connection")
 // and holds up whoever wants to stop the world; so a receive blocks for
 // hotTimeout or the timeout of a request, and agents do not collect garbage
 // during a series.
+//
+// The scheduler asks for a processor by a signal, which ends the call: every 10 ms,
+// and every 0.1 ms to stop the world. The call is then made again as one that it is told of. Else it
+// would ask for ever, and the wait would never end: each call begins its timeout anew.
 type socket struct {
 	fd  int
 	hot bool
@@ -206,11 +210,11 @@ func (s socket) accept() (socket, error) {
 
 // acceptFrom tells besides who made it.
 func (s socket) acceptFrom(from *unix.RawSockaddrInet4) (socket, error) {
-	for {
+	for hot := s.hot; ; hot = false {
 		var fd uintptr
 		var errno syscall.Errno
 		size := uint32(unix.SizeofSockaddrInet4)
-		if s.hot {
+		if hot {
 			fd, _, errno = syscall.RawSyscall6(unix.SYS_ACCEPT4, uintptr(s.fd), uintptr(unsafe.Pointer(from)), uintptr(unsafe.Pointer(&size)), unix.SOCK_CLOEXEC, 0, 0)
 		} else {
 			fd, _, errno = syscall.Syscall6(unix.SYS_ACCEPT4, uintptr(s.fd), uintptr(unsafe.Pointer(from)), uintptr(unsafe.Pointer(&size)), unix.SOCK_CLOEXEC, 0, 0)
@@ -262,10 +266,10 @@ func (s socket) send(b []byte) (int, error) {
 
 // call makes a system call of the form (fd, pointer, length, flags, 0, 0).
 func (s socket) call(trap uintptr, p unsafe.Pointer, n int, flags uintptr) (int, error) {
-	for {
+	for hot := s.hot; ; hot = false { // a signal came: see socket
 		var got uintptr
 		var errno syscall.Errno
-		if s.hot {
+		if hot {
 			got, _, errno = syscall.RawSyscall6(trap, uintptr(s.fd), uintptr(p), uintptr(n), flags, 0, 0)
 		} else {
 			got, _, errno = syscall.Syscall6(trap, uintptr(s.fd), uintptr(p), uintptr(n), flags, 0, 0)
