@@ -81,7 +81,7 @@ func TestEnableServicesOverIPv6(t *testing.T) {
 				c.untilCounted(t, c.carried6, exchange)
 				c.untilCounted(t, c.carried6, oncePerRound(connect))
 				for i, translated := range []bool{true, false} {
-					s := c.status(t, i).IPv6
+					s := c.wholeStatus(t, i).IPv6
 					if len(s.Pods) != 1 || s.Pods[0].Carried == 0 || (s.Pods[0].Translated > 0) != translated {
 						t.Errorf("on node %d, flows of pods %+v", i, s.Pods)
 					}
