@@ -1,5 +1,8 @@
 //go:build ignore
 
+// Command deadcode names functions that nobody calls, as golang.org/x/tools/cmd/deadcode does with -test, and then,
+// each behind the word tests, those that tests alone call. That command would do so in two runs, each of which reads and
+// type-checks all dependencies, those of a Kubernetes client among them.
 package main
 
 import (
@@ -19,12 +22,9 @@ import (
 	"golang.org/x/tools/go/ssa/ssautil"
 )
 
-// main names functions that nobody calls, as golang.org/x/tools/cmd/deadcode does with -test, and then, each behind the
-// word tests, those that tests alone call. That command would do so in two runs, each of which reads and type-checks all
-// dependencies, those of a Kubernetes client among them.
 func main() {
 	log.SetFlags(0)
-	loaded, err := packages.Load(&packages.Config{Mode: packages.LoadAllSyntax | packages.NeedModule | packages.NeedForTest, Tests: true}, "./...")
+	loaded, err := packages.Load(&packages.Config{Mode: packages.LoadAllSyntax | packages.NeedModule, Tests: true}, "./...")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -40,55 +40,61 @@ func main() {
 		}
 		roots := []*ssa.Function{made[i].Func("init"), made[i].Func("main")}
 		all = append(all, roots...)
-		if strings.Contains(p.PkgPath, "/cmd/") && p.ForTest == "" && !strings.HasSuffix(p.ID, ".test") {
+		if strings.Contains(p.ID, "/cmd/") && p.ForTest == "" && !strings.HasSuffix(p.ID, ".test") {
 			programs, shipped = append(programs, p), append(shipped, roots...)
 		}
 	}
 	if len(programs) == 0 || len(all) == len(shipped) {
 		log.Fatal("deadcode: there are no programs, or no tests")
 	}
-	every, ours := functions(loaded), functions(programs)
-	loaded, made, programs = nil, nil, nil // they are gigabytes
 	program.Build()
-	tell("", every, program.Fset, all)
-	tell("tests ", ours, program.Fset, shipped)
+	tell("", program, loaded, all)
+	tell("tests ", program, programs, shipped)
 }
 
-// functions are those of packages, and of all that these import of our own, by where they are.
-func functions(from []*packages.Package) map[token.Position]string {
-	names := map[token.Position]string{}
+// tell prints functions of the packages, and of all that these import of our own, that roots do not reach.
+func tell(word string, program *ssa.Program, from []*packages.Package, roots []*ssa.Function) {
+	reached := map[token.Position]bool{}
+	for f := range rta.Analyze(roots, false).Reachable {
+		if f.Pos().IsValid() {
+			reached[program.Fset.Position(f.Pos())] = true
+		}
+	}
+	var lines []string
 	packages.Visit(from, nil, func(p *packages.Package) {
 		if p.Module == nil || !p.Module.Main {
 			return
 		}
 		for _, file := range p.Syntax {
+			if ast.IsGenerated(file) {
+				continue
+			}
 			for _, d := range file.Decls {
-				if f, ok := d.(*ast.FuncDecl); ok && !ast.IsGenerated(file) && !marks(p, f) {
-					names[p.Fset.Position(f.Name.Pos())] = p.PkgPath + "." + name(f)
+				f, ok := d.(*ast.FuncDecl)
+				if !ok {
+					continue
 				}
+				at := program.Fset.Position(f.Name.Pos())
+				if reached[at] || marks(p, f) {
+					continue
+				}
+				reached[at] = true // for a test, a package is compiled again
+				lines = append(lines, fmt.Sprintf("%s%s: %s.%s", word, short(at), p.PkgPath, name(f)))
 			}
 		}
 	})
-	return names
-}
-
-// tell prints functions that roots do not reach.
-func tell(word string, names map[token.Position]string, files *token.FileSet, roots []*ssa.Function) {
-	for f := range rta.Analyze(roots, false).Reachable {
-		delete(names, files.Position(f.Pos()))
-	}
-	here, _ := os.Getwd()
-	var lines []string
-	for at, name := range names {
-		if file, err := filepath.Rel(here, at.Filename); err == nil {
-			at.Filename = file
-		}
-		lines = append(lines, fmt.Sprintf("%s%s: %s", word, at, name))
-	}
 	slices.Sort(lines)
 	for _, line := range lines {
 		fmt.Println(line)
 	}
+}
+
+func short(at token.Position) token.Position {
+	here, _ := os.Getwd()
+	if file, err := filepath.Rel(here, at.Filename); err == nil {
+		at.Filename = file
+	}
+	return at
 }
 
 // name is that of a function, or of a method behind its type's.
