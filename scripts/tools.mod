@@ -3,6 +3,7 @@ module github.com/venturi-net/venturi
 go 1.26.0
 
 tool (
+	golang.org/x/tools/cmd/deadcode
 	google.golang.org/grpc/cmd/protoc-gen-go-grpc
 	google.golang.org/protobuf/cmd/protoc-gen-go
 	gotest.tools/gotestsum
