@@ -110,6 +110,7 @@ dist: setup ## build one static binary, dist/venturi
 
 lint: setup ## run gofmt, go vet, staticcheck and deadcode
 	GO=$(GO) scripts/lint
+	GO=$(GO) scripts/deadcode
 
 # Each figure is named after its kind, and lies beside the record that it is drawn from.
 figures: setup bin/venturi ## draw the figures of the docs anew, from the records beside them

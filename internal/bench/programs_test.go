@@ -19,7 +19,7 @@ func TestFastProgramsShort(t *testing.T) {
 	if answer, err := feature.TCX.Ask(); answer != feature.Yes {
 		t.Skipf("this kernel has no fast path: %v", err)
 	}
-	c := programBench{series: 3, rounds: 3, slice: 10 * time.Millisecond, seed: 1}
+	c := programBench{series: 3, rounds: 1, slice: 10 * time.Millisecond, seed: 1}
 	if os.Getenv("VENTURI_BENCH_PROGRAMS") != "" {
 		c = defaultPrograms(1)
 	}

@@ -36,6 +36,7 @@ func needMachines(t *testing.T) {
 // path, with the reason. The record says that the path was emulated.
 func TestGuestKilled(t *testing.T) {
 	needMachines(t)
+	testenv.NeedsLong(t)
 	before := testenv.Snapshot(t)
 	q := short(t, "udp_lat")
 	q.Paths, q.Series, q.Rounds = []string{"host", machines}, 4, 4

@@ -31,8 +31,12 @@ func TestKilledWhileBuilding(t *testing.T) {
 			devices = append(devices, spec)
 		}
 	}
-	t.Run("devices", func(t *testing.T) { killBuilders(t, devices, 15, false) })
-	t.Run("everything", func(t *testing.T) { killBuilders(t, everything, 7, true) })
+	often, seldom := 8, 4
+	if testenv.Long() {
+		often, seldom = 15, 7
+	}
+	t.Run("devices", func(t *testing.T) { killBuilders(t, devices, often, false) })
+	t.Run("everything", func(t *testing.T) { killBuilders(t, everything, seldom, true) })
 }
 
 // killBuilders kills builders of the paths, some of them while daemons run if

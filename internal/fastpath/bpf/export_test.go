@@ -4,11 +4,35 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/netip"
+	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 )
+
+// MapArrays has all arrays loaded such that tests can map them into memory.
+func MapArrays() {
+	for kind, of := range sources {
+		of.carry, of.shadow = withMappable(of.carry), withMappable(of.shadow)
+		sources[kind] = of
+	}
+}
+
+func withMappable(load func() (*ebpf.CollectionSpec, error)) func() (*ebpf.CollectionSpec, error) {
+	return func() (*ebpf.CollectionSpec, error) {
+		spec, err := load()
+		if err != nil {
+			return nil, err
+		}
+		for name, m := range spec.Maps {
+			if m.Type == ebpf.Array && !strings.HasPrefix(name, ".") { // globals are loaded by what the library says of them
+				m.Flags |= mmapable
+			}
+		}
+		return spec, nil
+	}
+}
 
 // Slot is where cores keep a copy of a flow; src/slots.h computes the same.
 func Slot(k FlowKey) uint64 { return hashKey(k) >> 53 }

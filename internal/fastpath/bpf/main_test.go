@@ -4,6 +4,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/guest"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
@@ -12,6 +13,7 @@ func TestMain(m *testing.M) {
 	if code, ok := guest.Main(os.Args, os.Stderr); ok {
 		os.Exit(code)
 	}
+	bpf.MapArrays() // for the pool
 	testenv.Main(closePool{m}, nil)
 }
 

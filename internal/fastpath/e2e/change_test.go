@@ -217,7 +217,7 @@ func (w watched) carries(t *testing.T) {
 		for i, now := range fastpathtest.CarriedPackets(t, w.Arm) {
 			least = min(least, now-before[i])
 		}
-		if least >= minPackets {
+		if least >= uint64(minPackets) {
 			return
 		}
 		if time.Now().After(end) {

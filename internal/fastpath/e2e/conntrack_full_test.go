@@ -192,13 +192,13 @@ func (w watched) carriesOnly(t *testing.T, flows ...*steady) {
 	for end := time.Now().Add(testenv.Timeout); ; {
 		before := fastpathtest.CarriedPackets(t, w.Arm)
 		there, back := sent()
-		time.Sleep(minPackets * pace)
+		time.Sleep(time.Duration(minPackets) * pace)
 		now := fastpathtest.CarriedPackets(t, w.Arm)
 		thereNow, backNow := sent()
 		fits := true
 		for i, of := range []uint64{thereNow - there, backNow - back, backNow - back, thereNow - there} {
 			many := now[i] - before[i]
-			fits = fits && of >= minPackets/2 && 4*many >= 3*of && 4*many <= 5*of
+			fits = fits && of >= uint64(minPackets/2) && 4*many >= 3*of && 4*many <= 5*of
 		}
 		if fits {
 			return

@@ -23,7 +23,7 @@ func TestFastPathLeavesDetours(t *testing.T) {
 			between := detour(t, l, w)
 			all := []watched{w}
 			waitAll(t, w.expect(delivered, delivered), time.Now())
-			time.Sleep(minPackets * pace) // long enough to learn from
+			time.Sleep(2 * time.Duration(minPackets) * pace) // long enough to learn from
 			shell(t, l.Machines[0], all, between.Replace(`nsenter --net={between} nft 'table ip deny { chain c { type filter hook forward priority 0; drop; }; }'`))
 			dropping := time.Now()
 			settled := waitAll(t, w.expect(dropped, dropped), dropping)

@@ -155,11 +155,11 @@ func (s *replayScene) arrivals() (lines []string) {
 	for _, p := range []*replayPacket{s.packet(mark), slow} {
 		s.send(byPod, p.bytes(s.t), offload{})
 	}
-	seen := 0
+	seen, buf := 0, make([]byte, 1<<17)
 	for end := time.Now().Add(testenv.Timeout); ; {
 		last := seen >= marks // then all else is there, too
 		for name, fd := range s.taps {
-			for buf := make([]byte, 1<<17); ; {
+			for {
 				n, _, err := unix.Recvfrom(fd, buf, 0)
 				if err != nil {
 					break

@@ -18,6 +18,7 @@ import (
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/agenttest"
 	"github.com/venturi-net/venturi/internal/testenv/traffic"
 )
 
@@ -65,10 +66,14 @@ func (c *cluster) service6Flows(t *testing.T) (exchange, connect func() error) {
 }
 
 // On nodes with the rules of kube-proxy for IPv6, traffic to a Service is carried on both nodes, over UDP and
-// TCP, on the wire and in VXLAN; also while kube-proxy writes its rules anew, and a thousand more.
+// TCP, on the wire and in VXLAN; also while kube-proxy writes its rules anew, and a thousand more. In short, each wiring
+// has the rules of one kind, and each kind a bridge and single pods, with and without a tunnel.
 func TestEnableServicesOverIPv6(t *testing.T) {
-	for _, w := range dualStack {
-		for _, proxy := range proxies6 {
+	for i, w := range dualStack {
+		for j, proxy := range proxies6 {
+			if !agenttest.InFull() && j != (i+i/2)%len(proxies6) {
+				continue
+			}
 			t.Run(w.name+", "+proxy.name, func(t *testing.T) {
 				c := newCluster(t, w.node+wire6, w.pod)
 				for i := range c.nodes {
@@ -81,9 +86,9 @@ func TestEnableServicesOverIPv6(t *testing.T) {
 				c.untilCounted(t, c.carried6, exchange)
 				c.untilCounted(t, c.carried6, oncePerRound(connect))
 				for i, translated := range []bool{true, false} {
-					s := c.status(t, i).IPv6
+					s := c.wholeStatus(t, i).IPv6
 					// Whatever begins an epoch, what is sent in the next one is learned anew.
-					for end := time.Now().Add(testenv.Timeout); len(s.Pods) == 1 && s.Pods[0].Carried == 0 && time.Now().Before(end); s = c.status(t, i).IPv6 {
+					for end := time.Now().Add(testenv.Timeout); len(s.Pods) == 1 && s.Pods[0].Carried == 0 && time.Now().Before(end); s = c.wholeStatus(t, i).IPv6 {
 						testenv.Must(t, exchange())
 					}
 					if len(s.Pods) != 1 || s.Pods[0].Carried == 0 || (s.Pods[0].Translated > 0) != translated {

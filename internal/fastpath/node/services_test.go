@@ -185,11 +185,11 @@ func TestEnableServices(t *testing.T) {
 				c.forgetConnections(t) // nobody would say when those end that were there before
 				c.untilCarried(t, exchange)
 				c.untilCarried(t, oncePerRound(connect))
-				if s := c.status(t, 0); len(s.Pods) != 1 || len(s.Peers) != 1 || s.Pods[0].Carried == 0 || s.Pods[0].Translated == 0 ||
+				if s := c.wholeStatus(t, 0); len(s.Pods) != 1 || len(s.Peers) != 1 || s.Pods[0].Carried == 0 || s.Pods[0].Translated == 0 ||
 					s.Peers[0].FlowCount != s.Pods[0].FlowCount || s.Pods[0].Device != "veth0" || s.Pods[0].Flows < s.Pods[0].Carried {
 					t.Errorf("flows of pods %+v, and of peers %+v", s.Pods, s.Peers)
 				}
-				if s := c.status(t, 1); len(s.Pods) != 1 || s.Pods[0].Carried == 0 || s.Pods[0].Translated > 0 {
+				if s := c.wholeStatus(t, 1); len(s.Pods) != 1 || s.Pods[0].Carried == 0 || s.Pods[0].Translated > 0 {
 					t.Errorf("on the other node, flows of pods %+v", s.Pods)
 				}
 				if s := c.status(t, 0).State; s.Unreplied != "" {

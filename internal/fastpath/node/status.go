@@ -26,7 +26,10 @@ type Status struct {
 }
 
 // ReadStatus reads it of the calling thread's namespace.
-func ReadStatus() (s Status, err error) {
+func ReadStatus() (s Status, err error) { return readStatus(files.readTables) }
+
+// readStatus reads it, and of each version of IP what else is asked for.
+func readStatus(more func(f files, s *Status, pins string) error) (s Status, err error) {
 	f, err := ownFiles()
 	if err != nil {
 		return s, err
@@ -39,7 +42,7 @@ func ReadStatus() (s Status, err error) {
 	if s.Running, err = kernel.Locked(f.folder); err != nil {
 		return s, err
 	}
-	if err := f.readStatus(&s, f.visible(f.pins)); err != nil {
+	if err := f.readStatus(&s, f.visible(f.pins), more); err != nil {
 		return s, err
 	}
 	six := &Status{Enabled: true, Running: s.Running}
@@ -47,7 +50,7 @@ func ReadStatus() (s Status, err error) {
 		return s, nil
 	}
 	s.IPv6 = six
-	err = f.ipv6().readStatus(six, f.visible(f.ipv6().pins))
+	err = f.ipv6().readStatus(six, f.visible(f.ipv6().pins), more)
 	markIPv6(six.Stats)
 	return s, err
 }
@@ -60,7 +63,7 @@ func markIPv6(stats []fastpath.Stat) {
 }
 
 // readStatus reads what a daemon has written.
-func (f files) readStatus(s *Status, pins string) error {
+func (f files) readStatus(s *Status, pins string, more func(files, *Status, string) error) error {
 	// A daemon that starts makes these one after the other.
 	for _, read := range []func() error{
 		func() (err error) { s.Config, err = fastpath.Load(f.config); return err },
@@ -68,7 +71,7 @@ func (f files) readStatus(s *Status, pins string) error {
 		func() error { return s.checkVersion(pins) },
 		func() error { return s.checkLease(pins) },
 		func() (err error) { s.Stats, err = fastpath.ReadStats(pins); return err },
-		func() (err error) { s.Table, s.Pods, s.Peers, err = fastpath.ReadOwners(s.Config, pins); return err },
+		func() error { return more(f, s, pins) },
 	} {
 		if err := read(); err != nil {
 			if errors.Is(err, fs.ErrNotExist) {
@@ -78,6 +81,12 @@ func (f files) readStatus(s *Status, pins string) error {
 		}
 	}
 	return nil
+}
+
+// readTables reads what a daemon has in its tables.
+func (files) readTables(s *Status, pins string) (err error) {
+	s.Table, s.Pods, s.Peers, err = fastpath.ReadOwners(s.Config, pins)
+	return err
 }
 
 // checkVersion expects that this version can read the tables of a fast path.

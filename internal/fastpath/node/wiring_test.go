@@ -207,7 +207,18 @@ func (c *cluster) disable(t *testing.T, i int) error {
 	return err
 }
 
+// status is that of a node, without what stands in tables.
 func (c *cluster) status(t *testing.T, i int) (s node.Status) {
+	t.Helper()
+	testenv.InNetns(t, c.nodes[i].Path(), func() (err error) {
+		s, err = node.ReadStates()
+		return err
+	})
+	return s
+}
+
+// wholeStatus is all of it, with the flows of pods and peers.
+func (c *cluster) wholeStatus(t *testing.T, i int) (s node.Status) {
 	t.Helper()
 	testenv.InNetns(t, c.nodes[i].Path(), func() (err error) {
 		s, err = node.ReadStatus()
