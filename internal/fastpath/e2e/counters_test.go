@@ -104,10 +104,10 @@ func checkCounters(t *testing.T, m lab.Machine, arm lab.Arm) {
 		for i := range rows {
 			rows[i].raised = true
 		}
+		defer testenv.Shell(t, m.Namespace, "nft delete table inet slow") // else all that follows fails, too
 		testenv.Shell(t, m.Namespace, "nft 'table inet slow { chain c { type filter hook forward priority 1; limit rate 1000000/second accept; }; }'")
 		untilState(t, arm, exchange, func(s *fastpath.State) bool { return s.Off != "" && s.Counters == nil })
 		checkCounted(t, arm, rows, exchange, false)
-		testenv.Shell(t, m.Namespace, "nft delete table inet slow")
 	})
 }
 

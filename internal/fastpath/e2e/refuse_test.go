@@ -372,7 +372,7 @@ func stateOf(t *testing.T, arm lab.Arm) *fastpath.State {
 // wanted.
 func untilState(t *testing.T, arm lab.Arm, exchange func(time.Duration) error, wanted func(*fastpath.State) bool) {
 	t.Helper()
-	limit := host.ScaleTimeout(5 * time.Second) // later, news of something else may lead to it
+	limit := host.ScaleTimeout(15 * time.Second) // later, news of something else may lead to it
 	for end := time.Now().Add(limit); ; {
 		s := stateOf(t, arm)
 		if wanted(s) {
