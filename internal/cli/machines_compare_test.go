@@ -94,7 +94,7 @@ func TestStrangersAtDataPorts(t *testing.T) {
 	testenv.Root(t)
 	p := newMachinePair(t)
 	out := t.TempDir()
-	c := p.start("compare", "--load", "tcp_lat,udp_lat,tcp_bw,tcp_crr", "--series", "5", "--rounds", "6", "--out", out)
+	c := p.start("compare", "--load", "tcp_lat,udp_lat,tcp_bw,tcp_crr", "--series", "5", "--rounds", "10", "--out", out)
 	p.awaitSlices(c, out, 0)
 	ended := make(chan error, 1)
 	go func() { ended <- c.Wait() }()

@@ -103,7 +103,7 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// TestLoss drops every 10,000th datagram on one of two like paths; the other one
+// TestLoss drops every 3,000th datagram on one of two like paths; the other one
 // carries the same rule and drops none. The loss must be told, and must not
 // move the ratio: its interval must not lie beyond what is the same. A machine
 // that does other work can move it, so there are three tries.
@@ -136,7 +136,7 @@ func lossy(t *testing.T) analysis.Row {
 	}
 	defer s.Close()
 	testenv.Lose(t, s.lab.Arms[0].Server().Namespace, 0)
-	testenv.Lose(t, s.lab.Arms[1].Server().Namespace, 10_000)
+	testenv.Lose(t, s.lab.Arms[1].Server().Namespace, 3_000)
 	rec, err := s.Compare(t.Context(), resolve(t, q), func(result.Line) error { return nil })
 	if err != nil {
 		t.Fatal(err)
