@@ -39,7 +39,7 @@ help: ## list the targets
 compare: setup bin/venturi ## measure host, routed and vxlan in a lab (about 90 seconds; ARGS='...' is passed on)
 	$(SUDO) bin/venturi compare $(ARGS)
 
-test: setup-test bin/venturi ## run the tests, the privileged ones included, and lint beside them (12 to 16 minutes on two cores)
+test: setup-test bin/venturi ## run the tests, the privileged ones included (12 minutes on two cores)
 	$(SUDO) bin/venturi kernel fetch $(KERNELS)
 	GO=$(GO) exec scripts/test
 
@@ -110,7 +110,6 @@ dist: setup ## build one static binary, dist/venturi
 
 lint: setup ## run gofmt, go vet, staticcheck and deadcode
 	GO=$(GO) scripts/lint
-	GO=$(GO) scripts/deadcode
 
 # Each figure is named after its kind, and lies beside the record that it is drawn from.
 figures: setup bin/venturi ## draw the figures of the docs anew, from the records beside them
