@@ -127,6 +127,7 @@ func TestFirstProcessGivesUp(t *testing.T) {
 // An emulated kernel that panics or hangs while it boots is started once more, and no oftener.
 // What does so is a program in qemu's place.
 func TestFaultWhileBooting(t *testing.T) {
+	testenv.NeedsLong(t)
 	usual := config(t)
 	real, err := exec.LookPath("qemu-system-x86_64")
 	testenv.Must(t, err)

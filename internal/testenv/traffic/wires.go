@@ -10,5 +10,5 @@ var Wires = []string{
 	"mtu=576",
 }
 
-// FewWires are those of them on which least is left to the cards, and most, with small packets.
-var FewWires = []string{"", "tso=off,tunnel-tso=off,gro=on", "csum=off", "mtu=576"}
+// FewWires are those of them on which most is left to the cards, and little, and one with small packets.
+var FewWires = []string{"", "tso=off,tunnel-tso=off,gro=on", "mtu=576"}
