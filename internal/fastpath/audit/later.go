@@ -238,6 +238,8 @@ func (r *chainWalker) separateByMark(c chainName, in markState, rule *ruleEffect
 	if !rule.readsDiffering {
 		return in, nil
 	}
+	r.pinned = 0 // for whatever packets
+	defer func() { r.pinned = nft.StateEstablished }()
 	inert, err := r.isInert(c, *rule)
 	if inert || err != nil {
 		return in, err

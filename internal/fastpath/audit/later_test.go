@@ -139,6 +139,8 @@ func TestMarksOfLater(t *testing.T) {
 		{pre + "ct state new accept; meta mark set 1; }\n" + input + "meta mark 1 jump drops; }", "ip t drops: drops, by a mark"},
 		{pre + "ct state new accept; meta mark set 1; }\n" + input + "meta mark 1 jump denies; ip saddr 192.0.2.1 drop; }", "ip t denies: drops, by a mark"},
 		{pre + "ct state established jump marks; }\n" + input + "meta mark 1 drop; }", byMark},
+		{pre + "ct state established accept; meta mark set 1; }\n" + input + "meta mark 1 jump opens; ip protocol 4 drop; }", "ip t last: drops, by ct state in ip t opens; 1 more"},
+		{pre + "ct state new accept; meta mark set 1; }\n" + input + "meta mark 1 jump begins; ct state new jump begins; ip protocol 4 drop; }", "ip t last: drops, by ct state in ip t begins; 1 more"},
 		{pre + "ct state new accept; meta mark set 1; }\n" + input + "meta mark 1 ct state vmap { new : accept, established : accept }; drop; }", "ip t last: drops, by ct state in ip t last"},
 		{pre + "ct state new accept; meta mark set 1; }\n" + input + "meta mark 0 ct state established,new accept; policy drop; }", "ip t last: its policy drops, by a mark"},
 		{pre + "ct state new accept; meta mark set 1; }\nchain between { type filter hook prerouting priority 5; meta mark 1 meta mark set 6; }\n" + input + "meta mark & 4 == 4 drop; }", byMark},
@@ -185,7 +187,8 @@ func TestMarksOfLater(t *testing.T) {
 		{"chain none { type filter hook prerouting priority -300; notrack; }\n" + wire + "ct state established accept; iifname wire meta mark set 1; }\n" +
 			"chain last { type filter hook forward priority 0; ct state untracked meta mark 1 drop; }", ofTunnel},
 	} {
-		if err := testenv.Load(t, n, "flush ruleset\ntable ip t {\nchain drops { ip protocol 4 drop; }\nchain denies { ip saddr 192.0.2.7 drop; }\nchain marks { meta mark set 1; }\n"+c.rules+"\n}\n", "nft", "-f", "-"); err != nil {
+		if err := testenv.Load(t, n, "flush ruleset\ntable ip t {\nchain drops { ip protocol 4 drop; }\nchain denies { ip saddr 192.0.2.7 drop; }\nchain marks { meta mark set 1; }\n"+
+			"chain empty { }\nchain opens { ct state vmap { new : accept }; }\nchain begins { ct state vmap { new : accept }; goto empty; }\n"+c.rules+"\n}\n", "nft", "-f", "-"); err != nil {
 			t.Errorf("%s: %v", c.rules, err)
 			continue
 		}
