@@ -18,6 +18,7 @@ import (
 // From hook to hook it follows those alone whose destination is not translated, as that of a tunnel's packets is not.
 // Otherwise Felix's rules for a host that has a policy would be taken for rules that drop by a mark.
 func (r *chainWalker) findLater(begins []baseChain) error {
+	r.outerReads = r.connUses[true].reads
 	var come, leave, pods []baseChain
 	all := slices.Concat(begins, r.nat)
 	sortChains(all)
@@ -62,6 +63,8 @@ func (r *chainWalker) followTunnel(begins []baseChain, differs uint32) (uint32, 
 				return 0, err
 			}
 			r.noteLabels()
+			r.connUses[true].reads = r.outerReads
+			r.findConnMarks()
 			r.keepDifferences()
 			differs |= r.writes
 			continue
@@ -167,6 +170,7 @@ func (r *chainWalker) dropsLater() string {
 // comes out of a tunnel by a mark that may differ from that of the first one.
 func (r *chainWalker) noteLater(c chainName, rule ruleEffect, message []byte) error {
 	r.diverges = r.diverges || rule.readsDiffering
+	r.noteConnMarks(c, rule, message)
 	why := r.dropsLater()
 	switch {
 	case !c.outer && !rule.readsDiffering:
@@ -238,6 +242,8 @@ func (r *chainWalker) separateByMark(c chainName, in markState, rule *ruleEffect
 	if !rule.readsDiffering {
 		return in, nil
 	}
+	r.pinned = 0 // for whatever packets
+	defer func() { r.pinned = nft.StateEstablished }()
 	inert, err := r.isInert(c, *rule)
 	if inert || err != nil {
 		return in, err

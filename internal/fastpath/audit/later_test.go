@@ -121,6 +121,7 @@ func TestMarksOfLater(t *testing.T) {
 	of := audit.Overlay{Protocol: unix.IPPROTO_IPIP, Wire: "wire"}
 	const pre, wire = "chain first { type filter hook prerouting priority 0; ", "chain first { type filter hook prerouting priority 0; iifname wire "
 	const input, byMark = "chain last { type filter hook input priority 0; ", "ip t last: drops, by a mark"
+	const early = "chain last { type filter hook prerouting priority -150; " // than translations
 	const ofTunnel = "ip t last: reads a mark that depends on the ct state of tunnel packets"
 	const state = "chain state { type filter hook prerouting priority -5; ct state new counter; ct state established accept; }\n" // tells them apart
 	const label = "sets security marks, of some packets of a tunnel by ct state"
@@ -139,6 +140,8 @@ func TestMarksOfLater(t *testing.T) {
 		{pre + "ct state new accept; meta mark set 1; }\n" + input + "meta mark 1 jump drops; }", "ip t drops: drops, by a mark"},
 		{pre + "ct state new accept; meta mark set 1; }\n" + input + "meta mark 1 jump denies; ip saddr 192.0.2.1 drop; }", "ip t denies: drops, by a mark"},
 		{pre + "ct state established jump marks; }\n" + input + "meta mark 1 drop; }", byMark},
+		{pre + "ct state established accept; meta mark set 1; }\n" + input + "meta mark 1 jump opens; ip protocol 4 drop; }", "ip t last: drops, by ct state in ip t opens; 1 more"},
+		{pre + "ct state new accept; meta mark set 1; }\n" + input + "meta mark 1 jump begins; ct state new jump begins; ip protocol 4 drop; }", "ip t last: drops, by ct state in ip t begins; 1 more"},
 		{pre + "ct state new accept; meta mark set 1; }\n" + input + "meta mark 1 ct state vmap { new : accept, established : accept }; drop; }", "ip t last: drops, by ct state in ip t last"},
 		{pre + "ct state new accept; meta mark set 1; }\n" + input + "meta mark 0 ct state established,new accept; policy drop; }", "ip t last: its policy drops, by a mark"},
 		{pre + "ct state new accept; meta mark set 1; }\nchain between { type filter hook prerouting priority 5; meta mark 1 meta mark set 6; }\n" + input + "meta mark & 4 == 4 drop; }", byMark},
@@ -154,19 +157,23 @@ func TestMarksOfLater(t *testing.T) {
 		{pre + "ct state established jump marks; }\nchain last { type filter hook output priority 0; meta mark 1 drop; }", ""},
 		{"chain sent { type filter hook postrouting priority 0; oifname wire ct state established meta mark set 1; }\n" + input + "meta mark 1 drop; }", ""},
 		// Only the first packet meets a chain that translates.
-		{"chain first { type nat hook prerouting priority -100; meta mark set 1; }\n" + state + input + "meta mark 0 drop; }", byMark},
-		{"chain first { type nat hook prerouting priority -100; jump marks; }\n" + state + input + "meta mark 1 accept; drop; }", byMark},
-		{"chain first { type nat hook prerouting priority -100; meta mark set 1; }\n" + state + "chain last { type filter hook forward priority 0; meta mark 0 drop; }", ofTunnel},
-		{"chain first { type nat hook postrouting priority 100; meta mark set 1; }\n" + state + "chain last { type filter hook postrouting priority 200; meta mark 0 drop; }", byMark},
-		{"chain first { type nat hook postrouting priority 100; meta mark set 1; }\n" + state + "chain last { type filter hook postrouting priority 0; meta mark 0 accept; }", ""},
-		{"chain first { type nat hook prerouting priority -100; udp dport 53 meta mark set 1; }\n" + state + input + "meta mark 0 drop; }", ""},
-		{"chain first { type nat hook prerouting priority -100; drop; }\nchain other { type nat hook postrouting priority 100; ip saddr 192.0.2.1 masquerade; }\n" + state + input + "meta mark 0 accept; }", ""},
-		{"chain none { }\n}\ntable ip kube-proxy {\nchain first { type nat hook prerouting priority -100; meta mark set 1; }\n}\ntable ip t {\n" + state + input + "meta mark 0 accept; drop; }", ""},
+		{"chain first { type nat hook prerouting priority -100; meta mark set 1; }\n" + input + "meta mark 0 drop; }", byMark},
+		{"chain first { type nat hook prerouting priority -100; jump marks; }\n" + input + "meta mark 1 accept; drop; }", byMark},
+		{"chain first { type nat hook prerouting priority -100; meta mark set 1; }\nchain last { type filter hook forward priority 0; meta mark 0 drop; }", ofTunnel},
+		{"chain first { type nat hook postrouting priority 100; meta mark set 1; }\nchain last { type filter hook postrouting priority 200; meta mark 0 drop; }", byMark},
+		{"chain first { type nat hook postrouting priority 100; meta mark set 1; }\nchain last { type filter hook postrouting priority 0; meta mark 0 accept; }", ""},
+		{"chain first { type nat hook prerouting priority -100; udp dport 53 meta mark set 1; }\n" + input + "meta mark 0 drop; }", ""},
+		{"chain first { type nat hook prerouting priority -100; drop; }\nchain other { type nat hook postrouting priority 100; ip saddr 192.0.2.1 masquerade; }\n" + input + "meta mark 0 accept; }", ""},
+		{"chain none { }\n}\ntable ip kube-proxy {\nchain first { type nat hook prerouting priority -100; meta mark set 1; }\n}\ntable ip t {\n" + input + "meta mark 0 accept; drop; }", ""},
+		// So it is with marks of connections that such a chain sets.
+		{"chain first { type nat hook prerouting priority -100; ct mark set 1; }\n" + early + "ct mark 1 drop; }", "ip t last: ct mark, which ip t first writes"},
+		{"chain first { type nat hook prerouting priority -100; ct mark set ct mark | 1; }\n" + early + "ct mark & 2 == 2 drop; }", ""},
+		{"chain first { type nat hook prerouting priority -100; udp dport 53 ct mark set 1; }\n" + early + "ct mark 1 drop; }", ""},
 		// Security marks.
 		{pre + "ct state new meta secmark set ct secmark; }", "ip t first: " + label},
 		{pre + "ct state established accept; ct secmark set meta secmark; }", "ip t first: " + label},
 		{pre + "ct state new accept; meta secmark set ct secmark; }", "ip t first: " + label},
-		{"chain first { type nat hook prerouting priority -100; ct secmark set meta secmark; }\n" + state, "ip t first: " + label},
+		{"chain first { type nat hook prerouting priority -100; ct secmark set meta secmark; }", "ip t first: " + label},
 		{pre + "meta secmark set ct secmark; }\n" + state, ""},
 		{pre + "udp dport 53 ct state new meta secmark set ct secmark; }", ""},
 		// By whether destinations are translated, which is the same for both.
@@ -185,7 +192,8 @@ func TestMarksOfLater(t *testing.T) {
 		{"chain none { type filter hook prerouting priority -300; notrack; }\n" + wire + "ct state established accept; iifname wire meta mark set 1; }\n" +
 			"chain last { type filter hook forward priority 0; ct state untracked meta mark 1 drop; }", ofTunnel},
 	} {
-		if err := testenv.Load(t, n, "flush ruleset\ntable ip t {\nchain drops { ip protocol 4 drop; }\nchain denies { ip saddr 192.0.2.7 drop; }\nchain marks { meta mark set 1; }\n"+c.rules+"\n}\n", "nft", "-f", "-"); err != nil {
+		if err := testenv.Load(t, n, "flush ruleset\ntable ip t {\nchain drops { ip protocol 4 drop; }\nchain denies { ip saddr 192.0.2.7 drop; }\nchain marks { meta mark set 1; }\n"+
+			"chain empty { }\nchain opens { ct state vmap { new : accept }; }\nchain begins { ct state vmap { new : accept }; goto empty; }\n"+c.rules+"\n}\n", "nft", "-f", "-"); err != nil {
 			t.Errorf("%s: %v", c.rules, err)
 			continue
 		}

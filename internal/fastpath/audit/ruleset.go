@@ -152,7 +152,7 @@ func (is *RulesetAudit) walk(r *chainWalker, begins []baseChain) error {
 	} else if err == nil && r.untracksPort {
 		err = r.walkUntracked(begins)
 	}
-	if err == nil && r.separated {
+	if err == nil && (r.separated || len(r.nat) > 0) {
 		err = r.findLater(begins)
 	}
 	is.PerPacket, is.MarkChain, is.LeavesMark = r.summary(), r.markChain, r.leavesMark

@@ -68,6 +68,7 @@ type chainWalker struct {
 	connUses    map[bool]*connUses // by whether the connection is that of a tunnel
 	separatedBy string             // the first rule of the hook that takes packets apart, see [chainWalker.findLater]
 	diverges    bool               // some rule of the hook does, by their state or a mark
+	outerReads  []connUse          // rules for tunnels' packets that read marks of connections, but those that translate
 	writes      uint32             // bits of packets' marks that rules of the hook, or of bridges, may change
 	labels      string             // the first rule of the hook that sets security marks
 }
@@ -305,14 +306,8 @@ func (r *chainWalker) note(c chainName, rule ruleEffect, message []byte) error {
 		r.writesMark = ruleName(c, message)
 	}
 	r.separated = r.separated || rule.separates
-	uses := r.connUses[c.outer]
 	r.readsConnMark = r.readsConnMark || rule.connReads != 0
-	if rule.connReads != 0 {
-		uses.reads = append(uses.reads, connUse{ruleName(c, message), rule.connReads})
-	}
-	if rule.connWrites != 0 {
-		uses.writes = append(uses.writes, connUse{ruleName(c, message), rule.connWrites})
-	}
+	r.noteConnMarks(c, rule, message)
 	why := rule.unproven
 	if why == "" {
 		if why = cmp.Or(rule.perPacket, rule.replyDependent); why == "" && rule.asks == nil {
@@ -332,6 +327,17 @@ func (r *chainWalker) note(c chainName, rule ruleEffect, message []byte) error {
 	}
 	r.differences = append(r.differences, ruleName(c, message)+": "+why)
 	return nil
+}
+
+// noteConnMarks records a rule that reads or writes the mark of a connection.
+func (r *chainWalker) noteConnMarks(c chainName, rule ruleEffect, message []byte) {
+	uses := r.connUses[c.outer]
+	if rule.connReads != 0 {
+		uses.reads = append(uses.reads, connUse{ruleName(c, message), rule.connReads})
+	}
+	if rule.connWrites != 0 {
+		uses.writes = append(uses.writes, connUse{ruleName(c, message), rule.connWrites})
+	}
 }
 
 // findConnMarks finds rules that depend on the mark of a connection which packets of the flow may
