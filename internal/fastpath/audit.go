@@ -22,7 +22,7 @@ type auditState struct {
 	off         string  // why nothing is carried: the first of the reasons below, or that of the routes
 	unwatched   string  // rules or hooks whose changes the kernel does not announce
 	perPacket   string  // a rule whose verdict depends on the packet
-	interrupted string  // a dump of the network's tables was interrupted
+	stale       string  // why the topology must be read first: a dump of it was interrupted, or see leaveStrangers
 	done        bool    // the rules were audited once; nothing is attached before that
 	replies     *string // why flows must have a reply first; nil: unknown, and they must
 	rules       audit.RulesetAudit
@@ -91,6 +91,9 @@ func (d *daemon) auditRules() (again <-chan time.Time, err error) {
 	d.audit.rules, d.audit.rulesNumber = rules, number
 	if changed || !d.audit.done {
 		d.audit.done = true
+		if err := d.leaveStrangers(); err != nil {
+			return nil, err
+		}
 		return nil, d.resync() // which opens the gate afterwards
 	}
 	return nil, errors.Join(d.followTracking(), d.updateGate())
@@ -291,7 +294,7 @@ const interruptedReason = "the network's tables changed while they were read"
 
 // offReason says why nothing is carried; "": nothing is in the way.
 func (d *daemon) offReason() string {
-	off := cmp.Or(d.audit.unwatched, d.audit.perPacket, d.audit.interrupted, d.topo.TooMany)
+	off := cmp.Or(d.audit.unwatched, d.audit.perPacket, d.audit.stale, d.topo.TooMany)
 	if off == "" && d.topo.PerPacket != "" {
 		off = fmt.Sprintf("packets of one flow may take different routes (%s)", d.topo.PerPacket)
 	}
