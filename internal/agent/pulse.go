@@ -14,6 +14,7 @@ import (
 type pulse struct {
 	mu     sync.Mutex
 	last   time.Time     // when the controller was heard; zero: there are no beats
+	heldUp time.Duration // for how long this machine has been since then, see excuse
 	paused time.Time     // when slices could not run, or did not run yet, for the last time
 	late   bool          // GO took long to arrive
 	busy   time.Duration // how much longer than deadAfter the controller may be silent: slices run
@@ -26,7 +27,8 @@ type pulse struct {
 func (s *server) Beats(stream agentpb.Agent_BeatsServer) error {
 	p := &s.pulse
 	p.mu.Lock()
-	p.last, p.resume = time.Now(), make(chan struct{}, 1)
+	p.heardNow()
+	p.resume = make(chan struct{}, 1)
 	p.send = func(k agentpb.Beat_Kind) error { return stream.Send(&agentpb.Beat{Kind: k}) }
 	p.mu.Unlock()
 	go p.watch(stream.Context(), func() {
@@ -61,7 +63,7 @@ func (p *pulse) allow(plan load.Plan) (end func()) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.busy += busy
-		p.last = time.Now() // that somebody asked for it was a word
+		p.heardNow() // that somebody asked for it was a word
 	}
 	slice := plan.LongestSlice()
 	set(slice)
@@ -76,11 +78,13 @@ func (p *pulse) start() {
 	p.paused = time.Now()
 }
 
+func (p *pulse) heardNow() { p.last, p.heldUp = time.Now(), 0 }
+
 func (p *pulse) hear(beat *agentpb.Beat) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	before := p.last
-	p.last = time.Now()
+	p.heardNow()
 	switch beat.GetKind() {
 	case agentpb.Beat_CALL:
 		p.slices = time.Duration(beat.GetSilenceNs())
@@ -113,12 +117,13 @@ func (p *pulse) watch(ctx context.Context, abandon func()) {
 	}
 }
 
-// excuse does not count a time as silence in which this machine was held up: see ask.
+// excuse does not count a time as silence in which this machine was held up: see ask. What has come meanwhile
+// is late all the same.
 func (p *pulse) excuse(now time.Time, heldUp time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if silence := now.Sub(p.last); heldUp > 0 {
-		p.last = p.last.Add(min(heldUp, silence))
+	if silence := now.Sub(p.last); heldUp > 0 && silence > 0 {
+		p.heldUp = min(p.heldUp+heldUp, silence)
 	}
 }
 
@@ -126,7 +131,7 @@ func (p *pulse) excuse(now time.Time, heldUp time.Duration) {
 func (p *pulse) isSilent(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return now.Sub(p.last) > deadAfter+max(p.busy, p.slices)
+	return p.silenceAt(now) > deadAfter+max(p.busy, p.slices)
 }
 
 // pause lets the controller speak between two slices, if it is time. It returns when the
@@ -178,8 +183,11 @@ func (p *pulse) settle() {
 func (p *pulse) silence() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return time.Since(p.last)
+	return p.silenceAt(time.Now())
 }
+
+// silenceAt does not count what is excused.
+func (p *pulse) silenceAt(now time.Time) time.Duration { return now.Sub(p.last) - p.heldUp }
 
 // pauseObserver is an observer of slices that lets the controller speak between them.
 type pauseObserver struct {

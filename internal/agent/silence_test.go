@@ -149,28 +149,33 @@ func TestSilentSlices(t *testing.T) {
 }
 
 // TestSettle: where the word to go on was long on its way, the agent answers what came behind it
-// before the next slice.
+// before the next slice; also where this machine is why, and knows that before it hears the word.
 func TestSettle(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		answers := 0
-		p := &pulse{last: time.Now(), resume: make(chan struct{}, 1)}
-		p.send = func(kind agentpb.Beat_Kind) error {
-			if kind == agentpb.Beat_ANSWER {
-				answers++
-			}
-			return nil
+	for name, heldUp := range map[string]time.Duration{"a slow line": 0, "held up": 3 * beatEvery} {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { settleLate(t, heldUp) }) })
+	}
+}
+
+func settleLate(t *testing.T, heldUp time.Duration) {
+	answers := 0
+	p := &pulse{last: time.Now(), resume: make(chan struct{}, 1)}
+	p.send = func(kind agentpb.Beat_Kind) error {
+		if kind == agentpb.Beat_ANSWER {
+			answers++
 		}
-		p.start()
-		time.Sleep(beatEvery)
-		time.AfterFunc(2*beatEvery, func() {
-			p.hear(&agentpb.Beat{Kind: agentpb.Beat_GO})
-			time.Sleep(settleTime / 2)
-			p.hear(&agentpb.Beat{Kind: agentpb.Beat_CALL})
-		})
-		p.pause(t.Context())
-		if answers != 1 {
-			t.Errorf("slices went on after %d answers", answers)
-		}
-		time.Sleep(settleTime) // until all has been heard
+		return nil
+	}
+	p.start()
+	time.Sleep(beatEvery)
+	time.AfterFunc(2*beatEvery, func() {
+		p.excuse(time.Now(), heldUp)
+		p.hear(&agentpb.Beat{Kind: agentpb.Beat_GO})
+		time.Sleep(settleTime / 2)
+		p.hear(&agentpb.Beat{Kind: agentpb.Beat_CALL})
 	})
+	p.pause(t.Context())
+	if answers != 1 {
+		t.Errorf("slices went on after %d answers", answers)
+	}
+	time.Sleep(settleTime) // until all has been heard
 }

@@ -19,19 +19,19 @@ import (
 
 // auditState is what the audit of the host's rules has found.
 type auditState struct {
-	off         string  // why nothing is carried: the first of the reasons below, or that of the routes
-	unwatched   string  // rules or hooks whose changes the kernel does not announce
-	perPacket   string  // a rule whose verdict depends on the packet
-	interrupted string  // a dump of the network's tables was interrupted
-	done        bool    // the rules were audited once; nothing is attached before that
-	replies     *string // why flows must have a reply first; nil: unknown, and they must
-	rules       audit.RulesetAudit
-	rulesNumber uint64             // see [eventQueue.track]
-	ipsets      *audit.IPSetPoller // of those that rules depend on
-	links       netfilterLinks     // where the kernel does not list its hooks
-	sysctls     []string           // that rules and headers depend on, as last read
-	accounting  bool               // connection tracking counts
-	bridgesAsk  bool               // a bridge of its own has packets meet the rules for IP
+	off        string  // why nothing is carried: the first of the reasons below, or that of the routes
+	unwatched  string  // rules or hooks whose changes the kernel does not announce
+	perPacket  string  // a rule whose verdict depends on the packet
+	stale      string  // why the topology must be read first: a dump of it was interrupted, or see leaveStrangers
+	done       bool    // the rules were audited once; nothing is attached before that
+	replies    *string // why flows must have a reply first; nil: unknown, and they must
+	rules      audit.RulesetAudit
+	numbers    trackingNumbers    // of the rules, and of bridgesAsk
+	ipsets     *audit.IPSetPoller // of those that rules depend on
+	links      netfilterLinks     // where the kernel does not list its hooks
+	sysctls    []string           // that rules and headers depend on, as last read
+	accounting bool               // connection tracking counts
+	bridgesAsk bool               // a bridge of its own has packets meet the rules for IP
 }
 
 // needsReply says why flows must have a reply before they are carried; "": they need none,
@@ -71,7 +71,7 @@ const auditRetry = time.Second
 // next packet of its flow. If again is not nil, the rules could not be read, and the next audit is
 // due when it fires.
 func (d *daemon) auditRules() (again <-chan time.Time, err error) {
-	number := d.events.rulesNumber()
+	number := d.events.trackingNumbers().rules
 	rules, reason, unread, err := d.takeRules()
 	if err != nil {
 		return nil, err
@@ -88,9 +88,12 @@ func (d *daemon) auditRules() (again <-chan time.Time, err error) {
 	}
 	changed := !maps.Equal(rules.DeviceChains, d.audit.rules.DeviceChains) || rules.MarkChain != d.audit.rules.MarkChain ||
 		!rules.Strangers.Equal(d.audit.rules.Strangers)
-	d.audit.rules, d.audit.rulesNumber = rules, number
+	d.audit.rules, d.audit.numbers.rules = rules, number
 	if changed || !d.audit.done {
 		d.audit.done = true
+		if err := d.leaveStrangers(); err != nil {
+			return nil, err
+		}
 		return nil, d.resync() // which opens the gate afterwards
 	}
 	return nil, errors.Join(d.followTracking(), d.updateGate())
@@ -291,7 +294,7 @@ const interruptedReason = "the network's tables changed while they were read"
 
 // offReason says why nothing is carried; "": nothing is in the way.
 func (d *daemon) offReason() string {
-	off := cmp.Or(d.audit.unwatched, d.audit.perPacket, d.audit.interrupted, d.topo.TooMany)
+	off := cmp.Or(d.audit.unwatched, d.audit.perPacket, d.audit.stale, d.topo.TooMany)
 	if off == "" && d.topo.PerPacket != "" {
 		off = fmt.Sprintf("packets of one flow may take different routes (%s)", d.topo.PerPacket)
 	}

@@ -278,7 +278,7 @@ func (d *daemon) follow(ctx context.Context) (err error) {
 		}
 		if errors.Is(err, nlmsg.ErrInterrupted) {
 			// What was learned may point to a pod or peer that is gone.
-			d.audit.interrupted = interruptedReason
+			d.audit.stale = interruptedReason
 			resync, err = time.After(pollInterval), d.updateGate()
 		}
 		if err != nil {
@@ -351,7 +351,7 @@ func (d *daemon) resync() error {
 	}
 	d.forgetFilters()
 	d.planAttach()
-	d.synced, d.audit.interrupted = true, ""
+	d.synced, d.audit.stale = true, ""
 	return errors.Join(d.probeNewPods(), d.probeMissingFDB(), d.updateGate(), d.renewLease())
 }
 

@@ -18,13 +18,17 @@ type eventQueue struct {
 	mu      sync.Mutex
 	epoch   *epoch // nil: of programs that are not loaded yet
 	changed topology.Changes
-	rules   uint64                        // how many events there were of rules of nftables
+	numbers trackingNumbers               // of events until now
 	tracked bpf.Tracking                  // as the programs were told
 	topo    topology.Topology             // of what is carried
 	unused  map[topology.Neighbour]bool   // neighbours that changed and are not in topo
 	ends    map[podEndKey]topology.PodEnd // pods' ends as last announced, which topo knows to be so, or does not know
 	failed  error
 }
+
+// trackingNumbers tell how many events there were of what says what connection tracking sees: rules of nftables,
+// and bridges.
+type trackingNumbers struct{ rules, bridges uint64 }
 
 // maxPodEnds is how many pods' ends are kept that nothing else is told of: a pod may make any number of devices.
 const maxPodEnds = 4096
@@ -43,33 +47,49 @@ func (i *eventQueue) bumpBy(e *epoch) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.epoch = e
-	return errors.Join(i.trackAll(), e.bump(causeStart))
+	return errors.Join(i.setTracking(bpf.Tracking{Routed: true, Bridged: true}), e.bump(causeStart))
 }
 
-// trackAll has the programs learn nothing of what connection tracking does not know: a new rule may go by it.
-func (i *eventQueue) trackAll() error {
-	i.tracked = bpf.Tracking{Routed: true, Bridged: true}
-	return i.epoch.objs.SetTracking(i.tracked)
+func (i *eventQueue) setTracking(now bpf.Tracking) error {
+	i.tracked = now
+	return i.epoch.objs.SetTracking(now)
 }
 
-// rulesNumber is the number of rules that are read from now on, see [eventQueue.track].
-func (i *eventQueue) rulesNumber() uint64 {
+// expectTracking has the programs learn nothing of what connection tracking does not know, if a new rule may go by it:
+// of what is bridged, too, if a bridge asks for the rules.
+func (i *eventQueue) expectTracking(what topology.Changes, cause topology.Cause) error {
+	now := i.tracked
+	if cause == topology.Rules || cause == topology.LostEvents {
+		i.numbers.rules++
+		now.Routed, now.Bridged = true, true
+	}
+	if what&topology.BridgeAsks != 0 {
+		i.numbers.bridges++
+		now.Bridged = true
+	}
+	if now == i.tracked {
+		return nil
+	}
+	return i.setTracking(now)
+}
+
+// trackingNumbers are those of rules and bridges that are read from now on, see [eventQueue.track].
+func (i *eventQueue) trackingNumbers() trackingNumbers {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.rules
+	return i.numbers
 }
 
-// track tells the programs what connection tracking sees for the sake of rules with a number, unless they may have
-// changed since. More: that is more than it was.
-func (i *eventQueue) track(now bpf.Tracking, rules uint64) (more bool, err error) {
+// track tells the programs what connection tracking sees for the sake of rules and bridges with these numbers, unless
+// they may have changed since. More: that is more than it was.
+func (i *eventQueue) track(now bpf.Tracking, of trackingNumbers) (more bool, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if rules != i.rules || now == i.tracked {
+	if of != i.numbers || now == i.tracked {
 		return false, nil
 	}
 	more = now.Routed && !i.tracked.Routed || now.Bridged && !i.tracked.Bridged
-	i.tracked = now
-	return more, i.epoch.objs.SetTracking(now)
+	return more, i.setTracking(now)
 }
 
 // push adds events that were read together: one epoch after the last of them is enough for all.
@@ -120,11 +140,7 @@ func (i *eventQueue) setTopology(w topology.Topology) {
 // add adds changes, and what has caused those of rules.
 func (i *eventQueue) add(what topology.Changes, cause topology.Cause) {
 	if what&topology.RulesChanged != 0 && i.failed == nil && i.epoch != nil {
-		if cause == topology.Rules || cause == topology.LostEvents { // nothing else makes rules go by connection tracking
-			i.rules++
-			i.failed = i.trackAll()
-		}
-		i.failed = errors.Join(i.failed, i.epoch.bump(cause))
+		i.failed = errors.Join(i.expectTracking(what, cause), i.epoch.bump(cause))
 	}
 	i.changed |= what
 	select {

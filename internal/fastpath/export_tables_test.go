@@ -1,8 +1,12 @@
 package fastpath
 
 import (
+	"context"
+	"errors"
+
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 // Hop tells what the programs' tables have of a next hop.
@@ -35,4 +39,32 @@ func ProgramsAtTunnel(c *Config) (names []string) {
 		}
 	}
 	return names
+}
+
+// StrangersReason is why nothing is carried while the topology is read without a peer that was carried.
+const StrangersReason = strangersReason
+
+// ReasonsAtReads audits the rules of the calling thread's namespace, and again when they were changed. It gives why
+// nothing was carried: at each read of the topology, and at the end.
+func ReasonsAtReads(c *Config, n *netcfg.Namespace, fast *bpf.Objects, w topology.Topology, change func() error) (reasons []string, err error) {
+	var d *daemon
+	d, end, err := newTestDaemon(c, n, fast, func() (topology.Topology, error) {
+		reasons = append(reasons, d.audit.off)
+		return w, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	ctx, cancel := context.WithCancel(context.Background())
+	keeping, err := d.flows.start(ctx)
+	defer cancel()
+	if err != nil {
+		return nil, err
+	}
+	defer cancelAndWait(cancel, keeping)
+	_, before := d.auditRules()
+	changed := change()
+	_, after := d.auditRules()
+	return append(reasons, d.audit.off), errors.Join(before, changed, after)
 }

@@ -171,9 +171,9 @@ func NewEventQueue(fast *bpf.Objects) (*EventQueue, error) {
 func (i *eventQueue) Push(batch ...topology.Event)     { i.push(batch) }
 func (i *eventQueue) SetTopology(w topology.Topology)  { i.setTopology(w) }
 func (i *eventQueue) Drain() (topology.Changes, error) { return i.drain() }
-func (i *eventQueue) RulesNumber() uint64              { return i.rulesNumber() }
-func (i *eventQueue) Track(now bpf.Tracking, rules uint64) (more bool, err error) {
-	return i.track(now, rules)
+func (i *eventQueue) Numbers() trackingNumbers         { return i.trackingNumbers() }
+func (i *eventQueue) Track(now bpf.Tracking, of trackingNumbers) (more bool, err error) {
+	return i.track(now, of)
 }
 
 // Follow is a daemon in a namespace, the calling thread's, that reads ways as it is

@@ -136,6 +136,19 @@ func (d *daemon) strangerReason(p topology.NextHop, tc map[int]topology.TCState)
 	return what
 }
 
+// strangersReason is why nothing is carried until the topology was read, see leaveStrangers.
+const strangersReason = "packets of a tunnel that is carried may meet rules that are not known to treat all of them alike"
+
+// leaveStrangers has nothing carried if a peer that is carried may not be any more, going by rules that have
+// changed. That peer is to be left alone at once, and a large topology takes a while to read.
+func (d *daemon) leaveStrangers() error {
+	if !slices.ContainsFunc(d.topo.NextHops, func(p topology.NextHop) bool { return d.strangerReason(p, d.topo.TC) != "" }) {
+		return nil
+	}
+	d.audit.stale = strangersReason
+	return d.updateGate()
+}
+
 const enableAgain = "disable it, and enable it again"
 
 var (

@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
+	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // A tunnel that has the name of the one that the programs were loaded for is told from it, by its own kind.
@@ -67,5 +70,36 @@ func TestStrangers(t *testing.T) {
 		if got := fastpath.StrangerReason(audit.Strangers{Addresses: c.addresses, Devices: c.devices}, topology.NextHop{WireDevice: 2, Encap: c.encap}, "eth0"); got != want {
 			t.Errorf("%+v, others %v and %v: %q, want %q", c.encap, c.addresses, c.devices, got, want)
 		}
+	}
+}
+
+// If rules are found that a tunnel which is carried may meet, nothing is carried while the topology is read, and then
+// all but it; other rules of that kind, and other changes for which it is read, are no reason.
+func TestStrangersAreLeft(t *testing.T) {
+	const notYet = "the packet filter has not been looked at yet"
+	fast, n := newFast(t), space(t)
+	mac := net.HardwareAddr{2, 0, 0, 0, 0, 1}
+	tunnel := &topology.Encap{Local: netip.MustParseAddr("192.0.2.1"), Remote: netip.MustParseAddr("192.0.2.2"), MAC: mac, Port: 4789}
+	peer := topology.NextHop{Device: 1, WireDevice: 1, MTU: 1500, MAC: mac, SrcMAC: mac, DstMAC: mac, Encap: tunnel}
+	w := topology.Topology{NextHops: []topology.NextHop{peer}, TC: map[int]topology.TCState{1: {Name: "lo"}}}
+	for _, c := range []struct {
+		rule string
+		want []string
+	}{
+		{"ip saddr 192.0.2.2 jump other", []string{notYet, fastpath.StrangersReason, ""}},
+		{"ip saddr 192.0.2.3 jump other", []string{notYet, "", ""}},
+		{"accept", []string{notYet, ""}},
+	} {
+		must(t, testenv.Load(t, n, "flush ruleset", "nft", "-f", "-"))
+		conf := &fastpath.Config{Kind: fastpath.VXLAN, Port: 4789, Pins: t.TempDir(), State: filepath.Join(t.TempDir(), "state")}
+		testenv.InNetns(t, n.Path(), func() error {
+			got, err := fastpath.ReasonsAtReads(conf, n, fast, w, func() error {
+				return testenv.Load(t, n, "table ip t { chain other { ct state new accept; drop; }; chain c { type filter hook input priority 0; "+c.rule+"; }; }", "nft", "-f", "-")
+			})
+			if !slices.Equal(got, c.want) {
+				t.Errorf("%s: nothing is carried because of %q, want %q", c.rule, got, c.want)
+			}
+			return err
+		})
 	}
 }

@@ -15,7 +15,7 @@ func (d *daemon) followTracking() error {
 	sysctl := strings.TrimSpace(d.audit.sysctls[topology.BridgesAsk]) // without br_netfilter there is none
 	asked := d.audit.bridgesAsk || sysctl != "" && sysctl != "0"
 	is := bpf.Tracking{Routed: rules.Tracks, Bridged: rules.TracksBridged || rules.Tracks && asked}
-	more, err := d.events.track(is, d.audit.rulesNumber)
+	more, err := d.events.track(is, d.audit.numbers)
 	if more && err == nil {
 		err = d.invalidate(topology.Rules) // invalid packets may have taught what was taken for untracked
 	}
@@ -24,12 +24,12 @@ func (d *daemon) followTracking() error {
 
 // followBridges reads whether any bridge has packets of pods meet the rules for IP.
 func (d *daemon) followBridges() (err error) {
-	ask := false
+	ask, number := false, d.events.trackingNumbers().bridges
 	if len(d.bypassed.Bridges) > 0 {
 		if ask, err = audit.BridgesAsk(d.Devices.Family); err != nil {
 			return err
 		}
 	}
-	d.audit.bridgesAsk = ask
+	d.audit.bridgesAsk, d.audit.numbers.bridges = ask, number
 	return nil
 }

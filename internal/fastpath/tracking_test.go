@@ -9,39 +9,47 @@ import (
 )
 
 // The programs take it that all is tracked until rules were read that say less, and again from when these may have
-// changed until they are read anew.
+// changed until they are read anew. So they take it of what bridges forward, until these are read anew.
 func TestTracking(t *testing.T) {
 	fast := newFast(t)
 	box, err := fastpath.NewEventQueue(fast)
 	must(t, err)
 	const all = 3
-	old := box.RulesNumber()
-	track := func(number func() uint64, now bpf.Tracking, wantMore bool) func() {
+	read := box.Numbers()
+	track := func(now bpf.Tracking, wantMore bool) func() {
 		return func() {
-			more, err := box.Track(now, number())
+			more, err := box.Track(now, read)
 			if must(t, err); more != wantMore {
 				t.Errorf("%+v is more than before: %v", now, more)
 			}
 		}
 	}
-	first := func() uint64 { return old }
-	news := func(what topology.Changes) func() {
-		return func() { box.Push(topology.Event{Changes: what, Cause: topology.Rules}) }
+	news := func(cause topology.Cause, what topology.Changes) func() {
+		return func() { box.Push(topology.Event{Changes: what, Cause: cause}) }
 	}
+	const rules, ways, asks = topology.RulesChanged, topology.TopologyChanged, topology.BridgeAsks
+	again := func() { read = box.Numbers() }
 	for _, step := range []struct {
 		what string
 		do   func()
 		want uint32
 	}{
 		{"nothing", func() {}, all},
-		{"rules without tracking", track(first, bpf.Tracking{}, false), 0},
-		{"a device", news(topology.TopologyChanged), 0},
-		{"a bridge asks", track(first, bpf.Tracking{Bridged: true}, true), 2},
-		{"rules with tracking", track(first, bpf.Tracking{Routed: true}, true), 1},
-		{"a route", func() { box.Push(topology.Event{Changes: topology.RulesChanged, Cause: topology.Routes}) }, 1},
-		{"other rules", news(topology.RulesChanged), all},
-		{"the rules before", track(first, bpf.Tracking{}, false), all},
-		{"these rules", track(box.RulesNumber, bpf.Tracking{}, false), 0},
+		{"rules without tracking", track(bpf.Tracking{}, false), 0},
+		{"a device", news("", ways), 0},
+		{"a bridge asks", track(bpf.Tracking{Bridged: true}, true), 2},
+		{"rules with tracking", track(bpf.Tracking{Routed: true}, true), 1},
+		{"a route", news(topology.Routes, rules|ways), 1},
+		{"other rules", news(topology.Rules, rules), all},
+		{"the rules before", track(bpf.Tracking{}, false), all},
+		{"these rules are read", again, all},
+		{"these rules", track(bpf.Tracking{}, false), 0},
+		{"a port", news(topology.Devices, rules|ways), 0},
+		{"a bridge that asks", news(topology.Devices, rules|ways|asks), 2},
+		{"the bridges before", track(bpf.Tracking{}, false), 2},
+		{"these bridges are read", again, 2},
+		{"these bridges", track(bpf.Tracking{}, false), 0},
+		{"anything", news(topology.LostEvents, rules|ways|asks), all},
 	} {
 		step.do()
 		var is uint32
@@ -49,4 +57,19 @@ func TestTracking(t *testing.T) {
 			t.Errorf("%s: the programs take it that %d is tracked, want %d", step.what, is, step.want)
 		}
 	}
+}
+
+// The daemon reads bridges that have changed, and then tells the programs what is tracked of what they forward.
+func TestTrackingOfBridges(t *testing.T) {
+	fast, n := newFast(t), space(t)
+	box, _, end := follow(t, fast, n, func() (topology.Topology, error) { return topology.Topology{}, nil })
+	for range 2 {
+		eventually(t, "nothing is tracked", func() bool {
+			var is uint32
+			must(t, fast.Tracking.Get(&is))
+			return is == 0
+		})
+		box.Push(topology.Event{Changes: topology.RulesChanged | topology.TopologyChanged | topology.BridgeAsks, Cause: topology.Devices})
+	}
+	must(t, end())
 }

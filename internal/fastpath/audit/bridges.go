@@ -20,13 +20,13 @@ func BridgesAsk(of Family) (bool, error) {
 		req.AddData(kind)
 		return req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
 	})
-	return slices.ContainsFunc(bridges, func(m []byte) bool { return bridgeAsks(m, of) }), err
+	return slices.ContainsFunc(bridges, func(m []byte) bool { return BridgeAsks(m, of) }), err
 }
 
 const kindBridge = "bridge"
 
-// bridgeAsks tells what the kernel's message about a device says, if that is a bridge.
-func bridgeAsks(message []byte, of Family) (asks bool) {
+// BridgeAsks tells whether the kernel's message about a device says so of it.
+func BridgeAsks(message []byte, of Family) (asks bool) {
 	number := uint16(unix.IFLA_BR_NF_CALL_IPTABLES)
 	if of == IPv6 {
 		number = unix.IFLA_BR_NF_CALL_IP6TABLES

@@ -65,7 +65,7 @@ func ElementConsumes(message []byte) bool {
 
 // Parsers are all that read a message of the kernel.
 var Parsers = map[string]func(message []byte){
-	"bridge":  func(m []byte) { bridgeAsks(m, IPv4) },
+	"bridge":  func(m []byte) { BridgeAsks(m, IPv4) },
 	"rule":    func(m []byte) { _, _ = RuleOf(m) },
 	"scan":    func(m []byte) { _ = newWalker(Overlay{}).scanRule(m) },
 	"set":     func(m []byte) { _, _ = SetOf(m) },

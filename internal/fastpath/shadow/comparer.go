@@ -74,9 +74,10 @@ type comparer struct {
 type expected struct {
 	*packet
 	read  time.Time
-	done  bool // it was compared, or given up
-	stray bool // see [forwarding.isStray]
-	cut   int  // bytes of its payload that the network has sent, if it cuts it
+	slot  *slot // of that time
+	done  bool  // it was compared, or given up
+	stray bool  // see [forwarding.isStray]
+	cut   int   // bytes of its payload that the network has sent, if it cuts it
 }
 
 // pendingMismatch is a difference that a change may still explain.
@@ -124,7 +125,7 @@ func (c *comparer) take(p *packet, now time.Time) {
 		c.match(p, now)
 		return
 	}
-	e := &expected{packet: p, read: now, stray: c.network.isStray(p)}
+	e := &expected{packet: p, read: now, slot: c.network.slotAt(now), stray: c.network.isStray(p)}
 	c.waiting = append(c.waiting, e)
 	c.byStamp[p.Number] = append(c.byStamp[p.Number], e)
 	if c.bytes += len(p.bytes); c.bytes > maxWaiting {
@@ -150,14 +151,14 @@ func (c *comparer) match(is *packet, now time.Time) {
 	switch {
 	case most == alikeInAll:
 		c.finish(e)
-		c.equal(e.packet, now)
+		c.equal(e)
 	case is.length < e.length && e.Segment > 0:
 		c.matchCut(e, is, now)
 	case is.length > e.length && is.Segment > 0:
 		c.matchMerged(e, is, now)
 	default:
 		c.finish(e)
-		c.different(e.packet, differ(e.packet, is), now)
+		c.different(e, differ(e.packet, is), now)
 	}
 }
 
@@ -189,10 +190,10 @@ func (c *comparer) matchCut(e *expected, is *packet, now time.Time) {
 	switch {
 	case d != nil:
 		c.finish(e)
-		c.different(e.packet, d, now)
+		c.different(e, d, now)
 	case e.cut >= e.length-e.payload:
 		c.finish(e)
-		c.equal(e.packet, now)
+		c.equal(e)
 	}
 }
 
@@ -210,9 +211,9 @@ func (c *comparer) matchMerged(first *expected, is *packet, now time.Time) {
 		d := differPart(e.packet, is, at)
 		at += e.length - e.payload
 		if c.finish(e); d != nil {
-			c.different(e.packet, d, now)
+			c.different(e, d, now)
 		} else {
-			c.equal(e.packet, now)
+			c.equal(e)
 		}
 	}
 }
@@ -227,10 +228,10 @@ func (c *comparer) finish(e *expected) {
 	}
 }
 
-func (c *comparer) equal(p *packet, now time.Time) {
-	c.countOf(p).Equal++
-	c.note(p)
-	c.network.forwards(p, now)
+func (c *comparer) equal(e *expected) {
+	c.countOf(e.packet).Equal++
+	c.note(e.packet)
+	c.network.forwards(e)
 }
 
 // note counts the flow of a packet that was compared.
@@ -240,10 +241,10 @@ func (c *comparer) note(p *packet) {
 	}
 }
 
-func (c *comparer) different(p *packet, d *Mismatch, now time.Time) {
-	c.note(p)
-	c.network.forwards(p, now)
-	c.pending = append(c.pending, pendingMismatch{*d, State{p.Epoch, p.Version}, c.countOf(p), now.Add(settle), nil})
+func (c *comparer) different(e *expected, d *Mismatch, now time.Time) {
+	c.note(e.packet)
+	c.network.forwards(e)
+	c.pending = append(c.pending, pendingMismatch{*d, State{e.Epoch, e.Version}, c.countOf(e.packet), now.Add(settle), nil})
 }
 
 // notForwarded notes a packet of which the network has sent nothing for long enough.
@@ -278,7 +279,6 @@ func (c *comparer) giveUp(now time.Time, tooMany bool) {
 // confirmMismatches counts differences that no change explains: at the end all of them.
 func (c *comparer) confirmMismatches(now time.Time, state State, end bool) {
 	c.giveUp(now, false)
-	c.network.settle(now)
 	left := c.pending[:0]
 	for _, d := range c.pending {
 		switch {
@@ -291,6 +291,7 @@ func (c *comparer) confirmMismatches(now time.Time, state State, end bool) {
 		}
 	}
 	c.pending = left
+	c.network.settle(now)
 }
 
 func (c *comparer) confirm(d pendingMismatch) {
@@ -301,7 +302,7 @@ func (c *comparer) confirm(d pendingMismatch) {
 		d.count.NotForwarded++
 		c.note(d.lost.packet)
 		if !d.lost.stray {
-			c.network.loses(d.lost.packet)
+			c.network.loses(d.lost)
 		}
 	}
 	c.keep(d.Mismatch)

@@ -36,12 +36,12 @@ const (
 // allFlows is the name of a loss of all flows together.
 const allFlows = "all flows"
 
-// forwarding counts what is forwarded of a flow in one direction. It counts packets when the network
-// has had the time to drop others that were sent with them.
+// forwarding counts what is forwarded of a flow in one direction, and what is not: both of the packets that
+// were sent long enough ago to know.
 type forwarding struct {
 	flows  map[flowOf]*flowLoss
 	all    flowLoss
-	recent []slot // in the order of time
+	recent []*slot // in the order of time
 }
 
 type flowLoss struct {
@@ -51,10 +51,10 @@ type flowLoss struct {
 	sequence        uint32 // of its last segment that was
 }
 
-// slot counts what was forwarded within a time.
+// slot counts what has become of the packets that were sent within a time.
 type slot struct {
-	start     time.Time
-	forwarded map[*flowLoss]uint64
+	start           time.Time
+	forwarded, lost map[*flowLoss]uint64
 }
 
 const slotLength = settle / 10
@@ -70,24 +70,28 @@ func (f *forwarding) lossOf(p *packet) *flowLoss {
 	return l
 }
 
-// forwards counts a packet that the network has forwarded.
-func (f *forwarding) forwards(p *packet, now time.Time) {
+// slotAt is that of the packets that are sent now.
+func (f *forwarding) slotAt(now time.Time) *slot {
 	if n := len(f.recent); n == 0 || now.Sub(f.recent[n-1].start) >= slotLength {
-		f.recent = append(f.recent, slot{now, map[*flowLoss]uint64{}})
+		f.recent = append(f.recent, &slot{now, map[*flowLoss]uint64{}, map[*flowLoss]uint64{}})
 	}
-	counts := f.recent[len(f.recent)-1].forwarded
-	counts[&f.all]++
-	if l := f.lossOf(p); l != nil {
-		counts[l]++
-		l.hasForwarded, l.sequence = true, p.sequence()
+	return f.recent[len(f.recent)-1]
+}
+
+// forwards counts a packet that the network has forwarded.
+func (f *forwarding) forwards(e *expected) {
+	e.slot.forwarded[&f.all]++
+	if l := f.lossOf(e.packet); l != nil {
+		e.slot.forwarded[l]++
+		l.hasForwarded, l.sequence = true, e.sequence()
 	}
 }
 
 // loses counts one that it has not.
-func (f *forwarding) loses(p *packet) {
-	f.all.lost++
-	if l := f.lossOf(p); l != nil {
-		l.lost++
+func (f *forwarding) loses(e *expected) {
+	e.slot.lost[&f.all]++
+	if l := f.lossOf(e.packet); l != nil {
+		e.slot.lost[l]++
 	}
 }
 
@@ -101,11 +105,14 @@ func (f *forwarding) isStray(p *packet) bool {
 	return away > maxStray || away < -maxStray
 }
 
-// settle counts what was forwarded long enough ago.
+// settle counts what was sent so long ago that it was forwarded or given up.
 func (f *forwarding) settle(now time.Time) {
 	for len(f.recent) > 0 && now.Sub(f.recent[0].start) >= settle+slotLength {
 		for l, n := range f.recent[0].forwarded {
 			l.forwarded += n
+		}
+		for l, n := range f.recent[0].lost {
+			l.lost += n
 		}
 		f.recent = f.recent[1:]
 	}

@@ -75,7 +75,7 @@ func (s *eventSource) read() (events []Event, more bool, err error) {
 		return nil, false, err
 	}
 	if s.lost {
-		what = Event{Changes: RulesChanged | TopologyChanged, Cause: LostEvents}
+		what = Event{Changes: RulesChanged | TopologyChanged | BridgeAsks, Cause: LostEvents}
 		if s.lost = more; !more && s.forget != nil { // after the last message that is older than what is read now
 			s.forget()
 		}

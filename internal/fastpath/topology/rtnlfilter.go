@@ -179,7 +179,7 @@ func (n *rtnlFilter) neighbourEvent(m netlink.Message) Event {
 func (n *rtnlFilter) deviceChanges(m netlink.Message) Changes {
 	d, ok := readDevice(m.Data)
 	if !ok {
-		return RulesChanged | TopologyChanged
+		return RulesChanged | TopologyChanged | BridgeAsks
 	}
 	was, known := n.devices[d.key]
 	unsure := n.partial && !known
@@ -193,6 +193,9 @@ func (n *rtnlFilter) deviceChanges(m netlink.Message) Changes {
 	case known && was == d.deviceState && !d.event:
 		return 0
 	case known && was.forwarding != d.forwarding || !known && d.bridged || unsure:
+		if audit.BridgeAsks(m.Data, n.family) {
+			return RulesChanged | TopologyChanged | BridgeAsks
+		}
 		return RulesChanged | TopologyChanged
 	}
 	return TopologyChanged

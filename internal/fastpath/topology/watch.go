@@ -20,6 +20,7 @@ type Changes uint8
 const (
 	RulesChanged    Changes = 1 << iota // rules that packets meet: nftables, routes, policy rules, addresses, forwarding, IPsec, bridges
 	TopologyChanged                     // the way to pods and peers: devices, tc, neighbours, forwarding entries
+	BridgeAsks                          // a bridge of its own has packets meet the rules for IP, perhaps only now
 )
 
 // Event is a notification of a change.

@@ -24,6 +24,7 @@ import (
 const (
 	rules = topology.RulesChanged
 	ways  = topology.TopologyChanged
+	asks  = topology.BridgeAsks
 )
 
 var eventTimeout = host.ScaleTimeout(20 * time.Second)
@@ -54,11 +55,11 @@ func watch(t *testing.T, n *netcfg.Namespace, tell func(topology.Changes)) {
 	})
 }
 
-// await waits until all wanted changes are reported.
-func await(t *testing.T, news <-chan topology.Changes, wanted topology.Changes) {
+// await waits until all wanted changes are reported, and gives all that were until then.
+func await(t *testing.T, news <-chan topology.Changes, wanted topology.Changes) (got topology.Changes) {
 	t.Helper()
 	end := time.After(eventTimeout)
-	for got := topology.Changes(0); got&wanted != wanted; {
+	for got&wanted != wanted {
 		select {
 		case c := <-news:
 			got |= c
@@ -66,6 +67,7 @@ func await(t *testing.T, news <-chan topology.Changes, wanted topology.Changes) 
 			t.Fatalf("after %v only %b was told, and not %b", eventTimeout, got, wanted)
 		}
 	}
+	return got
 }
 
 // quiet waits until nothing is reported for a moment.
@@ -165,6 +167,9 @@ func TestWatch(t *testing.T) {
 		{"ip link set b0 master br0", rules | ways},
 		{"bridge link set dev b0 learning off", rules | ways},
 		{"ip link set br0 type bridge ageing_time 100", rules | ways},
+		{"ip link set br0 type bridge nf_call_ip6tables 1", rules | ways},
+		{"ip link set br0 type bridge nf_call_iptables 1", rules | ways | asks},
+		{"ip link add br1 type bridge nf_call_iptables 1", rules | ways | asks},
 		{"bridge fdb add 02:00:00:00:00:03 dev b0 master", ways},
 	} {
 		quiet(news)
@@ -175,7 +180,9 @@ func TestWatch(t *testing.T) {
 			}
 			return err
 		})
-		await(t, news, c.want)
+		if got := await(t, news, c.want); got&asks != c.want&asks {
+			t.Errorf("%s: told was %b, want %b", c.command, got, c.want)
+		}
 	}
 }
 
