@@ -39,7 +39,7 @@ help: ## list the targets
 compare: setup bin/venturi ## measure host, routed and vxlan in a lab (about 90 seconds; ARGS='...' is passed on)
 	$(SUDO) bin/venturi compare $(ARGS)
 
-test: setup-test bin/venturi ## run the tests, the privileged ones included (12 minutes on two cores)
+test: setup-test bin/venturi ## run the tests, the privileged ones included (12 to 13 minutes on two cores)
 	$(SUDO) bin/venturi kernel fetch $(KERNELS)
 	GO=$(GO) exec scripts/test
 
