@@ -38,9 +38,10 @@ type Trial struct {
 // Secret is a secret of both sides of a trial.
 type Secret [32]byte
 
-// Limits: of a trial, and between two first messages of it.
+// Limits: of a trial, and between two first messages of it. A card that has just got another namespace takes seconds to
+// have its link again.
 var (
-	trialLimit = host.ScaleTimeout(2 * time.Second)
+	trialLimit = host.ScaleTimeout(5 * time.Second)
 	trialEvery = host.ScaleTimeout(250 * time.Millisecond)
 )
 
