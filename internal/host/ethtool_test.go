@@ -4,12 +4,28 @@ import (
 	"runtime"
 	"testing"
 	"unsafe"
+
+	"github.com/safchain/ethtool"
 )
 
 // What a question has on its stack stays where it is until it is answered, also where it calls
 // functions that need more of the stack, and while garbage is collected, which makes stacks smaller.
 func TestAskEthtoolOnStackThatStays(t *testing.T) {
-	for what, meanwhile := range map[string]func(){"calls": func() { _ = useStack(0) }, "collection": runtime.GC} {
+	tool, err := ethtool.NewEthtool()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tool.Close()
+	for what, meanwhile := range map[string]func(){
+		"calls":      func() { _ = useStack(0) },
+		"collection": runtime.GC,
+		"the largest call of the library, then a collection": func() {
+			if names, err := tool.Features("lo"); err != nil || len(names) == 0 {
+				t.Errorf("Features = %v, %v", names, err)
+			}
+			runtime.GC()
+		},
+	} {
 		ask := func(string) (bool, error) {
 			var answer [64]byte
 			before := uintptr(unsafe.Pointer(&answer))
