@@ -134,14 +134,11 @@ type daemon struct {
 	topo         topology.Topology                                                            // what is carried: refused pods and next hops are left out
 	readTopology func(topology.DeviceNames, topology.ProgramOwner) (topology.Topology, error) // [topology.Read]; tests replace it
 	early        earlyRead                                                                    // of before the programs were loaded
-	watching     <-chan error                                                                 // of [topology.Watch]
-	bypassed     BypassedCounters                                                             // devices on the network's own path to topo's pods and peers
-	// podsAnnounced: changes of the pods' own devices are announced.
-	podsAnnounced bool
-	complete      bool   // every pod that was there at the start has its programs
-	settle        func() // has the watch finish its own start
-	whenComplete  func()
-	synced        bool // the tables are complete, and every attached program is this daemon's
+	watcher      topology.Watcher
+	bypassed     BypassedCounters // devices on the network's own path to topo's pods and peers
+	complete     bool             // every pod that was there at the start has its programs
+	whenComplete func()
+	synced       bool // the tables are complete, and every attached program is this daemon's
 
 	jiffy    time.Duration
 	tick     uint32
@@ -170,7 +167,7 @@ var ErrHandOver = errors.New("another process takes over")
 func serve(ctx context.Context, c *Config, o Options) (err error) {
 	d := newDaemon(c)
 	d.report, d.compared = o.Report, o.Compared
-	d.whenComplete = func() { d.settle(); saveResources() }
+	d.whenComplete = func() { d.watcher.Settle(); saveResources() }
 	open := netcfg.CurrentNetns
 	if c.Devices.Node {
 		open = netcfg.OpenNode
@@ -272,7 +269,7 @@ func (d *daemon) follow(ctx context.Context) (err error) {
 			polls.Reset(d.nextPoll())
 		case <-d.attachPending():
 			err = d.attachNext()
-		case err = <-d.watching:
+		case err = <-d.watcher.Done:
 		case err = <-keeping:
 		case err = <-comparing:
 		}

@@ -183,16 +183,13 @@ func Follow(ctx context.Context, c *Config, n *netcfg.Namespace, fast *bpf.Objec
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer func() {
-		cancel()
-		for range d.watching {
-		}
-	}()
 	defer end()
-	if _, err := d.watch(ctx); err != nil {
+	ctx, cancel := context.WithCancel(ctx)
+	if err := d.watch(ctx); err != nil {
+		cancel()
 		return err
 	}
+	defer cancelAndWait(cancel, d.watcher.Done)
 	queue <- d.events
 	return d.follow(ctx)
 }
@@ -232,13 +229,12 @@ func StartStates(c *Config, n *netcfg.Namespace, fast *bpf.Objects) (states []St
 	}
 	defer end()
 	ctx, cancel := context.WithCancel(context.Background())
-	tables, err := d.watch(ctx)
-	if err != nil {
+	if err := d.watch(ctx); err != nil {
 		cancel()
 		return nil, 0, err
 	}
-	defer cancelAndWait(cancel, d.watching)
-	d.readEarly(tables)
+	defer cancelAndWait(cancel, d.watcher.Done)
+	d.readEarly()
 	defer d.early.discard()
 	following, err := d.flows.start(ctx)
 	if err != nil {

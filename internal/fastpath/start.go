@@ -58,21 +58,19 @@ func (d *daemon) prepare(ctx context.Context) error {
 		d.objs = objs
 		loaded <- err
 	}()
-	var tables *topology.Tables
 	err := d.openPoller()
 	if err == nil {
-		tables, err = d.watch(ctx)
+		err = d.watch(ctx)
 	}
 	if err == nil {
-		d.settle = tables.Settle
-		d.readEarly(tables)
+		d.readEarly()
 	}
 	return errors.Join(err, <-loaded)
 }
 
 // readEarly reads what the first pods need. What cannot be read now is read later.
-func (d *daemon) readEarly(tables *topology.Tables) {
-	reader, err := topology.OpenTableReader(tables, d.Devices, d.programs.owns)
+func (d *daemon) readEarly() {
+	reader, err := topology.OpenTableReader(d.watcher.Tables, d.Devices, d.programs.owns)
 	if err != nil {
 		return
 	}
@@ -85,17 +83,17 @@ func (d *daemon) readEarly(tables *topology.Tables) {
 	d.early.rules = &rules
 }
 
-// watch starts to listen to changes of the network, and gives what it has read of it then.
-func (d *daemon) watch(ctx context.Context) (tables *topology.Tables, err error) {
-	d.watching, d.podsAnnounced, tables, err = topology.Watch(ctx, d.Devices.Family, d.programs.owns, d.events.push)
-	return tables, err
+// watch starts to listen to changes of the network.
+func (d *daemon) watch(ctx context.Context) (err error) {
+	d.watcher, err = topology.Watch(ctx, d.Devices.Family, d.programs.owns, d.events.push)
+	return err
 }
 
 // close ends what [daemon.prepare] has started. A daemon that takes over must be the only one that
 // bumps the epoch.
 func (d *daemon) close(cancel context.CancelFunc) {
-	if cancel(); d.watching != nil {
-		cancelAndWait(cancel, d.watching)
+	if cancel(); d.watcher.Done != nil {
+		cancelAndWait(cancel, d.watcher.Done)
 	}
 	d.early.discard()
 	if d.poller != nil {

@@ -2,6 +2,7 @@ package nlmsg
 
 import (
 	"encoding/binary"
+	"iter"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,13 +16,18 @@ type Message struct {
 }
 
 // EachMessage goes through the messages of a datagram, as far as they are whole.
-func EachMessage(b []byte, do func(Message)) {
-	for len(b) >= unix.NLMSG_HDRLEN {
-		n := int(binary.NativeEndian.Uint32(b))
-		if n < unix.NLMSG_HDRLEN || n > len(b) {
-			return
+func EachMessage(b []byte) iter.Seq[Message] {
+	return func(yield func(Message) bool) {
+		for len(b) >= unix.NLMSG_HDRLEN {
+			n := int(binary.NativeEndian.Uint32(b))
+			if n < unix.NLMSG_HDRLEN || n > len(b) {
+				return
+			}
+			m := Message{binary.NativeEndian.Uint16(b[4:]), binary.NativeEndian.Uint16(b[6:]), binary.NativeEndian.Uint32(b[8:]), b[unix.NLMSG_HDRLEN:n]}
+			if !yield(m) {
+				return
+			}
+			b = b[min((n+unix.NLMSG_ALIGNTO-1)&^(unix.NLMSG_ALIGNTO-1), len(b)):]
 		}
-		do(Message{binary.NativeEndian.Uint16(b[4:]), binary.NativeEndian.Uint16(b[6:]), binary.NativeEndian.Uint32(b[8:]), b[unix.NLMSG_HDRLEN:n]})
-		b = b[min((n+unix.NLMSG_ALIGNTO-1)&^(unix.NLMSG_ALIGNTO-1), len(b)):]
 	}
 }

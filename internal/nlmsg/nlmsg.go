@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"net"
 	"net/netip"
 	"strings"
@@ -97,15 +98,31 @@ type Room [72]Attr
 func Number(t uint16) uint16 { return t &^ (unix.NLA_F_NESTED | unix.NLA_F_NET_BYTEORDER) }
 
 // EachAttr goes through attributes, as far as they are whole.
-func EachAttr(b []byte, do func(kind uint16, value []byte)) {
-	for len(b) >= unix.SizeofRtAttr {
-		n := int(binary.NativeEndian.Uint16(b))
-		if n < unix.SizeofRtAttr || n > len(b) {
-			return
+func EachAttr(b []byte) iter.Seq2[uint16, []byte] {
+	return func(yield func(kind uint16, value []byte) bool) {
+		for len(b) >= unix.SizeofRtAttr {
+			n := int(binary.NativeEndian.Uint16(b))
+			if n < unix.SizeofRtAttr || n > len(b) || !yield(Number(binary.NativeEndian.Uint16(b[2:])), b[unix.SizeofRtAttr:n]) {
+				return
+			}
+			b = b[min((n+3)&^3, len(b)):]
 		}
-		do(Number(binary.NativeEndian.Uint16(b[2:])), b[unix.SizeofRtAttr:n])
-		b = b[min((n+3)&^3, len(b)):]
 	}
+}
+
+// FindIn gives the value of an attribute in b, or of one nested in others: path are their numbers, the outermost
+// first. nil: it is not there.
+func FindIn(b []byte, path ...uint16) []byte {
+	for kind, value := range EachAttr(b) {
+		if kind != path[0] {
+			continue
+		}
+		if len(path) == 1 {
+			return value
+		}
+		return FindIn(value, path[1:]...)
+	}
+	return nil
 }
 
 // NativeUint32 reads a number of the kernel's; 0: it is not there.

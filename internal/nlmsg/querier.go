@@ -131,10 +131,10 @@ func (q *Querier) exchange(reply func(m Message) (done bool, err error)) error {
 		if err != nil {
 			return fmt.Errorf("ask the kernel: %w", err)
 		}
-		done := false
-		EachMessage(q.reply[:n], func(m Message) {
+		for m := range EachMessage(q.reply[:n]) {
+			done := false
 			switch {
-			case done || err != nil || m.Sequence != q.seq: // or a reply to an earlier request
+			case m.Sequence != q.seq: // a reply to an earlier request
 			case m.Kind != unix.NLMSG_ERROR:
 				done, err = reply(m)
 			case len(m.Body) < 4:
@@ -142,12 +142,12 @@ func (q *Querier) exchange(reply func(m Message) (done bool, err error)) error {
 			default:
 				done, err = true, resultOf(m)
 			}
-		})
-		if err != nil {
-			return fmt.Errorf("ask the kernel: %w", err)
-		}
-		if done {
-			return nil
+			if err != nil {
+				return fmt.Errorf("ask the kernel: %w", err)
+			}
+			if done {
+				return nil
+			}
 		}
 	}
 }

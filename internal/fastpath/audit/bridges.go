@@ -31,17 +31,7 @@ func BridgeAsks(message []byte, of Family) (asks bool) {
 	if of == IPv6 {
 		number = unix.IFLA_BR_NF_CALL_IP6TABLES
 	}
-	info := attrIn(message[min(unix.SizeofIfInfomsg, len(message)):], unix.IFLA_LINKINFO)
-	value := attrIn(attrIn(info, nl.IFLA_INFO_DATA), number)
-	return bytes.Equal(bytes.TrimRight(attrIn(info, nl.IFLA_INFO_KIND), "\x00"), []byte(kindBridge)) && len(value) > 0 && value[0] != 0
-}
-
-// attrIn is the value of an attribute among others; nil: it is not there.
-func attrIn(b []byte, number uint16) (value []byte) {
-	nlmsg.EachAttr(b, func(kind uint16, of []byte) {
-		if kind == number {
-			value = of
-		}
-	})
-	return value
+	info := nlmsg.FindIn(message[min(unix.SizeofIfInfomsg, len(message)):], unix.IFLA_LINKINFO)
+	value := nlmsg.FindIn(nlmsg.FindIn(info, nl.IFLA_INFO_DATA), number)
+	return bytes.Equal(bytes.TrimRight(nlmsg.FindIn(info, nl.IFLA_INFO_KIND), "\x00"), []byte(kindBridge)) && len(value) > 0 && value[0] != 0
 }

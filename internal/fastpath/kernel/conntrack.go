@@ -192,7 +192,7 @@ func (c *Conntrack) roundTrip(requests int, request func(b []byte, i int, sequen
 		case err != nil:
 			return fmt.Errorf("receive: %w", err)
 		}
-		nlmsg.EachMessage(c.in[:n], func(m nlmsg.Message) {
+		for m := range nlmsg.EachMessage(c.in[:n]) {
 			switch {
 			case m.Kind == ctMessageType(ctNew):
 				echo(message{m})
@@ -205,7 +205,7 @@ func (c *Conntrack) roundTrip(requests int, request func(b []byte, i int, sequen
 				}
 				result(i, unix.Errno(-int32(binary.NativeEndian.Uint32(m.Body))))
 			}
-		})
+		}
 	}
 	return nil
 }

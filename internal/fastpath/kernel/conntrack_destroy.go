@@ -79,15 +79,14 @@ func (e *DestroyEvents) Follow(ctx context.Context, tell func(ended []Ended, los
 					failed = err
 					return true
 				}
-				nlmsg.EachMessage(buf[:n], func(raw nlmsg.Message) {
-					m := message{raw}
+				for m := range nlmsg.EachMessage(buf[:n]) {
 					if m.Kind != ctMessageType(ctDelete) {
-						return
+						continue
 					}
-					if e, ok := m.ended(); ok {
+					if e, ok := (message{m}).ended(); ok {
 						ended = append(ended, e)
 					}
-				})
+				}
 			}
 			lost = losing
 			return true

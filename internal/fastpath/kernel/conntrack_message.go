@@ -135,21 +135,6 @@ func align(n int) int { return (n + unix.NLMSG_ALIGNTO - 1) &^ (unix.NLMSG_ALIGN
 // message is a netlink message of connection tracking.
 type message struct{ nlmsg.Message }
 
-// findAttr finds an attribute; nil: there is none.
-func findAttr(b []byte, kind uint16) []byte {
-	for len(b) >= unix.SizeofNlAttr {
-		n := int(binary.NativeEndian.Uint16(b))
-		if n < unix.SizeofNlAttr || n > len(b) {
-			return nil
-		}
-		if binary.NativeEndian.Uint16(b[2:])&^(unix.NLA_F_NESTED|unix.NLA_F_NET_BYTEORDER) == kind {
-			return b[unix.SizeofNlAttr:n]
-		}
-		b = b[min(align(n), len(b)):]
-	}
-	return nil
-}
-
 // attributes are those of a conntrack message.
 func (m message) attributes() []byte { return m.Body[min(nfgenmsgLen, len(m.Body)):] }
 
@@ -163,7 +148,7 @@ func (m message) state() ConnState {
 
 // tcpState is the state of the TCP connection of a message; 0: it has none.
 func (m message) tcpState() TCPState {
-	if state := findAttr(findAttr(findAttr(m.attributes(), ctaProtoInfo), ctaTCP), ctaTCPState); len(state) == 1 {
+	if state := nlmsg.FindIn(m.attributes(), ctaProtoInfo, ctaTCP, ctaTCPState); len(state) == 1 {
 		return TCPState(state[0])
 	}
 	return 0
@@ -171,7 +156,7 @@ func (m message) tcpState() TCPState {
 
 // timeout is the time until the connection of a message expires.
 func (m message) timeout() time.Duration {
-	if seconds := findAttr(m.attributes(), ctaTimeout); len(seconds) == 4 {
+	if seconds := nlmsg.FindIn(m.attributes(), ctaTimeout); len(seconds) == 4 {
 		return time.Duration(binary.BigEndian.Uint32(seconds)) * time.Second
 	}
 	return math.MaxInt64
@@ -180,19 +165,19 @@ func (m message) timeout() time.Duration {
 // ended is the connection of a message; false: it is not TCP or UDP.
 func (m message) ended() (e Ended, ok bool) {
 	attributes := m.attributes()
-	if e.Connection, ok = parseTuple(findAttr(attributes, ctaTupleOrig)); ok {
-		e.Replies, ok = parseTuple(findAttr(attributes, ctaTupleReply))
+	if e.Connection, ok = parseTuple(nlmsg.FindIn(attributes, ctaTupleOrig)); ok {
+		e.Replies, ok = parseTuple(nlmsg.FindIn(attributes, ctaTupleReply))
 	}
 	return e, ok
 }
 
 // parseTuple parses a tuple; false: it is not of TCP or UDP.
 func parseTuple(orig []byte) (Connection, bool) {
-	ip, proto := findAttr(orig, ctaTupleIP), findAttr(orig, ctaTupleProto)
-	number, from, to := findAttr(proto, ctaProtoNum), findAttr(proto, ctaProtoSrcPort), findAttr(proto, ctaProtoDstPort)
-	source, destination := findAttr(ip, ctaIPv4Src), findAttr(ip, ctaIPv4Dst)
+	ip, proto := nlmsg.FindIn(orig, ctaTupleIP), nlmsg.FindIn(orig, ctaTupleProto)
+	number, from, to := nlmsg.FindIn(proto, ctaProtoNum), nlmsg.FindIn(proto, ctaProtoSrcPort), nlmsg.FindIn(proto, ctaProtoDstPort)
+	source, destination := nlmsg.FindIn(ip, ctaIPv4Src), nlmsg.FindIn(ip, ctaIPv4Dst)
 	if source == nil {
-		source, destination = findAttr(ip, ctaIPv6Src), findAttr(ip, ctaIPv6Dst)
+		source, destination = nlmsg.FindIn(ip, ctaIPv6Src), nlmsg.FindIn(ip, ctaIPv6Dst)
 	}
 	src, okSrc := netip.AddrFromSlice(source)
 	dst, okDst := netip.AddrFromSlice(destination)

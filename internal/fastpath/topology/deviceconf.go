@@ -22,23 +22,8 @@ type DeviceConf struct {
 const inetConf = 1
 
 // confOf finds the settings in the attributes of a device.
-func confOf(attrs []byte) (values string) {
-	nlmsg.EachAttr(attrs, func(kind uint16, value []byte) {
-		if kind != unix.IFLA_AF_SPEC {
-			return
-		}
-		nlmsg.EachAttr(value, func(family uint16, value []byte) {
-			if family != unix.AF_INET {
-				return
-			}
-			nlmsg.EachAttr(value, func(kind uint16, value []byte) {
-				if kind == inetConf {
-					values = string(value)
-				}
-			})
-		})
-	})
-	return values
+func confOf(attrs []byte) string {
+	return string(nlmsg.FindIn(attrs, unix.IFLA_AF_SPEC, unix.AF_INET, inetConf))
 }
 
 // deviceConfs are the settings of the devices by which the host receives packets of some pods and peers.

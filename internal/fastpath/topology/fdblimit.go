@@ -45,13 +45,8 @@ func fdbOwner(message []byte) (owner int) {
 	if len(message) < ndmSize || message[0] != familyBridge {
 		return 0
 	}
-	owner = int(nlmsg.NativeUint32(message[ndmIndex:]))
-	nlmsg.EachAttr(message[ndmSize:], func(number uint16, value []byte) {
-		if number == unix.NDA_MASTER {
-			owner = int(nlmsg.NativeUint32(value))
-		}
-	})
-	return owner
+	master := nlmsg.NativeUint32(nlmsg.FindIn(message[ndmSize:], unix.NDA_MASTER))
+	return int(cmp.Or(master, nlmsg.NativeUint32(message[ndmIndex:])))
 }
 
 // dedupNeighbour is [dedup] of neighbours. It tells of which device so many are known that it is refused for them:

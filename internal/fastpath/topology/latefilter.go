@@ -4,10 +4,9 @@ import (
 	"sync"
 
 	"github.com/mdlayher/netlink"
-	"github.com/venturi-net/venturi/internal/fastpath/audit"
 )
 
-// lateFilter is an [rtnlFilter] that is loaded with the first message, or when [Tables.Settle] is
+// lateFilter is an [rtnlFilter] that is loaded with the first message, or when [Watcher.Settle] is
 // called, from tables that were read before: with a thousand pods that takes ten milliseconds, in
 // which others start up.
 type lateFilter struct {
@@ -17,11 +16,9 @@ type lateFilter struct {
 	once   sync.Once
 }
 
-// newLateFilter reads the tables.
-func newLateFilter(owns ProgramOwner, family audit.Family) *lateFilter {
-	l := &lateFilter{filter: newRtnlFilter(owns, family), tables: readTables(family), ports: readFilterTables(family)}
-	l.tables.settle = l.load
-	return l
+// read reads the tables.
+func (l *lateFilter) read() {
+	l.tables, l.ports = readTables(l.filter.family), readFilterTables(l.filter.family)
 }
 
 func (l *lateFilter) load() {

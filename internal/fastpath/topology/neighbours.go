@@ -28,12 +28,10 @@ func (s *Poller) StaleNeighbours(of map[Neighbour]bool) (stale []Neighbour, err 
 		if len(m) < ndmSize || binary.NativeEndian.Uint16(m[ndmState:])&unix.NUD_STALE == 0 {
 			return true
 		}
-		nlmsg.EachAttr(m[ndmSize:], func(number uint16, value []byte) {
-			addr, _ := netip.AddrFromSlice(value)
-			if n := (Neighbour{int(int32(nlmsg.NativeUint32(m[ndmIndex:]))), addr}); number == unix.NDA_DST && of[n] {
-				stale = append(stale, n)
-			}
-		})
+		addr, _ := netip.AddrFromSlice(nlmsg.FindIn(m[ndmSize:], unix.NDA_DST))
+		if n := (Neighbour{int(int32(nlmsg.NativeUint32(m[ndmIndex:]))), addr}); of[n] {
+			stale = append(stale, n)
+		}
 		return true
 	})
 	if err != nil && !errors.Is(err, nlmsg.ErrInterrupted) {

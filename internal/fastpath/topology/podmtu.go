@@ -21,20 +21,17 @@ type PodEnd struct {
 // newPodEnd parses the attributes of a device.
 func newPodEnd(space, index int, attrs []byte) PodEnd {
 	end := PodEnd{NSID: space, Index: index}
-	nlmsg.EachAttr(attrs, func(kind uint16, value []byte) {
+	for kind, value := range nlmsg.EachAttr(attrs) {
 		switch kind {
 		case unix.IFLA_MTU:
 			end.MTU = int(nlmsg.NativeUint32(value))
 		case unix.IFLA_ADDRESS:
 			copy(end.MAC[:], value)
 		case unix.IFLA_XDP:
-			nlmsg.EachAttr(value, func(kind uint16, value []byte) {
-				if kind == unix.IFLA_XDP_ATTACHED && len(value) > 0 {
-					end.HasXDP = value[0] != 0
-				}
-			})
+			attached := nlmsg.FindIn(value, unix.IFLA_XDP_ATTACHED)
+			end.HasXDP = len(attached) > 0 && attached[0] != 0
 		}
-	})
+	}
 	return end
 }
 

@@ -71,14 +71,14 @@ func (r *reader) auditPolicyRules() error {
 // in it.
 func goesBySourcePort(message []byte) bool {
 	ports, protocol := false, byte(unix.IPPROTO_UDP)
-	nlmsg.EachAttr(message[sizeofRule:], func(kind uint16, value []byte) {
+	for kind, value := range nlmsg.EachAttr(message[sizeofRule:]) {
 		switch {
 		case kind == unix.FRA_SPORT_RANGE:
 			ports = true
 		case kind == unix.FRA_IP_PROTO && len(value) > 0:
 			protocol = value[0]
 		}
-	})
+	}
 	return ports && protocol == unix.IPPROTO_UDP
 }
 

@@ -113,11 +113,7 @@ func readHops(list []byte) (hops []RouteHop) {
 	for len(list) >= unix.SizeofRtNexthop {
 		size := min(max(int(binary.NativeEndian.Uint16(list)), unix.SizeofRtNexthop), len(list))
 		hop := RouteHop{Device: int(int32(binary.NativeEndian.Uint32(list[4:])))}
-		nlmsg.EachAttr(list[unix.SizeofRtNexthop:size], func(kind uint16, value []byte) {
-			if kind == unix.RTA_GATEWAY {
-				hop.Gateway, _ = netip.AddrFromSlice(value)
-			}
-		})
+		hop.Gateway, _ = netip.AddrFromSlice(nlmsg.FindIn(list[unix.SizeofRtNexthop:size], unix.RTA_GATEWAY))
 		hops = append(hops, hop)
 		list = list[min((size+3)&^3, len(list)):]
 	}

@@ -44,23 +44,13 @@ func (p *rtnlQuerier) podEnd(space, index int) (end PodEnd, err error) {
 }
 
 // xdpProgram returns the ID of the XDP program of a device of the querier's namespace; 0 means none.
-func (p *rtnlQuerier) xdpProgram(index int) (program uint32, err error) {
+func (p *rtnlQuerier) xdpProgram(index int) (uint32, error) {
 	p.startDevice(index)
 	attrs, err := p.RoundTrip(unix.SizeofIfInfomsg)
 	if err != nil {
 		return 0, err
 	}
-	nlmsg.EachAttr(attrs, func(kind uint16, value []byte) {
-		if kind != unix.IFLA_XDP {
-			return
-		}
-		nlmsg.EachAttr(value, func(kind uint16, value []byte) {
-			if kind == unix.IFLA_XDP_PROG_ID {
-				program = nlmsg.NativeUint32(value)
-			}
-		})
-	})
-	return program, nil
+	return nlmsg.NativeUint32(nlmsg.FindIn(attrs, unix.IFLA_XDP, unix.IFLA_XDP_PROG_ID)), nil
 }
 
 // withoutCounters is RTEXT_FILTER_SKIP_STATS.
@@ -81,7 +71,7 @@ func (p *rtnlQuerier) routeOf(e *Encap) (chosen chosenRoute, err error) {
 	if err != nil {
 		return chosen, err
 	}
-	nlmsg.EachAttr(attrs, func(kind uint16, value []byte) {
+	for kind, value := range nlmsg.EachAttr(attrs) {
 		switch kind {
 		case unix.RTA_OIF:
 			chosen.device = int(int32(nlmsg.NativeUint32(value)))
@@ -90,26 +80,21 @@ func (p *rtnlQuerier) routeOf(e *Encap) (chosen chosenRoute, err error) {
 		case unix.RTA_PREFSRC:
 			chosen.source, _ = netip.AddrFromSlice(value)
 		case unix.RTA_METRICS:
-			nlmsg.EachAttr(value, func(kind uint16, value []byte) {
-				if kind == unix.RTAX_MTU {
-					chosen.mtu = int(nlmsg.NativeUint32(value))
-				}
-			})
+			chosen.mtu = int(nlmsg.NativeUint32(nlmsg.FindIn(value, unix.RTAX_MTU)))
 		}
-	})
+	}
 	return chosen, nil
 }
 
 // hasOneHop tells whether the route of a tunnel's outer packets is one with a single next hop, so that it
 // leads the same way whatever else they have in them.
-func (p *rtnlQuerier) hasOneHop(e *Encap) (is bool, err error) {
+func (p *rtnlQuerier) hasOneHop(e *Encap) (bool, error) {
 	p.requestRoute(unix.RTM_F_FIB_MATCH, e)
 	attrs, err := p.RoundTrip(unix.SizeofRtMsg)
 	if err != nil {
 		return false, err
 	}
-	nlmsg.EachAttr(attrs, func(kind uint16, _ []byte) { is = is || kind == unix.RTA_OIF }) // else RTA_MULTIPATH
-	return is, nil
+	return nlmsg.FindIn(attrs, unix.RTA_OIF) != nil, nil // else RTA_MULTIPATH
 }
 
 // requestRoute begins a request for the route of a tunnel's outer packets, which the kernel looks up by all

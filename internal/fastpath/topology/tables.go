@@ -20,12 +20,7 @@ type Tables struct {
 	arp, fdb []neighbourEntry // arp: of IP
 	gaps                      // in them
 	err      error            // why they are incomplete
-	settle   func()           // of the watch that has read them
 }
-
-// Settle has the [Watch] that has read the tables take of them what it needs, so that they can go. It
-// does so by itself when it hears of something.
-func (t *Tables) Settle() { t.settle() }
 
 // readTables reads the tables of the calling thread's namespace.
 func readTables(family audit.Family) *Tables {

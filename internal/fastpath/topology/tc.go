@@ -174,14 +174,14 @@ func readQdisc(message []byte) (q qdisc, err error) {
 	}
 	m := nl.DeserializeTcMsg(message)
 	q = qdisc{device: int(m.Ifindex), handle: m.Handle, parent: m.Parent}
-	nlmsg.EachAttr(message[nl.SizeofTcMsg:], func(number uint16, value []byte) {
+	for number, value := range nlmsg.EachAttr(message[nl.SizeofTcMsg:]) {
 		switch number {
 		case nl.TCA_KIND:
 			q.kind = unix.ByteSliceToString(value)
 		case nl.TCA_STAB:
 			q.sized = true
 		}
-	})
+	}
 	return q, nil
 }
 
@@ -252,14 +252,9 @@ func readFilter(answer []byte) filterKind {
 }
 
 // actionKind returns the kind of an action.
-func actionKind(action []byte) (kind string) {
+func actionKind(action []byte) string {
 	const actKind = 1 // TCA_ACT_KIND
-	nlmsg.EachAttr(action, func(number uint16, value []byte) {
-		if number == actKind {
-			kind = unix.ByteSliceToString(value)
-		}
-	})
-	return kind
+	return unix.ByteSliceToString(nlmsg.FindIn(action, actKind))
 }
 
 // dumpFilters lists filters and chain heads at a parent of a device. A device that is gone has

@@ -50,58 +50,48 @@ func (n *Event) Add(other Event) {
 	n.Changes |= other.Changes
 }
 
+// A Watcher reports changes in a namespace, and what was there when it began.
+type Watcher struct {
+	Tables *Tables      // what has changed before is in them; nil: it has settled
+	Pods   bool         // it reports changes of devices in other namespaces, too
+	Done   <-chan error // receives the error that ended it, if any, and is closed
+	filter *lateFilter
+}
+
+// Settle has the watcher take of its tables what it needs, so that they can go. Otherwise it does so when it hears of
+// something.
+func (w *Watcher) Settle() {
+	w.filter.load()
+	w.Tables = nil
+}
+
 // Watch reports changes in the calling thread's namespace that concern packets of a family, from its return until ctx ends. It calls
 // tell soon after each change, on one goroutine, with what is pending together, and with all kinds of
 // changes if the kernel dropped notifications. BPF programs come and go without notification. Repeated notifications,
-// such as of a confirmed neighbour, are not reported. The channel receives the error that ended the
-// watch, if any, and is closed.
+// such as of a confirmed neighbour, are not reported.
 //
 // It also reports changes of the devices in other namespaces that the namespace knows by number, as
-// those of pods, unless the kernel refuses to announce them: then pods is false. What has changed
-// before it returned is in the tables that it read.
-func Watch(ctx context.Context, family audit.Family, owns ProgramOwner, tell func([]Event)) (done <-chan error, pods bool, tables *Tables, err error) {
-	route, err := subscribe(unix.NETLINK_ROUTE, append(slices.Clone(familyGroups[family]), unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_NEXTHOP, unix.RTNLGRP_TC)...)
+// those of pods, unless the kernel refuses to announce them.
+func Watch(ctx context.Context, family audit.Family, owns ProgramOwner, tell func([]Event)) (w Watcher, err error) {
+	w.filter = &lateFilter{filter: newRtnlFilter(owns, family)}
+	sources, err := openSources(family, w.filter)
 	if err != nil {
-		return nil, false, nil, err
+		return Watcher{}, err
 	}
-	rules, err := subscribe(unix.NETLINK_NETFILTER, unix.NFNLGRP_NFTABLES)
-	if err != nil {
-		route.Close()
-		return nil, false, nil, err
+	ends := &podEndReader{}
+	if ends.conn, err = subscribeAllNamespaces(); err == nil {
+		w.Pods = true
+		sources = append(sources, &eventSource{conn: ends.conn, receive: ends.receive, judge: ends.event})
 	}
-	ipsec, err := subscribe(unix.NETLINK_XFRM, nl.XFRMNLGRP_POLICY)
-	if errors.Is(err, unix.EPROTONOSUPPORT) {
-		ipsec, err = nil, nil // this kernel has no IPsec policies either
-	}
-	if err != nil {
-		route.Close()
-		rules.Close()
-		return nil, false, nil, err
-	}
-	others, err := subscribeAllNamespaces()
-	if err != nil {
-		others = nil
-	}
-	ended, events := make(chan error, 4), make(chan []Event)
-	known := newLateFilter(owns, family)
-	tables = known.tables
-	sources := []*eventSource{{conn: route, receive: route.Receive, judge: known.event, forget: known.resync}, {conn: rules, receive: rules.Receive, judge: nftEvent}}
-	if ipsec != nil {
-		sources = append(sources, &eventSource{conn: ipsec, receive: ipsec.Receive, judge: func(netlink.Message) Event { return Event{Changes: RulesChanged, Cause: IPsec} }})
-	}
-	if others != nil {
-		ends := &podEndReader{conn: others}
-		sources = append(sources, &eventSource{conn: others, receive: ends.receive, judge: ends.event})
-	}
+	w.filter.read()
+	w.Tables = w.filter.tables
+	ended, events, failed := make(chan error, len(sources)), make(chan []Event), make(chan error, 1)
 	for _, source := range sources {
 		go source.forward(ctx, events, ended)
 	}
-	failed := make(chan error, 1)
 	go func() {
 		defer close(failed)
-		for _, source := range sources {
-			defer source.conn.Close()
-		}
+		defer closeSources(sources)
 		for {
 			select {
 			case <-ctx.Done():
@@ -114,7 +104,42 @@ func Watch(ctx context.Context, family audit.Family, owns ProgramOwner, tell fun
 			}
 		}
 	}()
-	return failed, others != nil, tables, nil
+	w.Done = failed
+	return w, nil
+}
+
+// openSources subscribes to what the kernel announces in the calling thread's namespace.
+func openSources(family audit.Family, known *lateFilter) (sources []*eventSource, err error) {
+	defer func() {
+		if err != nil {
+			closeSources(sources)
+		}
+	}()
+	route, err := subscribe(unix.NETLINK_ROUTE, append(slices.Clone(familyGroups[family]), unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_NEXTHOP, unix.RTNLGRP_TC)...)
+	if err != nil {
+		return nil, err
+	}
+	sources = append(sources, &eventSource{conn: route, receive: route.Receive, judge: known.event, forget: known.resync})
+	rules, err := subscribe(unix.NETLINK_NETFILTER, unix.NFNLGRP_NFTABLES)
+	if err != nil {
+		return sources, err
+	}
+	sources = append(sources, &eventSource{conn: rules, receive: rules.Receive, judge: nftEvent})
+	ipsec, err := subscribe(unix.NETLINK_XFRM, nl.XFRMNLGRP_POLICY)
+	if errors.Is(err, unix.EPROTONOSUPPORT) {
+		return sources, nil // this kernel has no IPsec policies either
+	}
+	if err != nil {
+		return sources, err
+	}
+	changed := func(netlink.Message) Event { return Event{Changes: RulesChanged, Cause: IPsec} }
+	return append(sources, &eventSource{conn: ipsec, receive: ipsec.Receive, judge: changed}), nil
+}
+
+func closeSources(all []*eventSource) {
+	for _, s := range all {
+		s.conn.Close()
+	}
 }
 
 // subscribeAllNamespaces subscribes to devices of all namespaces that this one has a number for. It
@@ -159,9 +184,9 @@ func (r *podEndReader) receive() (messages []netlink.Message, err error) {
 		return nil, err
 	}
 	r.nsid = namespaceOf(control[:ancillary])
-	nlmsg.EachMessage(r.buffer[:n], func(m nlmsg.Message) {
+	for m := range nlmsg.EachMessage(r.buffer[:n]) {
 		messages = append(messages, netlink.Message{Header: netlink.Header{Type: netlink.HeaderType(m.Kind)}, Data: m.Body})
-	})
+	}
 	return messages, nil
 }
 

@@ -36,9 +36,9 @@ func noPrograms(uint32) bool { return false }
 func watch(t *testing.T, n *netcfg.Namespace, tell func(topology.Changes)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	var ended <-chan error
+	var w topology.Watcher
 	testenv.InNetns(t, n.Path(), func() (err error) {
-		ended, _, _, err = topology.Watch(ctx, audit.IPv4, noPrograms, func(batch []topology.Event) {
+		w, err = topology.Watch(ctx, audit.IPv4, noPrograms, func(batch []topology.Event) {
 			var all topology.Event
 			for _, n := range batch {
 				all.Add(n)
@@ -49,7 +49,7 @@ func watch(t *testing.T, n *netcfg.Namespace, tell func(topology.Changes)) {
 	})
 	t.Cleanup(func() {
 		cancel()
-		for err := range ended {
+		for err := range w.Done {
 			t.Errorf("it stopped watching: %v", err)
 		}
 	})
@@ -87,21 +87,20 @@ func TestWatchOfPods(t *testing.T) {
 	m, pod := machineAndPod(t, strings.ReplaceAll(overlay, "OPTIONS", ""))
 	news := make(chan topology.Event, 1000)
 	ctx, cancel := context.WithCancel(t.Context())
-	var ended <-chan error
+	var w topology.Watcher
 	testenv.InNetns(t, m, func() (err error) {
-		pods := false
-		if ended, pods, _, err = topology.Watch(ctx, audit.IPv4, noPrograms, func(batch []topology.Event) {
+		if w, err = topology.Watch(ctx, audit.IPv4, noPrograms, func(batch []topology.Event) {
 			for _, n := range batch {
 				news <- n
 			}
-		}); err == nil && !pods {
+		}); err == nil && !w.Pods {
 			err = errors.New("the kernel does not announce devices of other namespaces")
 		}
 		return err
 	})
 	t.Cleanup(func() {
 		cancel()
-		for err := range ended {
+		for err := range w.Done {
 			t.Errorf("it stopped watching: %v", err)
 		}
 	})
