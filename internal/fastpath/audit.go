@@ -72,11 +72,13 @@ const auditRetry = time.Second
 // due when it fires.
 func (d *daemon) auditRules() (again <-chan time.Time, err error) {
 	number := d.events.trackingNumbers().rules
-	rules, reason, unread, err := d.takeRules()
+	read, err := d.takeRules()
 	if err != nil {
 		return nil, err
 	}
-	if d.audit.perPacket = reason; unread {
+	rules := read.audit
+	d.audit.perPacket = read.reason
+	if read.unread {
 		return time.After(auditRetry), d.updateGate()
 	}
 	again, err = d.watchIPSets(rules.IPSets)
@@ -101,13 +103,13 @@ func (d *daemon) auditRules() (again <-chan time.Time, err error) {
 
 // takeRules gives what was read of the rules before the programs were loaded, unless there has been
 // an event since, or reads them.
-func (d *daemon) takeRules() (rules audit.RulesetAudit, reason string, unread bool, err error) {
+func (d *daemon) takeRules() (rulesRead, error) {
 	first := d.early.rules
 	d.early.rules = nil
 	if first == nil || len(d.events.filled) > 0 {
 		return d.readRules()
 	}
-	return first.audit, first.reason, first.unread, first.err
+	return *first, nil
 }
 
 // watchIPSets watches the ipsets that rules depend on. If they cannot be read, the next audit is due
@@ -139,19 +141,21 @@ func (d *daemon) overlay() audit.Overlay {
 	return audit.Overlay{Family: d.Devices.Family, Protocol: outerProtocols[d.Kind], Port: d.Port, Wire: d.Devices.Wire, ByDevice: d.Kind == VXLAN6}
 }
 
-// readRules reads the rules of the namespace, and says why flows may not bypass them, such as that their
-// verdict on a packet may not hold for the next one; "": flows may. If unread, they could not be read, which
-// is the reason: most likely they changed meanwhile.
-func (d *daemon) readRules() (rules audit.RulesetAudit, reason string, unread bool, err error) {
-	if rules, err = audit.Ruleset(d.overlay()); err != nil {
-		return rules, fmt.Sprintf("the packet filter cannot be read: %v", err), true, nil
+// readRules reads the rules of the namespace.
+func (d *daemon) readRules() (rulesRead, error) {
+	rules, err := audit.Ruleset(d.overlay())
+	if err != nil {
+		return rulesRead{rules, fmt.Sprintf("the packet filter cannot be read: %v", err), true}, nil
 	}
 	ipsec, err := audit.IPsec(d.Devices.Family)
+	if errors.Is(err, nlmsg.ErrInterrupted) {
+		return rulesRead{rules, fmt.Sprintf("the IPsec policies cannot be read: %v", err), true}, nil
+	}
+	if err != nil {
+		return rulesRead{}, err
+	}
+	reason := ""
 	switch {
-	case errors.Is(err, nlmsg.ErrInterrupted):
-		return rules, fmt.Sprintf("the IPsec policies cannot be read: %v", err), true, nil
-	case err != nil:
-		return rules, "", false, err
 	case ipsec:
 		reason = "there are IPsec policies, which carried packets would bypass"
 	case rules.Flowtable != "":
@@ -163,7 +167,7 @@ func (d *daemon) readRules() (rules audit.RulesetAudit, reason string, unread bo
 	case rules.PerPacket != "":
 		reason = fmt.Sprintf("the verdict of a rule may differ between packets of a flow (%s)", rules.PerPacket)
 	}
-	return rules, reason, false, nil
+	return rulesRead{rules, reason, false}, nil
 }
 
 // setNeedsReply sets why flows must have a reply before they are carried, going by the rules; none: they

@@ -42,9 +42,11 @@ func Inspect(c Config) (found Inspection, err error) {
 }
 
 func (d *daemon) inspect() (found Inspection, unread bool, err error) {
-	if d.audit.rules, d.audit.perPacket, unread, err = d.readRules(); err != nil {
-		return found, unread, err
+	rules, err := d.readRules()
+	if err != nil {
+		return found, false, err
 	}
+	d.audit.rules, d.audit.perPacket, unread = rules.audit, rules.reason, rules.unread
 	topo, err := d.readTopology(d.Devices, d.programs.owns)
 	if err != nil {
 		return found, unread, err

@@ -24,9 +24,8 @@ type earlyRead struct {
 // rulesRead is what a read of the rules gave.
 type rulesRead struct {
 	audit  audit.RulesetAudit
-	reason string
-	unread bool
-	err    error
+	reason string // why flows may not bypass them, such as that their verdict on a packet may not hold for the next one; "": flows may
+	unread bool   // they could not be read, which is the reason: most likely they changed meanwhile
 }
 
 func (e *earlyRead) discard() {
@@ -78,9 +77,9 @@ func (d *daemon) readEarly() {
 	if topo, err := reader.Read(firstPods); err == nil {
 		d.early.topo = &topo
 	}
-	rules := rulesRead{}
-	rules.audit, rules.reason, rules.unread, rules.err = d.readRules()
-	d.early.rules = &rules
+	if rules, err := d.readRules(); err == nil {
+		d.early.rules = &rules
+	}
 }
 
 // watch starts to listen to changes of the network.
