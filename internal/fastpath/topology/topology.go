@@ -172,25 +172,11 @@ func (r *reader) pod(name string) (LocalPod, bool) {
 		return LocalPod{}, false
 	}
 	a := l.Attrs()
-	var end PodEnd
-	if l.Type() != kindNetkit {
-		var err error // none if the end is gone: then a notification follows
-		if end, err = r.querier.podEnd(a.NetNsID, a.ParentIndex); err != nil {
-			r.refuse(l, fmt.Sprintf("its end in the pod cannot be read (%v)", err))
-			return LocalPod{}, false
-		}
-	}
-	if why := unsupportedReason(l, end); why != "" {
-		if r.refuse(l, why); end.HasXDP {
+	end, why := r.podEnd(l)
+	if why = cmp.Or(why, unsupportedReason(l, end), prefixed("has ", r.linkReasons[a.Index]), r.gaps.reason(a.Index), r.uncertainDevices[a.Index]); why != "" {
+		if end.HasXDP {
 			r.withXDP = append(r.withXDP, LocalPod{PodEnd: end})
 		}
-		return LocalPod{}, false
-	}
-	if why := r.linkReasons[a.Index]; why != "" {
-		r.refuse(l, "has "+why)
-		return LocalPod{}, false
-	}
-	if why := r.gaps.reason(a.Index); why != "" {
 		r.refuse(l, why)
 		return LocalPod{}, false
 	}
@@ -201,27 +187,14 @@ func (r *reader) pod(name string) (LocalPod, bool) {
 	neighbours := r.routedNeighbours
 	if bridge, ok := r.byIndex[a.MasterIndex]; ok {
 		b := bridge.Attrs()
-		on, gateway = b.Index, b.HardwareAddr
-		if why := unsupportedBridgeReason(bridge); why != "" {
-			r.refuse(l, why)
-			return LocalPod{}, false
-		}
-		if why := cmp.Or(r.masterReason(bridge), r.crowdedReason(bridge), r.unparsed[b.Index]); why != "" {
-			r.refuse(l, b.Name+" "+why)
-			return LocalPod{}, false
-		}
-		if why := r.linkReasons[b.Index]; why != "" {
-			r.refuse(l, b.Name+" has "+why)
-			return LocalPod{}, false
-		}
+		on, gateway, why = b.Index, b.HardwareAddr, r.bridgeReason(bridge)
 		neighbours = func(port int) []neighbourEntry { return r.bridgedNeighbours(port, b.Index) }
 	}
-	if why := cmp.Or(r.uncertainDevices[a.Index], r.uncertainDevices[on]); why != "" {
-		r.refuse(l, why)
-		return LocalPod{}, false
+	if why == "" && len(gateway) != macLen {
+		why = "has no MAC address"
 	}
-	if len(gateway) != macLen {
-		r.refuse(l, "has no MAC address")
+	if why != "" {
+		r.refuse(l, why)
 		return LocalPod{}, false
 	}
 	pod, found := LocalPod{Device: a.Index, NeighDevice: on, Gateway: gateway, PodEnd: end}, 0
@@ -234,6 +207,34 @@ func (r *reader) pod(name string) (LocalPod, bool) {
 		found++
 	}
 	return pod, found == 1
+}
+
+// podEnd reads the pod's end of a link, or says why it cannot.
+func (r *reader) podEnd(l netlink.Link) (end PodEnd, why string) {
+	if l.Type() == kindNetkit {
+		return end, ""
+	}
+	a := l.Attrs()
+	end, err := r.querier.podEnd(a.NetNsID, a.ParentIndex) // none if the end is gone: then a notification follows
+	if err != nil {
+		return PodEnd{}, fmt.Sprintf("its end in the pod cannot be read (%v)", err)
+	}
+	return end, ""
+}
+
+// bridgeReason says why pods at a bridge are refused; "": they are not.
+func (r *reader) bridgeReason(bridge netlink.Link) string {
+	b := bridge.Attrs()
+	why := cmp.Or(r.masterReason(bridge), r.crowdedReason(bridge), r.unparsed[b.Index], prefixed("has ", r.linkReasons[b.Index]))
+	return cmp.Or(unsupportedBridgeReason(bridge), prefixed(b.Name+" ", why), r.uncertainDevices[b.Index])
+}
+
+// prefixed is a reason with a word before it; "": there is no reason.
+func prefixed(word, why string) string {
+	if why == "" {
+		return ""
+	}
+	return word + why
 }
 
 // routedNeighbours returns the neighbours on a device whose most specific route leads there,
