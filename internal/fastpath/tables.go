@@ -104,47 +104,9 @@ func (t *tables) syncPods(pods []topology.LocalPod, tenant uint32, tc map[int]to
 		}
 	}
 	for _, w := range pods {
-		was, known := t.pods[w.Device]
-		is := bpf.NewPod(was.entry.Epoch, tenant, uint16(size(w.MTU)), w.Addr, w.MAC, w.Gateway)
-		is.IngressIfindex, is.MacEpoch = uint32(w.NeighDevice), was.entry.MacEpoch
-		if !tc[w.Device].Netkit { // whose programs cannot redirect into a pod
-			is.Sibling = 1
-		}
-		var err error
-		is.Addr, err = t.objs.AddrWord(w.Addr)
-		if errors.Is(err, syscall.E2BIG) { // there is no room for its address: the pod stays slow
-			if known {
-				if err := t.dropPod(w.Device, was); err != nil {
-					return err
-				}
-			}
-			continue
-		}
-		if err != nil {
+		if err := t.syncPod(w, tenant, tc[w.Device].Netkit); err != nil {
 			return err
 		}
-		if known && is == was.entry && w.PodEnd.MAC == was.mac {
-			continue
-		}
-		if known {
-			if err := t.dropPod(w.Device, was); err != nil {
-				return err
-			}
-		}
-		is.Epoch, is.MacEpoch = t.newEpoch(), 0
-		if !hasMAC(w.MAC) {
-			is.MacEpoch = is.Epoch // it accepts any frame
-		}
-		t.unprobed[w.Device] = w
-		if err := t.objs.PutPodAt(bpf.PodKey{Tenant: tenant, Addr: is.Addr}, uint32(w.Device)); err != nil {
-			return err
-		}
-		blank := is
-		blank.Epoch = 0
-		if err := putBlankFirst(t.objs.PutPod, uint32(w.Device), blank, is); err != nil {
-			return err
-		}
-		t.pods[w.Device] = podEntry{is, w.Addr, w.PodEnd.MAC}
 	}
 	t.objs.KeepPods(func(yield func(uint32) bool) {
 		for _, p := range t.pods {
@@ -153,6 +115,47 @@ func (t *tables) syncPods(pods []topology.LocalPod, tenant uint32, tc map[int]to
 			}
 		}
 	})
+	return nil
+}
+
+// syncPod writes a pod, unless the table has it so.
+func (t *tables) syncPod(w topology.LocalPod, tenant uint32, netkit bool) (err error) {
+	was, known := t.pods[w.Device]
+	is := bpf.NewPod(was.entry.Epoch, tenant, uint16(size(w.MTU)), w.Addr, w.MAC, w.Gateway)
+	is.IngressIfindex, is.MacEpoch = uint32(w.NeighDevice), was.entry.MacEpoch
+	if !netkit { // whose programs cannot redirect into a pod
+		is.Sibling = 1
+	}
+	is.Addr, err = t.objs.AddrWord(w.Addr)
+	noRoom := errors.Is(err, syscall.E2BIG) // for its address: the pod stays slow
+	if err != nil && !noRoom {
+		return err
+	}
+	if known && !noRoom && is == was.entry && w.PodEnd.MAC == was.mac {
+		return nil
+	}
+	if known {
+		if err := t.dropPod(w.Device, was); err != nil {
+			return err
+		}
+	}
+	if noRoom {
+		return nil
+	}
+	is.Epoch, is.MacEpoch = t.newEpoch(), 0
+	if !hasMAC(w.MAC) {
+		is.MacEpoch = is.Epoch // it accepts any frame
+	}
+	t.unprobed[w.Device] = w
+	if err := t.objs.PutPodAt(bpf.PodKey{Tenant: tenant, Addr: is.Addr}, uint32(w.Device)); err != nil {
+		return err
+	}
+	blank := is
+	blank.Epoch = 0
+	if err := putBlankFirst(t.objs.PutPod, uint32(w.Device), blank, is); err != nil {
+		return err
+	}
+	t.pods[w.Device] = podEntry{is, w.Addr, w.PodEnd.MAC}
 	return nil
 }
 

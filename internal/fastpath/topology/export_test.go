@@ -133,7 +133,7 @@ func SameGeneve(of *vnl.Geneve, devices ...*vnl.Geneve) string {
 
 // SharedMACs says of next hops behind geneve devices, in turn, which one has the MAC of an earlier one.
 func SharedMACs(hops ...NextHop) (reasons []string) {
-	r := reader{byIndex: map[int]vnl.Link{}, geneveMACs: map[deviceMAC]int{}}
+	r := reader{byIndex: map[int]vnl.Link{}, findings: findings{geneveMACs: map[deviceMAC]int{}}}
 	for _, hop := range hops {
 		r.byIndex[hop.Device] = &vnl.Geneve{LinkAttrs: vnl.LinkAttrs{Name: fmt.Sprint("device", hop.Device)}}
 		reasons = append(reasons, r.sharedMAC(hop))

@@ -26,7 +26,7 @@ func TestUnlistedNexthop(t *testing.T) {
 		}
 		m := readRoute(message, audit.IPv4)
 		m.applyNexthop(map[uint32]nexthopMessage{7: {id: 7, device: 5}})
-		r := reader{uncertainDevices: map[int]string{}}
+		r := reader{routeIndex: newRouteIndex()}
 		r.markUncertain(m)
 		why := r.uncertainDevices[5]
 		if c.all {

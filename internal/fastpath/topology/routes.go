@@ -44,8 +44,7 @@ func eachRoute(family Family, most int, begin func() (do func(Route) error)) err
 // readRoutes reads the routes of all tables, of which it keeps little: there may be a million.
 func (r *reader) readRoutes() error {
 	err := EachRoute(r.family, func() func(Route) error {
-		r.perPacket, r.gateways, r.mtuRoutes, r.hostRoutes = "", map[Neighbour]bool{}, map[mtuRoute]int{}, map[Neighbour]bool{}
-		r.uncertainDevices, r.advertised = map[int]string{}, false
+		r.routeIndex = newRouteIndex()
 		var nexthops map[uint32]nexthopMessage
 		return func(route Route) (err error) {
 			if !route.Learned {

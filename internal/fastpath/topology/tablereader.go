@@ -54,7 +54,7 @@ func (r *TableReader) Read(pods int) (w Topology, err error) {
 	if r.tooMany != "" {
 		return Topology{TooMany: r.tooMany.Error()}, nil
 	}
-	r.refused, r.withXDP, r.confMTUs, r.geneveMACs = nil, nil, nil, map[deviceMAC]int{}
+	r.findings = findings{geneveMACs: map[deviceMAC]int{}}
 	links := r.podLinks(r.names)
 	for i, name := range links {
 		if len(w.Pods) >= pods {

@@ -100,31 +100,45 @@ type deviceMAC struct {
 // peer.
 type reader struct {
 	*Tables
-	node             bool // as of [DeviceNames]
-	owns             ProgramOwner
-	byIndex          map[int]netlink.Link
-	byName           map[string]netlink.Link
-	querier          *rtnlQuerier
-	arpOf            map[int][]neighbourEntry // by ifindex
-	arpByMAC         map[deviceMAC][]neighbourEntry
-	arpByAddr        map[Neighbour]neighbourEntry
-	fdbOf            map[int][]neighbourEntry // by port of a bridge, unless that has too many
-	fdbSizes         map[int]int              // by ifindex of a bridge or a tunnel
-	hostRoutes       map[Neighbour]bool       // of the main table: to single addresses, without a gateway
-	mtuRoutes        map[mtuRoute]int         // least MTU of routes, of all tables
-	gateways         map[Neighbour]bool       // of the routes of all tables
-	geneves          map[int][]byte           // by ifindex: the kernel's messages about geneve devices
-	geneveTo         map[geneveEnd][]string   // names of geneve devices
-	geneveMACs       map[deviceMAC]int        // of peers on the wire: ifindex of the geneve device that leads there
-	refused          []Refusal
-	withXDP          []LocalPod     // see [Topology]
-	perPacket        string         // see [Topology]
-	bySourcePort     string         // a policy rule that may treat packets of a tunnel over UDP differently; "": none
-	linkReasons      map[int]string // by ifindex: an unproven attribute of the device
-	wireReasons      map[int]string // by ifindex: why the device must not be the wire, of those that were audited
-	confMTUs         []ConfMTU      // that were read
-	advertised       bool           // as [Topology.Advertised]
-	uncertainDevices map[int]string // by ifindex: why the device's routes may treat packets of a flow differently
+	routeIndex
+	findings
+	node         bool // as of [DeviceNames]
+	owns         ProgramOwner
+	byIndex      map[int]netlink.Link
+	byName       map[string]netlink.Link
+	querier      *rtnlQuerier
+	arpOf        map[int][]neighbourEntry // by ifindex
+	arpByMAC     map[deviceMAC][]neighbourEntry
+	arpByAddr    map[Neighbour]neighbourEntry
+	fdbOf        map[int][]neighbourEntry // by port of a bridge, unless that has too many
+	fdbSizes     map[int]int              // by ifindex of a bridge or a tunnel
+	geneves      map[int][]byte           // by ifindex: the kernel's messages about geneve devices
+	geneveTo     map[geneveEnd][]string   // names of geneve devices
+	bySourcePort string                   // a policy rule that may treat packets of a tunnel over UDP differently; "": none
+	linkReasons  map[int]string           // by ifindex: an unproven attribute of the device
+	wireReasons  map[int]string           // by ifindex: why the device must not be the wire, of those that were audited
+}
+
+// routeIndex is what is kept of routes and policy rules.
+type routeIndex struct {
+	hostRoutes       map[Neighbour]bool // of the main table: to single addresses, without a gateway
+	mtuRoutes        map[mtuRoute]int   // least MTU of routes, of all tables
+	gateways         map[Neighbour]bool // of the routes of all tables
+	perPacket        string             // see [Topology]
+	uncertainDevices map[int]string     // by ifindex: why the device's routes may treat packets of a flow differently
+	advertised       bool               // as [Topology.Advertised]
+}
+
+func newRouteIndex() routeIndex {
+	return routeIndex{hostRoutes: map[Neighbour]bool{}, mtuRoutes: map[mtuRoute]int{}, gateways: map[Neighbour]bool{}, uncertainDevices: map[int]string{}}
+}
+
+// findings are what comes up while pods and peers are looked up.
+type findings struct {
+	refused    []Refusal
+	withXDP    []LocalPod        // see [Topology]
+	confMTUs   []ConfMTU         // that were read
+	geneveMACs map[deviceMAC]int // of peers on the wire: ifindex of the geneve device that leads there
 }
 
 func (r *reader) refuse(l netlink.Link, why string) {
