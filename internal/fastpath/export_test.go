@@ -176,7 +176,7 @@ func (i *eventQueue) Track(now bpf.Tracking, of trackingNumbers) (more bool, err
 	return i.track(now, of)
 }
 
-// Follow is a daemon in a namespace, the calling thread's, that reads ways as it is
+// Follow is a daemon in a namespace, the calling thread's, that reads the topology as it is
 // told to, until ctx ends. It gives its event queue away before it reads any.
 func Follow(ctx context.Context, c *Config, n *netcfg.Namespace, fast *bpf.Objects, queue chan<- *EventQueue, read func() (topology.Topology, error)) (err error) {
 	d, end, err := newTestDaemon(c, n, fast, read)
@@ -362,8 +362,8 @@ func NewTables(fast *bpf.Objects) *tables { return newTables(fast, 1) }
 func (t *tables) Sync(w topology.Topology) error { return t.sync(w) }
 
 // SendProbes has the pods of a machine speak, those that are known and those that are not.
-func SendProbes(m *netcfg.Namespace, ways topology.Topology) error {
-	d := &daemon{Config: &Config{}, netns: m, topo: ways}
+func SendProbes(m *netcfg.Namespace, topo topology.Topology) error {
+	d := &daemon{Config: &Config{}, netns: m, topo: topo}
 	for range probeEvery {
 		if err := d.probeSomePods(); err != nil {
 			return errors.Join(err, d.closeProber())
@@ -374,8 +374,8 @@ func SendProbes(m *netcfg.Namespace, ways topology.Topology) error {
 }
 
 // ProbeMissing probes neighbours without an FDB entry, in so many ticks.
-func ProbeMissing(m *netcfg.Namespace, ways topology.Topology, ticks int) (err error) {
-	d := &daemon{Config: &Config{}, netns: m, topo: ways}
+func ProbeMissing(m *netcfg.Namespace, topo topology.Topology, ticks int) (err error) {
+	d := &daemon{Config: &Config{}, netns: m, topo: topo}
 	for range ticks {
 		d.tick++
 		err = errors.Join(err, d.probeMissingFDB())

@@ -35,7 +35,7 @@ var useHooks = sync.OnceValue(func() error {
 // guestArgs choose what runs in a guest.
 func guestArgs() []string {
 	return agenttest.RunArgs("TestFastPathConntrackFull|TestFastPathFollowsChanges|TestFastPathLossless|TestFastPathOneDaemon|TestFastPathOnStackedWires|TestFastPathReplays|TestFastPathTaggedTwin",
-		"TestNetkitWays|TestNetkitHooks|TestNetkitDrops|TestFastPathCarries|TestFastPathObeysNewRules|TestFastPathCounters|TestFastPathRefuses"+
+		"TestNetkitTopology|TestNetkitHooks|TestNetkitDrops|TestFastPathCarries|TestFastPathObeysNewRules|TestFastPathCounters|TestFastPathRefuses"+
 			"|TestFastPathBehindProgram|TestFastPathWithoutDaemon|TestFastPathReplaysServices"+
 			"|TestFastPathFollowsAddresses|TestFastPathHeedsNoIdleTalk|TestFastPathConnectionsLiveOnThroughChanges"+
 			"|TestFastPathCarriesSegments|TestFastPathSegmentsFollowRules|TestFastPathOfAnotherVersion|TestFastPathWithoutPins|TestFastPathHeldUp|TestFastPathGenerated"+

@@ -123,7 +123,7 @@ func setPolicy(t *testing.T, m lab.Machine, device string, which int, policy vnl
 
 // The pod behind a netkit device is found by the route to it where there are no
 // neighbours, and where nothing speaks against carrying its packets.
-func TestNetkitWays(t *testing.T) {
+func TestNetkitTopology(t *testing.T) {
 	needsNetkit(t)
 	addr := netip.MustParsePrefix("10.9.0.2/32")
 	other := netip.MustParsePrefix("10.9.0.3/32")
@@ -197,18 +197,18 @@ func TestNetkitWays(t *testing.T) {
 			for _, step := range c.steps {
 				testenv.Must(t, step(m))
 			}
-			var ways topology.Topology
+			var topo topology.Topology
 			testenv.InNetns(t, m.Path(), func() (err error) {
-				ways, err = topology.Read(topology.DeviceNames{Wire: "none", Pods: []string{device}}, func(uint32) bool { return false })
+				topo, err = topology.Read(topology.DeviceNames{Wire: "none", Pods: []string{device}}, func(uint32) bool { return false })
 				return err
 			})
 			mac, refused := "", ""
-			for _, p := range ways.Pods {
-				if mac = p.MAC.String(); p.Addr != addr.Addr() || !ways.TC[p.Device].Netkit {
+			for _, p := range topo.Pods {
+				if mac = p.MAC.String(); p.Addr != addr.Addr() || !topo.TC[p.Device].Netkit {
 					t.Errorf("the pod is %+v", p)
 				}
 			}
-			for _, r := range ways.Refusals {
+			for _, r := range topo.Refusals {
 				refused += r.Reason
 			}
 			if mac != c.mac || refused != c.refused {

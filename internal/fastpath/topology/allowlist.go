@@ -6,7 +6,7 @@ import "github.com/venturi-net/venturi/internal/fastpath/allowlist"
 // are proven safe.
 func Allowlist() []allowlist.Row {
 	rows := []allowlist.Row{
-		{Kind: "selector of a policy rule", Names: allowlist.Names(flowInvariantSelectors), Test: "TestFickleRoutes"},
+		{Kind: "selector of a policy rule", Names: allowlist.Names(flowInvariantSelectors), Test: "TestPerPacketRoutes"},
 		{Kind: "action of a policy rule", Names: allowlist.Names(provenRuleActions), Test: "TestUnprovenRuleActions"},
 		{Kind: "action of a filter of the wire", Names: allowlist.Keys(provenActions), Test: "TestFilterActions"},
 		{Kind: "queueing discipline of a pod", Names: allowlist.Keys(plainQdiscs), Test: "TestFastPathRefuses"},

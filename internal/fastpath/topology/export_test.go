@@ -86,7 +86,7 @@ func LateFilter(address string, meanwhile func(), resync bool) (twice [2]Changes
 // Parsers for tests with handmade messages, because not every kernel and tool supports all
 // attributes.
 
-var FickleSelector = perPacketSelector
+var PerPacketSelector = perPacketSelector
 
 // RouteOf, NexthopOf and NeighbourOf return the unproven attribute in a message.
 func RouteOf(message []byte) (why string, devices []int) {

@@ -66,7 +66,7 @@ func TestIncompleteNeighbours(t *testing.T) {
 		r := reader{
 			Tables: &Tables{family: audit.IPv4, arp: list.all, gaps: list.gaps, fdb: fdbEntries(t, bridge, port, 2)}, querier: querier,
 			byIndex: map[int]vnl.Link{}, byName: map[string]vnl.Link{}, wireReasons: map[int]string{},
-			hostRoutes: map[Neighbour]bool{{pod, netip.AddrFrom4([4]byte{192, 0, 2, 1})}: true},
+			routeIndex: routeIndex{hostRoutes: map[Neighbour]bool{{pod, netip.AddrFrom4([4]byte{192, 0, 2, 1})}: true}},
 		}
 		mac := net.HardwareAddr{2, 0, 0, 0, 0, 7}
 		for _, l := range []vnl.Link{
@@ -185,7 +185,7 @@ func TestUnreadPodEnd(t *testing.T) {
 		list.add(neighbourMessage(device, 1))
 		r := reader{
 			Tables: &Tables{family: audit.IPv4, arp: list.all}, querier: answered(t, unix.NLMSG_ERROR, failure), byName: map[string]vnl.Link{"p0": veth},
-			hostRoutes: map[Neighbour]bool{{device, netip.AddrFrom4([4]byte{192, 0, 2, 1})}: true},
+			routeIndex: routeIndex{hostRoutes: map[Neighbour]bool{{device, netip.AddrFrom4([4]byte{192, 0, 2, 1})}: true}},
 		}
 		r.indexNeighbours()
 		if pod, ok := r.pod("p0"); ok != (c.refused == nil) || !slices.Equal(r.refused, c.refused) {

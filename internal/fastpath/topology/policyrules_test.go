@@ -11,8 +11,8 @@ import (
 )
 
 // Routes and policy rules that treat packets of one flow differently are found, in any table.
-func TestFickleRoutes(t *testing.T) {
-	for _, c := range []struct{ name, more, fickle string }{
+func TestPerPacketRoutes(t *testing.T) {
+	for _, c := range []struct{ name, more, perPacket string }{
 		{"none", "", ""},
 		{"rule by TOS", "ip rule add tos 0x08 blackhole pref 100", "policy rule 100 depends on the TOS"},
 		{"rule by TOS and more", "ip rule add from 10.0.1.2 tos 0x10 lookup 100 pref 0", "policy rule 0 depends on the TOS"},
@@ -31,15 +31,15 @@ func TestFickleRoutes(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m, _ := machineAndPod(t, strings.ReplaceAll(overlay, "OPTIONS", "")+c.more)
-			if got := topologyOf(t, m).PerPacket; got != c.fickle {
-				t.Errorf("fickle: %q, want %q", got, c.fickle)
+			if got := topologyOf(t, m).PerPacket; got != c.perPacket {
+				t.Errorf("per packet: %q, want %q", got, c.perPacket)
 			}
 		})
 	}
 }
 
 // Selectors that the installed ip command cannot write are found, too.
-func TestFickleSelectors(t *testing.T) {
+func TestPerPacketSelectors(t *testing.T) {
 	for _, c := range []struct {
 		tos   byte
 		attrs []uint16
@@ -56,11 +56,11 @@ func TestFickleSelectors(t *testing.T) {
 		for _, kind := range c.attrs {
 			message = append(message, nl.NewRtAttr(int(kind), nl.Uint32Attr(77)).Serialize()...)
 		}
-		by, number, err := topology.FickleSelector(message)
+		by, number, err := topology.PerPacketSelector(message)
 		if by != c.by || number != 77 || err != nil {
 			t.Errorf("rule %d with TOS %#x and attributes %v goes by %q (%v), want %q", number, c.tos, c.attrs, by, err, c.by)
 		}
-		if _, _, err := topology.FickleSelector(message[:8]); err == nil {
+		if _, _, err := topology.PerPacketSelector(message[:8]); err == nil {
 			t.Error("half a rule was read")
 		}
 	}
@@ -74,7 +74,7 @@ func TestUnprovenRuleActions(t *testing.T) {
 		by     string
 	}{{1, 0, ""}, {2, 0x1f, ""}, {8, 2, ""}, {4, 0, "action 4"}, {9, 0, "action 9"}, {0, 0, "action 0"}, {1, 0x80, "flags 0x80"}} {
 		message := []byte{unix.AF_INET, 0, 0, 0, 0, 0, 0, c.action, c.flags, 0, 0, 0}
-		if by, _, err := topology.FickleSelector(message); by != c.by || err != nil {
+		if by, _, err := topology.PerPacketSelector(message); by != c.by || err != nil {
 			t.Errorf("a rule of action %d and flags %#x goes by %q (%v), want %q", c.action, c.flags, by, err, c.by)
 		}
 	}

@@ -191,10 +191,10 @@ func TestUnprovenWays(t *testing.T) {
 			if !hasOption(t, m, c.more) {
 				t.Skip("this kernel cannot")
 			}
-			ways := topologyOf(t, m)
-			refused := slices.ContainsFunc(ways.Refusals, func(r topology.Refusal) bool { return r.Reason == c.refused })
-			if len(ways.Pods) != c.pods || len(ways.NextHops) != c.peers || refused != (c.refused != "") || ways.PerPacket != "" {
-				t.Errorf("pods %+v, peers %+v, refused %+v, fickle %q", ways.Pods, ways.NextHops, ways.Refusals, ways.PerPacket)
+			topo := topologyOf(t, m)
+			refused := slices.ContainsFunc(topo.Refusals, func(r topology.Refusal) bool { return r.Reason == c.refused })
+			if len(topo.Pods) != c.pods || len(topo.NextHops) != c.peers || refused != (c.refused != "") || topo.PerPacket != "" {
+				t.Errorf("pods %+v, peers %+v, refused %+v, per packet %q", topo.Pods, topo.NextHops, topo.Refusals, topo.PerPacket)
 			}
 		})
 	}

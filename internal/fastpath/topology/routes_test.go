@@ -20,9 +20,9 @@ func TestRoutesMTU(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m, _ := machineAndPod(t, strings.ReplaceAll(overlay, "OPTIONS", "")+c.more)
-			ways := topologyOf(t, m)
-			if len(ways.NextHops) != 1 || ways.NextHops[0].MTU != c.size {
-				t.Errorf("peers %+v, want one for packets of %d bytes", ways.NextHops, c.size)
+			topo := topologyOf(t, m)
+			if len(topo.NextHops) != 1 || topo.NextHops[0].MTU != c.size {
+				t.Errorf("peers %+v, want one for packets of %d bytes", topo.NextHops, c.size)
 			}
 		})
 	}
@@ -31,7 +31,7 @@ func TestRoutesMTU(t *testing.T) {
 // The same holds for routes to a pod.
 func TestRoutesMTUOfPod(t *testing.T) {
 	m, _ := machineAndPod(t, strings.ReplaceAll(overlay, "OPTIONS", "")+"ip rule add to 10.0.1.2 lookup 100; ip route add 10.0.1.2 dev br0 mtu 1100 table 100")
-	if ways := topologyOf(t, m); len(ways.Pods) != 1 || ways.Pods[0].MTU != 1100 {
-		t.Errorf("pods %+v, want one that takes packets of 1100 bytes", ways.Pods)
+	if topo := topologyOf(t, m); len(topo.Pods) != 1 || topo.Pods[0].MTU != 1100 {
+		t.Errorf("pods %+v, want one that takes packets of 1100 bytes", topo.Pods)
 	}
 }

@@ -44,7 +44,7 @@ const (
 
 // tcStates reads the traffic control state of devices, and of those below the wires among them.
 func (r *reader) tcStates(queues []qdisc, devices, wires map[int]bool) (_ map[int]TCState, err error) {
-	ways, lower := map[int]TCState{}, map[int][]int{}
+	states, lower := map[int]TCState{}, map[int][]int{}
 	for wire := range wires {
 		lower[wire] = r.lowerDevices(wire)
 		for _, device := range lower[wire] {
@@ -53,36 +53,36 @@ func (r *reader) tcStates(queues []qdisc, devices, wires map[int]bool) (_ map[in
 	}
 	for device := range devices {
 		if l, ok := r.byIndex[device]; ok {
-			ways[device] = TCState{Name: l.Attrs().Name, Netkit: l.Type() == kindNetkit}
+			states[device] = TCState{Name: l.Attrs().Name, Netkit: l.Type() == kindNetkit}
 		}
 	}
 	for _, q := range queues {
-		way, ok := ways[q.device]
+		state, ok := states[q.device]
 		switch {
 		case !ok || plainQdiscs[q.kind]:
 			continue
 		case q.parent == parentClsact: // the ingress qdisc has this parent, too
-			way.IngressQdisc = q.kind == "ingress"
-			if err = way.readFilters(q.device, r.owns); err != nil {
+			state.IngressQdisc = q.kind == "ingress"
+			if err = state.readFilters(q.device, r.owns); err != nil {
 				return nil, err
 			}
 		default:
-			way.Qdisc = q.kind
+			state.Qdisc = q.kind
 		}
-		ways[q.device] = way
+		states[q.device] = state
 	}
 	for wire := range wires {
-		way, ok := ways[wire]
+		state, ok := states[wire]
 		if !ok {
 			continue
 		}
-		way.Lower = lower[wire]
-		if way.MarkReader, way.UnknownReader, err = r.packetReaders(wire, way.Lower, queues); err != nil {
+		state.Lower = lower[wire]
+		if state.MarkReader, state.UnknownReader, err = r.packetReaders(wire, state.Lower, queues); err != nil {
 			return nil, err
 		}
-		ways[wire] = way
+		states[wire] = state
 	}
-	return ways, nil
+	return states, nil
 }
 
 // lowerDevices are the devices of the namespace that a device stands on.

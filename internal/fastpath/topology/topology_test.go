@@ -54,15 +54,15 @@ func TestReadWays(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m, _ := machineAndPod(t, strings.ReplaceAll(overlay, "OPTIONS", c.options)+c.more)
-			ways := topologyOf(t, m)
+			topo := topologyOf(t, m)
 			size, df := 0, false
-			for _, p := range ways.NextHops {
+			for _, p := range topo.NextHops {
 				size, df = p.MTU, p.Encap.DontFragment
 			}
-			if len(ways.Pods) != c.pods || len(ways.NextHops) > 1 || size != c.size || df != c.df {
-				t.Errorf("pods %+v and peers %+v, want %d and one for packets of %d bytes", ways.Pods, ways.NextHops, c.pods, c.size)
+			if len(topo.Pods) != c.pods || len(topo.NextHops) > 1 || size != c.size || df != c.df {
+				t.Errorf("pods %+v and peers %+v, want %d and one for packets of %d bytes", topo.Pods, topo.NextHops, c.pods, c.size)
 			}
-			if got := refusals(ways); got != c.refused {
+			if got := refusals(topo); got != c.refused {
 				t.Errorf("refused: %q, want %q", got, c.refused)
 			}
 		})
@@ -88,13 +88,13 @@ func machineAndPod(t *testing.T, script string) (m, pod string) {
 	return spaces[0].Path(), spaces[1].Path()
 }
 
-func topologyOf(t *testing.T, m string) (ways topology.Topology) {
+func topologyOf(t *testing.T, m string) (topo topology.Topology) {
 	t.Helper()
 	testenv.InNetns(t, m, func() (err error) {
-		ways, err = topology.Read(topology.DeviceNames{Wire: "w0", Tunnels: []string{"v0"}, Pods: []string{"p0"}}, noPrograms)
+		topo, err = topology.Read(topology.DeviceNames{Wire: "w0", Tunnels: []string{"v0"}, Pods: []string{"p0"}}, noPrograms)
 		return err
 	})
-	return ways
+	return topo
 }
 
 func refusals(w topology.Topology) string {
@@ -150,14 +150,14 @@ func TestReadersOfWire(t *testing.T) {
 			if !hasOption(t, m, c.more) {
 				t.Skip("this kernel cannot")
 			}
-			ways := topologyOf(t, m)
-			for _, p := range ways.NextHops {
-				if w := ways.TC[p.WireDevice]; w.MarkReader != c.byMarks || w.UnknownReader != c.unproven {
+			topo := topologyOf(t, m)
+			for _, p := range topo.NextHops {
+				if w := topo.TC[p.WireDevice]; w.MarkReader != c.byMarks || w.UnknownReader != c.unproven {
 					t.Errorf("by marks %q, unproven %q, want %q and %q", w.MarkReader, w.UnknownReader, c.byMarks, c.unproven)
 				}
 			}
-			if len(ways.NextHops) != 1 {
-				t.Errorf("peers %+v, want one", ways.NextHops)
+			if len(topo.NextHops) != 1 {
+				t.Errorf("peers %+v, want one", topo.NextHops)
 			}
 		})
 	}

@@ -94,7 +94,7 @@ const vxlanDF = 29 // value 1 means always
 
 // readVXLANHeader reads how a vxlan device writes outer headers: whether it sets DF, and why the
 // headers differ between packets to one peer; "" means that they do not.
-func readVXLANHeader(device int) (dontFragment bool, fickle string, err error) {
+func readVXLANHeader(device int) (dontFragment bool, perPacket string, err error) {
 	data, err := readLinkData(device)
 	if err != nil {
 		return false, "", err
@@ -125,7 +125,7 @@ func linkData(message []byte) ([]byte, error) {
 }
 
 // parseVXLANHeader does so from the attributes of the device.
-func parseVXLANHeader(data []byte) (dontFragment bool, fickle string, err error) {
+func parseVXLANHeader(data []byte) (dontFragment bool, perPacket string, err error) {
 	attrs, err := nl.ParseRouteAttr(data)
 	if err != nil {
 		return false, "", err

@@ -32,14 +32,14 @@ ip neigh add 192.0.2.2 lladdr 02:00:00:00:00:02 dev w2
 	} {
 		testenv.Shell(t, m, c.more)
 		testenv.InNetns(t, m, func() error {
-			ways := topologyOf(t, m)
-			if len(ways.NextHops) != 1 || ways.NextHops[0].MTU != c.mtu || ways.TC[ways.NextHops[0].WireDevice].Name != c.wire {
-				t.Errorf("after %q, next hops are %+v, want one behind %s with an MTU of %d bytes", c.more, ways.NextHops, c.wire, c.mtu)
+			topo := topologyOf(t, m)
+			if len(topo.NextHops) != 1 || topo.NextHops[0].MTU != c.mtu || topo.TC[topo.NextHops[0].WireDevice].Name != c.wire {
+				t.Errorf("after %q, next hops are %+v, want one behind %s with an MTU of %d bytes", c.more, topo.NextHops, c.wire, c.mtu)
 			}
 			s, err := topology.OpenPoller(audit.IPv4)
 			testenv.Must(t, err)
 			defer s.Close()
-			if s.PathMTUsChanged(ways.NextHops) {
+			if s.PathMTUsChanged(topo.NextHops) {
 				t.Errorf("after %q, the MTU differs from the one that was read", c.more)
 			}
 			return nil
@@ -51,8 +51,8 @@ ip neigh add 192.0.2.2 lladdr 02:00:00:00:00:02 dev w2
 func TestTunnelBySourcePort(t *testing.T) {
 	m, _ := machineAndPod(t, strings.ReplaceAll(overlay, "OPTIONS", "")+"ip rule add sport 50000-50009 lookup 100 pref 107")
 	const want = "v0 policy rule 107 depends on source ports, which differ between packets of the tunnel"
-	if ways := topologyOf(t, m); len(ways.NextHops) > 0 || refusals(ways) != want {
-		t.Errorf("next hops are %+v, and refused is %q, want none and %q", ways.NextHops, refusals(ways), want)
+	if topo := topologyOf(t, m); len(topo.NextHops) > 0 || refusals(topo) != want {
+		t.Errorf("next hops are %+v, and refused is %q, want none and %q", topo.NextHops, refusals(topo), want)
 	}
 }
 
@@ -101,14 +101,14 @@ ip link set w2 up
 func TestNeighboursBehindTunnel6(t *testing.T) {
 	m, _ := machineAndPod(t, overlay6)
 	testenv.InNetns(t, m, func() error {
-		ways, err := topology.Read(topology.DeviceNames{Wire: "w0", Tunnels: []string{"v0"}, Family: audit.IPv6}, noPrograms)
+		topo, err := topology.Read(topology.DeviceNames{Wire: "w0", Tunnels: []string{"v0"}, Family: audit.IPv6}, noPrograms)
 		testenv.Must(t, err)
-		if len(ways.NextHops) != 1 {
-			t.Errorf("next hops are %+v, want one", ways.NextHops)
+		if len(topo.NextHops) != 1 {
+			t.Errorf("next hops are %+v, want one", topo.NextHops)
 			return nil
 		}
-		p := ways.NextHops[0]
-		if at := ways.TC[p.WireDevice].Name; p.Addr.String() != "fd00:10::2" || at != "v0" || p.Encap.Remote.String() != "fd00:c8::2" {
+		p := topo.NextHops[0]
+		if at := topo.TC[p.WireDevice].Name; p.Addr.String() != "fd00:10::2" || at != "v0" || p.Encap.Remote.String() != "fd00:c8::2" {
 			t.Errorf("the next hop is %v on %s, at %v, want fd00:10::2 on v0, at fd00:c8::2", p.Addr, at, p.Encap.Remote)
 		}
 		return nil
@@ -134,14 +134,14 @@ func TestRouteToTunnelPeer6(t *testing.T) {
 	} {
 		m, _ := machineAndPod(t, overlay6+c.more)
 		testenv.InNetns(t, m, func() error {
-			ways, err := topology.Read(topology.DeviceNames{Wire: "w0", Tunnels: []string{"v0"}, Family: audit.IPv6}, noPrograms)
+			topo, err := topology.Read(topology.DeviceNames{Wire: "w0", Tunnels: []string{"v0"}, Family: audit.IPv6}, noPrograms)
 			testenv.Must(t, err)
 			mtu := 0
-			for _, p := range ways.NextHops {
+			for _, p := range topo.NextHops {
 				mtu = p.MTU
 			}
-			if got := refusals(ways); got != c.refused || mtu != c.mtu {
-				t.Errorf("after %q, refused is %q, and next hops are %+v, want %q and an MTU of %d bytes", c.more, got, ways.NextHops, c.refused, c.mtu)
+			if got := refusals(topo); got != c.refused || mtu != c.mtu {
+				t.Errorf("after %q, refused is %q, and next hops are %+v, want %q and an MTU of %d bytes", c.more, got, topo.NextHops, c.refused, c.mtu)
 			}
 			return nil
 		})

@@ -17,8 +17,8 @@ const vxlan6Overhead = 70
 // same of carried packets as of others, so only what reads the marks that those lack matters there.
 func (r *reader) vxlan6NextHops(tunnel *netlink.Vxlan) (peers []NextHop, err error) {
 	a := tunnel.Attrs()
-	_, fickle, err := readVXLANHeader(a.Index)
-	if ok, err := r.acceptTunnel(tunnel, reasonWith(perPacketHeaders, fickle), err, r.notRouter(a.Name), r.bySourcePort, noMAC(tunnel)); !ok {
+	_, perPacket, err := readVXLANHeader(a.Index)
+	if ok, err := r.acceptTunnel(tunnel, reasonWith(perPacketHeaders, perPacket), err, r.notRouter(a.Name), r.bySourcePort, noMAC(tunnel)); !ok {
 		return nil, err
 	}
 	wire, ok := r.byIndex[tunnel.VtepDevIndex]
