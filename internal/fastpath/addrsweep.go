@@ -8,7 +8,8 @@ type addrSweep struct {
 }
 
 func (s *addrSweep) start(objs *bpf.Objects) {
-	if s.used = nil; objs.HasNumbers() {
+	s.used = nil
+	if objs.HasNumbers() {
 		s.used = map[uint32]bool{}
 	}
 }

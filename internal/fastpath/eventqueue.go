@@ -100,7 +100,8 @@ func (i *eventQueue) push(batch []topology.Event) {
 	isNews := false
 	for _, n := range batch {
 		if n.PodEnd != (topology.PodEnd{}) && !contradicts(i.topo, n.PodEnd) {
-			if i.ends[keyOfPodEnd(n.PodEnd)] = n.PodEnd; len(i.ends) <= maxPodEnds {
+			i.ends[keyOfPodEnd(n.PodEnd)] = n.PodEnd
+			if len(i.ends) <= maxPodEnds {
 				continue
 			}
 			clear(i.ends) // the topology is read anew, so none is missed

@@ -213,7 +213,8 @@ func (f *flows) destroyed(all []kernel.Ended, lost bool) error {
 func (f *flows) endedKeys(tenant uint32, c kernel.Ended) (keys []bpf.FlowKey, err error) {
 	add := func(local, remote netip.AddrPort, onWire bool) {
 		k, ok, failed := f.objs.Key(tenant, c.Protocol, local, remote)
-		if err = errors.Join(err, failed); !ok {
+		err = errors.Join(err, failed)
+		if !ok {
 			return
 		}
 		if onWire {

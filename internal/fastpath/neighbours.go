@@ -49,7 +49,8 @@ const maxAdvertisedRest = 2 * time.Second
 // turn. It looks at all next hops when there was an ICMP message that may have changed one.
 func (d *daemon) mtusChanged() bool {
 	if len(d.neigh.unmeasured.NextHops)+len(d.neigh.unmeasured.Pods)+len(d.neigh.unmeasured.PodsWithXDP) == 0 {
-		if d.neigh.unmeasured = d.topo; d.watcher.Pods {
+		d.neigh.unmeasured = d.topo
+		if d.watcher.Pods {
 			d.neigh.unmeasured.Pods = nil
 		}
 	}

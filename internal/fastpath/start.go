@@ -91,7 +91,8 @@ func (d *daemon) watch(ctx context.Context) (err error) {
 // close ends what [daemon.prepare] has started. A daemon that takes over must be the only one that
 // bumps the epoch.
 func (d *daemon) close(cancel context.CancelFunc) {
-	if cancel(); d.watcher.Done != nil {
+	cancel()
+	if d.watcher.Done != nil {
 		cancelAndWait(cancel, d.watcher.Done)
 	}
 	d.early.discard()

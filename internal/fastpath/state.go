@@ -78,7 +78,8 @@ func (d *daemon) writeState() error {
 	}
 	err := now.Write(d.State)
 	if begun && !d.complete {
-		if d.complete = true; d.whenComplete != nil {
+		d.complete = true
+		if d.whenComplete != nil {
 			d.whenComplete()
 		}
 	}

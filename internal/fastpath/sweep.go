@@ -84,7 +84,8 @@ func (f *flows) sweepLoop(ctx context.Context, track *kernel.Conntrack) error {
 		}
 		if schedule.start(tick, flush) {
 			s.start(tick)
-			if s.flush = flush; !flush {
+			s.flush = flush
+			if !flush {
 				if err := s.readLifetimes(); err != nil {
 					return err
 				}

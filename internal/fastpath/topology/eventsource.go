@@ -76,7 +76,8 @@ func (s *eventSource) read() (events []Event, more bool, err error) {
 	}
 	if s.lost {
 		what = Event{Changes: RulesChanged | TopologyChanged | BridgeAsks, Cause: LostEvents}
-		if s.lost = more; !more && s.forget != nil { // after the last message that is older than what is read now
+		s.lost = more
+		if !more && s.forget != nil { // after the last message that is older than what is read now
 			s.forget()
 		}
 	}
