@@ -2,7 +2,6 @@ package lab
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -191,15 +190,7 @@ func (c *Claim) Release() {
 
 // save writes the state so that a reader sees either the old or the new one.
 func (c *Claim) save() error {
-	text, err := json.MarshalIndent(c.state, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encode state of lab %s: %w", c.Name, err)
-	}
-	file := filepath.Join(folder(c.Name), stateFile)
-	if err := os.WriteFile(file+".new", append(text, '\n'), 0o600); err != nil {
-		return fmt.Errorf("write state of lab %s: %w", c.Name, err)
-	}
-	if err := os.Rename(file+".new", file); err != nil {
+	if err := netcfg.ReplaceJSON(filepath.Join(folder(c.Name), stateFile), c.state); err != nil {
 		return fmt.Errorf("write state of lab %s: %w", c.Name, err)
 	}
 	return nil
@@ -228,11 +219,7 @@ func inUse(name string, left error) error {
 
 func readState(name string) (state, error) {
 	var s state
-	text, err := os.ReadFile(filepath.Join(folder(name), stateFile))
-	if err != nil {
-		return s, fmt.Errorf("read state of lab %s: %w", name, err)
-	}
-	if err := json.Unmarshal(text, &s); err != nil {
+	if err := host.ReadJSON(filepath.Join(folder(name), stateFile), &s); err != nil {
 		return s, fmt.Errorf("read state of lab %s: %w", name, err)
 	}
 	return s, nil
