@@ -144,7 +144,8 @@ func (r *chainWalker) evaluate(c chainName, marks markState, attrs nlmsg.Attrs, 
 			return rule, err
 		}
 		before := rule.ruleEffect
-		if rule.expression(name, data); rule.err != nil {
+		rule.expression(name, data)
+		if rule.err != nil {
 			return rule, rule.err
 		}
 		if rule.neverMatches && rule.partial == nil {
@@ -168,7 +169,8 @@ func (r *exprEvaluator) passLoaded() {
 func (r *exprEvaluator) useLoaded() {
 	switch r.loaded {
 	case trackState:
-		if r.dependsOnReply("ct state"); r.chain.outer {
+		r.dependsOnReply("ct state")
+		if r.chain.outer {
 			r.perPacket = "ct state" // the first packet of a connection has another one
 		}
 	case trackStatus:
@@ -217,7 +219,8 @@ func (r *exprEvaluator) meta(data nlmsg.Map) {
 	written, proven := data.Has(unix.NFTA_META_SREG), provenMeta
 	if written {
 		proven = provenMetaWrites
-		if r.acts = r.acts || key != unix.NFT_META_NFTRACE; key == unix.NFT_META_NFTRACE {
+		r.acts = r.acts || key != unix.NFT_META_NFTRACE
+		if key == unix.NFT_META_NFTRACE {
 			r.logAt()
 		}
 	}

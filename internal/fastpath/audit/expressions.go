@@ -102,7 +102,8 @@ func (r *exprEvaluator) immediate(data nlmsg.Map) {
 		return
 	}
 	verdict, to, known := verdictOf(nlmsg.ByNumber(value)[unix.NFTA_DATA_VERDICT])
-	if r.decide(verdict); to != "" {
+	r.decide(verdict)
+	if to != "" {
 		r.targets = append(r.targets, to)
 	}
 	if !known {
@@ -174,7 +175,8 @@ func (r *exprEvaluator) objref(data nlmsg.Map) {
 		r.unproven = "named object of type " + fmt.Sprint(kind)
 	}
 	r.setsSecmark = r.setsSecmark || kind == unix.NFT_OBJECT_SECMARK
-	if r.acts = r.acts || kind != unix.NFT_OBJECT_COUNTER; kind == unix.NFT_OBJECT_COUNTER {
+	r.acts = r.acts || kind != unix.NFT_OBJECT_COUNTER
+	if kind == unix.NFT_OBJECT_COUNTER {
 		r.logAt()
 	}
 }

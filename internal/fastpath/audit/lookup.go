@@ -18,11 +18,13 @@ func (r *exprEvaluator) lookup(data nlmsg.Map) {
 		return
 	}
 	if of.perPacket != "" {
-		if r.perPacket = of.perPacket; of.consumes {
+		r.perPacket = of.perPacket
+		if of.consumes {
 			r.consume(of.perPacket)
 		}
 	}
-	if r.neverMatches = r.neverMatches || r.hasOtherProtocols(of, data); of.counts {
+	r.neverMatches = r.neverMatches || r.hasOtherProtocols(of, data)
+	if of.counts {
 		r.logAt()
 	}
 	r.protocolIn = 0 // data of a map may be written over it
@@ -65,7 +67,8 @@ func (r *exprEvaluator) lookup(data nlmsg.Map) {
 		}
 		r.alwaysMatches = r.alwaysMatches && len(list) <= 1
 		if r.chain.outer && mapped && s.find(is(nft.StateEstablished)) != s.find(is(nft.StateNew)) {
-			if r.separates = true; !verdicts {
+			r.separates = true
+			if !verdicts {
 				r.perPacket = "ct state" // it goes on with different data
 			}
 		}

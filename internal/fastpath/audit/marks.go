@@ -82,7 +82,8 @@ func (r *exprEvaluator) setMark(v markValue) {
 	r.readConn(v)
 	written := ^r.marks.packet.join(v).bits
 	r.markWrites |= written
-	if r.marks.differs &^= v.bits; r.readsDiffering {
+	r.marks.differs &^= v.bits
+	if r.readsDiffering {
 		r.marks.differs |= written
 	}
 	r.marks.packet = v

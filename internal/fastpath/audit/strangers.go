@@ -84,7 +84,8 @@ func (r *exprEvaluator) asksAddress(at, size int) bool {
 // compareAddress decides which of these packets a comparison matches.
 func (r *exprEvaluator) compareAddress(value []byte, equal bool) {
 	a, ok := netip.AddrFromSlice(value)
-	if r.alwaysMatches = false; ok && equal && !r.neverMatches {
+	r.alwaysMatches = false
+	if ok && equal && !r.neverMatches {
 		r.candidates.Addresses, r.neverMatches = append(r.candidates.Addresses, a), true
 	}
 }

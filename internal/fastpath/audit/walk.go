@@ -115,7 +115,8 @@ func (r *chainWalker) walkAll(begins []baseChain) error {
 		if err != nil {
 			return err
 		}
-		if r.entry = r.entry.join(left); left == entry {
+		r.entry = r.entry.join(left)
+		if left == entry {
 			r.leavesMark = r.leavesMark || forwarded.packet != knownMark(0)
 			break
 		}
@@ -225,7 +226,8 @@ func (r *chainWalker) step(c chainName, in markState, message []byte, result *ch
 		in, err = r.separate(c, in, &rule, message)
 	case r.following:
 	default:
-		if r.noteCounter(c, rule, message); rule.neverMatches {
+		r.noteCounter(c, rule, message)
+		if rule.neverMatches {
 			err = r.noteConsumption(c, rule, message)
 		}
 	}
@@ -267,7 +269,8 @@ func (r *chainWalker) step(c chainName, in markState, message []byte, result *ch
 	switch {
 	case rule.verdictMap:
 		result.out, result.accepted = result.out.join(back).join(rule.marks), result.accepted.join(rule.marks)
-		if next = next.join(rule.marks); rule.mayJump {
+		next = next.join(rule.marks)
+		if rule.mayJump {
 			next = next.join(back)
 		}
 	case rule.verdict == "accept":

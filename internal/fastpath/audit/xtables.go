@@ -17,7 +17,8 @@ func (r *exprEvaluator) target(data nlmsg.Map) {
 	case revision > latest:
 		r.unproven = fmt.Sprintf("target %s of revision %d", target, revision)
 	}
-	if r.acts = r.acts || !loggingTargets[target] && target != "REJECT"; loggingTargets[target] {
+	r.acts = r.acts || !loggingTargets[target] && target != "REJECT"
+	if loggingTargets[target] {
 		r.logAt()
 	}
 	if trackingTargets[target] {
@@ -49,7 +50,8 @@ func (r *exprEvaluator) match(data nlmsg.Map) {
 	case revision > max(latest, known):
 		r.unproven = fmt.Sprintf("match %s of revision %d", name, revision)
 	case perPacket && name != "set": // see below
-		if r.perPacket = "match " + name; statefulMatches[name] {
+		r.perPacket = "match " + name
+		if statefulMatches[name] {
 			r.consume(r.perPacket)
 		}
 	}
@@ -78,7 +80,8 @@ func (r *exprEvaluator) match(data nlmsg.Map) {
 		}
 		r.logAt()
 		limited, err := hasQuota(unix.ByteSliceToString(info))
-		if r.err = err; err == nil && !limited {
+		r.err = err
+		if err == nil && !limited {
 			return // it only counts
 		}
 		r.perPacket = "match nfacct, with a quota"

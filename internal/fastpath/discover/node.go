@@ -231,7 +231,8 @@ func (n *node) whyLeft(l netlink.Link, p *Plan, onWire bool) string {
 		if r.device != a.Index {
 			continue
 		}
-		if all = append(all, r.dst.String()); r.via.IsValid() {
+		all = append(all, r.dst.String())
+		if r.via.IsValid() {
 			beyond = append(beyond, r.dst.String())
 		}
 	}
