@@ -129,16 +129,6 @@ func (s *Switch) AddBridges(ctx context.Context, bridges ...Bridge) error {
 	return s.apply(ctx, ops, ports)
 }
 
-// AddPorts gives a bridge further ports, as AddBridges does.
-func (s *Switch) AddPorts(ctx context.Context, bridge string, ports ...Port) error {
-	ops, refs := insertPorts(0, ports)
-	ops = append(ops, ovsdb.Operation{
-		Op: ovsdb.OperationMutate, Table: tableBridge, Where: named(bridge),
-		Mutations: []ovsdb.Mutation{*ovsdb.NewMutation("ports", ovsdb.MutateOperationInsert, references(refs...))},
-	})
-	return s.apply(ctx, ops, ports)
-}
-
 // insertPorts makes the rows of ports; refs stand for them in the same
 // transaction. first keeps the names of rows apart from those of others.
 func insertPorts(first int, ports []Port) (ops []ovsdb.Operation, refs []string) {
