@@ -39,8 +39,8 @@ func carriedFlags() *fieldValues {
 // carriedFragment is the fragment field of IPv4, in its first bytes: fragments are left to the
 // kernel, and DF may be set or not.
 func carriedFragment(size int) *fieldValues {
-	whole, uncut := []byte{0, 0}, []byte{0x40, 0}
-	return &fieldValues{"ip frag-off", [][]byte{whole[:size], uncut[:size]}}
+	plain, dontFragment := []byte{0, 0}, []byte{0x40, 0}
+	return &fieldValues{"ip frag-off", [][]byte{plain[:size], dontFragment[:size]}}
 }
 
 // fits reports whether the keys of a set consist of exactly this field.
