@@ -30,12 +30,12 @@ type Switch struct {
 }
 
 // Start starts the daemons of a switch. It has no bridges yet.
-func Start(ctx context.Context, p Runtime) (*Switch, error) {
-	server, err := StartDatabase(ctx, p, databaseName, "")
+func Start(ctx context.Context, r Runtime) (*Switch, error) {
+	server, err := StartDatabase(ctx, r, databaseName, "")
 	if err != nil {
 		return nil, err
 	}
-	s := &Switch{runtime: p, server: server}
+	s := &Switch{runtime: r, server: server}
 	err = While(ctx, daemonTimeout, func(ctx context.Context) (err error) {
 		s.db, err = connect(ctx, s.Remote())
 		return err
