@@ -156,7 +156,8 @@ func (s *stream) receive() {
 	defer conn.Close()
 	for buf := make([]byte, 256<<10); ; {
 		n, err := conn.Read(buf)
-		if s.received.Add(int64(n)); err != nil {
+		s.received.Add(int64(n))
+		if err != nil {
 			return
 		}
 	}

@@ -143,7 +143,8 @@ func (t *peerTable) measure(ctx context.Context, l peerLoad, rounds int) ([]peer
 // add counts what the fast path carried between two looks, and what it did not.
 func (r *peerRuns) add(before, after [bpf.Counts]uint64) {
 	for c := range bpf.Counts {
-		if n := after[c] - before[c]; c == bpf.CarriedOut || c == bpf.CarriedIn {
+		n := after[c] - before[c]
+		if c == bpf.CarriedOut || c == bpf.CarriedIn {
 			r.carried += n
 		} else {
 			r.slow += n

@@ -149,7 +149,8 @@ func fitUntilDecided(p *result.Plan, slow int) error {
 	one.Series, one.Cells = 1, p.Cells[:1]
 	for _, c := range p.Cells {
 		shorter := one
-		if shorter.Cells = []result.Cell{c}; Duration(&shorter, slow) < Duration(&one, slow) {
+		shorter.Cells = []result.Cell{c}
+		if Duration(&shorter, slow) < Duration(&one, slow) {
 			one = shorter
 		}
 	}

@@ -50,7 +50,8 @@ func (r *Run) setShares(ctx context.Context, plan *load.Plan, series int, cell r
 	}
 	for i, arm := range arms {
 		rate := b.Share * r.maximum(b, series, r.Plan.Arms[arm].Name)
-		if plan.Arms[i].BackgroundRate = rate; rate > 0 {
+		plan.Arms[i].BackgroundRate = rate
+		if rate > 0 {
 			continue
 		}
 		dropArm(plan, i)

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/host"
@@ -28,8 +30,8 @@ func (b *builder) agents(ctx context.Context, o Options) error {
 		m := &l.Machines[i]
 		m.Socket = l.socket(m.Name)
 		args := append(append([]string{}, o.AgentCommand...), "--machine", m.Name, "--socket", m.Socket)
-		if cores := o.Cores[m.Name]; len(cores) > 0 {
-			args = append(args, "--cores", strings.Trim(strings.ReplaceAll(fmt.Sprint(cores), " ", ","), "[]"))
+		for _, core := range o.Cores[m.Name] {
+			args = append(args, "--cores", strconv.Itoa(core))
 		}
 		if o.Keep {
 			args = append(args, "--detach")
@@ -42,35 +44,34 @@ func (b *builder) agents(ctx context.Context, o Options) error {
 		l.agents = append(l.agents, child)
 	}
 	for i, child := range l.agents {
-		err := child.Await(ctx, agentStart, func(ctx context.Context) error {
-			var d net.Dialer
-			conn, err := d.DialContext(ctx, "unix", l.Machines[i].Socket)
-			if err != nil {
-				return fmt.Errorf("it does not listen: %w", err)
-			}
-			return conn.Close()
-		})
-		if err != nil {
+		if err := awaitSocket(ctx, child, agentStart, l.Machines[i].Socket, "it does not listen"); err != nil {
 			return fmt.Errorf("start agent of %s: %w", l.Machines[i].Name, err)
 		}
 	}
 	return nil
 }
 
+// awaitSocket waits until a process listens on a socket; what says what it does not do before.
+func awaitSocket(ctx context.Context, child *netcfg.Child, limit time.Duration, socket, what string) error {
+	return child.Await(ctx, limit, func(ctx context.Context) error {
+		var d net.Dialer
+		conn, err := d.DialContext(ctx, "unix", socket)
+		if err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		return conn.Close()
+	})
+}
+
 func agentLog(m *Machine) string { return strings.TrimSuffix(m.Socket, ".sock") + ".log" }
 
 // stopAgents ends the agents that this process started, all at once.
 func (l *Lab) stopAgents() {
-	done := make(chan struct{})
+	var all sync.WaitGroup
 	for _, child := range l.agents {
-		go func() {
-			child.Stop(agentStop)
-			done <- struct{}{}
-		}()
+		all.Go(func() { child.Stop(agentStop) })
 	}
-	for range l.agents {
-		<-done
-	}
+	all.Wait()
 	l.agents = nil
 }
 

@@ -101,16 +101,16 @@ func (b *builder) wire(ctx context.Context, o Options) error {
 	}
 	ends := make([]netcfg.VethEnd, len(b.machine))
 	for i, n := range b.machine {
-		ends[i] = netcfg.VethEnd{In: n, Name: wireDevice, MAC: wireMAC(labOUI, i)}
+		ends[i] = netcfg.VethEnd{In: n, Name: WireDevice, MAC: wireMAC(labOUI, i)}
 		b.peers = append(b.peers, path.Machine{
-			Name: machineName(i), In: n, Wire: wireDevice, MAC: ends[i].MAC, Addr: wireAddr(wireNet, i), MTU: o.Wire.MTU,
+			Name: machineName(i), In: n, Wire: WireDevice, MAC: ends[i].MAC, Addr: wireAddr(wireNet, i), MTU: o.Wire.MTU,
 		})
 	}
 	err := error(nil)
 	if o.StackWire != nil {
 		err = o.StackWire(ends, b.join)
 	} else {
-		err = b.join(wireDevice, ends)
+		err = b.join(WireDevice, ends)
 	}
 	if err != nil {
 		return err
@@ -128,14 +128,14 @@ func (b *builder) addressWire(ctx context.Context, network netip.Prefix) error {
 		if m.In == nil {
 			continue
 		}
-		if err := m.In.AddAddr(wireDevice, netip.PrefixFrom(m.Addr, network.Bits())); err != nil {
+		if err := m.In.AddAddr(WireDevice, netip.PrefixFrom(m.Addr, network.Bits())); err != nil {
 			return err
 		}
 		for j, other := range b.peers {
 			if j == i {
 				continue
 			}
-			if err := m.In.AddNeighbour(wireDevice, other.Addr, other.MAC); err != nil {
+			if err := m.In.AddNeighbour(WireDevice, other.Addr, other.MAC); err != nil {
 				return err
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"syscall"
 
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/netcfg"
@@ -44,19 +43,10 @@ func lockNamespace(path string) (f *os.File, free bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	for {
-		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if !errors.Is(err, syscall.EINTR) {
-			break
-		}
-	}
-	if err == nil {
+	if free, err = tryLock(f); free {
 		return f, true, nil
 	}
 	f.Close()
-	if errors.Is(err, syscall.EWOULDBLOCK) {
-		err = nil
-	}
 	return nil, false, err
 }
 

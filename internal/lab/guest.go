@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -86,14 +85,7 @@ func (l *Lab) hold(ctx context.Context, g Guest, h Holding) error {
 	if err != nil {
 		return err
 	}
-	err = child.Await(ctx, h.Start, func(ctx context.Context) error {
-		var d net.Dialer
-		conn, err := d.DialContext(ctx, "unix", g.Socket)
-		if err != nil {
-			return fmt.Errorf("it has not started: %w", err)
-		}
-		return conn.Close()
-	})
+	err = awaitSocket(ctx, child, h.Start, g.Socket, "it has not started")
 	if err == nil || ctx.Err() != nil {
 		return err
 	}

@@ -117,18 +117,15 @@ type Arm struct {
 }
 
 // Client is the end of the first pod on the first machine, where the client is;
-// To is its counterpart on the second machine.
+// Server is its counterpart on the second machine.
 func (a Arm) Client() host.Endpoint { return a.Ends[0][0] }
 func (a Arm) Server() host.Endpoint { return a.Ends[1][0] }
 
-// The wire: its device on each machine, and the machines' addresses on it.
-const wireDevice = "wire0"
-
-// WireDevice is the card of each machine.
-const WireDevice = wireDevice
+// WireDevice is the card of each machine, on the wire.
+const WireDevice = "wire0"
 
 // IsCard tells whether a device of a lab's machine is its network card on the wire.
-func IsCard(device string) bool { return device == wireDevice }
+func IsCard(device string) bool { return device == WireDevice }
 
 var wireNet = netip.MustParsePrefix("10.200.0.0/24")
 

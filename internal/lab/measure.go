@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -91,22 +92,18 @@ func removeFreeLock() error {
 
 func readHolder(file string) Holder {
 	var h Holder
-	text, err := os.ReadFile(file)
-	if err != nil || json.Unmarshal(text, &h) != nil {
+	if host.ReadJSON(file, &h) != nil {
 		return Holder{} // it has just been taken, and nothing is written yet
 	}
 	return h
 }
 
 func writeHolder(f *os.File, h Holder) error {
-	text, err := json.Marshal(h)
+	err := f.Truncate(0)
+	if err == nil {
+		err = json.NewEncoder(f).Encode(h)
+	}
 	if err != nil {
-		return fmt.Errorf("encode holder of the lock: %w", err)
-	}
-	if err := f.Truncate(0); err != nil {
-		return fmt.Errorf("write holder of the lock: %w", err)
-	}
-	if _, err := f.WriteAt(append(text, '\n'), 0); err != nil {
 		return fmt.Errorf("write holder of the lock: %w", err)
 	}
 	return nil

@@ -200,7 +200,7 @@ func (b *builder) realWire(ctx context.Context, p Part) error {
 	b.lab.Wire = fmt.Sprintf("%s, mtu=%d", p.Card, p.MTU)
 	b.oui = p.OUI
 	for i, m := range p.Machines {
-		peer := path.Machine{Name: m.Name, In: b.machine[i], Wire: wireDevice, MAC: m.MAC, Addr: wireAddr(p.Net, i), MTU: p.MTU}
+		peer := path.Machine{Name: m.Name, In: b.machine[i], Wire: WireDevice, MAC: m.MAC, Addr: wireAddr(p.Net, i), MTU: p.MTU}
 		if peer.MAC == nil {
 			peer.MAC = wireMAC(p.OUI, i)
 		}
@@ -209,7 +209,7 @@ func (b *builder) realWire(ctx context.Context, p Part) error {
 	own := b.peers[p.Self]
 	b.joinCards = func(name string, ends []netcfg.VethEnd, senders func(int) []net.HardwareAddr) error {
 		if p.Card.Take {
-			return p.addCard(own.In, wireDevice, ends, senders)
+			return p.addCard(own.In, WireDevice, ends, senders)
 		}
 		return p.addCard(nil, p.Card.Device, ends, senders)
 	}
@@ -217,7 +217,7 @@ func (b *builder) realWire(ctx context.Context, p Part) error {
 	if p.Card.Take {
 		err = b.takeCard(ctx, p)
 	} else {
-		err = own.In.AddCard(nil, p.Card.Device, netcfg.Card{Name: wireDevice, IPVLAN: p.Card.IPVLAN, MAC: own.MAC, MTU: p.MTU})
+		err = own.In.AddCard(nil, p.Card.Device, netcfg.Card{Name: WireDevice, IPVLAN: p.Card.IPVLAN, MAC: own.MAC, MTU: p.MTU})
 	}
 	if err != nil {
 		return err

@@ -95,7 +95,7 @@ func (p *Parts) raise(ctx context.Context, part Part) (*Lab, error) {
 // runs beside a slice.
 func (p *Parts) watchWire(part Part) error {
 	ctx, cancel := context.WithCancel(context.Background())
-	removed, err := netcfg.WatchRemoval(ctx, p.lab.Machines[part.Self].Namespace, wireDevice)
+	removed, err := netcfg.WatchRemoval(ctx, p.lab.Machines[part.Self].Namespace, WireDevice)
 	if err != nil {
 		cancel()
 		return err
@@ -143,7 +143,8 @@ func (p *Parts) Lock(ctx context.Context, wait bool, command string) (unlock fun
 func (p *Parts) unlocked() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.locked = false; p.lab == nil {
+	p.locked = false
+	if p.lab == nil {
 		p.releaseWatcher(nil)
 	}
 }

@@ -2,9 +2,9 @@ package lab
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -50,23 +50,35 @@ func flock(ctx context.Context, path string, once bool) (f *os.File, taken bool,
 		return nil, false, fmt.Errorf("open lock: %w", err)
 	}
 	for {
-		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		taken, err = tryLock(f)
+		if err == nil && !taken && !once && host.Sleep(ctx, lockPoll) != nil {
+			err = ctx.Err()
+		}
 		switch {
-		case err == nil:
-			return f, true, nil
-		case errors.Is(err, syscall.EINTR):
-			continue
-		case !errors.Is(err, syscall.EWOULDBLOCK):
+		case err != nil:
 			f.Close()
 			return nil, false, fmt.Errorf("lock %s: %w", path, err)
+		case taken:
+			return f, true, nil
 		case once:
 			f.Close()
 			return nil, false, nil
 		}
-		if host.Sleep(ctx, lockPoll) != nil {
-			f.Close()
-			return nil, false, fmt.Errorf("lock %s: %w", path, ctx.Err())
+	}
+}
+
+// tryLock takes an exclusive lock on a file. taken is false, without an error, when somebody else
+// has it.
+func tryLock(f *os.File) (taken bool, err error) {
+	for {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+			continue
+		case errors.Is(err, syscall.EWOULDBLOCK):
+			return false, nil
 		}
+		return err == nil, err
 	}
 }
 
@@ -191,15 +203,7 @@ func (c *Claim) Release() {
 
 // save writes the state so that a reader sees either the old or the new one.
 func (c *Claim) save() error {
-	text, err := json.MarshalIndent(c.state, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encode state of lab %s: %w", c.Name, err)
-	}
-	file := filepath.Join(folder(c.Name), stateFile)
-	if err := os.WriteFile(file+".new", append(text, '\n'), 0o600); err != nil {
-		return fmt.Errorf("write state of lab %s: %w", c.Name, err)
-	}
-	if err := os.Rename(file+".new", file); err != nil {
+	if err := netcfg.ReplaceJSON(filepath.Join(folder(c.Name), stateFile), c.state); err != nil {
 		return fmt.Errorf("write state of lab %s: %w", c.Name, err)
 	}
 	return nil
@@ -210,7 +214,8 @@ func (c *Claim) save() error {
 func inUse(name string, left error) error {
 	why := "another lab has the name"
 	do := "give another --name"
-	if s, err := readState(name); left != nil {
+	s, err := readState(name)
+	if left != nil {
 		why = "the lab that had the name is dead, and something of it could not be removed: " + left.Error()
 		do = fmt.Sprintf("mend that, and take it down with `venturi lab down --name %s`, or give another --name", name)
 	} else if err == nil {
@@ -228,11 +233,7 @@ func inUse(name string, left error) error {
 
 func readState(name string) (state, error) {
 	var s state
-	text, err := os.ReadFile(filepath.Join(folder(name), stateFile))
-	if err != nil {
-		return s, fmt.Errorf("read state of lab %s: %w", name, err)
-	}
-	if err := json.Unmarshal(text, &s); err != nil {
+	if err := host.ReadJSON(filepath.Join(folder(name), stateFile), &s); err != nil {
 		return s, fmt.Errorf("read state of lab %s: %w", name, err)
 	}
 	return s, nil
@@ -259,12 +260,7 @@ func names() ([]string, error) {
 			seen[lab] = true
 		}
 	}
-	list := make([]string, 0, len(seen))
-	for name := range seen {
-		list = append(list, name)
-	}
-	slices.Sort(list)
-	return list, nil
+	return slices.Sorted(maps.Keys(seen)), nil
 }
 
 // Owner gives the pid of the process that holds a lab, if one does.

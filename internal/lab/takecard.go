@@ -94,16 +94,16 @@ func (b *builder) takeCard(ctx context.Context, p Part) error {
 	if err := p.moveCard(own.In); err != nil {
 		return err
 	}
-	if err := own.In.SetMTU(wireDevice, p.MTU); err != nil {
+	if err := own.In.SetMTU(WireDevice, p.MTU); err != nil {
 		return err
 	}
-	if err := own.In.Up(wireDevice); err != nil {
+	if err := own.In.Up(WireDevice); err != nil {
 		return err
 	}
 	// The other machine's card may have to come up first.
 	ctx, cancel := context.WithTimeout(ctx, carrierLimit)
 	defer cancel()
-	err := own.In.AwaitCarrier(ctx, wireDevice)
+	err := own.In.AwaitCarrier(ctx, WireDevice)
 	if errors.Is(err, context.DeadlineExceeded) {
 		return verr.New(verr.Failed, "cannot use network card "+p.Card.Device, fmt.Sprintf("it has no carrier %v after it was set up", carrierLimit),
 			"check the cable, and that the other end is up")
@@ -117,7 +117,7 @@ func (p Part) moveCard(to *netcfg.Namespace) (err error) {
 	if err != nil {
 		return err
 	}
-	there, err := setting.MovedCard(to.Name(), wireDevice)
+	there, err := setting.MovedCard(to.Name(), WireDevice)
 	if err != nil {
 		return err
 	}

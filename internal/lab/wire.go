@@ -39,7 +39,8 @@ const (
 // receiveCPUs are the cores that carry what a card receives, among those that its machine is
 // confined to, if it is; none: nothing is steered.
 func (w Wire) receiveCPUs(own []int) (cpus []int, err error) {
-	if cpus = own; len(own) == 0 && w.RSS != RSSNone {
+	cpus = own
+	if len(own) == 0 && w.RSS != RSSNone {
 		cpus, err = host.AllowedCPUs()
 	}
 	if w.RSS == RSSHosts && len(cpus) > 0 {

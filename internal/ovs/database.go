@@ -16,21 +16,21 @@ import (
 // StartDatabase makes a database and starts a server for it alone. name is
 // that of its file and of its socket; schema is the file of its schema, empty
 // for that of a switch. The server is up when this returns.
-func StartDatabase(ctx context.Context, p Runtime, name, schema string) (*netcfg.Child, error) {
-	create := []string{"create", p.file(name + ".db")}
+func StartDatabase(ctx context.Context, r Runtime, name, schema string) (*netcfg.Child, error) {
+	create := []string{"create", r.file(name + ".db")}
 	if schema != "" {
 		create = append(create, schema)
 	}
-	if err := p.run(ctx, "", toolProgram, create...); err != nil {
+	if err := r.run(ctx, "", toolProgram, create...); err != nil {
 		return nil, fmt.Errorf("make database %s: %w", name, err)
 	}
-	server, err := p.Daemon(name, serverProgram, p.file(name+".db"), "--remote=p"+p.Remote(name))
+	server, err := r.Daemon(name, serverProgram, r.file(name+".db"), "--remote=p"+r.Remote(name))
 	if err != nil {
 		return nil, err
 	}
 	// It takes commands when its database is open and it listens.
 	err = server.Await(ctx, daemonTimeout, func(ctx context.Context) error {
-		_, err := p.Ask(ctx, name, "version")
+		_, err := r.Ask(ctx, name, "version")
 		return err
 	})
 	if err != nil {
@@ -40,7 +40,7 @@ func StartDatabase(ctx context.Context, p Runtime, name, schema string) (*netcfg
 }
 
 // Remote is how clients are told of the database of that name.
-func (p Runtime) Remote(name string) string { return "unix:" + p.file(name+".sock") }
+func (r Runtime) Remote(name string) string { return "unix:" + r.file(name+".sock") }
 
 // database is a connection to the database of a switch.
 type database struct {

@@ -44,12 +44,12 @@ type Runtime struct {
 }
 
 // file is the path of a file in the folder.
-func (p Runtime) file(name string) string { return filepath.Join(p.Folder, name) }
+func (r Runtime) file(name string) string { return filepath.Join(r.Folder, name) }
 
 // Command makes the command of one of the programs of Open vSwitch and OVN. The
 // environment keeps it from using the folders of the machine's own, in which
 // there may even be what overrides what it is told.
-func (p Runtime) Command(program feature.Program, args ...string) (netcfg.Command, error) {
+func (r Runtime) Command(program feature.Program, args ...string) (netcfg.Command, error) {
 	file, err := program.Find()
 	if err != nil {
 		return netcfg.Command{}, err
@@ -57,40 +57,40 @@ func (p Runtime) Command(program feature.Program, args ...string) (netcfg.Comman
 	var env []string
 	for _, suite := range []string{"OVS_", "OVN_"} {
 		for _, folder := range []string{"RUNDIR", "LOGDIR", "DBDIR", "SYSCONFDIR"} {
-			env = append(env, suite+folder+"="+p.Folder)
+			env = append(env, suite+folder+"="+r.Folder)
 		}
 	}
 	return netcfg.Command{Args: append([]string{file}, args...), Env: env}, nil
 }
 
 // run runs a program to its end, for which it gets [daemonTimeout].
-func (p Runtime) run(ctx context.Context, input string, program feature.Program, args ...string) error {
-	c, err := p.Command(program, args...)
+func (r Runtime) run(ctx context.Context, input string, program feature.Program, args ...string) error {
+	c, err := r.Command(program, args...)
 	if err != nil {
 		return err
 	}
 	return While(ctx, daemonTimeout, func(ctx context.Context) error {
-		_, err := p.In.Run(ctx, c, input)
+		_, err := r.In.Run(ctx, c, input)
 		return err
 	})
 }
 
 // Daemon starts a daemon of Open vSwitch or OVN. What it logs goes to a file
 // of its name in the folder, and it takes commands there; see [Runtime.Ask].
-func (p Runtime) Daemon(name string, program feature.Program, args ...string) (*netcfg.Child, error) {
+func (r Runtime) Daemon(name string, program feature.Program, args ...string) (*netcfg.Child, error) {
 	// Nothing is written to the machine's own log, and to the file only what
 	// somebody should read who wonders why the daemon ended.
-	args = append(args, "-vsyslog:off", "-vconsole:warn", "--unixctl="+p.control(name))
-	c, err := p.Command(program, args...)
+	args = append(args, "-vsyslog:off", "-vconsole:warn", "--unixctl="+r.control(name))
+	c, err := r.Command(program, args...)
 	if err != nil {
 		return nil, err
 	}
-	c.Log = p.file(name + ".log")
-	return p.Start(c)
+	c.Log = r.file(name + ".log")
+	return r.Start(c)
 }
 
 // control is the socket over which a daemon takes commands.
-func (p Runtime) control(name string) string { return p.file(name + ".ctl") }
+func (r Runtime) control(name string) string { return r.file(name + ".ctl") }
 
 // daemonTimeout is how long a daemon gets for one thing that is asked of it: far
 // more than it needs on a busy machine, so that only a hang exceeds it.

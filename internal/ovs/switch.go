@@ -30,12 +30,12 @@ type Switch struct {
 }
 
 // Start starts the daemons of a switch. It has no bridges yet.
-func Start(ctx context.Context, p Runtime) (*Switch, error) {
-	server, err := StartDatabase(ctx, p, databaseName, "")
+func Start(ctx context.Context, r Runtime) (*Switch, error) {
+	server, err := StartDatabase(ctx, r, databaseName, "")
 	if err != nil {
 		return nil, err
 	}
-	s := &Switch{runtime: p, server: server}
+	s := &Switch{runtime: r, server: server}
 	err = While(ctx, daemonTimeout, func(ctx context.Context) (err error) {
 		s.db, err = connect(ctx, s.Remote())
 		return err
@@ -125,16 +125,6 @@ func (s *Switch) AddBridges(ctx context.Context, bridges ...Bridge) error {
 	ops = append(ops, ovsdb.Operation{
 		Op: ovsdb.OperationMutate, Table: tableRoot, Where: []ovsdb.Condition{s.db.theRoot()},
 		Mutations: []ovsdb.Mutation{*ovsdb.NewMutation("bridges", ovsdb.MutateOperationInsert, references(made...))},
-	})
-	return s.apply(ctx, ops, ports)
-}
-
-// AddPorts gives a bridge further ports, as AddBridges does.
-func (s *Switch) AddPorts(ctx context.Context, bridge string, ports ...Port) error {
-	ops, refs := insertPorts(0, ports)
-	ops = append(ops, ovsdb.Operation{
-		Op: ovsdb.OperationMutate, Table: tableBridge, Where: named(bridge),
-		Mutations: []ovsdb.Mutation{*ovsdb.NewMutation("ports", ovsdb.MutateOperationInsert, references(refs...))},
 	})
 	return s.apply(ctx, ops, ports)
 }

@@ -19,8 +19,8 @@ func (s *Switch) Ask(ctx context.Context, command string, args ...string) (answe
 }
 
 // Ask gives a command to the daemon of that name and returns its answer.
-func (p Runtime) Ask(ctx context.Context, daemon, ask string, args ...string) (string, error) {
-	return command(ctx, p.control(daemon), ask, args...)
+func (r Runtime) Ask(ctx context.Context, daemon, ask string, args ...string) (string, error) {
+	return command(ctx, r.control(daemon), ask, args...)
 }
 
 // refusal is what a daemon says of a command that failed.
@@ -63,8 +63,8 @@ func command(ctx context.Context, socket, command string, args ...string) (strin
 }
 
 // Version asks the daemon of that name for its version, such as 3.1.0.
-func (p Runtime) Version(ctx context.Context, daemon string) (string, error) {
-	text, err := p.Ask(ctx, daemon, "version")
+func (r Runtime) Version(ctx context.Context, daemon string) (string, error) {
+	text, err := r.Ask(ctx, daemon, "version")
 	line, _, _ := strings.Cut(text, "\n")
 	return line[strings.LastIndexByte(line, ' ')+1:], err // ovs-vswitchd (Open vSwitch) 3.1.0
 }

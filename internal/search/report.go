@@ -67,7 +67,8 @@ func (r *run) effects(c *contest) []Effect {
 		e := Effect{Metric: metric.Name, Pairs: len(logs), P: stats.SignedRank(logs)}
 		est, lo, hi, ok := stats.HodgesLehmann(logs, 0.95)
 		e.Value = math.Exp(est)
-		if e.Open = !ok; ok {
+		e.Open = !ok
+		if ok {
 			e.Lo, e.Hi = math.Exp(lo), math.Exp(hi)
 		}
 		out = append(out, e)

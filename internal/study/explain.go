@@ -19,6 +19,7 @@ import (
 	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/tool"
 	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/result"
 )
 
 // List prints a line for each study.
@@ -76,77 +77,117 @@ func (s *Study) Explain(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	line := func(f string, args ...any) { sanitize.Fprintf(out, f+"\n", args...) }
-	line("%s: %s", s.Name, s.Title)
-	for _, told := range [][2]string{{"question", s.Question}, {"source", s.Source}} {
+	e := explanation{s, tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
+	if err := e.setup(); err != nil {
+		return err
+	}
+	e.paths(arms)
+	e.loads()
+	e.tables()
+	if err := e.schedule(plan); err != nil {
+		return err
+	}
+	e.thisMachine(arms)
+	return e.out.Flush()
+}
+
+// explanation has a method for each section.
+type explanation struct {
+	*Study
+	out *tabwriter.Writer
+}
+
+func (e explanation) line(format string, args ...any) { sanitize.Fprintf(e.out, format+"\n", args...) }
+
+// setup tells what is asked, and between which machines.
+func (e explanation) setup() error {
+	e.line("%s: %s", e.Name, e.Title)
+	for _, told := range [][2]string{{"question", e.Question}, {"source", e.Source}} {
 		if told[1] != "" {
-			line("  %s\t%s", told[0], wrap(told[1]))
+			e.line("  %s\t%s", told[0], wrap(told[1]))
 		}
 	}
-	line("  machines\t%d, with the packet filter rules of %d Services%s", max(s.Hosts, lab.DefaultHosts), s.Services, onOwnCores(s.Cores))
-	for _, wire := range s.Wires {
+	e.line("  machines\t%d, with the packet filter rules of %d Services%s", max(e.Hosts, lab.DefaultHosts), e.Services, onOwnCores(e.Cores))
+	for _, wire := range e.Wires {
 		full, err := lab.ParseWire(wire.Options)
 		if err != nil {
 			return err
 		}
-		line("  wire\t%s", strings.TrimSpace(wire.Name+" "+full.String()))
+		e.line("  wire\t%s", strings.TrimSpace(wire.Name+" "+full.String()))
 	}
-	line("\nPaths")
+	return nil
+}
+
+func (e explanation) paths(arms []path.Arm) {
+	e.line("\nPaths")
 	for _, a := range arms {
-		line("  %s\t%s\t%s%s", a.Name, strings.TrimSuffix(a.Driver.Name+":"+a.GivenOptions(), ":"), a.Driver.Summary, onlyOn(s.WiresOf[a.Name]))
+		e.line("  %s\t%s\t%s%s", a.Name, strings.TrimSuffix(a.Driver.Name+":"+a.GivenOptions(), ":"), a.Driver.Summary, onlyOn(e.WiresOf[a.Name]))
 	}
-	line("\nLoads")
-	for _, l := range s.Loads {
-		line("  %s\tsizes %s\tflows %s%s%s", l.Load, cmp.Or(l.Sizes, "the load's own"), cmp.Or(strings.Trim(fmt.Sprint(l.Flows), "[]"), "1"), variant(l.CellSpec), onlyReal(l))
+}
+
+func (e explanation) loads() {
+	e.line("\nLoads")
+	for _, l := range e.Loads {
+		e.line("  %s\tsizes %s\tflows %s%s%s", l.Load, cmp.Or(l.Sizes, "the load's own"), cmp.Or(strings.Trim(fmt.Sprint(l.Flows), "[]"), "1"), variant(l.CellSpec), onlyReal(l))
 	}
-	line("\nTables")
-	for _, t := range s.Tables {
-		line("  %s\t%s\t%s\tagainst %s", t.Title, sides("row", t.Rows), sides("column", t.Columns), cmp.Or(t.Baseline, s.Paths[0].Name))
+}
+
+func (e explanation) tables() {
+	e.line("\nTables")
+	for _, t := range e.Tables {
+		e.line("  %s\t%s\t%s\tagainst %s", t.Title, sides("row", t.Rows), sides("column", t.Columns), cmp.Or(t.Baseline, e.Paths[0].Name))
 	}
-	took, err := s.measures()
+}
+
+// schedule tells what the plan of each wire is, and how long all of it takes.
+func (e explanation) schedule(plan *result.Plan) error {
+	took, err := e.measures()
 	if err != nil {
 		return err
 	}
-	line("\nPlan")
-	line("  arms\t%d: the paths, and a copy of %s for the noise floor", len(plan.Arms), s.Paths[0].Name)
-	line("  cells\t%d: every load at each size with each number of flows", len(plan.Cells))
-	line("  slices\t%d series x %d rounds of every arm in every cell%s", plan.Series, plan.Rounds, eachWire(len(s.Wires)))
-	if s.ToolTime > 0 {
-		line("  tools\teach runs for %s at a time", short(s.ToolTime))
+	e.line("\nPlan")
+	e.line("  arms\t%d: the paths, and a copy of %s for the noise floor", len(plan.Arms), e.Paths[0].Name)
+	e.line("  cells\t%d: every load at each size with each number of flows", len(plan.Cells))
+	e.line("  slices\t%d series x %d rounds of every arm in every cell%s", plan.Series, plan.Rounds, eachWire(len(e.Wires)))
+	if e.ToolTime > 0 {
+		e.line("  tools\teach runs for %s at a time", short(e.ToolTime))
 	}
-	line("  time\tabout %s of measuring (budget %s%s), and some seconds to raise and take down the lab", short(took), s.budget(), s.emulatedBudget())
-	line("\nThis machine")
+	e.line("  time\tabout %s of measuring (budget %s%s), and some seconds to raise and take down the lab", short(took), e.budget(), e.emulatedBudget())
+	return nil
+}
+
+// thisMachine tells what this machine lacks, and what to do.
+func (e explanation) thisMachine(arms []path.Arm) {
+	e.line("\nThis machine")
 	var remedies []string
 	for _, a := range arms {
 		here, remedy := raisable(a)
-		line("  %s\t%s", a.Name, wrap(here))
+		e.line("  %s\t%s", a.Name, wrap(here))
 		if remedy != "" && !slices.Contains(remedies, remedy) {
 			remedies = append(remedies, remedy)
 		}
 	}
-	for _, name := range s.tools() {
+	for _, name := range e.tools() {
 		t, err := tool.Find(name)
 		if err == nil {
 			err = t.Installed()
 		}
 		here, remedy := reported(err, "is installed")
-		line("  %s\t%s", name, wrap(here))
+		e.line("  %s\t%s", name, wrap(here))
 		if remedy != "" {
 			remedies = append(remedies, remedy)
 		}
 	}
 	for i, r := range joinRemedies(remedies) {
-		line("  %s\t%s", []string{"what to do", ""}[min(i, 1)], wrap(r))
+		e.line("  %s\t%s", []string{"what to do", ""}[min(i, 1)], wrap(r))
 	}
-	r, err := s.Requests()[0].Resolve()
+	r, err := e.Requests()[0].Resolve()
 	if err == nil {
 		err = r.Check()
 	}
 	if err != nil && verr.Code(err) != verr.Missing {
-		line("  to run\t%s", wrap(readiness(err)))
+		e.line("  to run\t%s", wrap(readiness(err)))
 	}
-	return out.Flush()
 }
 
 // arms are those of all wires.

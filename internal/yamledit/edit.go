@@ -122,7 +122,8 @@ func (f *File) line(key, value *yaml.Node) (from, to int, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	if _, to, err = f.span(value); isEmpty(value) {
+	_, to, err = f.span(value)
+	if isEmpty(value) {
 		_, to, err = f.span(first)
 	}
 	if err != nil {

@@ -184,7 +184,8 @@ func (r *Row) slice(f *flow, d time.Duration) (s slice, carried, slow uint64, er
 	}
 	after, err := CountsOf(r.Arm.Pins)
 	for c := range bpf.Counts {
-		if n := after[c] - before[c]; c == bpf.CarriedOut || c == bpf.CarriedIn {
+		n := after[c] - before[c]
+		if c == bpf.CarriedOut || c == bpf.CarriedIn {
 			carried += n
 		} else {
 			slow += n

@@ -56,8 +56,8 @@ func TestUnprovenRules(t *testing.T) {
 		return expression("meta", number(unix.NFTA_META_KEY, key), number(unix.NFTA_META_DREG, 1))
 	}
 	for _, c := range []struct {
-		fickle string
-		parts  []*nl.RtAttr
+		perPacket string
+		parts     []*nl.RtAttr
 	}{
 		{"", []*nl.RtAttr{meta(unix.NFT_META_MARK)}},
 		{"novelty", []*nl.RtAttr{expression("novelty", number(1, 1))}},
@@ -77,13 +77,13 @@ func TestUnprovenRules(t *testing.T) {
 			nestedAttr(unix.NFTA_IMMEDIATE_DATA, nestedAttr(unix.NFTA_DATA_VERDICT, number(unix.NFTA_VERDICT_CODE, 77))))}},
 	} {
 		got, err := audit.RuleOf(filterMessage(nestedAttr(unix.NFTA_RULE_EXPRESSIONS, c.parts...)))
-		if err != nil || got != c.fickle {
-			t.Errorf("%q: fickle %q, %v", c.fickle, got, err)
+		if err != nil || got != c.perPacket {
+			t.Errorf("%q: perPacket %q, %v", c.perPacket, got, err)
 		}
 	}
 	got, err := audit.RuleOf(filterMessage(nestedAttr(unix.NFTA_RULE_EXPRESSIONS, meta(unix.NFT_META_MARK)), number(unseen, 1)))
 	if want := fmt.Sprintf("attribute %d of a rule of nftables", unseen); err != nil || got != want {
-		t.Errorf("fickle %q, want %q; %v", got, want, err)
+		t.Errorf("perPacket %q, want %q; %v", got, want, err)
 	}
 	for _, p := range audit.Allowlist() {
 		if p.Kind != "expression of nftables" {
@@ -95,7 +95,7 @@ func TestUnprovenRules(t *testing.T) {
 				continue // looking up its set in the kernel takes root
 			}
 			if err != nil || got == "" {
-				t.Errorf("%s with an attribute that nobody knows: fickle %q, %v", name, got, err)
+				t.Errorf("%s with an attribute that nobody knows: perPacket %q, %v", name, got, err)
 			}
 		}
 	}
@@ -148,7 +148,7 @@ func TestUnprovenSets(t *testing.T) {
 		"set s: attribute 200 of a set of nftables": {number(unseen, 1)},
 	} {
 		if got, err := audit.SetOf(filterMessage(attrs...)); err != nil || got != want {
-			t.Errorf("fickle %q, want %q; %v", got, want, err)
+			t.Errorf("perPacket %q, want %q; %v", got, want, err)
 		}
 	}
 	for want, attrs := range map[string][]*nl.RtAttr{
@@ -165,7 +165,7 @@ func TestUnprovenSets(t *testing.T) {
 			message = append(message, a.Serialize()...)
 		}
 		if got, err := audit.ElementOf(message); err != nil || got != want {
-			t.Errorf("fickle %q, want %q; %v", got, want, err)
+			t.Errorf("perPacket %q, want %q; %v", got, want, err)
 		}
 		if got := audit.ElementConsumes(message); got != (want == "limit" || want == "quota") {
 			t.Errorf("an element with %q decides by what it counts: %v", want, got)
@@ -177,7 +177,7 @@ func TestUnprovenSets(t *testing.T) {
 // change the set.
 func TestRulingsOfSets(t *testing.T) {
 	n := testenv.Netns(t)
-	for _, c := range []struct{ more, rules, later, fickle string }{
+	for _, c := range []struct{ more, rules, later, perPacket string }{
 		{"set s { type ipv4_addr; counter; elements = { 192.0.2.1 }; }", "ip saddr @s accept; drop", "", ""},
 		{"set s { type ipv4_addr; limit rate 50/second; elements = { 192.0.2.1 }; }", "ip saddr @s accept; drop", "", "ip t first: set s: limit"},
 		{"set s { type ipv4_addr; quota over 10 kbytes; elements = { 192.0.2.1 }; }", "ip saddr @s accept; drop", "", "ip t first: set s: quota"},
@@ -204,8 +204,8 @@ func TestRulingsOfSets(t *testing.T) {
 			t.Errorf("%s: %v", c.more, err)
 			continue
 		}
-		if got := auditRuleset(t, n, 0).PerPacket; got != c.fickle {
-			t.Errorf("%s\n%s: fickle %q, want %q", c.more, c.rules, got, c.fickle)
+		if got := auditRuleset(t, n, 0).PerPacket; got != c.perPacket {
+			t.Errorf("%s\n%s: perPacket %q, want %q", c.more, c.rules, got, c.perPacket)
 		}
 	}
 }
@@ -217,7 +217,7 @@ func TestSetsInTableOfTranslation(t *testing.T) {
 		"chain first { type filter hook forward priority 5; ip saddr @bad drop; }; }", "nft", "-f", "-"))
 	testenv.Must(t, testenv.Load(t, n, "add rule ip nat PREROUTING add @bad { ip saddr }", "nft", "-f", "-"))
 	if got, want := auditRuleset(t, n, 0).PerPacket, strings.Replace(fed, "ip t", "ip nat", 1); got != want {
-		t.Errorf("fickle %q, want %q", got, want)
+		t.Errorf("perPacket %q, want %q", got, want)
 	}
 }
 
@@ -248,7 +248,7 @@ func TestRulingsWriteMarks(t *testing.T) {
 			continue
 		}
 		if got := auditRuleset(t, n, c.port); got.MarkChain != c.marks || got.PerPacket != "" {
-			t.Errorf("%s: marks are given by %q, want %q; fickle %q", c.rules, got.MarkChain, c.marks, got.PerPacket)
+			t.Errorf("%s: marks are given by %q, want %q; perPacket %q", c.rules, got.MarkChain, c.marks, got.PerPacket)
 		}
 	}
 }
@@ -280,7 +280,7 @@ func TestRulingsLeaveMarks(t *testing.T) {
 			continue
 		}
 		if got := auditOverlay(t, n, audit.Overlay{Family: audit.IPv6, Protocol: unix.IPPROTO_UDP, Port: 8472, Wire: "wire"}); got.LeavesMark != c.left || got.PerPacket != "" {
-			t.Errorf("%q, %q: leaves marks: %v, want %v; fickle %q", c.first, c.last, got.LeavesMark, c.left, got.PerPacket)
+			t.Errorf("%q, %q: leaves marks: %v, want %v; perPacket %q", c.first, c.last, got.LeavesMark, c.left, got.PerPacket)
 		}
 	}
 }

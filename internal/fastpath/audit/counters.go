@@ -54,13 +54,13 @@ func isOfIPTables(c nft.ChainSummary) bool {
 
 // noteCounter records a rule that counts or logs packets of the walk. A rule of iptables that does more
 // than this has its counter because all have one.
-func (r *chainWalker) noteCounter(c chainName, rule ruleEffect, message []byte) {
-	if !rule.counts && !rule.logs || c.outer && r.ByDevice {
+func (w *chainWalker) noteCounter(c chainName, rule ruleEffect, message []byte) {
+	if !rule.counts && !rule.logs || c.outer && w.ByDevice {
 		return
 	}
-	counting := &r.counting
-	if r.iptables[[2]string{c.family, c.table}] && !rule.logs && !rule.onlyMatches() {
-		counting = &r.countingByIPTables
+	counting := &w.counting
+	if w.iptables[[2]string{c.family, c.table}] && !rule.logs && !rule.onlyMatches() {
+		counting = &w.countingByIPTables
 	}
 	counting.add(ruleName(c, message))
 }
@@ -77,13 +77,13 @@ func (e ruleEffect) hasEffect() bool {
 
 // noteConsumption records a rule that matches no packet of an established flow, but counts all of them first: by their
 // number it decides of others, which are slow, and whether these may begin a connection.
-func (r *chainWalker) noteConsumption(c chainName, rule ruleEffect, message []byte) error {
+func (w *chainWalker) noteConsumption(c chainName, rule ruleEffect, message []byte) error {
 	if rule.consumes == "" {
 		return nil
 	}
-	inert, err := r.isInert(c, rule)
+	inert, err := w.isInert(c, rule)
 	if !inert && err == nil {
-		r.differences = append(r.differences, ruleName(c, message)+": "+rule.consumes)
+		w.differences = append(w.differences, ruleName(c, message)+": "+rule.consumes)
 	}
 	return err
 }
@@ -94,8 +94,8 @@ func (is *RulesetAudit) noteCounters(r *chainWalker) {
 }
 
 // countAt records that the rule counts packets which get there.
-func (r *exprEvaluator) countAt(nlmsg.Map) { r.counts = r.counts || !r.neverMatches }
+func (e *exprEvaluator) countAt(nlmsg.Map) { e.counts = e.counts || !e.neverMatches }
 
 // logAt records that the rule logs packets which get there, or counts them in something that somebody
 // has made to count.
-func (r *exprEvaluator) logAt() { r.logs = r.logs || !r.neverMatches }
+func (e *exprEvaluator) logAt() { e.logs = e.logs || !e.neverMatches }

@@ -112,27 +112,27 @@ type exprEvaluator struct {
 }
 
 // read evaluates a rule for packets with some marks.
-func (r *chainWalker) read(c chainName, marks markState, message []byte) (ruleEffect, error) {
+func (w *chainWalker) read(c chainName, marks markState, message []byte) (ruleEffect, error) {
 	attrs, _, err := nft.FilterAttrs(message)
 	if err != nil {
 		return ruleEffect{}, err
 	}
-	rule, err := r.evaluate(c, marks, attrs, r.strangers != nil && c.outer)
+	rule, err := w.evaluate(c, marks, attrs, w.strangers != nil && c.outer)
 	// A rule that accepts or drops what has an address may well be for tunnels, as may one that goes to a chain: so
 	// firewalld finds its zones. One that leads to more rules, or that marks packets, is for those of others.
 	switch {
 	case err != nil || len(rule.candidates.Addresses)+len(rule.candidates.Devices) == 0:
 	case len(rule.candidates.Addresses) == 0 || rule.verdict == "" && rule.acts || rule.verdict == "jump":
-		r.strangers.add(rule.candidates)
+		w.strangers.add(rule.candidates)
 	default:
-		rule, err = r.evaluate(c, marks, attrs, false)
+		rule, err = w.evaluate(c, marks, attrs, false)
 	}
 	return rule.ruleEffect, err
 }
 
 // evaluate evaluates the attributes of a rule.
-func (r *chainWalker) evaluate(c chainName, marks markState, attrs nlmsg.Attrs, mayTake bool) (exprEvaluator, error) {
-	rule := exprEvaluator{chainWalker: r, chain: c, mayTake: mayTake, values: map[int]markValue{},
+func (w *chainWalker) evaluate(c chainName, marks markState, attrs nlmsg.Attrs, mayTake bool) (exprEvaluator, error) {
+	rule := exprEvaluator{chainWalker: w, chain: c, mayTake: mayTake, values: map[int]markValue{},
 		ruleEffect: ruleEffect{alwaysMatches: true, unproven: provenRule.FirstUnknown(attrs), marks: marks}}
 	elems, err := nl.ParseRouteAttr(nlmsg.ByNumber(attrs)[unix.NFTA_RULE_EXPRESSIONS])
 	if err != nil {
@@ -144,7 +144,8 @@ func (r *chainWalker) evaluate(c chainName, marks markState, attrs nlmsg.Attrs, 
 			return rule, err
 		}
 		before := rule.ruleEffect
-		if rule.expression(name, data); rule.err != nil {
+		rule.expression(name, data)
+		if rule.err != nil {
 			return rule, rule.err
 		}
 		if rule.neverMatches && rule.partial == nil {
@@ -156,107 +157,109 @@ func (r *chainWalker) evaluate(c chainName, marks markState, attrs nlmsg.Attrs, 
 }
 
 // passLoaded records an expression that does not compare the field that was loaded.
-func (r *exprEvaluator) passLoaded() {
-	if r.pending {
-		r.perPacket = r.field.name // it becomes part of a larger value
+func (e *exprEvaluator) passLoaded() {
+	if e.pending {
+		e.perPacket = e.field.name // it becomes part of a larger value
 	}
-	r.field, r.pending = nil, false
-	r.useLoaded() // so does the state
+	e.field, e.pending = nil, false
+	e.useLoaded() // so does the state
 }
 
 // useLoaded records that the rule depends on what was loaded of the connection, in a way that is not followed.
-func (r *exprEvaluator) useLoaded() {
-	switch r.loaded {
+func (e *exprEvaluator) useLoaded() {
+	switch e.loaded {
 	case trackState:
-		if r.dependsOnReply("ct state"); r.chain.outer {
-			r.perPacket = "ct state" // the first packet of a connection has another one
+		e.dependsOnReply("ct state")
+		if e.chain.outer {
+			e.perPacket = "ct state" // the first packet of a connection has another one
 		}
 	case trackStatus:
-		r.useStatus(r.mask)
+		e.useStatus(e.mask)
 	}
 }
 
 // forgetLoaded records a comparison with a field that is not the one loaded last.
-func (r *exprEvaluator) forgetLoaded() {
-	if r.field != nil {
-		r.perPacket = r.field.name
+func (e *exprEvaluator) forgetLoaded() {
+	if e.field != nil {
+		e.perPacket = e.field.name
 	}
-	r.useLoaded()
-	r.loaded, r.field, r.pending, r.alwaysMatches = otherField, nil, false, false
+	e.useLoaded()
+	e.loaded, e.field, e.pending, e.alwaysMatches = otherField, nil, false, false
 }
 
 // bitwise records what a bitwise operation does to the loaded field.
-func (r *exprEvaluator) bitwise(data nlmsg.Map) {
-	if r.field != nil {
-		r.maskField(data)
+func (e *exprEvaluator) bitwise(data nlmsg.Map) {
+	if e.field != nil {
+		e.maskField(data)
 		return
 	}
-	if r.maskMark(data) {
+	if e.maskMark(data) {
 		return
 	}
 	mask, xor := data.DataValue(unix.NFTA_BITWISE_MASK), data.DataValue(unix.NFTA_BITWISE_XOR)
 	masks := data.BigEndian32(bitwiseOp) <= 0 && len(mask) >= 4 && bytes.Count(xor, []byte{0}) == len(xor)
-	if (r.loaded == trackState || r.loaded == trackStatus) && masks {
-		r.mask &= binary.NativeEndian.Uint32(mask)
+	if (e.loaded == trackState || e.loaded == trackStatus) && masks {
+		e.mask &= binary.NativeEndian.Uint32(mask)
 		return
 	}
-	r.useLoaded()
-	r.derive(nil)
+	e.useLoaded()
+	e.derive(nil)
 }
 
 // dependsOnReply records that the rule may distinguish packets before the first reply from later
 // ones.
-func (r *exprEvaluator) dependsOnReply(by string) {
-	if r.unreplied {
-		r.replyDependent = by
+func (e *exprEvaluator) dependsOnReply(by string) {
+	if e.unreplied {
+		e.replyDependent = by
 	}
 }
 
-func (r *exprEvaluator) meta(data nlmsg.Map) {
+func (e *exprEvaluator) meta(data nlmsg.Map) {
 	key := data.BigEndian32(unix.NFTA_META_KEY)
 	written, proven := data.Has(unix.NFTA_META_SREG), provenMeta
 	if written {
 		proven = provenMetaWrites
-		if r.acts = r.acts || key != unix.NFT_META_NFTRACE; key == unix.NFT_META_NFTRACE {
-			r.logAt()
+		e.acts = e.acts || key != unix.NFT_META_NFTRACE
+		if key == unix.NFT_META_NFTRACE {
+			e.logAt()
 		}
 	}
 	if name := perPacketMeta[key]; name != "" && !written {
-		r.perPacket = name
+		e.perPacket = name
 	} else if proven[key] == "" {
-		r.unproven = cmp.Or(name, fmt.Sprintf("meta key %d", key))
+		e.unproven = cmp.Or(name, fmt.Sprintf("meta key %d", key))
 	}
 	switch {
 	case written && key == unix.NFT_META_SECMARK:
-		r.setsSecmark = true
+		e.setsSecmark = true
 		return
 	case written && key == unix.NFT_META_MARK:
-		r.setMark(r.values[data.BigEndian32(unix.NFTA_META_SREG)])
+		e.setMark(e.values[data.BigEndian32(unix.NFTA_META_SREG)])
 		return
 	case written:
 		return
 	case key == unix.NFT_META_MARK:
-		r.values[r.register] = r.marks.packet
+		e.values[e.register] = e.marks.packet
 	default:
-		r.dropValues()
+		e.dropValues()
 	}
-	r.loaded = map[int]loadedField{unix.NFT_META_PROTOCOL: etherType, unix.NFT_META_NFPROTO: netProtocol, unix.NFT_META_L4PROTO: transport,
+	e.loaded = map[int]loadedField{unix.NFT_META_PROTOCOL: etherType, unix.NFT_META_NFPROTO: netProtocol, unix.NFT_META_L4PROTO: transport,
 		unix.NFT_META_IIFNAME: deviceName, unix.NFT_META_OIFNAME: deviceName}[key]
-	if key == unix.NFT_META_NFPROTO && r.chain.family == "bridge" {
-		r.loaded = otherField // there it is that of bridges
+	if key == unix.NFT_META_NFPROTO && e.chain.family == "bridge" {
+		e.loaded = otherField // there it is that of bridges
 	}
-	if r.loaded == otherField && key != unix.NFT_META_MARK {
-		r.alwaysMatches = false
+	if e.loaded == otherField && key != unix.NFT_META_MARK {
+		e.alwaysMatches = false
 	}
 }
 
 // goByTracking records that the rule goes by connection tracking, which may know nothing of a packet.
-func (r *exprEvaluator) goByTracking() {
-	r.tracks, r.onBridges = true, r.onBridges || r.chain.family == "bridge"
+func (e *exprEvaluator) goByTracking() {
+	e.tracks, e.onBridges = true, e.onBridges || e.chain.family == "bridge"
 }
 
-func (r *exprEvaluator) ct(data nlmsg.Map) {
-	r.goByTracking()
+func (e *exprEvaluator) ct(data nlmsg.Map) {
+	e.goByTracking()
 	key := data.BigEndian32(unix.NFTA_CT_KEY)
 	written := data.Has(unix.NFTA_CT_SREG)
 	proven := provenTrack
@@ -264,77 +267,77 @@ func (r *exprEvaluator) ct(data nlmsg.Map) {
 		proven = provenTrackWrites
 	}
 	if name := perPacketCT[key]; name != "" && !written {
-		r.perPacket = name
+		e.perPacket = name
 	} else if proven[key] == "" {
-		r.unproven = cmp.Or(name, fmt.Sprintf("ct key %d", key))
-	} else if !written && r.chain.outer && readsSource(key, data.Bytes(unix.NFTA_CT_DIRECTION)) {
-		r.perPacket = "ct " + proven[key]
+		e.unproven = cmp.Or(name, fmt.Sprintf("ct key %d", key))
+	} else if !written && e.chain.outer && readsSource(key, data.Bytes(unix.NFTA_CT_DIRECTION)) {
+		e.perPacket = "ct " + proven[key]
 	}
-	r.acts, r.setsSecmark = r.acts || written, r.setsSecmark || written && key == unix.NFT_CT_SECMARK
+	e.acts, e.setsSecmark = e.acts || written, e.setsSecmark || written && key == unix.NFT_CT_SECMARK
 	if !written && key != unix.NFT_CT_MARK {
-		r.dropValues()
+		e.dropValues()
 	}
 	switch {
 	case written && key == unix.NFT_CT_MARK:
-		r.saveMark(r.values[data.BigEndian32(unix.NFTA_CT_SREG)])
+		e.saveMark(e.values[data.BigEndian32(unix.NFTA_CT_SREG)])
 	case written:
 	case key == unix.NFT_CT_MARK:
-		r.values[r.register], r.loaded = r.connMark(), otherField
-		r.alwaysMatches = r.alwaysMatches && r.tracked() // where there is no connection, the rule does not match
+		e.values[e.register], e.loaded = e.connMark(), otherField
+		e.alwaysMatches = e.alwaysMatches && e.tracked() // where there is no connection, the rule does not match
 	case key == unix.NFT_CT_STATE:
-		r.loaded, r.mask = trackState, ^uint32(0)
+		e.loaded, e.mask = trackState, ^uint32(0)
 	case key == unix.NFT_CT_STATUS:
-		r.loaded, r.mask = trackStatus, ^uint32(0)
-		r.alwaysMatches = r.alwaysMatches && r.tracked()
+		e.loaded, e.mask = trackStatus, ^uint32(0)
+		e.alwaysMatches = e.alwaysMatches && e.tracked()
 	default:
 		if key == unix.NFT_CT_DIRECTION {
-			r.dependsOnReply("ct direction")
+			e.dependsOnReply("ct direction")
 		}
-		r.derive(nil)
+		e.derive(nil)
 	}
 }
 
 // compare decides which packets a comparison matches.
-func (r *exprEvaluator) compare(value []byte, equal bool) {
-	last := r.loaded
+func (e *exprEvaluator) compare(value []byte, equal bool) {
+	last := e.loaded
 	if len(value) < fieldSizes[last] {
-		r.useLoaded()
-		r.derive(nil)
+		e.useLoaded()
+		e.derive(nil)
 		return
 	}
-	r.loaded = otherField
+	e.loaded = otherField
 	switch last {
 	case otherField:
-		r.alwaysMatches = false
+		e.alwaysMatches = false
 	case trackState:
 		with := binary.NativeEndian.Uint32(value)
-		r.matchStates(func(state uint32) bool { return r.mask&state == with == equal })
+		e.matchStates(func(state uint32) bool { return e.mask&state == with == equal })
 	case trackStatus:
-		r.matchStatus(r.mask, binary.NativeEndian.Uint32(value), equal)
+		e.matchStatus(e.mask, binary.NativeEndian.Uint32(value), equal)
 	case deviceName:
-		r.compareDevice(value, equal)
+		e.compareDevice(value, equal)
 	case etherType:
-		r.neverMatches = r.neverMatches || equal == (int(binary.BigEndian.Uint16(value)) != r.Family.etherType())
+		e.neverMatches = e.neverMatches || equal == (int(binary.BigEndian.Uint16(value)) != e.Family.etherType())
 	case netProtocol:
-		r.neverMatches = r.neverMatches || equal == (value[0] != r.Family.Number())
+		e.neverMatches = e.neverMatches || equal == (value[0] != e.Family.Number())
 	case transport:
 		p := int(value[0])
-		r.tcp, r.udp = r.tcp || equal && p == unix.IPPROTO_TCP, r.udp || equal && p == unix.IPPROTO_UDP
-		if r.toOnePort() {
-			r.neverMatches = r.neverMatches || equal != (p == r.Protocol)
+		e.tcp, e.udp = e.tcp || equal && p == unix.IPPROTO_TCP, e.udp || equal && p == unix.IPPROTO_UDP
+		if e.toOnePort() {
+			e.neverMatches = e.neverMatches || equal != (p == e.Protocol)
 			return
 		}
 		carried := p == unix.IPPROTO_UDP || p == unix.IPPROTO_TCP
-		r.neverMatches = r.neverMatches || equal && !carried
-		r.alwaysMatches = r.alwaysMatches && !equal && !carried
+		e.neverMatches = e.neverMatches || equal && !carried
+		e.alwaysMatches = e.alwaysMatches && !equal && !carried
 	case targetPort:
-		toPort := equal && r.Port != 0 && binary.BigEndian.Uint16(value) == r.Port
-		r.toPort = r.toPort || toPort
-		r.neverMatches = r.neverMatches || equal && r.toOnePort() && !toPort
-		r.alwaysMatches = r.alwaysMatches && equal
+		toPort := equal && e.Port != 0 && binary.BigEndian.Uint16(value) == e.Port
+		e.toPort = e.toPort || toPort
+		e.neverMatches = e.neverMatches || equal && e.toOnePort() && !toPort
+		e.alwaysMatches = e.alwaysMatches && equal
 	case outerAddress:
-		r.compareAddress(value, equal)
+		e.compareAddress(value, equal)
 	case bothPorts:
-		r.neverMatches = r.neverMatches || equal && len(value) == 4 && binary.BigEndian.Uint16(value[2:]) != r.Port
+		e.neverMatches = e.neverMatches || equal && len(value) == 4 && binary.BigEndian.Uint16(value[2:]) != e.Port
 	}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // RuleOf returns why the rule in a message treats packets of a flow differently.
-func RuleOf(message []byte) (fickle string, err error) {
+func RuleOf(message []byte) (perPacket string, err error) {
 	rule, err := newWalker(Overlay{}).read(chainOf("c"), markState{reached: true}, message)
 	return cmp.Or(rule.unproven, rule.perPacket), err
 }
@@ -23,7 +23,7 @@ func Matches(family string, message []byte) (some, all bool, err error) {
 }
 
 // TunnelRuleOf does so for a rule that packets of a tunnel meet; matches: some of them may match it.
-func TunnelRuleOf(of Overlay, message []byte) (fickle string, matches bool, err error) {
+func TunnelRuleOf(of Overlay, message []byte) (perPacket string, matches bool, err error) {
 	c := chainOf("c")
 	c.outer = true
 	rule, err := newWalker(of).read(c, markState{reached: true}, message)
@@ -31,7 +31,7 @@ func TunnelRuleOf(of Overlay, message []byte) (fickle string, matches bool, err 
 }
 
 // UntrackedRuleOf does so for a rule that pods' packets to the tunnel's port meet, which are not tracked.
-func UntrackedRuleOf(of Overlay, message []byte) (fickle string, matches bool, err error) {
+func UntrackedRuleOf(of Overlay, message []byte) (perPacket string, matches bool, err error) {
 	r := newWalker(of)
 	r.stateless, r.toTunnel = true, true
 	rule, err := r.read(chainOf("c"), markState{reached: true}, message)
@@ -44,7 +44,7 @@ func IPSetReadsSource(kind string, info []byte, revision int) bool {
 }
 
 // SetOf does so for a set.
-func SetOf(message []byte) (fickle string, err error) {
+func SetOf(message []byte) (perPacket string, err error) {
 	attrs, _, err := nft.FilterAttrs(message)
 	s := &filterSet{}
 	s.auditHead("s", attrs)
@@ -52,9 +52,9 @@ func SetOf(message []byte) (fickle string, err error) {
 }
 
 // ElementOf does so for an element of a set.
-func ElementOf(message []byte) (fickle string, err error) {
-	_, fickle, err = readElement(message)
-	return fickle, err
+func ElementOf(message []byte) (perPacket string, err error) {
+	_, perPacket, err = readElement(message)
+	return perPacket, err
 }
 
 // ElementConsumes reports whether an element decides by what it counts.

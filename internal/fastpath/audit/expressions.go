@@ -61,133 +61,135 @@ func (e expression) unprovenAttribute(name string, data nlmsg.Map) string {
 	return ""
 }
 
-func (r *exprEvaluator) expression(name string, data nlmsg.Map) {
-	e, proven := provenExpressions[name]
+func (e *exprEvaluator) expression(name string, data nlmsg.Map) {
+	expr, proven := provenExpressions[name]
 	if perPacketExpressions[name] {
-		r.perPacket, r.alwaysMatches = name, false
-		r.consume(name)
+		e.perPacket, e.alwaysMatches = name, false
+		e.consume(name)
 	} else if !proven {
-		r.unproven = name
-	} else if why := e.unprovenAttribute(name, data); why != "" {
-		r.unproven = why
+		e.unproven = name
+	} else if why := expr.unprovenAttribute(name, data); why != "" {
+		e.unproven = why
 	}
-	r.acts = r.acts || e.acts
-	if !e.keeps {
-		r.dropValues()
+	e.acts = e.acts || expr.acts
+	if !expr.keeps {
+		e.dropValues()
 	}
-	into, writes := data.BigEndian32(e.target), e.target != 0 && data.Has(e.target)
-	r.trackProtocol(name, data, into, writes)
-	if e.source == 0 {
-		r.passLoaded()
-	} else if data.BigEndian32(e.source) != r.register {
-		r.forgetLoaded() // it compares what was loaded before
+	into, writes := data.BigEndian32(expr.target), expr.target != 0 && data.Has(expr.target)
+	e.trackProtocol(name, data, into, writes)
+	if expr.source == 0 {
+		e.passLoaded()
+	} else if data.BigEndian32(expr.source) != e.register {
+		e.forgetLoaded() // it compares what was loaded before
 	}
 	if writes {
-		r.register = into
+		e.register = into
 	}
-	if e.evaluate != nil {
-		e.evaluate(r, data)
+	if expr.evaluate != nil {
+		expr.evaluate(e, data)
 	}
 }
 
-func (r *exprEvaluator) immediate(data nlmsg.Map) {
+func (e *exprEvaluator) immediate(data nlmsg.Map) {
 	into := data.BigEndian32(unix.NFTA_IMMEDIATE_DREG)
 	if value := data.DataValue(unix.NFTA_IMMEDIATE_DATA); len(value) == 4 {
-		r.values[into] = knownMark(binary.NativeEndian.Uint32(value))
+		e.values[into] = knownMark(binary.NativeEndian.Uint32(value))
 	} else if value != nil {
-		r.dropValues()
+		e.dropValues()
 	}
 	value, err := nl.ParseRouteAttr(data[unix.NFTA_IMMEDIATE_DATA])
 	if err != nil || into != verdictReg {
 		return
 	}
 	verdict, to, known := verdictOf(nlmsg.ByNumber(value)[unix.NFTA_DATA_VERDICT])
-	if r.decide(verdict); to != "" {
-		r.targets = append(r.targets, to)
+	e.decide(verdict)
+	if to != "" {
+		e.targets = append(e.targets, to)
 	}
 	if !known {
-		r.unproven = "a verdict that is not known"
+		e.unproven = "a verdict that is not known"
 	}
 }
 
 // consume records an expression that keeps count of the packets which get there.
-func (r *exprEvaluator) consume(name string) {
-	if !r.neverMatches {
-		r.consumes = name
+func (e *exprEvaluator) consume(name string) {
+	if !e.neverMatches {
+		e.consumes = name
 	}
 }
 
-func (r *exprEvaluator) log(nlmsg.Map) { r.logAt() }
+func (e *exprEvaluator) log(nlmsg.Map) { e.logAt() }
 
-func (r *exprEvaluator) notrack(nlmsg.Map) { r.untrack() }
+func (e *exprEvaluator) notrack(nlmsg.Map) { e.untrack() }
 
 // untrack records that packets which get there are taken from connection tracking.
-func (r *exprEvaluator) untrack() {
-	r.tunnelOnly = r.udp && r.toPort && (r.tunnelOnly || !r.untracks)
-	r.untracks = true
+func (e *exprEvaluator) untrack() {
+	e.tunnelOnly = e.udp && e.toPort && (e.tunnelOnly || !e.untracks)
+	e.untracks = true
 }
 
-func (r *exprEvaluator) reject(nlmsg.Map) { r.decide("drop") }
+func (e *exprEvaluator) reject(nlmsg.Map) { e.decide("drop") }
 
 // decide records a verdict, beside which there may be that of a map.
-func (r *exprEvaluator) decide(verdict string) {
-	r.verdictMap = r.verdictMap || r.verdict != ""
-	r.verdict, r.mayJump = verdict, r.mayJump || verdict == "jump"
+func (e *exprEvaluator) decide(verdict string) {
+	e.verdictMap = e.verdictMap || e.verdict != ""
+	e.verdict, e.mayJump = verdict, e.mayJump || verdict == "jump"
 }
 
-func (r *exprEvaluator) cmp(data nlmsg.Map) {
+func (e *exprEvaluator) cmp(data nlmsg.Map) {
 	value, op := data.DataValue(unix.NFTA_CMP_DATA), data.BigEndian32(unix.NFTA_CMP_OP)
-	mark, isMark := r.values[data.BigEndian32(unix.NFTA_CMP_SREG)]
+	mark, isMark := e.values[data.BigEndian32(unix.NFTA_CMP_SREG)]
 	switch {
 	case isMark:
-		r.compareMark(mark, value, op)
-	case r.field != nil:
-		r.compareField(value, op)
+		e.compareMark(mark, value, op)
+	case e.field != nil:
+		e.compareField(value, op)
 	case op == unix.NFT_CMP_EQ || op == unix.NFT_CMP_NEQ:
-		r.compare(value, op == unix.NFT_CMP_EQ)
+		e.compare(value, op == unix.NFT_CMP_EQ)
 	default: // greater or less
-		r.useLoaded()
-		r.derive(nil)
+		e.useLoaded()
+		e.derive(nil)
 	}
 }
 
 // derive records that nothing is known of what the rule goes by from here on.
-func (r *exprEvaluator) derive(nlmsg.Map) { r.loaded, r.alwaysMatches = otherField, false }
+func (e *exprEvaluator) derive(nlmsg.Map) { e.loaded, e.alwaysMatches = otherField, false }
 
-func (r *exprEvaluator) fib(data nlmsg.Map) {
+func (e *exprEvaluator) fib(data nlmsg.Map) {
 	if data.BigEndian32(unix.NFTA_FIB_FLAGS)&unix.NFTA_FIB_F_MARK != 0 {
-		r.readMark(r.marks.packet)
+		e.readMark(e.marks.packet)
 	}
-	r.derive(nil)
+	e.derive(nil)
 }
 
-func (r *exprEvaluator) rt(data nlmsg.Map) {
+func (e *exprEvaluator) rt(data nlmsg.Map) {
 	if key := data.BigEndian32(unix.NFTA_RT_KEY); provenRoute[key] == "" {
-		r.perPacket = cmp.Or(map[int]string{unix.NFT_RT_TCPMSS: "rt mtu"}[key], fmt.Sprintf("rt key %d", key))
+		e.perPacket = cmp.Or(map[int]string{unix.NFT_RT_TCPMSS: "rt mtu"}[key], fmt.Sprintf("rt key %d", key))
 	}
-	r.derive(nil)
+	e.derive(nil)
 }
 
-func (r *exprEvaluator) objref(data nlmsg.Map) {
+func (e *exprEvaluator) objref(data nlmsg.Map) {
 	kind := data.BigEndian32(unix.NFTA_OBJREF_IMM_TYPE)
 	if provenObjects[kind] == "" {
-		r.unproven = "named object of type " + fmt.Sprint(kind)
+		e.unproven = "named object of type " + fmt.Sprint(kind)
 	}
-	r.setsSecmark = r.setsSecmark || kind == unix.NFT_OBJECT_SECMARK
-	if r.acts = r.acts || kind != unix.NFT_OBJECT_COUNTER; kind == unix.NFT_OBJECT_COUNTER {
-		r.logAt()
+	e.setsSecmark = e.setsSecmark || kind == unix.NFT_OBJECT_SECMARK
+	e.acts = e.acts || kind != unix.NFT_OBJECT_COUNTER
+	if kind == unix.NFT_OBJECT_COUNTER {
+		e.logAt()
 	}
 }
 
 // exthdr evaluates options. Packets of the fast path have no IP options or extension headers, and
 // packets of a tunnel have no TCP options.
-func (r *exprEvaluator) exthdr(data nlmsg.Map) {
-	r.derive(nil)
+func (e *exprEvaluator) exthdr(data nlmsg.Map) {
+	e.derive(nil)
 	switch option := data.BigEndian32(unix.NFTA_EXTHDR_OP) == unix.NFT_EXTHDR_OP_TCPOPT; {
-	case option && r.chain.outer:
+	case option && e.chain.outer:
 	case !data.Has(unix.NFTA_EXTHDR_DREG):
-		r.unproven = "writes packets"
+		e.unproven = "writes packets"
 	case option:
-		r.perPacket = "tcp option"
+		e.perPacket = "tcp option"
 	}
 }

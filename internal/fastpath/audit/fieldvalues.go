@@ -39,8 +39,8 @@ func carriedFlags() *fieldValues {
 // carriedFragment is the fragment field of IPv4, in its first bytes: fragments are left to the
 // kernel, and DF may be set or not.
 func carriedFragment(size int) *fieldValues {
-	whole, uncut := []byte{0, 0}, []byte{0x40, 0}
-	return &fieldValues{"ip frag-off", [][]byte{whole[:size], uncut[:size]}}
+	plain, dontFragment := []byte{0, 0}, []byte{0x40, 0}
+	return &fieldValues{"ip frag-off", [][]byte{plain[:size], dontFragment[:size]}}
 }
 
 // fits reports whether the keys of a set consist of exactly this field.
@@ -49,11 +49,11 @@ func (v *fieldValues) fits(list []element) bool {
 }
 
 // matchField evaluates a rule that matches this field.
-func (r *exprEvaluator) matchField(v *fieldValues, passes func(value []byte) bool) {
+func (e *exprEvaluator) matchField(v *fieldValues, passes func(value []byte) bool) {
 	some, all := matchCounts(v.values, passes)
-	r.neverMatches = r.neverMatches || !some
+	e.neverMatches = e.neverMatches || !some
 	if some && !all {
-		r.perPacket = v.name
+		e.perPacket = v.name
 	}
 }
 
@@ -69,12 +69,12 @@ func matchCounts[T any](of []T, passes func(T) bool) (some, all bool) {
 }
 
 // maskField records that a mask is applied to the field.
-func (r *exprEvaluator) maskField(data nlmsg.Map) {
+func (e *exprEvaluator) maskField(data nlmsg.Map) {
 	mask, xor := data.DataValue(unix.NFTA_BITWISE_MASK), data.DataValue(unix.NFTA_BITWISE_XOR)
-	v := fieldValues{name: r.field.name}
-	for _, value := range r.field.values {
+	v := fieldValues{name: e.field.name}
+	for _, value := range e.field.values {
 		if data.BigEndian32(bitwiseOp) > 0 || len(mask) != len(value) || len(xor) != len(value) {
-			r.perPacket, r.field, r.pending = v.name, nil, false
+			e.perPacket, e.field, e.pending = v.name, nil, false
 			return
 		}
 		value = slices.Clone(value)
@@ -83,30 +83,30 @@ func (r *exprEvaluator) maskField(data nlmsg.Map) {
 		}
 		v.values = append(v.values, value)
 	}
-	r.field = &v
+	e.field = &v
 }
 
 const bitwiseOp = 6 // NFTA_BITWISE_OP; 0: with a mask
 
 // compareField evaluates a comparison of the field. It supports only equality.
-func (r *exprEvaluator) compareField(value []byte, op int) {
-	r.pending = false
-	if len(value) != len(r.field.values[0]) || op != unix.NFT_CMP_EQ && op != unix.NFT_CMP_NEQ {
-		r.perPacket = r.field.name
+func (e *exprEvaluator) compareField(value []byte, op int) {
+	e.pending = false
+	if len(value) != len(e.field.values[0]) || op != unix.NFT_CMP_EQ && op != unix.NFT_CMP_NEQ {
+		e.perPacket = e.field.name
 		return
 	}
-	r.matchField(r.field, func(is []byte) bool { return bytes.Equal(is, value) == (op == unix.NFT_CMP_EQ) })
+	e.matchField(e.field, func(is []byte) bool { return bytes.Equal(is, value) == (op == unix.NFT_CMP_EQ) })
 }
 
 // matchTCP evaluates iptables' tcp match: struct xt_tcp.
-func (r *exprEvaluator) matchTCP(info []byte) {
+func (e *exprEvaluator) matchTCP(info []byte) {
 	const option, mask, want, inverted, size = 8, 9, 10, 11, 12
 	const flagsInverted = 1 << 2
 	if len(info) < size || info[option] != 0 {
-		r.perPacket = "tcp option"
+		e.perPacket = "tcp option"
 	}
 	if len(info) >= size {
-		r.matchField(carriedFlags(), func(is []byte) bool {
+		e.matchField(carriedFlags(), func(is []byte) bool {
 			return is[0]&info[mask] == info[want] != (info[inverted]&flagsInverted != 0)
 		})
 	}
@@ -115,51 +115,51 @@ func (r *exprEvaluator) matchTCP(info []byte) {
 // payload evaluates a load of header bytes. It knows the fields of IP, TCP and UDP that are equal
 // for all packets of a flow, or whose values in packets of the fast path are known. Rules for one
 // version of IP do not read headers of the other.
-func (r *exprEvaluator) payload(data nlmsg.Map) {
+func (e *exprEvaluator) payload(data nlmsg.Map) {
 	at, size := data.BigEndian32(unix.NFTA_PAYLOAD_OFFSET), data.BigEndian32(unix.NFTA_PAYLOAD_LEN)
 	if data.Has(unix.NFTA_PAYLOAD_SREG) {
-		r.unproven = "writes packets"
+		e.unproven = "writes packets"
 		return
 	}
-	r.loaded = otherField
+	e.loaded = otherField
 	shared := false
 	switch data.BigEndian32(unix.NFTA_PAYLOAD_BASE) {
 	case unix.NFT_PAYLOAD_LL_HEADER:
-		shared = !r.chain.outer
+		shared = !e.chain.outer
 		if at == 12 && size == 2 {
-			r.loaded, shared = etherType, true
+			e.loaded, shared = etherType, true
 		}
 	case unix.NFT_PAYLOAD_NETWORK_HEADER:
 		// Version, protocol and addresses. Beside its version, IPv6 has half of the traffic class.
-		h, v4 := r.Family.header(), r.Family == IPv4
+		h, v4 := e.Family.header(), e.Family == IPv4
 		shared = v4 && at == 0 && size == 1 || at == h.protocol && size == 1 || at >= h.addresses && at+size <= h.addresses+h.length
 		switch {
 		case at == h.protocol && size == 1:
-			r.loaded = transport
-		case r.asksAddress(at, size):
-			r.loaded = outerAddress
+			e.loaded = transport
+		case e.asksAddress(at, size):
+			e.loaded = outerAddress
 		case v4 && at == fragment && (size == 1 || size == 2):
-			r.field = carriedFragment(size)
+			e.field = carriedFragment(size)
 		}
 	case unix.NFT_PAYLOAD_TRANSPORT_HEADER:
-		inner := r.chain.outer && r.Port == 0 // it is the IP header of the pod's packet
+		inner := e.chain.outer && e.Port == 0 // it is the IP header of the pod's packet
 		shared = at+size <= 4 && !inner       // ports
 		switch {
 		case inner:
-		case r.toOnePort() && at == 0 && size == 4:
-			r.loaded, shared = bothPorts, !r.chain.outer
-		case r.chain.outer && at < 2:
+		case e.toOnePort() && at == 0 && size == 4:
+			e.loaded, shared = bothPorts, !e.chain.outer
+		case e.chain.outer && at < 2:
 			shared = false
 		case at == 2 && size == 2:
-			r.loaded = targetPort
-		case at == flagsTCP && size == 1 && r.tcp:
-			r.field = carriedFlags()
+			e.loaded = targetPort
+		case at == flagsTCP && size == 1 && e.tcp:
+			e.field = carriedFlags()
 		}
 	}
-	if r.pending = r.field != nil; !shared && !r.pending {
-		r.perPacket = fmt.Sprintf("bytes %d to %d of a header", at, at+size-1)
+	if e.pending = e.field != nil; !shared && !e.pending {
+		e.perPacket = fmt.Sprintf("bytes %d to %d of a header", at, at+size-1)
 	}
-	if r.loaded != transport && r.loaded != etherType && !(r.loaded == targetPort && r.toOnePort()) {
-		r.alwaysMatches = false
+	if e.loaded != transport && e.loaded != etherType && !(e.loaded == targetPort && e.toOnePort()) {
+		e.alwaysMatches = false
 	}
 }

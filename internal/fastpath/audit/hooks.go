@@ -116,7 +116,8 @@ func (h *HookPoller) unknownAt(p hookPoint) (function string, err error) {
 		var unparsed error
 		err = h.querier.Dump(getHook, request, func(body []byte) (more bool) {
 			name, err := foreignFunction(body)
-			if unparsed = cmp.Or(unparsed, err); name != "" {
+			unparsed = cmp.Or(unparsed, err)
+			if name != "" {
 				found = append(found, name)
 			}
 			return true

@@ -91,35 +91,35 @@ func readIPSet(message []byte) (number uint16, s ipset, err error) {
 }
 
 // matchIPSet evaluates iptables' match set, which begins with struct xt_set_info.
-func (r *exprEvaluator) matchIPSet(info []byte, revision int) (err error) {
-	if r.neverMatches || r.following {
+func (e *exprEvaluator) matchIPSet(info []byte, revision int) (err error) {
+	if e.neverMatches || e.following {
 		return nil
 	}
 	unknown := "an ipset that is not known"
 	if len(info) < 2 {
-		r.perPacket = unknown
+		e.perPacket = unknown
 		return nil
 	}
-	if r.ipsets == nil {
-		if r.ipsets, err = readIPSets(); err != nil {
+	if e.ipsets == nil {
+		if e.ipsets, err = readIPSets(); err != nil {
 			return err
 		}
 	}
-	if err := r.scanRules(true); err != nil { // any rule may fill one
+	if err := e.scanRules(true); err != nil { // any rule may fill one
 		return err
 	}
-	s, known := r.ipsets[binary.NativeEndian.Uint16(info)]
+	s, known := e.ipsets[binary.NativeEndian.Uint16(info)]
 	switch {
 	case !known:
-		r.perPacket = unknown
-	case r.sets.fillsIPSets:
-		r.perPacket = "ipset " + s.name + ", while rules fill ipsets"
+		e.perPacket = unknown
+	case e.sets.fillsIPSets:
+		e.perPacket = "ipset " + s.name + ", while rules fill ipsets"
 	case s.perPacket != "":
-		r.perPacket = s.perPacket
-	case r.chain.outer && s.readsSource(info, revision):
-		r.perPacket = "ipset " + s.name + " asks for MACs or source ports"
+		e.perPacket = s.perPacket
+	case e.chain.outer && s.readsSource(info, revision):
+		e.perPacket = "ipset " + s.name + " asks for MACs or source ports"
 	default:
-		r.asks = append(r.asks, s.name)
+		e.asks = append(e.asks, s.name)
 	}
 	return nil
 }

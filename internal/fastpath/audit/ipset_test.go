@@ -24,8 +24,8 @@ func TestRulingsOfIPSets(t *testing.T) {
 		return nil
 	})
 	for _, c := range []struct {
-		rules, fickle string
-		asks          []string
+		rules, perPacket string
+		asks             []string
 	}{
 		{"-A FORWARD -m set --match-set plain src -j DROP", "", []string{"plain"}},
 		{"-A FORWARD -m set ! --match-set plain src -m set --match-set other dst -j DROP", "", []string{"other", "plain"}},
@@ -39,8 +39,8 @@ func TestRulingsOfIPSets(t *testing.T) {
 		{"-A FORWARD -m set --match-set plain src -j DROP\n-A FORWARD -j SET --add-set other src", "ip filter FORWARD: ipset plain, while rules fill ipsets; 1 more", nil},
 	} {
 		testenv.Must(t, testenv.Load(t, n, "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n"+c.rules+"\nCOMMIT\n", "iptables-nft-restore"))
-		if got := auditRuleset(t, n, 0); got.PerPacket != c.fickle || !slices.Equal(got.IPSets, c.asks) {
-			t.Errorf("%s: fickle %q, want %q; depends on %q, want %q", c.rules, got.PerPacket, c.fickle, got.IPSets, c.asks)
+		if got := auditRuleset(t, n, 0); got.PerPacket != c.perPacket || !slices.Equal(got.IPSets, c.asks) {
+			t.Errorf("%s: perPacket %q, want %q; depends on %q, want %q", c.rules, got.PerPacket, c.perPacket, got.IPSets, c.asks)
 		}
 	}
 }

@@ -18,7 +18,7 @@ func TestRulingsOfLater(t *testing.T) {
 	n := testenv.Netns(t)
 	const own, inDrops = "ip t first: drops, by ct state in ip t first", "ip t drops: drops, by ct state in ip t first"
 	const policy = "ip t first: its policy drops, by ct state in ip t first"
-	for _, c := range []struct{ policy, rules, fickle string }{
+	for _, c := range []struct{ policy, rules, perPacket string }{
 		{"accept", "ct state established jump drops", inDrops},
 		{"accept", "ct state established jump outer", inDrops},
 		{"accept", "ct state established goto drops", inDrops},
@@ -74,19 +74,19 @@ func TestRulingsOfLater(t *testing.T) {
 				t.Errorf("%s: %v", c.rules, err)
 				continue
 			}
-			if got := laterText(auditRuleset(t, n, 4789).PerPacket); got != c.fickle {
-				t.Errorf("%s, policy %s: %s: fickle %q, want %q", hook, c.policy, c.rules, got, c.fickle)
+			if got := laterText(auditRuleset(t, n, 4789).PerPacket); got != c.perPacket {
+				t.Errorf("%s, policy %s: %s: perPacket %q, want %q", hook, c.policy, c.rules, got, c.perPacket)
 			}
 			if got := auditRuleset(t, n, 0).PerPacket; got != "" {
-				t.Errorf("%s, policy %s: %s: fickle %q without a tunnel", hook, c.policy, c.rules, got)
+				t.Errorf("%s, policy %s: %s: perPacket %q without a tunnel", hook, c.policy, c.rules, got)
 			}
 		}
 	}
 }
 
 // laterText is the text without what each finding of such drops says.
-func laterText(fickle string) string {
-	return strings.ReplaceAll(fickle, " established tunnel packets", "")
+func laterText(perPacket string) string {
+	return strings.ReplaceAll(perPacket, " established tunnel packets", "")
 }
 
 // The same holds for iptables.
@@ -94,7 +94,7 @@ func TestRulingsOfLaterOfIPTables(t *testing.T) {
 	n := testenv.Netns(t)
 	const behind = "ip filter INPUT: drops, by ct state in ip filter INPUT"
 	const policy = "ip filter INPUT: its policy drops, by ct state in ip filter INPUT"
-	for _, c := range []struct{ policy, rules, fickle string }{
+	for _, c := range []struct{ policy, rules, perPacket string }{
 		{"DROP", "-A INPUT -m conntrack --ctstate NEW -j ACCEPT", policy},
 		{"DROP", "-A INPUT -m state --state NEW -j ACCEPT", policy},
 		{"ACCEPT", "-A INPUT -m conntrack --ctstate NEW -j ACCEPT\n-A INPUT -j DROP", behind},
@@ -109,8 +109,8 @@ func TestRulingsOfLaterOfIPTables(t *testing.T) {
 	} {
 		restore := "*filter\n:INPUT " + c.policy + " [0:0]\n:other - [0:0]\n" + c.rules + "\nCOMMIT\n"
 		testenv.Must(t, testenv.Load(t, n, restore, "iptables-nft-restore"))
-		if got := laterText(auditRuleset(t, n, 4789).PerPacket); got != c.fickle {
-			t.Errorf("policy %s: %s: fickle %q, want %q", c.policy, c.rules, got, c.fickle)
+		if got := laterText(auditRuleset(t, n, 4789).PerPacket); got != c.perPacket {
+			t.Errorf("policy %s: %s: perPacket %q, want %q", c.policy, c.rules, got, c.perPacket)
 		}
 	}
 }
@@ -126,7 +126,7 @@ func TestMarksOfLater(t *testing.T) {
 	const state = "chain state { type filter hook prerouting priority -5; ct state new counter; ct state established accept; }\n" // tells them apart
 	const label = "sets security marks, of some packets of a tunnel by ct state"
 	const second = wire + "ct state established accept; iifname wire meta mark set 1; }\nchain second { type filter hook forward priority -1; meta mark set 2; }\nchain last { type filter hook forward priority 0; meta mark 1 drop; }"
-	for _, c := range []struct{ rules, fickle string }{
+	for _, c := range []struct{ rules, perPacket string }{
 		// Pods' packets are marked where they are tracked, and others are not.
 		{"chain pre { type filter hook prerouting priority -300; meta l4proto tcp notrack; }\n" +
 			"chain pods { type filter hook forward priority 0; ct state established meta mark set 1; }\n" +
@@ -197,8 +197,8 @@ func TestMarksOfLater(t *testing.T) {
 			t.Errorf("%s: %v", c.rules, err)
 			continue
 		}
-		if got := laterText(auditOverlay(t, n, of).PerPacket); got != c.fickle {
-			t.Errorf("%s\nfickle %q, want %q", c.rules, got, c.fickle)
+		if got := laterText(auditOverlay(t, n, of).PerPacket); got != c.perPacket {
+			t.Errorf("%s\nfickle %q, want %q", c.rules, got, c.perPacket)
 		}
 	}
 }
@@ -208,7 +208,7 @@ func TestMarksOfLaterOfIPTables(t *testing.T) {
 	n := testenv.Netns(t)
 	const raw, filter = "*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING ! -i wire ", "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT "
 	const ofTunnel, byMark = "ip raw PREROUTING: reads a mark that depends on the ct state of tunnel packets", "ip filter INPUT: drops, by a mark"
-	for _, c := range []struct{ states, drops, fickle string }{
+	for _, c := range []struct{ states, drops, perPacket string }{
 		{"ESTABLISHED", raw + "-m rpfilter --validmark --invert", ofTunnel},
 		{"ESTABLISHED", raw + "-m rpfilter --invert", ""},
 		{"ESTABLISHED", raw + "-m mark --mark 0x1", ofTunnel},
@@ -222,8 +222,8 @@ func TestMarksOfLaterOfIPTables(t *testing.T) {
 			"-A PREROUTING -i wire -m conntrack --ctstate " + c.states + " -j ACCEPT\n-A PREROUTING -i wire -j MARK --set-mark 0x1\nCOMMIT\n"
 		testenv.Must(t, testenv.Load(t, n, "flush ruleset", "nft", "-f", "-"))
 		testenv.Must(t, testenv.Load(t, n, restore, "iptables-nft-restore"))
-		if got := laterText(auditRuleset(t, n, 4789).PerPacket); got != c.fickle {
-			t.Errorf("%s, %s: fickle %q, want %q", c.states, c.drops, got, c.fickle)
+		if got := laterText(auditRuleset(t, n, 4789).PerPacket); got != c.perPacket {
+			t.Errorf("%s, %s: perPacket %q, want %q", c.states, c.drops, got, c.perPacket)
 		}
 	}
 }
@@ -235,9 +235,9 @@ func TestStrangersOfLater(t *testing.T) {
 	const own, behind = "ip t first: drops, by ct state in ip t first", "ip t other: drops, by ct state in ip t other"
 	a, b := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
 	for _, c := range []struct {
-		rules, fickle string
-		addresses     []netip.Addr
-		devices       []string
+		rules, perPacket string
+		addresses        []netip.Addr
+		devices          []string
 	}{
 		{rules: "ip saddr 192.0.2.2 jump other; ip daddr 192.0.2.1 jump other", addresses: []netip.Addr{a, b}},
 		{rules: "ip saddr 192.0.2.1 counter jump other", addresses: []netip.Addr{a}},
@@ -247,17 +247,17 @@ func TestStrangersOfLater(t *testing.T) {
 		{rules: "iifname cali0 ct state established drop", devices: []string{"cali0"}},
 		{rules: "ip saddr 192.0.2.1 log; iifname cali0 jump other; ip daddr 192.0.2.2 accept", devices: []string{"cali0"}},
 		// They may be for tunnels.
-		{rules: "ip saddr 192.0.2.1 goto other", fickle: behind},
-		{rules: "ip saddr != 192.0.2.1 jump other", fickle: behind},
-		{rules: "ip saddr 192.0.2.0/31 jump other", fickle: behind},
-		{rules: "ip saddr { 192.0.2.1, 192.0.2.2 } jump other", fickle: behind},
-		{rules: "udp dport 4789 jump other", fickle: behind},
-		{rules: "iifname wire jump other", fickle: behind},
-		{rules: "iifname \"wi*\" jump other", fickle: behind},
-		{rules: "iifname != cali0 jump other", fickle: behind},
-		{rules: "iifname { cali0, wire } jump other", fickle: behind},
-		{rules: "ip saddr 192.0.2.1 jump other; ct state established drop", fickle: behind + "; 1 more"},
-		{rules: "ip saddr 192.0.2.1 ct state new accept; ip saddr 192.0.2.1 drop", fickle: own},
+		{rules: "ip saddr 192.0.2.1 goto other", perPacket: behind},
+		{rules: "ip saddr != 192.0.2.1 jump other", perPacket: behind},
+		{rules: "ip saddr 192.0.2.0/31 jump other", perPacket: behind},
+		{rules: "ip saddr { 192.0.2.1, 192.0.2.2 } jump other", perPacket: behind},
+		{rules: "udp dport 4789 jump other", perPacket: behind},
+		{rules: "iifname wire jump other", perPacket: behind},
+		{rules: "iifname \"wi*\" jump other", perPacket: behind},
+		{rules: "iifname != cali0 jump other", perPacket: behind},
+		{rules: "iifname { cali0, wire } jump other", perPacket: behind},
+		{rules: "ip saddr 192.0.2.1 jump other; ct state established drop", perPacket: behind + "; 1 more"},
+		{rules: "ip saddr 192.0.2.1 ct state new accept; ip saddr 192.0.2.1 drop", perPacket: own},
 		// There is nothing to take for another's.
 		{rules: "ip saddr 192.0.2.1 jump counts; iifname cali0 accept"},
 		{rules: "ct state established accept; ip saddr 192.0.2.1 jump other"},
@@ -265,8 +265,8 @@ func TestStrangersOfLater(t *testing.T) {
 		testenv.Must(t, testenv.Load(t, n, "flush ruleset\ntable ip t {\nchain other { ct state new accept; drop; }\nchain counts { counter; }\n"+
 			"chain first {\ntype filter hook input priority 5\n"+c.rules+"\n}\n}\n", "nft", "-f", "-"))
 		got := auditRuleset(t, n, 4789)
-		if want := (audit.Strangers{Addresses: c.addresses, Devices: c.devices}); laterText(got.PerPacket) != c.fickle || !got.Strangers.Equal(want) {
-			t.Errorf("%s: fickle %q, want %q; strangers %v, want %v", c.rules, got.PerPacket, c.fickle, got.Strangers, want)
+		if want := (audit.Strangers{Addresses: c.addresses, Devices: c.devices}); laterText(got.PerPacket) != c.perPacket || !got.Strangers.Equal(want) {
+			t.Errorf("%s: perPacket %q, want %q; strangers %v, want %v", c.rules, got.PerPacket, c.perPacket, got.Strangers, want)
 		}
 	}
 }

@@ -11,78 +11,81 @@ import (
 )
 
 // lookup decides which packets a set matches, and which chains a verdict map leads to.
-func (r *exprEvaluator) lookup(data nlmsg.Map) {
-	of, err := r.sets.read(r.chain, data.Text(unix.NFTA_LOOKUP_SET))
+func (e *exprEvaluator) lookup(data nlmsg.Map) {
+	of, err := e.sets.read(e.chain, data.Text(unix.NFTA_LOOKUP_SET))
 	if err != nil {
-		r.err = err
+		e.err = err
 		return
 	}
 	if of.perPacket != "" {
-		if r.perPacket = of.perPacket; of.consumes {
-			r.consume(of.perPacket)
+		e.perPacket = of.perPacket
+		if of.consumes {
+			e.consume(of.perPacket)
 		}
 	}
-	if r.neverMatches = r.neverMatches || r.hasOtherProtocols(of, data); of.counts {
-		r.logAt()
+	e.neverMatches = e.neverMatches || e.hasOtherProtocols(of, data)
+	if of.counts {
+		e.logAt()
 	}
-	r.protocolIn = 0 // data of a map may be written over it
+	e.protocolIn = 0 // data of a map may be written over it
 	mapped := data.Has(unix.NFTA_LOOKUP_DREG)
 	verdicts := mapped && data.BigEndian32(unix.NFTA_LOOKUP_DREG) == verdictReg
-	last, part := r.loaded, r.field
+	last, part := e.loaded, e.field
 	list := of.elements
-	combined := slices.ContainsFunc(list, func(e element) bool { return len(e.key) != 0 && len(e.key) != 4 }) // the key contains the state
+	combined := slices.ContainsFunc(list, func(el element) bool { return len(el.key) != 0 && len(el.key) != 4 }) // the key contains the state
 	if last == trackStatus || last == trackState && combined {
-		r.useLoaded()
-		last, r.alwaysMatches = otherField, false
+		e.useLoaded()
+		last, e.alwaysMatches = otherField, false
 	}
-	r.loaded, r.field, r.pending = otherField, nil, false
+	e.loaded, e.field, e.pending = otherField, nil, false
 	if !verdicts && last != trackState && part == nil {
-		r.alwaysMatches = false
+		e.alwaysMatches = false
 		return
 	}
 	s := setSearch{list: list, inverted: max(0, data.BigEndian32(unix.NFTA_LOOKUP_FLAGS))&1 != 0}
 	switch {
 	case part != nil && (of.flags&unix.NFT_SET_INTERVAL != 0 || !part.fits(list)):
-		r.perPacket = part.name
+		e.perPacket = part.name
 	case part != nil:
-		r.matchField(part, func(value []byte) bool {
-			return s.matches(func(e element) bool { return bytes.Equal(e.key, value) })
+		e.matchField(part, func(value []byte) bool {
+			return s.matches(func(el element) bool { return bytes.Equal(el.key, value) })
 		})
 		if list = s.hitElements(); mapped && len(list) > 1 {
-			r.perPacket = part.name
+			e.perPacket = part.name
 		}
 	case last == trackState:
-		is := func(state uint32) func(e element) bool {
-			return func(e element) bool { return len(e.key) == 4 && binary.NativeEndian.Uint32(e.key) == state&r.mask }
+		is := func(state uint32) func(element) bool {
+			return func(el element) bool { return len(el.key) == 4 && binary.NativeEndian.Uint32(el.key) == state&e.mask }
 		}
-		r.matchStates(func(state uint32) bool { return s.matches(is(state)) })
-		if r.pinned != 0 { // no packet has another state
+		e.matchStates(func(state uint32) bool { return s.matches(is(state)) })
+		if e.pinned != 0 { // no packet has another state
 			s.hits = nil
-			s.matches(is(r.pinned))
+			s.matches(is(e.pinned))
 		}
 		if list = s.hitElements(); mapped && len(list) > 1 {
-			r.dependsOnReply("ct state")
+			e.dependsOnReply("ct state")
 		}
-		r.alwaysMatches = r.alwaysMatches && len(list) <= 1
-		if r.chain.outer && mapped && s.find(is(nft.StateEstablished)) != s.find(is(nft.StateNew)) {
-			if r.separates = true; !verdicts {
-				r.perPacket = "ct state" // it goes on with different data
+		e.alwaysMatches = e.alwaysMatches && len(list) <= 1
+		if e.chain.outer && mapped && s.find(is(nft.StateEstablished)) != s.find(is(nft.StateNew)) {
+			e.separates = true
+			if !verdicts {
+				e.perPacket = "ct state" // it goes on with different data
 			}
 		}
 	default:
-		r.alwaysMatches = false
+		e.alwaysMatches = false
 	}
-	if !verdicts || r.neverMatches {
+	if !verdicts || e.neverMatches {
 		return
 	}
-	r.verdictMap = r.verdictMap || len(list) != 1
-	for _, e := range list {
-		r.mayAccept, r.mayDrop, r.mayJump = r.mayAccept || e.verdict == "accept", r.mayDrop || e.verdict == "drop", r.mayJump || e.verdict == "jump"
-		if e.to != "" {
-			r.targets = append(r.targets, e.to)
+	e.verdictMap = e.verdictMap || len(list) != 1
+	for _, el := range list {
+		e.mayAccept, e.mayDrop, e.mayJump = e.mayAccept || el.verdict == "accept", e.mayDrop || el.verdict == "drop", e.mayJump || el.verdict == "jump"
+		if el.to != "" {
+			e.targets = append(e.targets, el.to)
 		}
 		if len(list) == 1 {
-			r.decide(e.verdict)
+			e.decide(el.verdict)
 		}
 	}
 }

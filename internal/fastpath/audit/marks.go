@@ -64,99 +64,100 @@ func (s markState) join(o markState) markState {
 }
 
 // connMark is the mark of the packet's connection.
-func (r *exprEvaluator) connMark() markValue {
-	return markValue{r.marks.conn.bits, r.marks.conn.value, ^r.marks.conn.bits}
+func (e *exprEvaluator) connMark() markValue {
+	return markValue{e.marks.conn.bits, e.marks.conn.value, ^e.marks.conn.bits}
 }
 
 // readConn records that the rule depends on a value, and so on bits of the connection's mark.
-func (r *exprEvaluator) readConn(v markValue) { r.connReads |= v.conn }
+func (e *exprEvaluator) readConn(v markValue) { e.connReads |= v.conn }
 
 // readMark records that the rule depends on a value, and so on marks.
-func (r *exprEvaluator) readMark(v markValue) {
-	r.readConn(v)
-	r.readsDiffering = r.readsDiffering || r.marks.differs&^v.bits&^v.conn != 0
+func (e *exprEvaluator) readMark(v markValue) {
+	e.readConn(v)
+	e.readsDiffering = e.readsDiffering || e.marks.differs&^v.bits&^v.conn != 0
 }
 
 // setMark sets the packet's mark.
-func (r *exprEvaluator) setMark(v markValue) {
-	r.readConn(v)
-	written := ^r.marks.packet.join(v).bits
-	r.markWrites |= written
-	if r.marks.differs &^= v.bits; r.readsDiffering {
-		r.marks.differs |= written
+func (e *exprEvaluator) setMark(v markValue) {
+	e.readConn(v)
+	written := ^e.marks.packet.join(v).bits
+	e.markWrites |= written
+	e.marks.differs &^= v.bits
+	if e.readsDiffering {
+		e.marks.differs |= written
 	}
-	r.marks.packet = v
-	r.acts = true
-	r.setsMark = r.setsMark || v != knownMark(0)
+	e.marks.packet = v
+	e.acts = true
+	e.setsMark = e.setsMark || v != knownMark(0)
 }
 
 // saveMark sets the connection's mark. Bits that are its own already do not change.
-func (r *exprEvaluator) saveMark(v markValue) {
-	changed := ^(v.conn | r.marks.conn.bits&v.bits&^(r.marks.conn.value^v.value))
-	r.connWrites |= changed
-	r.marks.conn = markValue{bits: v.bits | r.marks.conn.bits&^changed, value: v.value&v.bits | r.marks.conn.value&^changed}
-	r.marks.packet.conn &^= changed
-	for register, held := range r.values {
+func (e *exprEvaluator) saveMark(v markValue) {
+	changed := ^(v.conn | e.marks.conn.bits&v.bits&^(e.marks.conn.value^v.value))
+	e.connWrites |= changed
+	e.marks.conn = markValue{bits: v.bits | e.marks.conn.bits&^changed, value: v.value&v.bits | e.marks.conn.value&^changed}
+	e.marks.packet.conn &^= changed
+	for register, held := range e.values {
 		held.conn &^= changed
-		r.values[register] = held
+		e.values[register] = held
 	}
-	r.acts = true
+	e.acts = true
 }
 
 // compareMark evaluates a comparison with a mark.
-func (r *exprEvaluator) compareMark(v markValue, value []byte, op int) {
+func (e *exprEvaluator) compareMark(v markValue, value []byte, op int) {
 	if len(value) != 4 || op != unix.NFT_CMP_EQ && op != unix.NFT_CMP_NEQ {
-		r.readMark(v)
-		r.alwaysMatches = false
+		e.readMark(v)
+		e.alwaysMatches = false
 		return
 	}
-	r.matchMark(v, ^uint32(0), binary.NativeEndian.Uint32(value), op == unix.NFT_CMP_EQ)
+	e.matchMark(v, ^uint32(0), binary.NativeEndian.Uint32(value), op == unix.NFT_CMP_EQ)
 }
 
 // matchMark evaluates a rule that matches marks of which some bits have a value, or have not.
-func (r *exprEvaluator) matchMark(v markValue, mask, value uint32, equal bool) {
+func (e *exprEvaluator) matchMark(v markValue, mask, value uint32, equal bool) {
 	v = v.keep(mask)
 	switch {
 	case (v.value^value)&v.bits != 0:
-		r.neverMatches, r.alwaysMatches = r.neverMatches || equal, r.alwaysMatches && !equal
+		e.neverMatches, e.alwaysMatches = e.neverMatches || equal, e.alwaysMatches && !equal
 	case v.bits == ^uint32(0):
-		r.neverMatches, r.alwaysMatches = r.neverMatches || !equal, r.alwaysMatches && equal
+		e.neverMatches, e.alwaysMatches = e.neverMatches || !equal, e.alwaysMatches && equal
 	default:
-		r.readMark(v)
-		r.alwaysMatches = false
+		e.readMark(v)
+		e.alwaysMatches = false
 	}
 }
 
 // maskMark applies a bitwise operation to a register of which something is known; false: it is not
 // known.
-func (r *exprEvaluator) maskMark(data nlmsg.Map) bool {
+func (e *exprEvaluator) maskMark(data nlmsg.Map) bool {
 	from, into := data.BigEndian32(unix.NFTA_BITWISE_SREG), data.BigEndian32(unix.NFTA_BITWISE_DREG)
-	v, ok := r.values[from]
+	v, ok := e.values[from]
 	mask, xor := data.DataValue(unix.NFTA_BITWISE_MASK), data.DataValue(unix.NFTA_BITWISE_XOR)
 	if !ok || data.BigEndian32(bitwiseOp) > 0 || len(mask) != 4 || len(xor) != 4 {
-		r.dropValues()
+		e.dropValues()
 		return false
 	}
-	r.values[into] = v.assign(^binary.NativeEndian.Uint32(mask), binary.NativeEndian.Uint32(xor))
+	e.values[into] = v.assign(^binary.NativeEndian.Uint32(mask), binary.NativeEndian.Uint32(xor))
 	return true
 }
 
 // dropValues forgets what registers hold, which may still be used.
-func (r *exprEvaluator) dropValues() {
-	for _, v := range r.values {
-		r.readMark(v)
+func (e *exprEvaluator) dropValues() {
+	for _, v := range e.values {
+		e.readMark(v)
 	}
-	clear(r.values)
+	clear(e.values)
 }
 
 // targetMark evaluates iptables' target MARK: struct xt_mark_tginfo2.
-func (r *exprEvaluator) targetMark(info []byte) {
+func (e *exprEvaluator) targetMark(info []byte) {
 	if len(info) < 8 {
-		r.setMark(markValue{})
+		e.setMark(markValue{})
 		return
 	}
 	mark, mask := binary.NativeEndian.Uint32(info), binary.NativeEndian.Uint32(info[4:])
-	r.setMark(r.marks.packet.assign(mask, mark))
+	e.setMark(e.marks.packet.assign(mask, mark))
 }
 
 // Modes of the target CONNMARK.
@@ -168,42 +169,42 @@ const (
 
 // targetConnmark evaluates iptables' target CONNMARK: struct xt_connmark_tginfo1, or 2, which can
 // also shift marks.
-func (r *exprEvaluator) targetConnmark(revision int, info []byte) {
+func (e *exprEvaluator) targetConnmark(revision int, info []byte) {
 	modeAt, shifts := 12, false
 	if revision >= 2 {
 		modeAt, shifts = 14, len(info) > 13 && info[13] != 0
 	}
 	if len(info) <= modeAt {
-		r.unproven = "target CONNMARK"
+		e.unproven = "target CONNMARK"
 		return
 	}
 	ctmark, ctmask, nfmask := binary.NativeEndian.Uint32(info), binary.NativeEndian.Uint32(info[4:]), binary.NativeEndian.Uint32(info[8:])
-	conn, was := r.connMark(), r.marks
+	conn, was := e.connMark(), e.marks
 	switch {
 	case info[modeAt] == connmarkSet && !shifts:
-		r.saveMark(conn.assign(ctmask, ctmark))
+		e.saveMark(conn.assign(ctmask, ctmark))
 	case info[modeAt] == connmarkSave && !shifts:
-		r.saveMark(conn.merge(ctmask, r.marks.packet.keep(nfmask)))
+		e.saveMark(conn.merge(ctmask, e.marks.packet.keep(nfmask)))
 	case info[modeAt] == connmarkRestore && !shifts:
-		r.connReads |= conn.keep(ctmask).conn
-		r.setMark(r.marks.packet.merge(nfmask, conn.keep(ctmask)))
+		e.connReads |= conn.keep(ctmask).conn
+		e.setMark(e.marks.packet.merge(nfmask, conn.keep(ctmask)))
 	case info[modeAt] == connmarkRestore:
-		r.readConn(conn)
-		r.setMark(markValue{})
+		e.readConn(conn)
+		e.setMark(markValue{})
 	default:
-		r.readConn(conn)
-		r.saveMark(markValue{})
+		e.readConn(conn)
+		e.saveMark(markValue{})
 	}
-	if !r.tracked() { // where there is no connection, it does nothing
-		r.marks = r.marks.join(was)
+	if !e.tracked() { // where there is no connection, it does nothing
+		e.marks = e.marks.join(was)
 	}
 }
 
 // matchMarkOf evaluates iptables' matches mark and connmark: struct xt_mark_mtinfo1.
-func (r *exprEvaluator) matchMarkOf(v markValue, info []byte) {
+func (e *exprEvaluator) matchMarkOf(v markValue, info []byte) {
 	if len(info) < 9 {
-		r.unproven = "a match of marks"
+		e.unproven = "a match of marks"
 		return
 	}
-	r.matchMark(v, binary.NativeEndian.Uint32(info[4:]), binary.NativeEndian.Uint32(info), info[8] == 0)
+	e.matchMark(v, binary.NativeEndian.Uint32(info[4:]), binary.NativeEndian.Uint32(info), info[8] == 0)
 }

@@ -18,7 +18,7 @@ import (
 func TestRulingsOfMarks(t *testing.T) {
 	n := testenv.Netns(t)
 	const limited, refused = "limit rate 10/second accept", "ip t first: limit"
-	for _, c := range []struct{ rules, fickle string }{
+	for _, c := range []struct{ rules, perPacket string }{
 		{"meta mark 7 " + limited, ""},
 		{"meta mark & 0xff == 7 " + limited, ""},
 		{"meta mark != 0 " + limited, ""},
@@ -55,8 +55,8 @@ func TestRulingsOfMarks(t *testing.T) {
 			t.Errorf("%s: %v", c.rules, err)
 			continue
 		}
-		if got := auditRuleset(t, n, 4789).PerPacket; got != c.fickle {
-			t.Errorf("%s: fickle %q, want %q", c.rules, got, c.fickle)
+		if got := auditRuleset(t, n, 4789).PerPacket; got != c.perPacket {
+			t.Errorf("%s: perPacket %q, want %q", c.rules, got, c.perPacket)
 		}
 	}
 }
@@ -66,8 +66,8 @@ func TestRulingsOfConnectionMarks(t *testing.T) {
 	n := testenv.Netns(t)
 	const written = "ct mark, which ip t first writes"
 	for _, c := range []struct {
-		rules, fickle string
-		reads         bool
+		rules, perPacket string
+		reads            bool
 	}{
 		{"ct mark 7 drop", "", true},
 		{"ct mark set 7", "", false},
@@ -96,8 +96,8 @@ func TestRulingsOfConnectionMarks(t *testing.T) {
 			t.Errorf("%s: %v", c.rules, err)
 			continue
 		}
-		if got := auditRuleset(t, n, 4789); got.PerPacket != c.fickle || got.ReadsConnMark != c.reads {
-			t.Errorf("%s: fickle %q, want %q; depends on marks of connections: %v", c.rules, got.PerPacket, c.fickle, got.ReadsConnMark)
+		if got := auditRuleset(t, n, 4789); got.PerPacket != c.perPacket || got.ReadsConnMark != c.reads {
+			t.Errorf("%s: perPacket %q, want %q; depends on marks of connections: %v", c.rules, got.PerPacket, c.perPacket, got.ReadsConnMark)
 		}
 	}
 }
@@ -108,8 +108,8 @@ func TestRulingsOfMarksOfIPTables(t *testing.T) {
 	const limited, refused = "-m limit --limit 10/s -j ACCEPT", "ip filter FORWARD: limit"
 	const written = "ip filter FORWARD: ct mark, which ip filter FORWARD writes"
 	for _, c := range []struct {
-		rules  []string
-		fickle string
+		rules     []string
+		perPacket string
 	}{
 		{[]string{"-m mark --mark 0x7/0xff " + limited}, ""},
 		{[]string{"-m mark ! --mark 0x7/0xff " + limited}, refused},
@@ -134,8 +134,8 @@ func TestRulingsOfMarksOfIPTables(t *testing.T) {
 			t.Errorf("%s: %v", c.rules, err)
 			continue
 		}
-		if got := auditRuleset(t, n, 0).PerPacket; strings.ReplaceAll(got, "match limit", "limit") != c.fickle {
-			t.Errorf("%s: fickle %q, want %q", c.rules, got, c.fickle)
+		if got := auditRuleset(t, n, 0).PerPacket; strings.ReplaceAll(got, "match limit", "limit") != c.perPacket {
+			t.Errorf("%s: perPacket %q, want %q", c.rules, got, c.perPacket)
 		}
 	}
 }
@@ -147,7 +147,7 @@ func TestRulingsWithoutEffect(t *testing.T) {
 	testenv.InNetns(t, n.Path(), func() error {
 		return netlink.IpsetCreate("ours", "hash:ip", netlink.IpsetCreateOptions{Timeout: &minute})
 	})
-	for _, c := range []struct{ rules, fickle string }{
+	for _, c := range []struct{ rules, perPacket string }{
 		{"limit rate 10/second log", ""},
 		{"limit rate 10/second counter", ""},
 		{"quota over 1 mbytes counter", ""},
@@ -174,8 +174,8 @@ func TestRulingsWithoutEffect(t *testing.T) {
 			t.Errorf("%s: %v", c.rules, err)
 			continue
 		}
-		if got := auditRuleset(t, n, 0).PerPacket; got != c.fickle {
-			t.Errorf("%s: fickle %q, want %q", c.rules, got, c.fickle)
+		if got := auditRuleset(t, n, 0).PerPacket; got != c.perPacket {
+			t.Errorf("%s: perPacket %q, want %q", c.rules, got, c.perPacket)
 		}
 	}
 	matches := map[audit.Family][]string{
@@ -193,7 +193,7 @@ func TestRulingsWithoutEffect(t *testing.T) {
 					continue
 				}
 				if got := auditOverlay(t, n, audit.Overlay{Family: family, Wire: "wire"}).PerPacket; (got != "") != refused {
-					t.Errorf("-m %s -j %s: fickle %q", match, target, got)
+					t.Errorf("-m %s -j %s: perPacket %q", match, target, got)
 				}
 			}
 		}
@@ -211,11 +211,11 @@ func TestRuleNames(t *testing.T) {
 		return err
 	})
 	if want := "inet t c handle 3: limit"; r.PerPacket != want {
-		t.Errorf("fickle %q, want %q", r.PerPacket, want)
+		t.Errorf("perPacket %q, want %q", r.PerPacket, want)
 	}
 	testenv.Shell(t, n.Path(), "nft delete rule inet t c handle 3")
 	if got := auditRuleset(t, n, 0).PerPacket; got != "" {
-		t.Errorf("fickle %q when it is deleted", got)
+		t.Errorf("perPacket %q when it is deleted", got)
 	}
 }
 
@@ -227,7 +227,7 @@ func TestRulingsOfUntracked(t *testing.T) {
 	for _, c := range []struct {
 		raw, filter string
 		port        uint16
-		fickle      string
+		perPacket   string
 	}{
 		{"-i wire -j NOTRACK", established, 4789, ""},
 		{"-i wire -j CT --notrack", established, 4789, ""},
@@ -264,8 +264,8 @@ func TestRulingsOfUntracked(t *testing.T) {
 			t.Errorf("%s: %v", c.raw, err)
 			continue
 		}
-		if got := auditRuleset(t, n, c.port).PerPacket; strings.ReplaceAll(got, "match limit", "limit") != c.fickle {
-			t.Errorf("%s\n%swith port %d: fickle %q, want %q", c.raw, c.filter, c.port, got, c.fickle)
+		if got := auditRuleset(t, n, c.port).PerPacket; strings.ReplaceAll(got, "match limit", "limit") != c.perPacket {
+			t.Errorf("%s\n%swith port %d: perPacket %q, want %q", c.raw, c.filter, c.port, got, c.perPacket)
 		}
 	}
 }
@@ -315,7 +315,7 @@ func TestRulingsOfAccounting(t *testing.T) {
 	n := testenv.Netns(t)
 	addAcct(t, n, "ct_state_invalid_dropped_pkts", 0)
 	addAcct(t, n, "limited", 1<<20)
-	for rule, fickle := range map[string]string{
+	for rule, perPacket := range map[string]string{
 		"-m conntrack --ctstate INVALID -m nfacct --nfacct-name ct_state_invalid_dropped_pkts -j DROP": "",
 		"-m nfacct --nfacct-name ct_state_invalid_dropped_pkts -j ACCEPT":                              "",
 		"-m nfacct --nfacct-name limited -j ACCEPT":                                                    "ip filter FORWARD: match nfacct, with a quota",
@@ -324,8 +324,8 @@ func TestRulingsOfAccounting(t *testing.T) {
 		restore := "*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -i wire -j NOTRACK\nCOMMIT\n*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD " + rule + "\nCOMMIT\n"
 		testenv.Must(t, testenv.Load(t, n, restore, "iptables-nft-restore"))
 		for _, port := range []uint16{0, 4789} {
-			if got := auditRuleset(t, n, port).PerPacket; got != fickle {
-				t.Errorf("%s: fickle %q, want %q", rule, got, fickle)
+			if got := auditRuleset(t, n, port).PerPacket; got != perPacket {
+				t.Errorf("%s: perPacket %q, want %q", rule, got, perPacket)
 			}
 		}
 	}

@@ -21,7 +21,7 @@ func TestRulingsInOrder(t *testing.T) {
 	n := testenv.Netns(t)
 	const behind = "; }; chain later { type filter hook forward priority 5; "
 	const limited = "ct state established accept; limit rate 10/second accept"
-	for _, c := range []struct{ rules, fickle string }{
+	for _, c := range []struct{ rules, perPacket string }{
 		{"ip dscp set cs1 ct state new accept", "ip t first: writes packets"},
 		{"ct state new ip dscp set cs1 accept", ""},
 		{"meta length > 500 ct state new drop", ""},
@@ -59,8 +59,8 @@ func TestRulingsInOrder(t *testing.T) {
 			t.Errorf("%s: %v", c.rules, err)
 			continue
 		}
-		if got := auditRuleset(t, n, 0).PerPacket; got != c.fickle {
-			t.Errorf("%s: fickle %q, want %q", c.rules, got, c.fickle)
+		if got := auditRuleset(t, n, 0).PerPacket; got != c.perPacket {
+			t.Errorf("%s: perPacket %q, want %q", c.rules, got, c.perPacket)
 		}
 	}
 }
@@ -84,17 +84,17 @@ func TestMatchesInFrontOfState(t *testing.T) {
 		match := expression("match", text(1, name))
 		want := "match " + name
 		if got := finding(match, verdict); got != want {
-			t.Errorf("%s with a verdict: fickle %q, want %q", name, got, want)
+			t.Errorf("%s with a verdict: perPacket %q, want %q", name, got, want)
 		}
 		if got := finding(append(append(slices.Clone(state), match), verdict)...); got != "" {
-			t.Errorf("%s behind a state: fickle %q", name, got)
+			t.Errorf("%s behind a state: perPacket %q", name, got)
 		}
 		got := finding(append(append([]*nl.RtAttr{match}, state...), verdict)...)
 		if slices.Contains(looks, name) {
 			want = ""
 		}
 		if got != want {
-			t.Errorf("%s in front of a state: fickle %q, want %q", name, got, want)
+			t.Errorf("%s in front of a state: perPacket %q, want %q", name, got, want)
 		}
 		if got := finding(append(append([]*nl.RtAttr{expression("match", text(1, name), number(2, 99))}, state...), verdict)...); got == "" {
 			t.Errorf("%s of revision 99 is taken for known", name)
@@ -106,7 +106,7 @@ func TestMatchesInFrontOfState(t *testing.T) {
 func TestRulingsInOrderOfIPTables(t *testing.T) {
 	n := testenv.Netns(t)
 	testenv.InNetns(t, n.Path(), func() error { return netlink.IpsetCreate("ours", "hash:ip", netlink.IpsetCreateOptions{}) })
-	for rule, fickle := range map[string]string{
+	for rule, perPacket := range map[string]string{
 		"-m limit --limit 10/s -m set --match-set ours src -j ACCEPT":                                             "limit",
 		"-m set --match-set ours src -m limit --limit 10/s -j ACCEPT":                                             "limit",
 		"-m length --length 100 -m set --match-set ours src -j DROP":                                              "match length",
@@ -124,8 +124,8 @@ func TestRulingsInOrderOfIPTables(t *testing.T) {
 		"-p tcp --syn -m hashlimit --hashlimit-name h --hashlimit-upto 10/s -m conntrack --ctstate NEW -j ACCEPT": "",
 	} {
 		testenv.Must(t, testenv.Load(t, n, "*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD "+rule+"\nCOMMIT\n", "iptables-nft-restore"))
-		if got := strings.TrimPrefix(auditRuleset(t, n, 0).PerPacket, "ip filter FORWARD: "); strings.ReplaceAll(got, "match limit", "limit") != fickle {
-			t.Errorf("%s: fickle %q, want %q", rule, got, fickle)
+		if got := strings.TrimPrefix(auditRuleset(t, n, 0).PerPacket, "ip filter FORWARD: "); strings.ReplaceAll(got, "match limit", "limit") != perPacket {
+			t.Errorf("%s: perPacket %q, want %q", rule, got, perPacket)
 		}
 	}
 }

@@ -27,43 +27,43 @@ func readsSource(key int, direction []byte) bool {
 }
 
 // hash evaluates a hash, which may be one of all addresses and ports.
-func (r *exprEvaluator) hash(data nlmsg.Map) {
-	if r.chain.outer && data.BigEndian32(unix.NFTA_HASH_TYPE) == unix.NFT_HASH_SYM {
-		r.perPacket = "symhash"
+func (e *exprEvaluator) hash(data nlmsg.Map) {
+	if e.chain.outer && data.BigEndian32(unix.NFTA_HASH_TYPE) == unix.NFT_HASH_SYM {
+		e.perPacket = "symhash"
 	}
-	r.derive(data)
+	e.derive(data)
 }
 
 // matchUDP evaluates iptables' udp match of packets to the tunnel's port: struct xt_udp. Of pods' packets, the source
 // port is that of their flow.
-func (r *exprEvaluator) matchUDP(info []byte) {
+func (e *exprEvaluator) matchUDP(info []byte) {
 	const inverted, size = 8, 9
 	switch {
-	case !r.toOnePort() || r.Port == 0: // it matches no packet of a tunnel without ports
+	case !e.toOnePort() || e.Port == 0: // it matches no packet of a tunnel without ports
 		return
 	case len(info) < size:
-		r.perPacket = "match udp"
+		e.perPacket = "match udp"
 		return
 	}
 	port := func(i int) uint16 { return binary.NativeEndian.Uint16(info[2*i:]) }
-	within := r.Port >= port(2) && r.Port <= port(3)
-	r.neverMatches = r.neverMatches || within == (info[inverted]&2 != 0)
-	if r.chain.outer && (port(0) != 0 || port(1) != ^uint16(0)) {
-		r.perPacket = "match udp of source ports"
+	within := e.Port >= port(2) && e.Port <= port(3)
+	e.neverMatches = e.neverMatches || within == (info[inverted]&2 != 0)
+	if e.chain.outer && (port(0) != 0 || port(1) != ^uint16(0)) {
+		e.perPacket = "match udp of source ports"
 	}
 }
 
 // matchMultiport evaluates iptables' match of several ports likewise: struct xt_multiport_v1. Each number may begin a
 // range, which the next one ends.
-func (r *exprEvaluator) matchMultiport(info []byte, revision int) {
+func (e *exprEvaluator) matchMultiport(info []byte, revision int) {
 	const targets, most, numbers, size = 1, 15, 2, 48 // enum xt_multiport_flags, XT_MULTI_PORTS
 	const ranges = numbers + 2*most
 	switch {
-	case !r.toOnePort() || r.Port == 0:
+	case !e.toOnePort() || e.Port == 0:
 		return
 	case len(info) == 0 || info[0] != targets:
-		if r.chain.outer {
-			r.perPacket = "match multiport of source ports"
+		if e.chain.outer {
+			e.perPacket = "match multiport of source ports"
 		}
 		return
 	case revision != 1 || len(info) < size:
@@ -77,9 +77,9 @@ func (r *exprEvaluator) matchMultiport(info []byte, revision int) {
 			i++
 			last = binary.NativeEndian.Uint16(info[numbers+2*i:])
 		}
-		within = within || r.Port >= first && r.Port <= last
+		within = within || e.Port >= first && e.Port <= last
 	}
-	r.neverMatches = r.neverMatches || within == (info[size-1] != 0)
+	e.neverMatches = e.neverMatches || within == (info[size-1] != 0)
 }
 
 // readsSource reports whether a match, which begins with struct xt_set_info, asks the set for a MAC or for the

@@ -18,7 +18,7 @@ import (
 func TestRulingsOfSenders(t *testing.T) {
 	n := testenv.Netns(t)
 	const macs, source = "ip t first: bytes 6 to 11 of a header", "ip t first: bytes 0 to 1 of a header"
-	for _, c := range []struct{ hook, rules, fickle string }{
+	for _, c := range []struct{ hook, rules, perPacket string }{
 		{"input", `iifname "wire" udp dport 4789 ether saddr != 02:00:00:00:00:01 drop`, macs},
 		{"input", "ether daddr 02:00:00:00:00:01 drop", "ip t first: bytes 0 to 5 of a header"},
 		{"input", "ether type ip udp dport 4789 accept", ""},
@@ -43,11 +43,11 @@ func TestRulingsOfSenders(t *testing.T) {
 			t.Errorf("%s: %v", c.rules, err)
 			continue
 		}
-		if got := auditRuleset(t, n, 4789).PerPacket; got != c.fickle {
-			t.Errorf("%s: %s: fickle %q, want %q", c.hook, c.rules, got, c.fickle)
+		if got := auditRuleset(t, n, 4789).PerPacket; got != c.perPacket {
+			t.Errorf("%s: %s: perPacket %q, want %q", c.hook, c.rules, got, c.perPacket)
 		}
 		if got := auditRuleset(t, n, 0).PerPacket; got != "" {
-			t.Errorf("%s: %s: fickle %q without a tunnel", c.hook, c.rules, got)
+			t.Errorf("%s: %s: perPacket %q without a tunnel", c.hook, c.rules, got)
 		}
 	}
 }
@@ -78,7 +78,7 @@ func TestMatchesOfSenders(t *testing.T) {
 	for _, c := range []struct {
 		match, name string
 		info        []byte
-		fickle      string
+		perPacket   string
 		matches     bool
 	}{
 		{"the source MAC", "mac", make([]byte, 8), "match mac", true},
@@ -103,19 +103,19 @@ func TestMatchesOfSenders(t *testing.T) {
 	} {
 		rule := filterMessage(nestedAttr(unix.NFTA_RULE_EXPRESSIONS, expression("match", text(1, c.name), number(2, latest[c.name]), nl.NewRtAttr(3, c.info))))
 		got, matches, err := audit.TunnelRuleOf(audit.Overlay{Protocol: unix.IPPROTO_UDP, Port: 4789}, rule)
-		if err != nil || got != c.fickle || matches != c.matches {
-			t.Errorf("%s %s: fickle %q, matches %v (%v), want %q, %v", c.name, c.match, got, matches, err, c.fickle, c.matches)
+		if err != nil || got != c.perPacket || matches != c.matches {
+			t.Errorf("%s %s: perPacket %q, matches %v (%v), want %q, %v", c.name, c.match, got, matches, err, c.perPacket, c.matches)
 		}
 		if got, err := audit.RuleOf(rule); err != nil || got != "" {
-			t.Errorf("%s %s: fickle %q, %v for pods' packets", c.name, c.match, got, err)
+			t.Errorf("%s %s: perPacket %q, %v for pods' packets", c.name, c.match, got, err)
 		}
 		unknown := ""
 		if c.match == "cut short" {
-			unknown = c.fickle
+			unknown = c.perPacket
 		}
 		got, matches, err = audit.UntrackedRuleOf(audit.Overlay{Protocol: unix.IPPROTO_UDP, Port: 4789}, rule)
 		if err != nil || got != unknown || matches != c.matches {
-			t.Errorf("%s %s: fickle %q, matches %v (%v) for pods' packets to the tunnel's port", c.name, c.match, got, matches, err)
+			t.Errorf("%s %s: perPacket %q, matches %v (%v) for pods' packets to the tunnel's port", c.name, c.match, got, matches, err)
 		}
 	}
 }
@@ -126,7 +126,7 @@ func TestConnectionsOfSenders(t *testing.T) {
 	for _, c := range []struct {
 		key       uint32
 		direction byte
-		fickle    string
+		perPacket string
 	}{
 		{unix.NFT_CT_PROTO_SRC, original, "ct proto-src"},
 		{unix.NFT_CT_PROTO_SRC, reply, "ct proto-src"},
@@ -136,11 +136,11 @@ func TestConnectionsOfSenders(t *testing.T) {
 	} {
 		rule := filterMessage(nestedAttr(unix.NFTA_RULE_EXPRESSIONS, expression("ct",
 			number(unix.NFTA_CT_KEY, c.key), number(unix.NFTA_CT_DREG, 1), nl.NewRtAttr(unix.NFTA_CT_DIRECTION, []byte{c.direction}))))
-		if got, _, err := audit.TunnelRuleOf(audit.Overlay{Protocol: unix.IPPROTO_UDP, Port: 4789}, rule); err != nil || got != c.fickle {
-			t.Errorf("key %d of direction %d: fickle %q, %v, want %q", c.key, c.direction, got, err, c.fickle)
+		if got, _, err := audit.TunnelRuleOf(audit.Overlay{Protocol: unix.IPPROTO_UDP, Port: 4789}, rule); err != nil || got != c.perPacket {
+			t.Errorf("key %d of direction %d: perPacket %q, %v, want %q", c.key, c.direction, got, err, c.perPacket)
 		}
 		if got, err := audit.RuleOf(rule); err != nil || got != "" {
-			t.Errorf("key %d of direction %d: fickle %q, %v for pods' packets", c.key, c.direction, got, err)
+			t.Errorf("key %d of direction %d: perPacket %q, %v for pods' packets", c.key, c.direction, got, err)
 		}
 	}
 }
@@ -164,7 +164,7 @@ func TestIPSetsOfSenders(t *testing.T) {
 	} {
 		testenv.Must(t, testenv.Load(t, n, "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -m set "+rule+" -j DROP\nCOMMIT\n", "iptables-nft-restore"))
 		if got := auditRuleset(t, n, 4789).PerPacket; got != want {
-			t.Errorf("%s: fickle %q, want %q", rule, got, want)
+			t.Errorf("%s: perPacket %q, want %q", rule, got, want)
 		}
 	}
 }

@@ -50,7 +50,7 @@ func TestRulingsOfPolicies(t *testing.T) {
 		}
 		e.Load(t, n, fastpathtest.Felix{Prefix: "veth", Port: 7777, VXLAN: true, Pods: []fastpathtest.FelixPod{{Device: "veth0", Policy: true}}}.Rules())
 		if got := auditRuleset(t, n, 4789); got.PerPacket != "" || !slices.Equal(got.IPSets, []string{fastpathtest.FelixHosts}) {
-			t.Errorf("with VXLAN: fickle %q, depends on %q", got.PerPacket, got.IPSets)
+			t.Errorf("with VXLAN: perPacket %q, depends on %q", got.PerPacket, got.IPSets)
 		}
 	}
 }
@@ -80,7 +80,7 @@ func TestRulingsOfFelixTable(t *testing.T) {
 			}
 		}
 	}
-	for _, c := range []struct{ name, add, fickle string }{
+	for _, c := range []struct{ name, add, perPacket string }{
 		{"a limit of a pod's packets", "insert rule ip calico filter-cali-tw-cali1a counter limit rate over 100/second burst 5 packets drop", "ip calico filter-cali-tw-cali1a: limit"},
 		{"a DSCP of a pod", "add rule ip calico mangle-cali-egress-dscp ip saddr 10.244.1.2 counter ip dscp set 20", "ip calico mangle-cali-egress-dscp: writes packets"},
 		{"a policy for the host", hostPolicy, ""},
@@ -89,8 +89,8 @@ func TestRulingsOfFelixTable(t *testing.T) {
 	} {
 		load(felix.Table())
 		load(c.add)
-		if got := auditOverlay(t, n, four).PerPacket; got != c.fickle {
-			t.Errorf("%s: fickle %q, want %q", c.name, got, c.fickle)
+		if got := auditOverlay(t, n, four).PerPacket; got != c.perPacket {
+			t.Errorf("%s: perPacket %q, want %q", c.name, got, c.perPacket)
 		}
 	}
 }

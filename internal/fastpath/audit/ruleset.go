@@ -180,13 +180,13 @@ func (is *RulesetAudit) walk(r *chainWalker, begins []baseChain) error {
 
 // walkUntracked walks as pods' packets to the tunnel's port do, which rules for the tunnel take from connection
 // tracking. What these packets count is not considered.
-func (r *chainWalker) walkUntracked(begins []baseChain) error {
-	counting, byIPTables := r.counting, r.countingByIPTables
-	r.counting, r.countingByIPTables = newCountingRules(), newCountingRules()
-	r.stateless, r.toTunnel = true, true
-	err := r.walkAll(begins)
-	r.stateless, r.toTunnel = false, false
-	r.counting, r.countingByIPTables = counting, byIPTables
+func (w *chainWalker) walkUntracked(begins []baseChain) error {
+	counting, byIPTables := w.counting, w.countingByIPTables
+	w.counting, w.countingByIPTables = newCountingRules(), newCountingRules()
+	w.stateless, w.toTunnel = true, true
+	err := w.walkAll(begins)
+	w.stateless, w.toTunnel = false, false
+	w.counting, w.countingByIPTables = counting, byIPTables
 	return err
 }
 

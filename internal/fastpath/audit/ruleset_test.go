@@ -46,7 +46,7 @@ func TestRulings(t *testing.T) {
 	n := testenv.Netns(t)
 	const tunnel = 4789
 	for _, c := range []struct {
-		hook, rules, fickle string
+		hook, rules, perPacket string
 	}{
 		{"forward", "ip saddr 192.0.2.1 tcp dport 80 accept", ""},
 		{"forward", "udp sport 5 drop; counter log accept", ""},
@@ -181,12 +181,12 @@ func TestRulings(t *testing.T) {
 			t.Errorf("%s: %v", c.rules, err)
 			continue
 		}
-		if got := auditRuleset(t, n, tunnel); got.PerPacket != c.fickle || len(got.DeviceChains) > 0 {
-			t.Errorf("%s: fickle %q, want %q; devices %v", c.rules, got.PerPacket, c.fickle, got.DeviceChains)
+		if got := auditRuleset(t, n, tunnel); got.PerPacket != c.perPacket || len(got.DeviceChains) > 0 {
+			t.Errorf("%s: perPacket %q, want %q; devices %v", c.rules, got.PerPacket, c.perPacket, got.DeviceChains)
 		}
 		own := c.hook == "input" || c.hook == "output" || strings.Contains(c.rules, "ct state new limit")
 		if own && auditRuleset(t, n, 0).PerPacket != "" {
-			t.Errorf("%s is fickle where there are no tunnels", c.rules)
+			t.Errorf("%s depends on the packet where there are no tunnels", c.rules)
 		}
 	}
 }
@@ -196,8 +196,8 @@ func TestRulingsOfIPTables(t *testing.T) {
 	n := testenv.Netns(t)
 	testenv.InNetns(t, n.Path(), func() error { return netlink.IpsetCreate("ours", "hash:ip", netlink.IpsetCreateOptions{}) })
 	for _, c := range []struct {
-		rules  []string
-		fickle string
+		rules     []string
+		perPacket string
 	}{
 		{[]string{"-s 192.0.2.1 -p tcp --dport 80 -j ACCEPT", "-m comment --comment text -j MARK --set-xmark 0x1/0x1"}, ""},
 		{[]string{"-m conntrack --ctstatus ASSURED -j ACCEPT"}, "ip filter FORWARD: ct status assured"},
@@ -232,8 +232,8 @@ func TestRulingsOfIPTables(t *testing.T) {
 			t.Logf("%s: this machine cannot: %v", c.rules, err)
 			continue
 		}
-		if got := auditRuleset(t, n, 0).PerPacket; strings.ReplaceAll(got, "match limit", "limit") != c.fickle {
-			t.Errorf("%s: fickle %q, want %q", c.rules, got, c.fickle)
+		if got := auditRuleset(t, n, 0).PerPacket; strings.ReplaceAll(got, "match limit", "limit") != c.perPacket {
+			t.Errorf("%s: perPacket %q, want %q", c.rules, got, c.perPacket)
 		}
 	}
 }
@@ -257,7 +257,7 @@ func TestRulingsAtDevices(t *testing.T) {
 // The packets of an overlay without ports are met by rules for their protocol, and by those that read
 // the inner header for ports.
 func TestRulingsOfIPIP(t *testing.T) {
-	for _, c := range []struct{ hook, rule, fickle string }{
+	for _, c := range []struct{ hook, rule, perPacket string }{
 		{"input", "ip protocol 4 accept", ""},
 		{"input", "ip protocol 4 limit rate 10/second accept", "ip t first: limit"},
 		{"output", "meta l4proto 4 limit rate 10/second accept", "ip t first: limit"},
@@ -283,8 +283,8 @@ func TestRulingsOfIPIP(t *testing.T) {
 		n := testenv.Netns(t)
 		testenv.Must(t, testenv.Load(t, n, fmt.Sprintf("table ip t { chain first { type filter hook %s priority 0; %s; }; }", c.hook, c.rule), "nft", "-f", "-"))
 		of := audit.Overlay{Protocol: unix.IPPROTO_IPIP, Wire: "wire"}
-		if got := auditOverlay(t, n, of); got.PerPacket != c.fickle {
-			t.Errorf("%s: %s: fickle %q, want %q", c.hook, c.rule, got.PerPacket, c.fickle)
+		if got := auditOverlay(t, n, of); got.PerPacket != c.perPacket {
+			t.Errorf("%s: %s: perPacket %q, want %q", c.hook, c.rule, got.PerPacket, c.perPacket)
 		}
 	}
 }
@@ -326,7 +326,7 @@ func TestRulingsOfKubeProxy(t *testing.T) {
 	testenv.Must(t, err)
 	for _, of := range []audit.Overlay{{Protocol: unix.IPPROTO_UDP, Port: 8472}, {Protocol: unix.IPPROTO_IPIP}, {}} {
 		if got := auditOverlay(t, n, of); got.PerPacket != "" {
-			t.Errorf("with the overlay %+v they are fickle: %s", of, got.PerPacket)
+			t.Errorf("with the overlay %+v they depend on the packet: %s", of, got.PerPacket)
 		}
 	}
 }
@@ -393,7 +393,7 @@ COMMIT
 			t.Skipf("this machine cannot: %v", err)
 		}
 		if got := auditRuleset(t, n, c.port); got.PerPacket != "" || !slices.Equal(got.IPSets, c.asks) {
-			t.Errorf("with port %d: fickle %q, depends on %q, want %q, of\n%s", c.port, got.PerPacket, got.IPSets, c.asks, c.rules)
+			t.Errorf("with port %d: perPacket %q, depends on %q, want %q, of\n%s", c.port, got.PerPacket, got.IPSets, c.asks, c.rules)
 		}
 	}
 }

@@ -18,10 +18,10 @@ var scannedNames = [][]byte{[]byte("dynset\x00"), []byte("SET\x00"), []byte("ct\
 // of connections that they hide. Unless all are asked for, it leaves out tables of other families, and that
 // of iptables which only translates: with kube-proxy it is by far the largest, iptables puts neither there,
 // and no sets of it are read.
-func (r *chainWalker) scanRules(all bool) error {
+func (w *chainWalker) scanRules(all bool) error {
 	var rest [][2]string
-	for _, table := range r.unscanned {
-		if !all && (slices.Contains(r.Family.otherTables(), table[0]) || table[1] == "nat" && r.iptables[table] && !r.filters[table]) {
+	for _, table := range w.unscanned {
+		if !all && (slices.Contains(w.Family.otherTables(), table[0]) || table[1] == "nat" && w.iptables[table] && !w.filters[table]) {
 			rest = append(rest, table)
 			continue
 		}
@@ -33,16 +33,16 @@ func (r *chainWalker) scanRules(all bool) error {
 			if !slices.ContainsFunc(scannedNames, func(name []byte) bool { return bytes.Contains(m, name) }) {
 				continue
 			}
-			if err := r.scanRule(m); err != nil {
+			if err := w.scanRule(m); err != nil {
 				return fmt.Errorf("nftables rule of %s %s: %w", table[0], table[1], err)
 			}
 		}
 	}
-	r.unscanned = rest
+	w.unscanned = rest
 	return nil
 }
 
-func (r *chainWalker) scanRule(message []byte) error {
+func (w *chainWalker) scanRule(message []byte) error {
 	attrs, family, err := nft.FilterAttrs(message)
 	if err != nil {
 		return err
@@ -64,13 +64,13 @@ func (r *chainWalker) scanRule(message []byte) error {
 		}
 		switch {
 		case name == "dynset":
-			r.sets.dynamic[setName{c.family, c.table, expression.Text(unix.NFTA_DYNSET_SET_NAME)}] = true
+			w.sets.dynamic[setName{c.family, c.table, expression.Text(unix.NFTA_DYNSET_SET_NAME)}] = true
 		case target == "SET":
-			r.sets.fillsIPSets = true
+			w.sets.fillsIPSets = true
 		case target == "CT" && setsEvents(expression.Bytes(3)): // NFTA_TARGET_INFO
-			r.noteEvents(c, message, "target CT with events")
+			w.noteEvents(c, message, "target CT with events")
 		case name == "ct" && expression.Has(unix.NFTA_CT_SREG) && expression.BigEndian32(unix.NFTA_CT_KEY) == unix.NFT_CT_EVENTMASK:
-			r.noteEvents(c, message, "ct event")
+			w.noteEvents(c, message, "ct event")
 		}
 	}
 	return nil
@@ -86,8 +86,8 @@ func setsEvents(info []byte) bool {
 // noteEvents records a rule that sets which events of connections the kernel announces, whichever packets it
 // matches: those that open a connection decide what is announced of it. Packets may come to any chain
 // without a hook, because any rule of its table may jump there, and so may the elements of maps.
-func (r *chainWalker) noteEvents(c chainName, message []byte, by string) {
-	if r.hidesEvents == "" && !r.unmet[c] && !slices.Contains(r.Family.otherTables(), c.family) {
-		r.hidesEvents = ruleName(c, message) + ": " + by
+func (w *chainWalker) noteEvents(c chainName, message []byte, by string) {
+	if w.hidesEvents == "" && !w.unmet[c] && !slices.Contains(w.Family.otherTables(), c.family) {
+		w.hidesEvents = ruleName(c, message) + ": " + by
 	}
 }

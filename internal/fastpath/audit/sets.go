@@ -165,12 +165,12 @@ func (s *filterSet) readElements(c chainName, set string) error {
 			return err
 		}
 		for _, e := range elems {
-			read, fickle, err := readElement(e.Value)
+			read, perPacket, err := readElement(e.Value)
 			if err != nil {
 				return err
 			}
-			if fickle != "" && s.perPacket == "" {
-				s.perPacket = fmt.Sprintf("an element of set %s: %s", set, fickle)
+			if perPacket != "" && s.perPacket == "" {
+				s.perPacket = fmt.Sprintf("an element of set %s: %s", set, perPacket)
 			}
 			s.elements, s.counts, s.consumes = append(s.elements, read), s.counts || read.counts, s.consumes || read.consumes
 		}
@@ -178,7 +178,7 @@ func (s *filterSet) readElements(c chainName, set string) error {
 	return nil
 }
 
-func readElement(message []byte) (e element, fickle string, err error) {
+func readElement(message []byte) (e element, perPacket string, err error) {
 	parts, err := nl.ParseRouteAttr(message)
 	if err != nil {
 		return e, "", err
@@ -187,14 +187,14 @@ func readElement(message []byte) (e element, fickle string, err error) {
 	e.key = data.DataValue(unix.NFTA_SET_ELEM_KEY)
 	e.counts = data.Has(unix.NFTA_SET_ELEM_EXPR) || data.Has(elemExpressionList)
 	decides := expressionOfSet(data[unix.NFTA_SET_ELEM_EXPR], data[elemExpressionList])
-	e.consumes, fickle = decides != "", cmp.Or(decides, provenElement.FirstUnknown(parts))
+	e.consumes, perPacket = decides != "", cmp.Or(decides, provenElement.FirstUnknown(parts))
 	if value, err := nl.ParseRouteAttr(data[unix.NFTA_SET_ELEM_DATA]); err == nil {
 		if verdict := nlmsg.ByNumber(value)[unix.NFTA_DATA_VERDICT]; verdict != nil {
 			known := false
 			if e.verdict, e.to, known = verdictOf(verdict); !known {
-				fickle = "a verdict that is not known"
+				perPacket = "a verdict that is not known"
 			}
 		}
 	}
-	return e, fickle, nil
+	return e, perPacket, nil
 }

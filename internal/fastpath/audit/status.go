@@ -22,17 +22,17 @@ const (
 // packets of a flow. Those of translations are set before the connection is confirmed, behind its first
 // packet. A connection without an answer, whose first packet may be the one that is learned from, was neither
 // translated nor expected. Of a tunnel, any packet may be the first one: see [exprEvaluator.states].
-func (r *exprEvaluator) status() (known markValue, lasting uint32) {
+func (e *exprEvaluator) status() (known markValue, lasting uint32) {
 	switch {
-	case r.chain.outer && r.chain.untranslated:
+	case e.chain.outer && e.chain.untranslated:
 		return markValue{}, 0
-	case r.chain.outer && r.direct:
+	case e.chain.outer && e.direct:
 		return markValue{bits: statusDestinationNAT}, statusDestinationNAT
-	case r.chain.outer:
+	case e.chain.outer:
 		return markValue{}, statusDestinationNAT
-	case r.unreplied:
+	case e.unreplied:
 		return markValue{bits: statusExpected | statusNAT}, 0
-	case r.tracked():
+	case e.tracked():
 		known.bits = statusSeenReply | statusConfirmed
 		known.value = known.bits
 	}
@@ -41,25 +41,25 @@ func (r *exprEvaluator) status() (known markValue, lasting uint32) {
 
 // matchStatus evaluates a rule that matches connections of which some bits of the status have a value, or have
 // not.
-func (r *exprEvaluator) matchStatus(mask, value uint32, equal bool) {
-	known, _ := r.status()
+func (e *exprEvaluator) matchStatus(mask, value uint32, equal bool) {
+	known, _ := e.status()
 	unfinished := value&statusNAT<<natDone&mask&^value != 0 // no packet meets a rule while it is translated
 	switch {
 	case value&^mask != 0 || (known.value^value)&known.bits&mask != 0 || unfinished:
-		r.neverMatches, r.alwaysMatches = r.neverMatches || equal, r.alwaysMatches && !equal
+		e.neverMatches, e.alwaysMatches = e.neverMatches || equal, e.alwaysMatches && !equal
 	case mask&^known.bits == 0:
-		r.neverMatches, r.alwaysMatches = r.neverMatches || !equal, r.alwaysMatches && equal
+		e.neverMatches, e.alwaysMatches = e.neverMatches || !equal, e.alwaysMatches && equal
 	default:
-		r.useStatus(mask)
+		e.useStatus(mask)
 	}
 }
 
 // useStatus records that the rule depends on some bits of the status.
-func (r *exprEvaluator) useStatus(mask uint32) {
-	r.alwaysMatches = false
-	known, lasting := r.status()
+func (e *exprEvaluator) useStatus(mask uint32) {
+	e.alwaysMatches = false
+	known, lasting := e.status()
 	if mask &^= known.bits | lasting; mask != 0 {
-		r.perPacket = "ct status" + statusBits(mask)
+		e.perPacket = "ct status" + statusBits(mask)
 	}
 }
 

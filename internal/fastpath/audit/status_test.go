@@ -12,7 +12,7 @@ import (
 func TestRulingsOfStatus(t *testing.T) {
 	n := testenv.Netns(t)
 	const limited, limit = "; limit rate 10/second accept", "limit"
-	for _, c := range []struct{ hook, rules, fickle, unreplied string }{
+	for _, c := range []struct{ hook, rules, perPacket, unreplied string }{
 		{"forward", "ct status dnat drop", "", ""},
 		{"forward", "ct status ! snat drop", "", ""},
 		{"forward", "ct status & (snat|dnat) == snat|dnat drop", "", ""},
@@ -66,7 +66,7 @@ func TestRulingsOfStatus(t *testing.T) {
 			continue
 		}
 		got := auditRuleset(t, n, 4789)
-		for what, pair := range map[string][2]string{"fickle": {got.PerPacket, c.fickle}, "unreplied": {got.PerPacketUnreplied, c.unreplied}} {
+		for what, pair := range map[string][2]string{"perPacket": {got.PerPacket, c.perPacket}, "unreplied": {got.PerPacketUnreplied, c.unreplied}} {
 			if was := strings.TrimPrefix(pair[0], "ip t first: "); was != pair[1] {
 				t.Errorf("%s: %s: %s %q, want %q", c.hook, c.rules, what, was, pair[1])
 			}
@@ -78,7 +78,7 @@ func TestRulingsOfStatus(t *testing.T) {
 func TestRulingsOfStatusOfIPTables(t *testing.T) {
 	n := testenv.Netns(t)
 	const limited, limit = "-m limit --limit 10/s -j ACCEPT", "limit"
-	for _, c := range []struct{ chain, rules, fickle, unreplied string }{
+	for _, c := range []struct{ chain, rules, perPacket, unreplied string }{
 		{"FORWARD", "--ctstatus SEEN_REPLY,EXPECTED -j DROP", "", "ct status seen-reply"},
 		{"FORWARD", "! --ctstatus ASSURED -j DROP", "ct status assured", "ct status assured"},
 		{"FORWARD", "--ctstatus CONFIRMED -j ACCEPT\n" + limited, "", "ct status confirmed; 1 more"},
@@ -100,7 +100,7 @@ func TestRulingsOfStatusOfIPTables(t *testing.T) {
 			continue
 		}
 		got := auditRuleset(t, n, 4789)
-		for what, pair := range map[string][2]string{"fickle": {got.PerPacket, c.fickle}, "unreplied": {got.PerPacketUnreplied, c.unreplied}} {
+		for what, pair := range map[string][2]string{"perPacket": {got.PerPacket, c.perPacket}, "unreplied": {got.PerPacketUnreplied, c.unreplied}} {
 			if was := strings.ReplaceAll(strings.TrimPrefix(pair[0], "ip filter "+c.chain+": "), "match limit", "limit"); was != pair[1] {
 				t.Errorf("%s: %s: %s %q, want %q", c.chain, c.rules, what, was, pair[1])
 			}

@@ -76,33 +76,34 @@ func (s *strangerSet) all() (o Strangers) {
 
 // asksAddress reports whether a rule loads the source or the destination of a tunnel's packet, which may be
 // another one's, see [Strangers].
-func (r *exprEvaluator) asksAddress(at, size int) bool {
-	h := r.Family.header()
-	return r.mayTake && size == h.length/2 && (at == h.addresses || at == h.addresses+size)
+func (e *exprEvaluator) asksAddress(at, size int) bool {
+	h := e.Family.header()
+	return e.mayTake && size == h.length/2 && (at == h.addresses || at == h.addresses+size)
 }
 
 // compareAddress decides which of these packets a comparison matches.
-func (r *exprEvaluator) compareAddress(value []byte, equal bool) {
+func (e *exprEvaluator) compareAddress(value []byte, equal bool) {
 	a, ok := netip.AddrFromSlice(value)
-	if r.alwaysMatches = false; ok && equal && !r.neverMatches {
-		r.candidates.Addresses, r.neverMatches = append(r.candidates.Addresses, a), true
+	e.alwaysMatches = false
+	if ok && equal && !e.neverMatches {
+		e.candidates.Addresses, e.neverMatches = append(e.candidates.Addresses, a), true
 	}
 }
 
 // compareDevice decides which packets a comparison with the name of a device matches. Packets of
 // pods do not come or go by the wire where they travel in a tunnel. Of a tunnel over IPv6, the wire is known here, and
 // not to who would have to leave it alone.
-func (r *exprEvaluator) compareDevice(value []byte, equal bool) {
+func (e *exprEvaluator) compareDevice(value []byte, equal bool) {
 	name := unix.ByteSliceToString(value)
 	if len(name) == len(value) { // it has no 0 at its end
 		name += "*"
 	}
-	onWire := name == r.Wire && r.Protocol != 0 && !r.chain.outer
-	if r.mayTake && !r.ByDevice && equal && !r.neverMatches && !matchesDevice(name, r.Wire) {
-		r.candidates.Devices, r.neverMatches = append(r.candidates.Devices, name), true
+	onWire := name == e.Wire && e.Protocol != 0 && !e.chain.outer
+	if e.mayTake && !e.ByDevice && equal && !e.neverMatches && !matchesDevice(name, e.Wire) {
+		e.candidates.Devices, e.neverMatches = append(e.candidates.Devices, name), true
 	}
-	r.neverMatches = r.neverMatches || onWire && equal
-	r.alwaysMatches = r.alwaysMatches && onWire && !equal
+	e.neverMatches = e.neverMatches || onWire && equal
+	e.alwaysMatches = e.alwaysMatches && onWire && !equal
 }
 
 // audit audits the rules for tunnels of any address. If that finds something, it does so for those whose packets are

@@ -108,46 +108,47 @@ const maxMarkStates = 16
 //
 // Packets of pods come without a mark. But a packet keeps its mark when it enters or leaves a
 // tunnel, so it may come to any hook with what the rules at any other hook have given it.
-func (r *chainWalker) walkAll(begins []baseChain) error {
+func (w *chainWalker) walkAll(begins []baseChain) error {
 	for entry := knownMark(0); ; {
-		r.begin()
-		left, forwarded, err := r.walkFrom(markState{reached: true, packet: entry}, begins)
+		w.begin()
+		left, forwarded, err := w.walkFrom(markState{reached: true, packet: entry}, begins)
 		if err != nil {
 			return err
 		}
-		if r.entry = r.entry.join(left); left == entry {
-			r.leavesMark = r.leavesMark || forwarded.packet != knownMark(0)
+		w.entry = w.entry.join(left)
+		if left == entry {
+			w.leavesMark = w.leavesMark || forwarded.packet != knownMark(0)
 			break
 		}
 		entry = left
 	}
-	r.findConnMarks()
-	r.keepDifferences()
+	w.findConnMarks()
+	w.keepDifferences()
 	return nil
 }
 
 // begin begins a walk.
-func (r *chainWalker) begin() {
-	r.differences, r.walked, r.visits = nil, map[walkedChain]chainResult{}, map[chainName]int{}
-	r.inert, r.admitNone, r.actNone = map[chainName]bool{}, map[chainName]bool{}, map[chainName]bool{}
-	r.connUses = map[bool]*connUses{false: {}, true: {}}
+func (w *chainWalker) begin() {
+	w.differences, w.walked, w.visits = nil, map[walkedChain]chainResult{}, map[chainName]int{}
+	w.inert, w.admitNone, w.actNone = map[chainName]bool{}, map[chainName]bool{}, map[chainName]bool{}
+	w.connUses = map[bool]*connUses{false: {}, true: {}}
 }
 
 // keepDifferences adds what a walk has found to what others have.
-func (r *chainWalker) keepDifferences() {
-	for _, what := range r.differences {
-		if !slices.Contains(r.findings, what) {
-			r.findings = append(r.findings, what)
+func (w *chainWalker) keepDifferences() {
+	for _, what := range w.differences {
+		if !slices.Contains(w.findings, what) {
+			w.findings = append(w.findings, what)
 		}
 	}
 }
 
 // walkFrom walks from chains at hooks, as packets that come with a mark, and returns what is known
 // of the marks which packets come with or leave with, and of those that pods' packets have in the end.
-func (r *chainWalker) walkFrom(first markState, begins []baseChain) (left markValue, forwarded markState, err error) {
+func (w *chainWalker) walkFrom(first markState, begins []baseChain) (left markValue, forwarded markState, err error) {
 	// Of bridges' hooks it is not known when packets meet them. That matters if a rule there changes marks.
 	entry, at, ordered := first.packet, first, true
-	r.writes = 0
+	w.writes = 0
 	for _, bridges := range []bool{true, false} {
 		for _, c := range begins {
 			if (c.family == "bridge") != bridges {
@@ -157,7 +158,7 @@ func (r *chainWalker) walkFrom(first markState, begins []baseChain) (left markVa
 			if ordered && !bridges && !c.outer {
 				in = at
 			}
-			result, err := r.walk(c.chainName, in)
+			result, err := w.walk(c.chainName, in)
 			if err != nil {
 				return entry, at, err
 			}
@@ -170,7 +171,7 @@ func (r *chainWalker) walkFrom(first markState, begins []baseChain) (left markVa
 				at = out
 			}
 		}
-		ordered = ordered && (!bridges || r.writes == 0)
+		ordered = ordered && (!bridges || w.writes == 0)
 	}
 	if !ordered {
 		at.packet = entry
@@ -179,9 +180,9 @@ func (r *chainWalker) walkFrom(first markState, begins []baseChain) (left markVa
 }
 
 // walk goes through a chain and every chain that it jumps to.
-func (r *chainWalker) walk(c chainName, in markState) (result chainResult, err error) {
+func (w *chainWalker) walk(c chainName, in markState) (result chainResult, err error) {
 	at := walkedChain{c, in}
-	if known, ok := r.walked[at]; ok {
+	if known, ok := w.walked[at]; ok {
 		return known, nil
 	}
 	unknown := markState{reached: true, diverged: in.diverged}
@@ -189,15 +190,15 @@ func (r *chainWalker) walk(c chainName, in markState) (result chainResult, err e
 		unknown.differs = ^uint32(0)
 	}
 	if in != unknown {
-		if r.visits[c]++; r.visits[c] > maxMarkStates {
-			return r.walk(c, unknown)
+		if w.visits[c]++; w.visits[c] > maxMarkStates {
+			return w.walk(c, unknown)
 		}
 	}
-	if r.translatesServices(c) {
+	if w.translatesServices(c) {
 		return chainResult{out: in}, nil
 	}
-	r.walked[at] = result // rules that change while they are read may seem to go in circles
-	rules, err := r.rules(c)
+	w.walked[at] = result // rules that change while they are read may seem to go in circles
+	rules, err := w.rules(c)
 	if err != nil {
 		return result, fmt.Errorf("dump nftables chain %s %s %s: %w", c.family, c.table, c.chain, err)
 	}
@@ -205,28 +206,29 @@ func (r *chainWalker) walk(c chainName, in markState) (result chainResult, err e
 		if !in.reached {
 			break
 		}
-		if in, err = r.step(c, in, message, &result); err != nil {
+		if in, err = w.step(c, in, message, &result); err != nil {
 			return result, fmt.Errorf("nftables rule of %s %s %s: %w", c.family, c.table, c.chain, err)
 		}
 	}
 	result.out = result.out.join(in)
-	r.walked[at] = result
+	w.walked[at] = result
 	return result, nil
 }
 
 // step goes through a rule, and returns the marks of packets that meet the next one.
-func (r *chainWalker) step(c chainName, in markState, message []byte, result *chainResult) (next markState, err error) {
-	rule, err := r.read(c, in, message)
+func (w *chainWalker) step(c chainName, in markState, message []byte, result *chainResult) (next markState, err error) {
+	rule, err := w.read(c, in, message)
 	if err != nil {
 		return in, err
 	}
 	switch {
-	case r.pinned == nft.StateEstablished:
-		in, err = r.separate(c, in, &rule, message)
-	case r.following:
+	case w.pinned == nft.StateEstablished:
+		in, err = w.separate(c, in, &rule, message)
+	case w.following:
 	default:
-		if r.noteCounter(c, rule, message); rule.neverMatches {
-			err = r.noteConsumption(c, rule, message)
+		w.noteCounter(c, rule, message)
+		if rule.neverMatches {
+			err = w.noteConsumption(c, rule, message)
 		}
 	}
 	if err != nil {
@@ -238,22 +240,22 @@ func (r *chainWalker) step(c chainName, in markState, message []byte, result *ch
 		}
 		rule = *rule.partial
 	}
-	r.writes |= rule.markWrites
-	if r.labels == "" && rule.setsSecmark {
-		r.labels = ruleName(c, message)
+	w.writes |= rule.markWrites
+	if w.labels == "" && rule.setsSecmark {
+		w.labels = ruleName(c, message)
 	}
-	if r.following {
-		if err := r.noteLater(c, rule, message); err != nil {
+	if w.following {
+		if err := w.noteLater(c, rule, message); err != nil {
 			return in, err
 		}
-	} else if err := r.noteAnswer(c, rule, message); err != nil || rule.answered&onlyBehind != 0 {
+	} else if err := w.noteAnswer(c, rule, message); err != nil || rule.answered&onlyBehind != 0 {
 		return in, err
-	} else if err := r.note(c, rule, message); err != nil {
+	} else if err := w.note(c, rule, message); err != nil {
 		return in, err
 	}
 	var back markState // of packets that come back from the chains that it jumps to
 	for _, to := range rule.targets {
-		sub, err := r.walk(c.sibling(to), rule.marks)
+		sub, err := w.walk(c.sibling(to), rule.marks)
 		if err != nil {
 			return in, err
 		}
@@ -267,7 +269,8 @@ func (r *chainWalker) step(c chainName, in markState, message []byte, result *ch
 	switch {
 	case rule.verdictMap:
 		result.out, result.accepted = result.out.join(back).join(rule.marks), result.accepted.join(rule.marks)
-		if next = next.join(rule.marks); rule.mayJump {
+		next = next.join(rule.marks)
+		if rule.mayJump {
 			next = next.join(back)
 		}
 	case rule.verdict == "accept":
@@ -292,46 +295,46 @@ func (c chainName) sibling(name string) chainName {
 }
 
 // note records what a rule does that packets meet.
-func (r *chainWalker) note(c chainName, rule ruleEffect, message []byte) error {
+func (w *chainWalker) note(c chainName, rule ruleEffect, message []byte) error {
 	if rule.untracks && !c.outer {
-		r.untracked, r.untracksPort = r.untracked || !rule.tunnelOnly, r.untracksPort || rule.tunnelOnly
+		w.untracked, w.untracksPort = w.untracked || !rule.tunnelOnly, w.untracksPort || rule.tunnelOnly
 	}
 	if rule.setsMark {
-		r.markChain = fmt.Sprintf("%s %s %s", c.family, c.table, c.chain)
+		w.markChain = fmt.Sprintf("%s %s %s", c.family, c.table, c.chain)
 	}
 	if rule.setsSecmark { // a tunnel keeps the security mark of what enters it, and no rule clears one
-		r.markChain, r.leavesMark = cmp.Or(r.markChain, fmt.Sprintf("%s %s %s", c.family, c.table, c.chain)), true
+		w.markChain, w.leavesMark = cmp.Or(w.markChain, fmt.Sprintf("%s %s %s", c.family, c.table, c.chain)), true
 	}
-	if r.writesMark == "" && (rule.setsMark || rule.setsSecmark || rule.connWrites != 0) {
-		r.writesMark = ruleName(c, message)
+	if w.writesMark == "" && (rule.setsMark || rule.setsSecmark || rule.connWrites != 0) {
+		w.writesMark = ruleName(c, message)
 	}
-	r.separated = r.separated || rule.separates
-	r.readsConnMark = r.readsConnMark || rule.connReads != 0
-	r.noteConnMarks(c, rule, message)
+	w.separated = w.separated || rule.separates
+	w.readsConnMark = w.readsConnMark || rule.connReads != 0
+	w.noteConnMarks(c, rule, message)
 	why := rule.unproven
 	if why == "" {
 		if why = cmp.Or(rule.perPacket, rule.replyDependent); why == "" && rule.asks == nil {
 			return nil
 		}
-		if inert, err := r.isInert(c, rule); inert || err != nil {
+		if inert, err := w.isInert(c, rule); inert || err != nil {
 			return err
 		}
 		for _, name := range rule.asks {
-			if !slices.Contains(r.asked, name) {
-				r.asked = append(r.asked, name)
+			if !slices.Contains(w.asked, name) {
+				w.asked = append(w.asked, name)
 			}
 		}
 		if why == "" {
 			return nil
 		}
 	}
-	r.differences = append(r.differences, ruleName(c, message)+": "+why)
+	w.differences = append(w.differences, ruleName(c, message)+": "+why)
 	return nil
 }
 
 // noteConnMarks records a rule that reads or writes the mark of a connection.
-func (r *chainWalker) noteConnMarks(c chainName, rule ruleEffect, message []byte) {
-	uses := r.connUses[c.outer]
+func (w *chainWalker) noteConnMarks(c chainName, rule ruleEffect, message []byte) {
+	uses := w.connUses[c.outer]
 	if rule.connReads != 0 {
 		uses.reads = append(uses.reads, connUse{ruleName(c, message), rule.connReads})
 	}
@@ -342,12 +345,12 @@ func (r *chainWalker) noteConnMarks(c chainName, rule ruleEffect, message []byte
 
 // findConnMarks finds rules that depend on the mark of a connection which packets of the flow may
 // change.
-func (r *chainWalker) findConnMarks() {
+func (w *chainWalker) findConnMarks() {
 	for _, outer := range []bool{false, true} {
-		for _, read := range r.connUses[outer].reads {
-			for _, write := range r.connUses[outer].writes {
+		for _, read := range w.connUses[outer].reads {
+			for _, write := range w.connUses[outer].writes {
 				if read.bits&write.bits != 0 {
-					r.differences = append(r.differences, fmt.Sprintf("%s: ct mark, which %s writes", read.rule, write.rule))
+					w.differences = append(w.differences, fmt.Sprintf("%s: ct mark, which %s writes", read.rule, write.rule))
 				}
 			}
 		}
@@ -355,11 +358,11 @@ func (r *chainWalker) findConnMarks() {
 }
 
 // summary names the first finding, and says how many others there are.
-func (r *chainWalker) summary() string {
-	if len(r.findings) == 0 {
+func (w *chainWalker) summary() string {
+	if len(w.findings) == 0 {
 		return ""
 	}
-	return summarize(r.findings[0], len(r.findings))
+	return summarize(w.findings[0], len(w.findings))
 }
 
 // summarize names the first of some, and says how many others there are.
@@ -371,16 +374,16 @@ func summarize(first string, n int) string {
 }
 
 // rules reads the rules of a chain. A chain that is gone has none.
-func (r *chainWalker) rules(c chainName) (found [][]byte, err error) {
+func (w *chainWalker) rules(c chainName) (found [][]byte, err error) {
 	at := [3]string{c.family, c.table, c.chain}
-	found, known := r.chains[at]
+	found, known := w.chains[at]
 	if known {
 		return found, nil
 	}
 	if found, err = dumpChain(c); err != nil {
 		return nil, err
 	}
-	r.chains[at] = found
+	w.chains[at] = found
 	return found, nil
 }
 

@@ -9,143 +9,146 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func (r *exprEvaluator) target(data nlmsg.Map) {
+func (e *exprEvaluator) target(data nlmsg.Map) {
 	target, revision, info := data.Text(1), data.BigEndian32(unix.NFTA_TARGET_REV), data.Bytes(3) // NFTA_TARGET_NAME, NFTA_TARGET_INFO
 	switch latest, proven := provenTargets[target]; {
 	case !proven:
-		r.unproven = "target " + target
+		e.unproven = "target " + target
 	case revision > latest:
-		r.unproven = fmt.Sprintf("target %s of revision %d", target, revision)
+		e.unproven = fmt.Sprintf("target %s of revision %d", target, revision)
 	}
-	if r.acts = r.acts || !loggingTargets[target] && target != "REJECT"; loggingTargets[target] {
-		r.logAt()
+	e.acts = e.acts || !loggingTargets[target] && target != "REJECT"
+	if loggingTargets[target] {
+		e.logAt()
 	}
 	if trackingTargets[target] {
-		r.goByTracking()
+		e.goByTracking()
 	}
 	switch {
 	case target == "SECMARK" || target == "CONNSECMARK":
-		r.setsSecmark = true
+		e.setsSecmark = true
 	case target == "MARK" && revision == 2:
-		r.targetMark(info)
+		e.targetMark(info)
 	case target == "MARK":
-		r.setMark(markValue{})
+		e.setMark(markValue{})
 	case target == "CONNMARK":
-		r.targetConnmark(revision, info)
+		e.targetConnmark(revision, info)
 	case target == "REJECT":
-		r.decide("drop")
+		e.decide("drop")
 	case target == "NOTRACK" || target == "CT" && len(info) > 0 && info[0]&1 != 0:
-		r.untrack()
+		e.untrack()
 	}
 }
 
-func (r *exprEvaluator) match(data nlmsg.Map) {
+func (e *exprEvaluator) match(data nlmsg.Map) {
 	name, revision, info := data.Text(1), data.BigEndian32(unix.NFTA_MATCH_REV), data.Bytes(3) // NFTA_MATCH_NAME, NFTA_MATCH_INFO
 	latest, proven := provenMatches[name]
 	known, perPacket := perPacketMatches[name]
 	switch {
 	case !proven && !perPacket:
-		r.unproven = "match " + name
+		e.unproven = "match " + name
 	case revision > max(latest, known):
-		r.unproven = fmt.Sprintf("match %s of revision %d", name, revision)
+		e.unproven = fmt.Sprintf("match %s of revision %d", name, revision)
 	case perPacket && name != "set": // see below
-		if r.perPacket = "match " + name; statefulMatches[name] {
-			r.consume(r.perPacket)
+		e.perPacket = "match " + name
+		if statefulMatches[name] {
+			e.consume(e.perPacket)
 		}
 	}
 	if trackingMatches[name] {
-		r.goByTracking()
+		e.goByTracking()
 	}
 	switch name {
 	case "set":
-		r.alwaysMatches = false
-		r.err = r.matchIPSet(info, revision)
+		e.alwaysMatches = false
+		e.err = e.matchIPSet(info, revision)
 		return
 	case "comment":
 		return
 	case "mark":
 		if revision == 1 {
-			r.matchMarkOf(r.marks.packet, info)
+			e.matchMarkOf(e.marks.packet, info)
 			return
 		}
 	case "connmark":
-		r.alwaysMatches = r.alwaysMatches && r.tracked()
-		r.matchMarkOf(r.connMark(), info)
+		e.alwaysMatches = e.alwaysMatches && e.tracked()
+		e.matchMarkOf(e.connMark(), info)
 		return
 	case "nfacct":
-		if r.neverMatches {
+		if e.neverMatches {
 			return
 		}
-		r.logAt()
+		e.logAt()
 		limited, err := hasQuota(unix.ByteSliceToString(info))
-		if r.err = err; err == nil && !limited {
+		e.err = err
+		if err == nil && !limited {
 			return // it only counts
 		}
-		r.perPacket = "match nfacct, with a quota"
-		r.consume(r.perPacket)
+		e.perPacket = "match nfacct, with a quota"
+		e.consume(e.perPacket)
 		return
 	case "icmp", "icmp6", "sctp", "dccp", "ah", "esp":
-		r.neverMatches = true
+		e.neverMatches = true
 	case "rpfilter":
 		if len(info) == 0 || info[0]&rpfilterValidMark != 0 {
-			r.readMark(r.marks.packet)
+			e.readMark(e.marks.packet)
 		}
 	case "mac":
-		if r.chain.outer {
-			r.perPacket = "match mac"
+		if e.chain.outer {
+			e.perPacket = "match mac"
 		}
 	case "udp":
-		r.matchUDP(info)
+		e.matchUDP(info)
 	case "multiport":
-		r.matchMultiport(info, revision)
+		e.matchMultiport(info, revision)
 	case "tcp":
-		r.neverMatches = r.neverMatches || r.toOnePort()
-		r.matchTCP(info)
+		e.neverMatches = e.neverMatches || e.toOnePort()
+		e.matchTCP(info)
 	case "conntrack":
-		if r.matchConntrack(info, revision) {
+		if e.matchConntrack(info, revision) {
 			return
 		}
 	case "state":
 		if len(info) >= 4 {
 			with := binary.NativeEndian.Uint32(info)
-			r.matchStates(func(state uint32) bool { return with&xtState(state) != 0 })
+			e.matchStates(func(state uint32) bool { return with&xtState(state) != 0 })
 			return
 		}
 	}
-	r.alwaysMatches = false
+	e.alwaysMatches = false
 }
 
 // matchConntrack evaluates iptables' match conntrack; true: it asks for nothing but the state and the status.
-func (r *exprEvaluator) matchConntrack(info []byte, revision int) (evaluated bool) {
+func (e *exprEvaluator) matchConntrack(info []byte, revision int) (evaluated bool) {
 	if len(info) < nft.ConntrackState+2 {
 		return false
 	}
 	flags := binary.NativeEndian.Uint16(info[nft.ConntrackFlags:])
-	if r.chain.outer && flags&trackSourcePorts != 0 {
-		r.perPacket = "ct source port"
+	if e.chain.outer && flags&trackSourcePorts != 0 {
+		e.perPacket = "ct source port"
 	}
 	if flags&trackExpire != 0 {
-		r.perPacket = "ctexpire"
+		e.perPacket = "ctexpire"
 	}
 	if flags&trackDirection != 0 {
-		r.dependsOnReply("ct direction")
+		e.dependsOnReply("ct direction")
 	}
 	if flags&trackOfState != 0 {
-		r.matchConntrackState(info, revision)
+		e.matchConntrackState(info, revision)
 	}
 	switch status := statusOf(info, revision); {
 	case flags&trackOfStatus == 0:
-	case flags&trackOfState != 0 && !r.tracked(): // a packet without a connection may match by its state alone
-		r.useStatus(status)
+	case flags&trackOfState != 0 && !e.tracked(): // a packet without a connection may match by its state alone
+		e.useStatus(status)
 	default:
-		r.alwaysMatches = r.alwaysMatches && r.tracked()
-		r.matchStatus(status, 0, binary.NativeEndian.Uint16(info[nft.ConntrackInvert:])&trackOfStatus != 0)
+		e.alwaysMatches = e.alwaysMatches && e.tracked()
+		e.matchStatus(status, 0, binary.NativeEndian.Uint16(info[nft.ConntrackInvert:])&trackOfStatus != 0)
 	}
 	return flags&^(trackOfState|trackOfStatus|trackAlias) == 0
 }
 
 // matchConntrackState evaluates the states of the match.
-func (r *exprEvaluator) matchConntrackState(info []byte, revision int) {
+func (e *exprEvaluator) matchConntrackState(info []byte, revision int) {
 	inverted, states := info[nft.ConntrackInvert]&1 != 0, uint32(info[nft.ConntrackState])
 	if revision >= 2 {
 		states = uint32(binary.NativeEndian.Uint16(info[nft.ConntrackState:]))
@@ -153,17 +156,17 @@ func (r *exprEvaluator) matchConntrackState(info []byte, revision int) {
 	// The state of a translated connection says so.
 	none, every := 0, 0
 	translations := []uint32{0, xtSourceNAT, xtDestinationNAT, xtSourceNAT | xtDestinationNAT}
-	if r.unreplied {
+	if e.unreplied {
 		translations = translations[:1] // others are not carried
 	}
-	if r.direct && r.chain.outer && !r.chain.untranslated {
+	if e.direct && e.chain.outer && !e.chain.untranslated {
 		translations = translations[:2]
 	}
 	for _, translated := range translations {
-		at := *r
+		at := *e
 		at.alwaysMatches, at.neverMatches = true, false
 		at.matchStates(func(state uint32) bool { return states&(xtState(state)|translated) != 0 != inverted })
-		r.replyDependent, r.answered, r.separates = at.replyDependent, at.answered, at.separates
+		e.replyDependent, e.answered, e.separates = at.replyDependent, at.answered, at.separates
 		if at.neverMatches {
 			none++
 		}
@@ -171,10 +174,10 @@ func (r *exprEvaluator) matchConntrackState(info []byte, revision int) {
 			every++
 		}
 	}
-	r.neverMatches = r.neverMatches || none == len(translations)
-	r.alwaysMatches = r.alwaysMatches && every == len(translations)
+	e.neverMatches = e.neverMatches || none == len(translations)
+	e.alwaysMatches = e.alwaysMatches && every == len(translations)
 	if none < len(translations) && every < len(translations) {
-		r.useStatus(states / xtSourceNAT % 4 * statusSourceNAT)
+		e.useStatus(states / xtSourceNAT % 4 * statusSourceNAT)
 	}
 }
 

@@ -12,27 +12,27 @@ import (
 // RevokeOnExit makes the kernel revoke the lease when the calling process exits, for whatever
 // reason. Without it, programs go on until the deadline. Not every kernel supports it. It is to be
 // the last that is loaded.
-func (f *Objects) RevokeOnExit() (io.Closer, error) {
-	l, err := f.revokeOnExit()
-	f.types = nil
+func (o *Objects) RevokeOnExit() (io.Closer, error) {
+	l, err := o.revokeOnExit()
+	o.types = nil
 	if err != nil {
 		return nil, fmt.Errorf("follow the exit of this process: %w", err)
 	}
 	return l, nil
 }
 
-func (f *Objects) revokeOnExit() (l link.Link, err error) {
+func (o *Objects) revokeOnExit() (l link.Link, err error) {
 	spec, err := loadExit()
 	if err != nil {
 		return nil, err
 	}
 	const shared = "shared"
 	m := spec.Maps[shared]
-	m.ValueSize, m.Flags = f.Data.ValueSize(), f.Data.Flags()
-	if err := spec.Variables["deadline_at"].Set(f.deadlineAt); err != nil {
+	m.ValueSize, m.Flags = o.Data.ValueSize(), o.Data.Flags()
+	if err := spec.Variables["deadline_at"].Set(o.deadlineAt); err != nil {
 		return nil, err
 	}
-	c, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: map[string]*ebpf.Map{shared: f.Data}, Cache: f.types()})
+	c, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: map[string]*ebpf.Map{shared: o.Data}, Cache: o.types()})
 	if err != nil {
 		return nil, err
 	}

@@ -51,12 +51,12 @@ func WithSecrets(next func() uint64, load func() (*Objects, error)) (*Objects, e
 }
 
 // SetLastNumber sets the last number that a program has given to an address of IPv6.
-func (f *Objects) SetLastNumber(last uint32) error {
+func (o *Objects) SetLastNumber(last uint32) error {
 	spec, err := loadRouted6()
 	if err != nil {
 		return err
 	}
-	memory, err := f.Data.Memory()
+	memory, err := o.Data.Memory()
 	if err == nil {
 		_, err = memory.WriteAt(binary.NativeEndian.AppendUint32(nil, last), int64(spec.Variables["last_number"].Offset))
 	}
@@ -65,24 +65,24 @@ func (f *Objects) SetLastNumber(last uint32) error {
 
 // Renumber gives an address of IPv6 another number, as if the one that it has were taken back and given
 // anew meanwhile.
-func (f *Objects) Renumber(addr netip.Addr, number uint32) error {
-	n := f.addrs.(*numbers)
+func (o *Objects) Renumber(addr netip.Addr, number uint32) error {
+	n := o.addrs.(*numbers)
 	return errors.Join(n.byAddr.Put(addr6(addr.As16()), number), n.byNum.Put(number, addr6(addr.As16())))
 }
 
 // Misname has the table of numbers name an address by the number of another one, as a core reads it that has found an
 // entry which becomes the other one's before its number is read.
-func (f *Objects) Misname(addr netip.Addr, number uint32) error {
-	return f.addrs.(*numbers).byAddr.Put(addr6(addr.As16()), number)
+func (o *Objects) Misname(addr netip.Addr, number uint32) error {
+	return o.addrs.(*numbers).byAddr.Put(addr6(addr.As16()), number)
 }
 
 // Proof is what SeenOut or SeenIn of the entry with a key is, if the network has forwarded its flow that way in an
 // epoch, between its pod and its peer. proof_of of src/slots.h computes the same.
-func (f *Objects) Proof(k FlowKey, v Flow, epoch uint32) uint32 {
-	return max(1, epoch^f.digest(k, v))
+func (o *Objects) Proof(k FlowKey, v Flow, epoch uint32) uint32 {
+	return max(1, epoch^o.digest(k, v))
 }
 
-func (f *Objects) digest(k FlowKey, v Flow) uint32 {
+func (o *Objects) digest(k FlowKey, v Flow) uint32 {
 	wire := k
 	if v.Translated != 0 {
 		wire = v.OtherKey(k)
@@ -91,37 +91,37 @@ func (f *Objects) digest(k FlowKey, v Flow) uint32 {
 	other, otherEnds := wordsOf(wire)
 	hash := uint64(0)
 	for i, word := range []uint64{own, ownEnds, other, otherEnds, uint64(v.Peer)<<32 | uint64(v.PeerEpoch), uint64(v.PodEpoch)} {
-		key := f.secret[1+i]
+		key := o.secret[1+i]
 		hash += uint64(uint32(word)+uint32(key)) * uint64(uint32(word>>32)+uint32(key>>32))
 	}
-	return uint32(hash * (f.secret[0] | 1) >> 32)
+	return uint32(hash * (o.secret[0] | 1) >> 32)
 }
 
 // PutFlow writes an entry whose SeenOut and SeenIn are the epochs in which the network has forwarded it between its pod
 // and its peer.
-func (f *Objects) PutFlow(k FlowKey, v Flow) error {
+func (o *Objects) PutFlow(k FlowKey, v Flow) error {
 	for _, seen := range []*uint32{&v.SeenOut, &v.SeenIn} {
 		if *seen != 0 {
-			*seen = f.Proof(k, v, *seen)
+			*seen = o.Proof(k, v, *seen)
 		}
 	}
-	return f.Flows.Put(k, v)
+	return o.Flows.Put(k, v)
 }
 
 // LookupFlow reads an entry as PutFlow writes it. If it was between others, the epoch is one that there never is.
-func (f *Objects) LookupFlow(k FlowKey, v *Flow) error {
-	err := f.Flows.Lookup(k, v)
+func (o *Objects) LookupFlow(k FlowKey, v *Flow) error {
+	err := o.Flows.Lookup(k, v)
 	for _, seen := range []*uint32{&v.SeenOut, &v.SeenIn} {
 		if *seen != 0 {
-			*seen ^= f.digest(k, *v)
+			*seen ^= o.digest(k, *v)
 		}
 	}
 	return err
 }
 
 // OnVersion has a function called whenever slots end because numbers are taken back.
-func (f *Objects) OnVersion(call func()) {
-	n := f.addrs.(*numbers)
+func (o *Objects) OnVersion(call func()) {
+	n := o.addrs.(*numbers)
 	end := n.version
 	n.version = func() error { call(); return end() }
 }
@@ -175,8 +175,8 @@ func stampOf(name string, begins *asm.Instruction) asm.Instructions {
 }
 
 // TakeBack takes the number of an address back, or has begun to, and ends all slots.
-func (f *Objects) TakeBack(addr netip.Addr, halfway bool) error {
-	n := f.addrs.(*numbers)
+func (o *Objects) TakeBack(addr netip.Addr, halfway bool) error {
+	n := o.addrs.(*numbers)
 	number, _, err := n.find(addr)
 	if err == nil {
 		err = errors.Join(n.byAddr.Delete(addr6(addr.As16())), n.version())

@@ -196,17 +196,17 @@ func load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 	if err := pinTables(c.Maps, kept, spec, o.Pins); err != nil {
 		return nil, err
 	}
-	f := &Objects{secret: secret, types: func() *btf.Cache { return types }, deadlineAt: spec.Variables["deadline"].Offset, groupsAt: int64(spec.Variables["ended"].Offset), localPodsAt: int64(spec.Variables["home"].Offset)}
-	f.extraTables = map[string]*ebpf.Map{}
+	objs := &Objects{secret: secret, types: func() *btf.Cache { return types }, deadlineAt: spec.Variables["deadline"].Offset, groupsAt: int64(spec.Variables["ended"].Offset), localPodsAt: int64(spec.Variables["home"].Offset)}
+	objs.extraTables = map[string]*ebpf.Map{}
 	for _, name := range []string{shadowRecords, numbersTable, addressesTable} {
 		if m := c.DetachMap(name); m != nil {
-			f.extraTables[name] = m
+			objs.extraTables[name] = m
 		}
 	}
-	if f.extraTables[numbersTable] != nil {
-		f.addrs = newNumbers(f.extraTables, f.bumpVersion)
+	if objs.extraTables[numbersTable] != nil {
+		objs.addrs = newNumbers(objs.extraTables, objs.bumpVersion)
 	}
-	return f, c.Assign(f)
+	return objs, c.Assign(objs)
 }
 
 // loadAtOnce makes the tables, of which some are there, while it reads the kernel's types, and then
@@ -255,7 +255,7 @@ func loadAtOnce(spec *ebpf.CollectionSpec, there map[string]*ebpf.Map, types *bt
 // SetUnreplied sets whether UDP may be carried for which connection tracking has seen no
 // reply; with rules that translate, only if those were asked about it. The caller must bump the policy
 // epoch afterwards.
-func (f *Objects) SetUnreplied(may, rulesTranslate bool) error {
+func (o *Objects) SetUnreplied(may, rulesTranslate bool) error {
 	value := uint32(2)
 	switch {
 	case may && rulesTranslate:
@@ -263,7 +263,7 @@ func (f *Objects) SetUnreplied(may, rulesTranslate bool) error {
 	case may:
 		value = 1
 	}
-	return f.Unreplied.Set(value)
+	return o.Unreplied.Set(value)
 }
 
 // Tracking tells which packets meet rules that go by connection tracking. Of those, one without a connection is
@@ -275,7 +275,7 @@ type Tracking struct {
 
 // SetTracking sets which packets meet such rules. If these are more than before, the caller must bump the policy epoch
 // afterwards.
-func (f *Objects) SetTracking(t Tracking) error {
+func (o *Objects) SetTracking(t Tracking) error {
 	value := uint32(0)
 	if t.Routed {
 		value |= 1
@@ -283,7 +283,7 @@ func (f *Objects) SetTracking(t Tracking) error {
 	if t.Bridged {
 		value |= 2
 	}
-	return f.Tracking.Set(value)
+	return o.Tracking.Set(value)
 }
 
 const tablePrefix = "table_"
@@ -294,20 +294,20 @@ func TableFile(folder, table string) string {
 }
 
 // Now reads the kernel's clock for deadlines, in jiffies.
-func (f *Objects) Now() (now uint64, err error) {
-	if _, err := f.Clock.Run(&ebpf.RunOptions{Data: make([]byte, ethLen)}); err != nil {
+func (o *Objects) Now() (now uint64, err error) {
+	if _, err := o.Clock.Run(&ebpf.RunOptions{Data: make([]byte, ethLen)}); err != nil {
 		return 0, fmt.Errorf("read the kernel's clock: %w", err)
 	}
-	return now, f.Jiffies.Get(&now)
+	return now, o.Jiffies.Get(&now)
 }
 
 // Close releases programs and tables. What is attached or pinned stays.
-func (f *Objects) Close() {
-	for _, c := range []interface{ Close() error }{f.FromPod, f.ToPod, f.FromWire, f.ToPeer, f.ToTunnel, f.FromTunnel,
-		f.Flows, f.Pods, f.PodAt, f.Peers, f.Hops, f.Counts, f.Requests, f.Data, f.Clock} {
+func (o *Objects) Close() {
+	for _, c := range []interface{ Close() error }{o.FromPod, o.ToPod, o.FromWire, o.ToPeer, o.ToTunnel, o.FromTunnel,
+		o.Flows, o.Pods, o.PodAt, o.Peers, o.Hops, o.Counts, o.Requests, o.Data, o.Clock} {
 		_ = c.Close() // closing a descriptor cannot fail in a way that matters
 	}
-	closeAll(f.extraTables)
+	closeAll(o.extraTables)
 }
 
 // swap converts a number to network byte order.

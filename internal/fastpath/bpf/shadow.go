@@ -9,4 +9,4 @@ type ShadowRecord = shadowVxlanShadowRecord
 const shadowRecords = "shadow_records"
 
 // Records is the table of the records of a shadow ([ShadowRecord]); nil: these programs carry.
-func (f *Objects) Records() *ebpf.Map { return f.extraTables[shadowRecords] }
+func (o *Objects) Records() *ebpf.Map { return o.extraTables[shadowRecords] }

@@ -31,16 +31,16 @@ var countersMu sync.Mutex
 
 // PutPod writes the entry of a pod, by the ifindex of its device, and invalidates the slots
 // of all cores.
-func (f *Objects) PutPod(device uint32, p Pod) error {
-	return errors.Join(f.Pods.Put(device, p), f.bumpVersion())
+func (o *Objects) PutPod(device uint32, p Pod) error {
+	return errors.Join(o.Pods.Put(device, p), o.bumpVersion())
 }
 
 // PutPodAt maps the address of a pod to its device.
-func (f *Objects) PutPodAt(key PodKey, device uint32) error {
-	bit := f.addressing().short(key.Addr) * 0x9e3779b1 >> (32 - localPodBits)
+func (o *Objects) PutPodAt(key PodKey, device uint32) error {
+	bit := o.addressing().short(key.Addr) * 0x9e3779b1 >> (32 - localPodBits)
 	var word [4]byte
-	at := f.localPodsAt + int64(bit/32*4)
-	memory, err := f.Data.Memory()
+	at := o.localPodsAt + int64(bit/32*4)
+	memory, err := o.Data.Memory()
 	if err == nil {
 		_, err = memory.ReadAt(word[:], at)
 	}
@@ -51,36 +51,36 @@ func (f *Objects) PutPodAt(key PodKey, device uint32) error {
 	if err != nil {
 		return fmt.Errorf("note the address of a pod: %w", err)
 	}
-	return f.PodAt.Put(key, device)
+	return o.PodAt.Put(key, device)
 }
 
 // localPodBits is HOME_BITS of src/state.h.
 const localPodBits = 15
 
 // PutPeer writes the entry of a peer, and invalidates the slots of all cores.
-func (f *Objects) PutPeer(number uint32, p Peer) error {
-	return errors.Join(f.Peers.Put(number, p), f.bumpVersion())
+func (o *Objects) PutPeer(number uint32, p Peer) error {
+	return errors.Join(o.Peers.Put(number, p), o.bumpVersion())
 }
 
-func (f *Objects) bumpVersion() error {
+func (o *Objects) bumpVersion() error {
 	countersMu.Lock()
 	defer countersMu.Unlock()
 	var version uint32
-	if err := f.Version.Get(&version); err != nil {
+	if err := o.Version.Get(&version); err != nil {
 		return err
 	}
-	return f.Version.Set(version + 1)
+	return o.Version.Set(version + 1)
 }
 
 // InvalidateSlots invalidates the slots of flows whose entries were deleted. It is called
 // after that. Without it a slot stays valid for up to a second.
-func (f *Objects) InvalidateSlots(keys ...FlowKey) error {
+func (o *Objects) InvalidateSlots(keys ...FlowKey) error {
 	countersMu.Lock()
 	defer countersMu.Unlock()
-	memory, err := f.Data.Memory()
+	memory, err := o.Data.Memory()
 	var number [4]byte
 	for _, k := range keys {
-		at := f.groupsAt + int64(8*groupOf(k)+4) // the daemon's half
+		at := o.groupsAt + int64(8*groupOf(k)+4) // the daemon's half
 		if err == nil {
 			_, err = memory.ReadAt(number[:], at)
 		}

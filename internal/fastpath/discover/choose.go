@@ -10,6 +10,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
+	"github.com/venturi-net/venturi/internal/nlmsg"
 )
 
 // choose finds what the fast path would follow: the vxlan device with the most routes, or else
@@ -54,10 +55,10 @@ func (n *node) chooseVXLAN(p *Plan, kind string, best int) {
 // isOverIPv6 tells whether the outer headers of a vxlan device are of IPv6: by its own address, or else by
 // those of its peers.
 func (n *node) isOverIPv6(tunnel *netlink.Vxlan) bool {
-	if from := toAddr(tunnel.SrcAddr); from.IsValid() {
+	if from := nlmsg.ToAddr(tunnel.SrcAddr); from.IsValid() {
 		return from.Is6()
 	}
-	return slices.ContainsFunc(n.fdb, func(e netlink.Neigh) bool { return e.LinkIndex == tunnel.Index && toAddr(e.IP).Is6() })
+	return slices.ContainsFunc(n.fdb, func(e netlink.Neigh) bool { return e.LinkIndex == tunnel.Index && nlmsg.ToAddr(e.IP).Is6() })
 }
 
 // chooseWire finds the wire, and the ipip device or geneve devices if more routes lead by them than by
@@ -106,7 +107,7 @@ func (n *node) underlay(tunnel *netlink.Vxlan) int {
 	}
 	for _, e := range n.fdb {
 		if e.LinkIndex == tunnel.Index && e.IP != nil {
-			if device := n.deviceTo(toAddr(e.IP)); device != 0 {
+			if device := n.deviceTo(nlmsg.ToAddr(e.IP)); device != 0 {
 				return device
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/nlmsg"
 )
 
 // chooseGeneve finds the geneve devices with one UDP port, of which there is one to each peer, if more
@@ -37,7 +38,7 @@ func (n *node) chooseGeneve(p *Plan, best int) {
 		}
 	}
 	p.Tunnel, p.VNI = first.Name, n.commonVNI(p.Tunnels)
-	p.Wire = n.name(cmp.Or(n.deviceTo(toAddr(first.Remote)), n.wire()))
+	p.Wire = n.name(cmp.Or(n.deviceTo(nlmsg.ToAddr(first.Remote)), n.wire()))
 }
 
 // isGeneveToPeer: it may lead to a peer. Of an external one, each packet says where it goes.

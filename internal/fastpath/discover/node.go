@@ -120,13 +120,6 @@ func (n *node) addRoute(r topology.Route) error {
 	return nil
 }
 
-func toAddr(ip net.IP) netip.Addr {
-	if ip == nil {
-		return netip.Addr{}
-	}
-	return nlmsg.ToAddr(ip)
-}
-
 func (n *node) name(index int) string {
 	if l, ok := n.byIndex[index]; ok {
 		return l.Attrs().Name
@@ -231,7 +224,8 @@ func (n *node) whyLeft(l netlink.Link, p *Plan, onWire bool) string {
 		if r.device != a.Index {
 			continue
 		}
-		if all = append(all, r.dst.String()); r.via.IsValid() {
+		all = append(all, r.dst.String())
+		if r.via.IsValid() {
 			beyond = append(beyond, r.dst.String())
 		}
 	}
@@ -363,7 +357,7 @@ func (n *node) addrsBehind(l netlink.Link, neighbours []netlink.Neigh) (addrs []
 	on := cmp.Or(a.MasterIndex, a.Index)
 	for _, e := range neighbours {
 		if e.LinkIndex == on && len(e.HardwareAddr) > 0 && !e.IP.IsLinkLocalUnicast() && !e.IP.IsMulticast() && (on == a.Index || n.isBehind(e.HardwareAddr, a.Index)) {
-			addrs = append(addrs, toAddr(e.IP).String())
+			addrs = append(addrs, nlmsg.ToAddr(e.IP).String())
 		}
 	}
 	slices.Sort(addrs)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
+	"github.com/venturi-net/venturi/internal/nlmsg"
 )
 
 // peers judges each next hop to pods of other nodes.
@@ -111,11 +112,11 @@ func (n *node) judgePeer(peer *PlannedPeer, p *Plan, out netlink.Link, found top
 // remoteOf is the outer address of what is behind a tunnel; zero: the tunnel does not know it.
 func (n *node) remoteOf(mac net.HardwareAddr, tunnel netlink.Link) netip.Addr {
 	if g, ok := tunnel.(*netlink.Geneve); ok {
-		return toAddr(g.Remote)
+		return nlmsg.ToAddr(g.Remote)
 	}
 	for _, e := range n.fdb {
 		if e.LinkIndex == tunnel.Attrs().Index && e.IP != nil && bytes.Equal(e.HardwareAddr, mac) {
-			return toAddr(e.IP)
+			return nlmsg.ToAddr(e.IP)
 		}
 	}
 	return netip.Addr{}
@@ -124,7 +125,7 @@ func (n *node) remoteOf(mac net.HardwareAddr, tunnel netlink.Link) netip.Addr {
 // macOf is the MAC of a neighbour; nil: it is not known, or does not answer.
 func (n *node) macOf(addr netip.Addr, device int) net.HardwareAddr {
 	for _, e := range n.neighbours {
-		if e.LinkIndex == device && toAddr(e.IP) == addr && len(e.HardwareAddr) > 0 {
+		if e.LinkIndex == device && nlmsg.ToAddr(e.IP) == addr && len(e.HardwareAddr) > 0 {
 			return e.HardwareAddr
 		}
 	}

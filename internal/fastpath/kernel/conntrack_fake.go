@@ -22,11 +22,11 @@ func OpenFakeConns(n *netcfg.Namespace) (*FakeConns, error) {
 }
 
 // Close closes the socket. Entries that are left expire after their timeout.
-func (p *FakeConns) Close() error { return p.track.Close() }
+func (f *FakeConns) Close() error { return f.track.Close() }
 
 // Create creates assured entries of UDP or TCP connections, with a timeout in whole seconds.
-func (p *FakeConns) Create(all []Connection, alive time.Duration) error {
-	return p.batch("track a connection", all, func(b []byte, c Connection, sequence uint32) []byte {
+func (f *FakeConns) Create(all []Connection, alive time.Duration) error {
+	return f.batch("track a connection", all, func(b []byte, c Connection, sequence uint32) []byte {
 		return request(b, ctNew, unix.NLM_F_CREATE|unix.NLM_F_EXCL, sequence, c, func(b []byte) []byte {
 			return putAssured(putTimeout(putTuple(b, ctaTupleReply, c.Protocol, c.B, c.A), alive))
 		})
@@ -34,17 +34,17 @@ func (p *FakeConns) Create(all []Connection, alive time.Duration) error {
 }
 
 // Delete deletes entries. A missing one is an error.
-func (p *FakeConns) Delete(all []Connection) error {
-	return p.batch("delete a connection", all, func(b []byte, c Connection, sequence uint32) []byte {
+func (f *FakeConns) Delete(all []Connection) error {
+	return f.batch("delete a connection", all, func(b []byte, c Connection, sequence uint32) []byte {
 		return request(b, ctDelete, 0, sequence, c, func(b []byte) []byte { return b })
 	})
 }
 
-func (p *FakeConns) batch(what string, all []Connection, ask func(b []byte, c Connection, sequence uint32) []byte) error {
+func (f *FakeConns) batch(what string, all []Connection, ask func(b []byte, c Connection, sequence uint32) []byte) error {
 	for at := 0; at < len(all); at += batchSize {
 		some, answers := all[at:min(at+batchSize, len(all))], 0
 		var failed error
-		err := p.track.roundTrip(len(some), func(b []byte, i int, sequence uint32) []byte { return ask(b, some[i], sequence) },
+		err := f.track.roundTrip(len(some), func(b []byte, i int, sequence uint32) []byte { return ask(b, some[i], sequence) },
 			func(message) {},
 			func(i int, is unix.Errno) {
 				if i < 0 {
@@ -62,7 +62,7 @@ func (p *FakeConns) batch(what string, all []Connection, ask func(b []byte, c Co
 			err = fmt.Errorf("the kernel answered %d of %d requests", answers, len(some))
 		}
 		if err != nil {
-			return p.track.n.Wrap(what, err)
+			return f.track.n.Wrap(what, err)
 		}
 	}
 	return nil

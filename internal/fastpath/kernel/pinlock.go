@@ -40,11 +40,11 @@ var takeoverTimeout = host.ScaleTimeout(10 * time.Second)
 
 // AcquirePinLock locks a folder. With replace, it asks the process that holds the lock to
 // hand over, and waits; see [PinLock.TakeoverRequested].
-func AcquirePinLock(ctx context.Context, folder string, replace bool) (s *PinLock, err error) {
-	s = &PinLock{path: folder}
+func AcquirePinLock(ctx context.Context, folder string, replace bool) (l *PinLock, err error) {
+	l = &PinLock{path: folder}
 	defer func() {
 		if err != nil {
-			s.Close()
+			l.Close()
 			err = fmt.Errorf("take over %s: %w", folder, err)
 		}
 	}()
@@ -52,21 +52,21 @@ func AcquirePinLock(ctx context.Context, folder string, replace bool) (s *PinLoc
 	if err := os.Mkdir(next, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, err
 	}
-	if s.folder, err = os.Open(folder); err != nil {
+	if l.folder, err = os.Open(folder); err != nil {
 		return nil, err
 	}
-	if s.next, err = os.Open(next); err != nil {
+	if l.next, err = os.Open(next); err != nil {
 		return nil, err
 	}
 	limit := exitTimeout
 	if replace {
 		limit = takeoverTimeout
-		if err := lock(ctx, s.next, limit); err != nil {
+		if err := lock(ctx, l.next, limit); err != nil {
 			return nil, err
 		}
-		defer func() { _ = unix.Flock(int(s.next.Fd()), unix.LOCK_UN) }() // a lock that is held can be released
+		defer func() { _ = unix.Flock(int(l.next.Fd()), unix.LOCK_UN) }() // a lock that is held can be released
 	}
-	return s, lock(ctx, s.folder, limit)
+	return l, lock(ctx, l.folder, limit)
 }
 
 // lock tries until a time limit.
@@ -119,27 +119,27 @@ func Locked(folder string) (bool, error) {
 // TakeoverRequested tells whether another process asks to take over. The error wraps
 // [ErrPinsRemoved] if the folder was removed or replaced: then what is at its path belongs
 // to another process.
-func (s *PinLock) TakeoverRequested() (wanted bool, err error) {
+func (l *PinLock) TakeoverRequested() (wanted bool, err error) {
 	var ours, there unix.Stat_t // os.Stat would leave garbage each time
-	if err := unix.Fstat(int(s.folder.Fd()), &ours); err != nil {
+	if err := unix.Fstat(int(l.folder.Fd()), &ours); err != nil {
 		return false, err
 	}
-	if err := unix.Stat(s.path, &there); err != nil || there.Dev != ours.Dev || there.Ino != ours.Ino {
-		return false, fmt.Errorf("look at %s: %w", s.path, ErrPinsRemoved)
+	if err := unix.Stat(l.path, &there); err != nil || there.Dev != ours.Dev || there.Ino != ours.Ino {
+		return false, fmt.Errorf("look at %s: %w", l.path, ErrPinsRemoved)
 	}
-	err = unix.Flock(int(s.next.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+	err = unix.Flock(int(l.next.Fd()), unix.LOCK_SH|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		return true, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	return false, unix.Flock(int(s.next.Fd()), unix.LOCK_UN)
+	return false, unix.Flock(int(l.next.Fd()), unix.LOCK_UN)
 }
 
 // Close releases the lock.
-func (s *PinLock) Close() {
-	for _, f := range []*os.File{s.folder, s.next} {
+func (l *PinLock) Close() {
+	for _, f := range []*os.File{l.folder, l.next} {
 		if f != nil {
 			f.Close()
 		}

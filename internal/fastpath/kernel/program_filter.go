@@ -180,7 +180,8 @@ func FiltersAt(n *netcfg.Namespace, folder string, devices []int) (pins []string
 					continue
 				}
 				own, failed := isOwn(f)
-				if err = errors.Join(err, failed); own {
+				err = errors.Join(err, failed)
+				if own {
 					pins = append(pins, pin)
 				}
 			}

@@ -143,9 +143,9 @@ func differPart(would, is *packet, payload int) *Mismatch {
 		return nil
 	}
 	d := &Mismatch{Direction: would.direction(), Field: "payload", Flow: would.flow().String(), Offset: part.payload + at}
-	large, small := hexFrom(whole.bytes[from:], at), hexFrom(part.bytes[part.payload:], at)
-	if d.Expected, d.Actual = large, small; whole == is {
-		d.Expected, d.Actual = small, large
+	d.Expected, d.Actual = hexFrom(whole.bytes[from:], at), hexFrom(part.bytes[part.payload:], at)
+	if whole == is {
+		d.Expected, d.Actual = d.Actual, d.Expected
 	}
 	return d
 }

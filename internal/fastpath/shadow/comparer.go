@@ -210,7 +210,8 @@ func (c *comparer) matchMerged(first *expected, is *packet, now time.Time) {
 		}
 		d := differPart(e.packet, is, at)
 		at += e.length - e.payload
-		if c.finish(e); d != nil {
+		c.finish(e)
+		if d != nil {
 			c.different(e, d, now)
 		} else {
 			c.equal(e)

@@ -140,11 +140,12 @@ func (p *packet) flow() (f flowOf) {
 // translated yet in the packet that is there.
 func (p *packet) podFlow(is []byte) flowOf {
 	f := p.flow()
-	if ends := int(p.Replaces) - int(p.Headers-p.Ip) + p.layout().addrs; p.Direction == 0 {
-		copy(f.ends[:2*f.addr+4], is[max(ends, 0):])
-		return f
+	if p.Direction != 0 {
+		return f.reversed()
 	}
-	return f.reversed()
+	ends := int(p.Replaces) - int(p.Headers-p.Ip) + p.layout().addrs
+	copy(f.ends[:2*f.addr+4], is[max(ends, 0):])
+	return f
 }
 
 // reversed is the same flow in the direction out of the pod.
