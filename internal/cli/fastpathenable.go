@@ -42,9 +42,10 @@ func (w *fastPathWish) inherit(given *pflag.FlagSet) error {
 
 // checkEnableFlags refuses a trial, a number of flows or a time for comparing them that makes no sense.
 func checkEnableFlags(given *pflag.FlagSet, trial time.Duration, flows int, limit time.Duration) error {
-	switch unlimited := limit == 0; {
-	case given.Changed("trial") && trial < time.Second:
-		return verr.New(verr.Usage, "cannot make a trial of "+trial.String(), "it is shorter than a second", "give a time such as 120s or 5m")
+	unlimited := limit == 0
+	switch err := checkTrial(given, trial); {
+	case err != nil:
+		return err
 	case flows < 0:
 		return verr.New(verr.Usage, "cannot compare packets of "+strconv.Itoa(flows)+" flows", "--shadow is less than 0", "give a number of flows, or 0 to compare none")
 	case !unlimited && limit < time.Second:
