@@ -127,7 +127,6 @@ func (c *compareFlags) planFlags(f *pflag.FlagSet) {
 	f.Var(number{&c.q.Rounds, 1, compare.MaxRounds}, "rounds", fmt.Sprintf("slices of each path in a series (default %d)", experiment.DefaultRounds))
 	f.DurationVar(&c.q.Slice, "slice", 0, "length of a slice (default 25ms for ping-pongs, 50ms for streams, 100ms or more for probe\nand ping)")
 	f.StringVar(&c.q.Cores, "cores", "", lab.CoresHelp)
-	f.DurationVar(&c.q.ToolTime, "tool-time", 0, "length of each run of a real tool, in whole seconds (default 2s)")
 	runFlags(f, &c.q)
 }
 
@@ -140,6 +139,7 @@ func (c *compareFlags) labFlags(all *pflag.FlagSet) {
 	f.Var(servicesFlag(&c.q.Services), "services", "give the machines kube-proxy's rules for this many Services")
 	f.StringSliceVar(&c.q.BesideTools, "with", nil, "run a real tool in turn with Venturi's loads on the host network, and print how far they\nagree: "+strings.Join(tool.Names(), ", "))
 	f.StringSliceVar(&c.q.LoadTools, "tool", nil, "also run the loads with a real tool, on every path: "+strings.Join(tool.Names(), ", "))
+	f.DurationVar(&c.q.ToolTime, "tool-time", 0, "length of each run of a real tool, in whole seconds (default 2s)")
 	c.kernel.flags(f)
 	c.machines.flags(f)
 	fastPathStatsFlag(f, &c.opt.FastPathStats)

@@ -99,7 +99,6 @@ dies, the pods end within half a minute, and the Job removes the rest.`
   kubectl venturi compare --image IMAGE --node-agents --nodes a,b
   kubectl venturi compare host pod --image IMAGE --node-agents --load tcp_lat --budget 60s
   kubectl venturi compare --image IMAGE --node-agents --from shop/cart-0 --to shop/db-0`
-	cmd.Flags().Lookup("take").Hidden = false
 	return cmd
 }
 
