@@ -140,10 +140,11 @@ func (c *Client) CPUs() []int { return c.cpus }
 
 // Close hangs up. The agent goes on.
 func (c *Client) Close() error {
-	if err := c.conn.Close(); c.lost.Load() == nil {
-		return err
+	err := c.conn.Close()
+	if c.lost.Load() != nil {
+		return nil // it was hung up on before
 	}
-	return nil // it was hung up on before
+	return err
 }
 
 // callError is the error of a call: why the agent is lost, where it is, which the channel that

@@ -253,7 +253,8 @@ func (e *enableCommand) carry(ctx context.Context, c node.Configs) (stats node.F
 		wired, stop := e.untilRewired(ctx, c)
 		stats, err = node.Enable(wired, c, o)
 		rewired := errors.Is(context.Cause(wired), node.ErrRewired) && !stats.Disabled
-		if stop(); err != nil || !rewired {
+		stop()
+		if err != nil || !rewired {
 			return stats, err
 		}
 		sanitize.Fprintf(e.env.Stderr, "venturi: the wiring of this node's network has changed: planning again\n")

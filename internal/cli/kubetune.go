@@ -65,7 +65,8 @@ func (t *kubeTuning) request(env *Env) (q cluster.TuningRequest, err error) {
 		}
 		t.cluster = c.Cilium
 	}
-	if q.Cluster = t.cluster; t.host || len(t.devices) > 0 {
+	q.Cluster = t.cluster
+	if t.host || len(t.devices) > 0 {
 		q.NodeArgs = []string{"tune", "--profile", q.Profile.Name}
 		if t.host {
 			q.NodeArgs = append(q.NodeArgs, "--host")

@@ -185,7 +185,8 @@ func (n *targetFlags) flags(f *pflag.FlagSet) {
 
 // targets reads what is named. Error: nothing is, or something that is not there.
 func (n *targetFlags) targets() (t tune.Targets, err error) {
-	if t.Host = n.host; n.host {
+	t.Host = n.host
+	if n.host {
 		t.Machines = []string{""}
 	}
 	for _, name := range n.netns {
