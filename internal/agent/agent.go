@@ -113,8 +113,7 @@ func Main(ctx context.Context, o Options) error {
 func Serve(ctx context.Context, l net.Listener, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s := newServer(o.Machine, o.Version, o.Engine.orLoad())
-	s.lock, s.run, s.calls, s.cores, s.failure = o.Lock, o.Run, o.Calls, o.Cores, o.Failure
+	s := newServer(o)
 	s.abandon = func() {
 		s.mu.Lock()
 		s.abandoned = true

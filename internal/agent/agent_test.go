@@ -274,7 +274,7 @@ func TestCollectorIsOffInBetween(t *testing.T) {
 		debug.SetGCPercent(p)
 		return p
 	}
-	a, b := agent.Hush(), agent.Hush()
+	a, b := agent.QuietRuntime(), agent.QuietRuntime()
 	if percent() != -1 || debug.SetMemoryLimit(-1) != agent.MemoryLimit {
 		t.Error("the collector runs during a series")
 	}
@@ -362,7 +362,7 @@ func TestNamespaceIsMeteredOnce(t *testing.T) {
 		for _, ns := range c.from {
 			arm.Ends = append(arm.Ends, load.Pair{From: host.Endpoint{Namespace: ns}})
 		}
-		got := agent.MeterArms(load.Plan{Arms: []load.Arm{arm}}, agent.NearSide)[0]
+		got := agent.MeterArms(load.Plan{Arms: []load.Arm{arm}}, agent.ClientSide)[0]
 		if !slices.Equal(got.Ends, c.ends) || !slices.Equal(got.Crossed, c.crossed) {
 			t.Errorf("from %q: ends in %q and crosses %q; want %q and %q", c.from, got.Ends, got.Crossed, c.ends, c.crossed)
 		}

@@ -140,7 +140,7 @@ func (l *Liveness) begin(ctx context.Context, plan load.Plan) (end func()) {
 // silence may be long, to be told of it. onLoss ends a series that the controller drives.
 func (l *Liveness) fallSilent(ctx context.Context, longest time.Duration, onLoss func()) (end func()) {
 	l.mu.Lock()
-	l.running, l.silence, l.onLoss = true, l.patience()*longest, onLoss
+	l.running, l.silence, l.onLoss = true, l.timeoutScale()*longest, onLoss
 	l.awaitAnswers()
 	// A shorter one ends, with the second before the last call and one of grace, before agents give up.
 	long := l.silence > 3*beatEvery/2
@@ -197,7 +197,7 @@ func (l *Liveness) callEvery(ctx context.Context) {
 // isAwaited tells whether agents are to be called again while others are awaited. That ends with the time that an
 // answer may take: of several slow lines, one may always be about to answer.
 func (l *Liveness) isAwaited() bool {
-	return l.calls > 0 && l.awaited < l.patience()*answerBy
+	return l.calls > 0 && l.awaited < l.timeoutScale()*answerBy
 }
 
 // isDue tells whether agents were not called for so long that they should be.
@@ -343,7 +343,7 @@ func (b *agentBeats) probe(ctx context.Context, silence time.Duration) {
 	called := time.Now()
 	switch err := ask(ctx, func() error {
 		return b.send(&agentpb.Beat{Kind: agentpb.Beat_CALL, SilenceNs: silence.Nanoseconds()})
-	}, b.answer, b.client.patience*answerBy, time.After); {
+	}, b.answer, b.client.timeoutScale*answerBy, time.After); {
 	case errors.Is(err, errUnanswered):
 		b.hangUp(b.unanswered())
 	case err != nil:
@@ -364,11 +364,11 @@ func (b *agentBeats) silence() time.Duration {
 // unanswered says what a call without an answer looked like.
 func (b *agentBeats) unanswered() string {
 	c := b.client
-	why := fmt.Sprintf("it did not answer within %v", c.patience*answerBy)
-	if silence := b.silence().Round(time.Second); silence > c.patience*answerBy {
+	why := fmt.Sprintf("it did not answer within %v", c.timeoutScale*answerBy)
+	if silence := b.silence().Round(time.Second); silence > c.timeoutScale*answerBy {
 		why += fmt.Sprintf(", and nothing was heard of it for %v", silence)
 	}
-	if c.patience > 1 {
+	if c.timeoutScale > 1 {
 		why += ", the limit for a machine whose CPU is emulated"
 	}
 	return why

@@ -11,9 +11,9 @@ import (
 
 // Call is of [agentpb.AgentServer].
 func (s *server) Call(ctx context.Context, req *agentpb.CallRequest) (*agentpb.CallReply, error) {
-	call := s.calls[req.GetName()]
+	call := s.options.Calls[req.GetName()]
 	if call == nil {
-		return nil, verr.New(verr.Failed, "cannot call "+req.GetName()+" on "+s.machine, "this agent has no such call", "use the same version of venturi on that machine")
+		return nil, verr.New(verr.Failed, "cannot call "+req.GetName()+" on "+s.options.Machine, "this agent has no such call", "use the same version of venturi on that machine")
 	}
 	body, err := call(ctx, req.GetBody())
 	if err != nil {

@@ -64,7 +64,7 @@ func TestReasonAfterReply(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := &Client{machine: "n1", patience: 1, api: stoppedAgent{run: run}}
+				c := &Client{machine: "n1", timeoutScale: 1, api: stoppedAgent{run: run}}
 				l, err := Watch(t.Context(), c)
 				if err != nil {
 					t.Fatal(err)
@@ -141,7 +141,7 @@ func TestServerLostWhileOpening(t *testing.T) {
 			defer conn.Close()
 			a := calledAgent{answers: i == 0, beats: make(chan *agentpb.Beat, 1), stop: make(chan struct{}, 1), hungUp: make(chan struct{})}
 			defer close(a.hungUp)
-			ends = append(ends, &Client{machine: name, patience: 1, api: a, conn: conn, kill: func() {}})
+			ends = append(ends, &Client{machine: name, timeoutScale: 1, api: a, conn: conn, kill: func() {}})
 		}
 		l, err := Watch(t.Context(), ends[0], ends[1])
 		if err != nil {

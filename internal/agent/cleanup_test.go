@@ -17,11 +17,11 @@ func TestRunGivenUp(t *testing.T) {
 	before := debug.SetGCPercent(100)
 	defer debug.SetGCPercent(before)
 	runs, letGo := make(chan bool), make(chan bool)
-	s := newServer("m1", "test", Engine{Run: func(context.Context, load.Plan, engine.SliceObserver, engine.GuestDialer) ([]load.SliceResult, error) {
+	s := newServer(Options{Machine: "m1", Version: "test", Engine: Engine{Run: func(context.Context, load.Plan, engine.SliceObserver, engine.GuestDialer) ([]load.SliceResult, error) {
 		runs <- true
 		<-letGo
 		return nil, context.Canceled
-	}})
+	}}})
 	plan, err := planToPB(load.Plan{Token: 7, Load: "udp_lat"})
 	if err != nil {
 		t.Fatal(err)

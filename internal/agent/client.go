@@ -19,9 +19,9 @@ import (
 	"github.com/venturi-net/venturi/result"
 )
 
-// dialPatience is how long Dial waits for an agent that is still starting,
+// dialTimeout is how long Dial waits for an agent that is still starting,
 // when ctx does not say.
-var dialPatience = host.ScaleTimeout(10 * time.Second)
+var dialTimeout = host.ScaleTimeout(10 * time.Second)
 
 // shortCall bounds a call that does no measuring, beside what it takes for each
 // end: see forEnds.
@@ -40,18 +40,18 @@ func endsOf(p load.Plan) int { return len(p.Arms) * p.Flows }
 // Client is the controller's end of the channel to one agent. Its methods may
 // be called at the same time.
 type Client struct {
-	conn        *grpc.ClientConn
-	api         agentpb.AgentClient
-	machine     string
-	cpus        []int
-	liveness    *Liveness                  // of the client's machine; nil: a dead agent shows at once
-	lost        atomic.Pointer[verr.Error] // why nothing more is to be had of it; nil: it is there
-	beatsEnded  chan struct{}              // closed when the agent is heard no more; nil: it is not watched
-	kill        func()                     // ends what carries the channel at once
-	clockOffset time.Duration              // by which its clock is ahead of ours
-	serves      atomic.Int64               // how many ends the last series that it serves has
-	refused     atomic.Int64               // see Refused
-	patience    time.Duration              // by which limits of time are multiplied: its CPU may be emulated
+	conn         *grpc.ClientConn
+	api          agentpb.AgentClient
+	machine      string
+	cpus         []int
+	liveness     *Liveness                  // of the client's machine; nil: a dead agent shows at once
+	lost         atomic.Pointer[verr.Error] // why nothing more is to be had of it; nil: it is there
+	beatsEnded   chan struct{}              // closed when the agent is heard no more; nil: it is not watched
+	kill         func()                     // ends what carries the channel at once
+	clockOffset  time.Duration              // by which its clock is ahead of ours
+	serves       atomic.Int64               // how many ends the last series that it serves has
+	refused      atomic.Int64               // see Refused
+	timeoutScale time.Duration              // by which limits of time are multiplied: its CPU may be emulated
 }
 
 // Dial waits until the agent on the socket answers, and checks that it speaks
@@ -61,7 +61,7 @@ func Dial(ctx context.Context, socket string) (*Client, error) {
 		// An agent starts in milliseconds: gRPC's second between tries is too long.
 		// Nor does gRPC give an attempt longer than such a pause unless told: on an
 		// emulated CPU an agent takes longer to greet.
-		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: dialPatience, Backoff: backoff.Config{
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: dialTimeout, Backoff: backoff.Config{
 			BaseDelay: 5 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2, MaxDelay: 100 * time.Millisecond}}))
 }
 
@@ -69,7 +69,7 @@ func Dial(ctx context.Context, socket string) (*Client, error) {
 func dial(ctx context.Context, socket, target, otherVersion string, options ...grpc.DialOption) (*Client, error) {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, dialPatience)
+		ctx, cancel = context.WithTimeout(ctx, dialTimeout)
 		defer cancel()
 	}
 	conn, err := grpc.NewClient(target, append(options,
@@ -95,7 +95,7 @@ func dial(ctx context.Context, socket, target, otherVersion string, options ...g
 	}
 	c.machine = v.GetMachine()
 	c.setClock(asked, v)
-	c.patience = max(time.Duration(v.GetPatience()), host.ScaleTimeout(1)) / host.ScaleTimeout(1)
+	c.timeoutScale = max(time.Duration(v.GetPatience()), host.ScaleTimeout(1)) / host.ScaleTimeout(1)
 	c.cpus = convert(v.GetCpus(), toInt)
 	return c, nil
 }
@@ -140,10 +140,11 @@ func (c *Client) CPUs() []int { return c.cpus }
 
 // Close hangs up. The agent goes on.
 func (c *Client) Close() error {
-	if err := c.conn.Close(); c.lost.Load() == nil {
-		return err
+	err := c.conn.Close()
+	if c.lost.Load() != nil {
+		return nil // it was hung up on before
 	}
-	return nil // it was hung up on before
+	return err
 }
 
 // callError is the error of a call: why the agent is lost, where it is, which the channel that
@@ -170,14 +171,14 @@ func (c *Client) awaitReason() {
 	}
 	select {
 	case <-c.beatsEnded:
-	case <-time.After(c.patience * answerBy):
+	case <-time.After(c.timeoutScale * answerBy):
 	}
 }
 
 // Facts reads the machine, with the devices of some namespaces beside its own. missing says
 // what could not be read.
 func (c *Client) Facts(ctx context.Context, spaces []host.Named) (facts result.Facts, missing []string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.patience*shortCall)
+	ctx, cancel := context.WithTimeout(ctx, c.timeoutScale*shortCall)
 	defer cancel()
 	reply, err := c.api.Facts(ctx, &agentpb.FactsRequest{Spaces: convert(spaces, spaceToPB)})
 	if err != nil {
@@ -198,7 +199,7 @@ func (c *Client) Serve(ctx context.Context, plan load.Plan, meters []string) (sh
 		return nil, err
 	}
 	c.serves.Store(int64(endsOf(plan)))
-	ctx, cancel := context.WithTimeout(ctx, c.patience*(shortCall+forEnds(endsOf(plan))))
+	ctx, cancel := context.WithTimeout(ctx, c.timeoutScale*(shortCall+forEnds(endsOf(plan))))
 	defer cancel()
 	reply, err := c.api.Serve(ctx, &agentpb.SeriesRequest{Plan: p, Meters: meters})
 	if err != nil {
@@ -220,7 +221,7 @@ func (c *Client) Finish(ctx context.Context, token uint64) ([]result.Meter, erro
 
 // finish is Finish with a limit of its own, beside that for the ends.
 func (c *Client) finish(ctx context.Context, token uint64, limit time.Duration) ([]result.Meter, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.patience*(limit+forEnds(int(c.serves.Load()))))
+	ctx, cancel := context.WithTimeout(ctx, c.timeoutScale*(limit+forEnds(int(c.serves.Load()))))
 	defer cancel()
 	reply, err := c.api.Finish(ctx, &agentpb.FinishRequest{Token: token})
 	if err != nil {
@@ -249,7 +250,7 @@ func (c *Client) Run(ctx context.Context, plan load.Plan, meters []string) ([]lo
 	// The call outlives ctx: to cancel it would throw the slices away.
 	call, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
-	unhook := context.AfterFunc(ctx, func() { c.wind(call, abandon, plan) })
+	unhook := context.AfterFunc(ctx, func() { c.endRun(call, abandon, plan) })
 	defer unhook()
 	defer c.liveness.begin(call, plan)()
 	if why := c.LossReason(); why != nil {
@@ -284,10 +285,10 @@ func (c *Client) Run(ctx context.Context, plan load.Plan, meters []string) ([]lo
 	return slices, sums, failureFromPB(reply.GetFailure())
 }
 
-// wind ends a series because the caller's context ended, and gives up on the
+// endRun ends a series because the caller's context ended, and gives up on the
 // call when the agent does not return from it. Until the call is over it asks
 // again when the agent knows of no such series: Stop can overtake Run.
-func (c *Client) wind(call context.Context, abandon context.CancelFunc, plan load.Plan) {
+func (c *Client) endRun(call context.Context, abandon context.CancelFunc, plan load.Plan) {
 	time.AfterFunc(2*plan.LongestSlice()+stopGrace, abandon)
 	for call.Err() == nil {
 		reply, err := c.api.Stop(call, &agentpb.StopRequest{Token: plan.Token})
@@ -303,4 +304,4 @@ func (c *Client) wind(call context.Context, abandon context.CancelFunc, plan loa
 }
 
 // Scale gives a limit of time for what happens on the agent's machine, whose CPU may be emulated.
-func (c *Client) Scale(limit time.Duration) time.Duration { return c.patience * limit }
+func (c *Client) Scale(limit time.Duration) time.Duration { return c.timeoutScale * limit }

@@ -70,7 +70,7 @@ func TestOtherClock(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a.began, a.ended = time.Now(), make(chan struct{})
 				defer close(a.ended)
-				c := &Client{machine: "n1", patience: 1, api: a}
+				c := &Client{machine: "n1", timeoutScale: 1, api: a}
 				asked := time.Now()
 				v, err := c.api.Version(t.Context(), nil)
 				if err != nil {

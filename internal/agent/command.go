@@ -128,7 +128,7 @@ func (s *server) Command(stream agentpb.Agent_CommandServer) error {
 		defer sending.Unlock()
 		return stream.Send(r)
 	}
-	code := s.run(ctx, Invocation{
+	code := s.options.Run(ctx, Invocation{
 		Args: first.GetArgs(), Stdin: in,
 		Stdout: writerFunc(func(b []byte) error { return send(&agentpb.CommandReply{Stdout: b}) }),
 		Stderr: writerFunc(func(b []byte) error { return send(&agentpb.CommandReply{Stderr: b}) }),
@@ -141,8 +141,8 @@ func (s *server) Command(stream agentpb.Agent_CommandServer) error {
 func (s *server) beginCommand(ctx context.Context) (_ context.Context, end func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.run == nil {
-		return nil, nil, verr.New(verr.Failed, "cannot run a command on "+s.machine, "its agent runs no commands", "run it on that machine itself")
+	if s.options.Run == nil {
+		return nil, nil, verr.New(verr.Failed, "cannot run a command on "+s.options.Machine, "its agent runs no commands", "run it on that machine itself")
 	}
 	if s.closing {
 		return nil, nil, errEnding

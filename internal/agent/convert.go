@@ -50,11 +50,7 @@ func planToPB(p load.Plan) (*agentpb.Plan, error) {
 		out.Arms = append(out.Arms, arm)
 	}
 	for _, round := range p.Schedule {
-		r := &agentpb.Round{Arms: make([]int64, len(round))}
-		for i, arm := range round {
-			r.Arms[i] = int64(arm)
-		}
-		out.Schedule = append(out.Schedule, r)
+		out.Schedule = append(out.Schedule, &agentpb.Round{Arms: convert(round, toInt64)})
 	}
 	return out, nil
 }

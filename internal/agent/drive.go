@@ -129,11 +129,11 @@ func (l *Liveness) lostAgent() error {
 	return nil
 }
 
-// patience is that with the slowest agent.
-func (l *Liveness) patience() time.Duration {
-	patience := time.Duration(1)
+// timeoutScale is that of the slowest agent.
+func (l *Liveness) timeoutScale() time.Duration {
+	scale := time.Duration(1)
 	for _, b := range l.ends {
-		patience = max(patience, b.client.patience)
+		scale = max(scale, b.client.timeoutScale)
 	}
-	return patience
+	return scale
 }

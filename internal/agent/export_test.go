@@ -14,9 +14,9 @@ import (
 var (
 	ListenClosed = listenClosed
 	Peer         = peer
-	Hush         = hush
+	QuietRuntime = quietRuntime
 	MeterArms    = meterArms
-	NearSide     = nearSide
+	ClientSide   = clientSide
 	OwnThreads   = ownThreads
 )
 
@@ -34,7 +34,7 @@ func (c *Client) StopSeries(ctx context.Context, token uint64) (running bool, er
 	return reply.GetRunning(), err
 }
 
-// ShortGrace makes an agent impatient until the test is over.
+// ShortGrace makes an agent end soon, until the test is over.
 func ShortGrace(t *testing.T) {
 	old := stopGrace
 	stopGrace = 50 * time.Millisecond

@@ -69,7 +69,7 @@ func (g *Guests) dial(ctx context.Context, socket string) (*Client, error) {
 	if err := private(socket); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, min(dialPatience, guestCall))
+	ctx, cancel := context.WithTimeout(ctx, min(dialTimeout, guestCall))
 	defer cancel()
 	// Where nobody listens any more, Dial would wait for somebody to.
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)

@@ -11,7 +11,7 @@ import (
 
 // TestIdleAgents: an agent that has no part in what is measured, as those in pods whose ends their
 // node's agent opens, hears its controller often enough not to take it for dead: beside series too
-// short for a pause, and beside slices longer than its patience.
+// short for a pause, and beside slices longer than its timeout.
 func TestIdleAgents(t *testing.T) {
 	for name, c := range map[string]struct{ slice, series time.Duration }{
 		"short series": {20 * time.Millisecond, beatEvery - 100*time.Millisecond},
@@ -111,5 +111,5 @@ func pulsed(p *pulse, machine string) *Client {
 		return nil
 	}
 	line.receive = p.hear
-	return &Client{api: line, machine: machine, patience: 1}
+	return &Client{api: line, machine: machine, timeoutScale: 1}
 }

@@ -356,7 +356,7 @@ func TestControllerSilent(t *testing.T) {
 		ended <- err
 	}()
 	time.Sleep(1500 * time.Millisecond) // slices run
-	limit := testenv.Timeout / 2        // an idle machine needs five seconds; on a busy one, slices and so their patience are longer
+	limit := testenv.Timeout / 2        // an idle machine needs five seconds; on a busy one, slices and so the silence that is allowed are longer
 	began := time.Now()
 	for _, l := range []*line{nearLine, farLine} {
 		t.Cleanup(l.close)

@@ -32,7 +32,7 @@ type Located struct {
 // there. With [Location.PeerAddrs] the address of either end is chosen, and the endpoint
 // has the MTU of the route. Errors are for a user.
 func (c *Client) Locate(ctx context.Context, l Location) (found Located, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.patience*shortCall)
+	ctx, cancel := context.WithTimeout(ctx, c.timeoutScale*shortCall)
 	defer cancel()
 	req := &agentpb.LocateRequest{Option: l.Option, Namespace: l.Namespace, Device: l.Device,
 		TowardNamespace: l.PeerNamespace, TowardOption: l.PeerOption}
@@ -87,7 +87,7 @@ func (s *server) Locate(_ context.Context, req *agentpb.LocateRequest) (*agentpb
 			return nil, err
 		}
 	}
-	reply.End, err = endpointToPB(host.Endpoint{Machine: s.machine, Namespace: end.Path, Device: end.Device, Addr: end.Addr, MTU: end.Route.MTU})
+	reply.End, err = endpointToPB(host.Endpoint{Machine: s.options.Machine, Namespace: end.Path, Device: end.Device, Addr: end.Addr, MTU: end.Route.MTU})
 	return reply, err
 }
 

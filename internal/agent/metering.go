@@ -18,12 +18,12 @@ type side struct {
 }
 
 var (
-	nearSide = side{
+	clientSide = side{
 		func(p load.Pair) host.Endpoint { return p.From },
 		func(a load.Arm) []string { return a.ClientNetns },
 		func(a load.Arm) string { return a.ClientPins },
 	}
-	farSide = side{
+	serverSide = side{
 		func(p load.Pair) host.Endpoint { return p.To },
 		func(a load.Arm) []string { return a.ServerNetns },
 		func(a load.Arm) string { return a.ServerPins },
@@ -33,9 +33,9 @@ var (
 // open opens the meters for this machine's side of a plan's arms. Without
 // meters the recorder does nothing.
 func (s *server) open(plan load.Plan, names []string, this side) (*meter.Recorder, error) {
-	rec, err := meter.NewRecorder(s.machine, names, meter.Setup{Arms: meterArms(plan, this), Cores: s.cores})
+	rec, err := meter.NewRecorder(s.options.Machine, names, meter.Setup{Arms: meterArms(plan, this), Cores: s.options.Cores})
 	if err != nil {
-		return nil, verr.Wrap(verr.Missing, "cannot meter on "+s.machine, err, "leave that meter out")
+		return nil, verr.Wrap(verr.Missing, "cannot meter on "+s.options.Machine, err, "leave that meter out")
 	}
 	return rec, nil
 }

@@ -22,7 +22,7 @@ func TestMonitorIsCalm(t *testing.T) {
 		testenv.Must(t, err)
 		return strings.TrimSpace(string(text))
 	}
-	first, second := agent.Hush(), agent.Hush()
+	first, second := agent.QuietRuntime(), agent.QuietRuntime()
 	if got := slack(monitor); got != "10000000" {
 		t.Errorf("in a series the monitor's timers are late by %s ns", got)
 	}

@@ -50,7 +50,7 @@ func (s *server) Beats(stream agentpb.Agent_BeatsServer) error {
 	case <-ended: // the channel, and with it the agent
 		s.abandon()
 		return nil
-	case why := <-s.failure:
+	case why := <-s.options.Failure:
 		context.AfterFunc(stream.Context(), s.abandon) // when the controller was told
 		return why
 	}

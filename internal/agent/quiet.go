@@ -14,23 +14,23 @@ const memoryLimit = 1 << 30
 // the process's: one of each, several roles.
 var quiet struct {
 	sync.Mutex
-	users   int
-	percent int
-	limit   int64
-	rouse   func() // the runtime's monitor
+	users          int
+	percent        int
+	limit          int64
+	restoreMonitor func()
 }
 
-// hush collects garbage once and then turns the collector off, because a
+// quietRuntime collects garbage once and then turns the collector off, because a
 // collection beside a 20 us round trip is most of it; and it calms the runtime's monitor.
 // What it returns undoes both after the last user, once.
-func hush() func() {
+func quietRuntime() func() {
 	quiet.Lock()
 	defer quiet.Unlock()
 	if quiet.users++; quiet.users == 1 {
 		runtime.GC()
 		quiet.limit = debug.SetMemoryLimit(memoryLimit)
 		quiet.percent = debug.SetGCPercent(-1)
-		quiet.rouse = calmMonitor()
+		quiet.restoreMonitor = calmMonitor()
 	}
 	return sync.OnceFunc(func() {
 		quiet.Lock()
@@ -38,7 +38,7 @@ func hush() func() {
 		if quiet.users--; quiet.users == 0 {
 			debug.SetGCPercent(quiet.percent)
 			debug.SetMemoryLimit(quiet.limit)
-			quiet.rouse()
+			quiet.restoreMonitor()
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,9 +22,7 @@ import (
 // server answers the calls. It holds at most one series per role.
 type server struct {
 	agentpb.UnimplementedAgentServer
-	machine, version string
-	cores            []int // see [Options]
-	engine           Engine
+	options Options
 
 	mu                 sync.Mutex
 	closing, abandoned bool
@@ -32,11 +31,7 @@ type server struct {
 	pulse        pulse
 	abandon      func()      // ends the agent: nobody speaks to it any more
 	unheard      atomic.Bool // and nobody hears what it says
-	lock         func(ctx context.Context, wait bool, command string) (unlock func(), err error)
-	unlock       func()
-	run          func(context.Context, Invocation) int
-	calls        map[string]func(ctx context.Context, body []byte) ([]byte, error)
-	failure      <-chan error // see [Options]
+	unlock       func()      // see [Options.Lock]; nil: there is nothing to unlock
 	commands     sync.WaitGroup
 	interrupts   map[int]context.CancelFunc // of the commands that run, by the order in which they began
 	commandCount int                        // since it began
@@ -61,8 +56,9 @@ type active struct {
 	stopped bool // by Stop, not by the death of the caller
 }
 
-func newServer(machine, version string, e Engine) *server {
-	return &server{abandon: func() {}, machine: machine, version: version, engine: e, namespaces: map[string]*host.NetnsHandle{}, interrupts: map[int]context.CancelFunc{}}
+func newServer(o Options) *server {
+	o.Engine = o.Engine.orLoad()
+	return &server{options: o, abandon: func() {}, namespaces: map[string]*host.NetnsHandle{}, interrupts: map[int]context.CancelFunc{}}
 }
 
 func (s *server) Version(context.Context, *agentpb.VersionRequest) (*agentpb.VersionReply, error) {
@@ -70,18 +66,18 @@ func (s *server) Version(context.Context, *agentpb.VersionRequest) (*agentpb.Ver
 	if err != nil {
 		return nil, err
 	}
-	return &agentpb.VersionReply{Protocol: Protocol, Venturi: s.version, Machine: s.machine,
+	return &agentpb.VersionReply{Protocol: Protocol, Venturi: s.options.Version, Machine: s.options.Machine,
 		Now: time.Now().UnixNano(), Patience: int64(host.ScaleTimeout(1)), Cpus: convert(cpus, toInt64)}, nil
 }
 
 func (s *server) Facts(_ context.Context, req *agentpb.FactsRequest) (*agentpb.FactsReply, error) {
-	spaces := []host.Named{{Name: s.machine}}
+	spaces := []host.Named{{Name: s.options.Machine}}
 	for _, space := range req.GetSpaces() {
 		if !isOwn(space.GetPath()) {
 			spaces = append(spaces, host.Named{Name: space.GetName(), Path: space.GetPath()})
 		}
 	}
-	facts, problems := host.Reader{}.Facts(s.machine, spaces...)
+	facts, problems := host.Reader{}.Facts(s.options.Machine, spaces...)
 	b, err := json.Marshal(facts)
 	if err != nil {
 		return nil, fmt.Errorf("encode facts: %w", err)
@@ -91,10 +87,10 @@ func (s *server) Facts(_ context.Context, req *agentpb.FactsRequest) (*agentpb.F
 
 // Lock is of [agentpb.AgentServer]. The lock is given back when the agent ends.
 func (s *server) Lock(ctx context.Context, req *agentpb.LockRequest) (*agentpb.LockReply, error) {
-	if s.lock == nil {
+	if s.options.Lock == nil {
 		return &agentpb.LockReply{}, nil // whoever started the agent has it
 	}
-	unlock, err := s.lock(ctx, req.GetWait(), req.GetCommand())
+	unlock, err := s.options.Lock(ctx, req.GetWait(), req.GetCommand())
 	if err != nil {
 		return nil, err
 	}
@@ -106,8 +102,8 @@ func (s *server) Lock(ctx context.Context, req *agentpb.LockRequest) (*agentpb.L
 
 // slicesRun makes the agent quiet for a series, until the function that it returns is called.
 func (s *server) slicesRun(plan load.Plan) (end func()) {
-	loud, impatient := hush(), s.pulse.allow(plan)
-	return func() { loud(); impatient() }
+	restore, endSilence := quietRuntime(), s.pulse.allow(plan)
+	return func() { restore(); endSilence() }
 }
 
 // Serve opens the passive ends. The same series twice is refused too: its
@@ -127,13 +123,13 @@ func (s *server) Serve(ctx context.Context, req *agentpb.SeriesRequest) (*agentp
 	if s.passive != nil {
 		return nil, s.busy("serve", s.passive.token)
 	}
-	rec, err := s.open(plan, req.GetMeters(), farSide)
+	rec, err := s.open(plan, req.GetMeters(), serverSide)
 	if err != nil {
 		return nil, err
 	}
 	quiet := s.slicesRun(plan)
 	guests := NewGuests(req.GetMeters())
-	ends, err := s.engine.Serve(plan, rec, guests)
+	ends, err := s.options.Engine.Serve(plan, rec, guests)
 	if err != nil {
 		quiet()
 		return nil, errors.Join(err, rec.Close())
@@ -156,7 +152,7 @@ func (s *server) Serve(ctx context.Context, req *agentpb.SeriesRequest) (*agentp
 func (s *server) Finish(_ context.Context, req *agentpb.FinishRequest) (*agentpb.FinishReply, error) {
 	p := s.take(func(p *passive) bool { return p.token == req.GetToken() })
 	if p == nil {
-		return nil, verr.New(verr.Failed, "cannot finish a series on "+s.machine,
+		return nil, verr.New(verr.Failed, "cannot finish a series on "+s.options.Machine,
 			fmt.Sprintf("the agent does not serve series %#x", req.GetToken()), "run the command again")
 	}
 	sums, err := p.close()
@@ -165,7 +161,7 @@ func (s *server) Finish(_ context.Context, req *agentpb.FinishRequest) (*agentpb
 	s.passive = nil
 	s.mu.Unlock()
 	if err != nil {
-		err = fmt.Errorf("close passive ends on %s: %w", s.machine, err)
+		err = fmt.Errorf("close passive ends on %s: %w", s.options.Machine, err)
 	}
 	return &agentpb.FinishReply{Meters: convert(sums, meterToPB), Failure: failureToPB(err), Refused: refused}, nil
 }
@@ -205,7 +201,7 @@ func (s *server) Run(ctx context.Context, req *agentpb.SeriesRequest) (*agentpb.
 		return nil, err
 	}
 	defer s.end()
-	rec, err := s.open(plan, req.GetMeters(), nearSide)
+	rec, err := s.open(plan, req.GetMeters(), clientSide)
 	if err != nil {
 		return nil, err
 	}
@@ -215,7 +211,7 @@ func (s *server) Run(ctx context.Context, req *agentpb.SeriesRequest) (*agentpb.
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		slices, err = s.engine.Run(ctx, plan, pauseObserver{rec, ctx, &s.pulse}, guests)
+		slices, err = s.options.Engine.Run(ctx, plan, pauseObserver{rec, ctx, &s.pulse}, guests)
 	}()
 	if !endsInTime(ctx, ended) {
 		go func() { // an agent that lives on must not stay quiet, nor keep what the meters opened
@@ -228,10 +224,7 @@ func (s *server) Run(ctx context.Context, req *agentpb.SeriesRequest) (*agentpb.
 	quiet()
 	sums := append(withoutGuests(rec.Meters(), plan), guests.sums...)
 	reply := &agentpb.RunReply{Slices: convert(slices, sliceToPB), Meters: convert(sums, meterToPB)}
-	if closeErr := rec.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
+	if err = cmp.Or(err, rec.Close()); err != nil {
 		reply.Stopped = s.wasStopped(a) && errors.Is(err, context.Canceled)
 		reply.Failure = failureToPB(err)
 	}
@@ -304,7 +297,7 @@ func (s *server) wasStopped(a *active) bool {
 }
 
 func (s *server) busy(what string, token uint64) error {
-	return verr.New(verr.Busy, fmt.Sprintf("cannot %s a series on %s", what, s.machine),
+	return verr.New(verr.Busy, fmt.Sprintf("cannot %s a series on %s", what, s.options.Machine),
 		fmt.Sprintf("its agent still has series %#x", token), "wait for it to end, or end the run that started it")
 }
 

@@ -111,7 +111,7 @@ func TestSilentSlices(t *testing.T) {
 						p.send = answer
 					}
 				}
-				live, err := Watch(t.Context(), &Client{api: near, machine: "a", patience: 1}, &Client{api: far, machine: "b", patience: 1})
+				live, err := Watch(t.Context(), &Client{api: near, machine: "a", timeoutScale: 1}, &Client{api: far, machine: "b", timeoutScale: 1})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -19,7 +19,7 @@ func (l *beatLine) stop(d time.Duration) {
 // emulated is an agent whose CPU is, and the line to it.
 func emulated(machine string) (*Client, *beatLine) {
 	c := pulsed(&pulse{last: time.Now()}, machine)
-	c.patience = 10
+	c.timeoutScale = 10
 	return c, c.api.(*beatLine)
 }
 
@@ -109,7 +109,7 @@ func TestSlowLines(t *testing.T) {
 		time.Sleep(beatEvery)
 		began := time.Now()
 		(&drivePauser{t.Context(), live}).Pause()
-		if took, most := time.Since(began), 2*first.patience*answerBy; took > most {
+		if took, most := time.Since(began), 2*first.timeoutScale*answerBy; took > most {
 			t.Errorf("the pause took %v, more than %v", took, most)
 		}
 	})

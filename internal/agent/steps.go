@@ -27,7 +27,7 @@ func (s *server) Steps(stream agentpb.Agent_StepsServer) error {
 		return err
 	}
 	defer s.end()
-	rec, err := s.open(plan, first.GetSeries().GetMeters(), nearSide)
+	rec, err := s.open(plan, first.GetSeries().GetMeters(), clientSide)
 	if err != nil {
 		return err
 	}

@@ -12,12 +12,12 @@ import (
 	"github.com/venturi-net/venturi/result"
 )
 
-// stepPatience is how long an agent may take for a slice beyond its length: the ends' own
-// patience with each other, several times, so that only one that hangs exceeds it.
-const stepPatience = 30 * time.Second
+// stepTimeout is how long an agent may take for a slice beyond its length: the ends' own
+// timeouts with each other, several times, so that only one that hangs exceeds it.
+const stepTimeout = 30 * time.Second
 
-// armPatience is how long an arm may take to fail when it is opened.
-const armPatience = 10 * time.Second
+// armTimeout is how long an arm may take to fail when it is opened.
+const armTimeout = 10 * time.Second
 
 // steps is a series whose active ends one agent has, and whose slices somebody else asks for.
 type steps struct {
@@ -37,12 +37,12 @@ func (c *Client) openSteps(ctx context.Context, plan load.Plan, meters []string)
 	}
 	call, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	// In a slice all flows of an arm are told to begin and to end.
-	s = &steps{client: c, cancel: cancel, limit: c.patience * (plan.LongestSlice() + stepPatience + forEnds(plan.Flows))}
+	s = &steps{client: c, cancel: cancel, limit: c.timeoutScale * (plan.LongestSlice() + stepTimeout + forEnds(plan.Flows))}
 	if s.stream, err = c.api.Steps(call); err != nil {
 		cancel()
 		return nil, c.callError(err)
 	}
-	limit := s.limit + c.patience*(forEnds(endsOf(plan))+time.Duration(len(plan.Arms))*armPatience)
+	limit := s.limit + c.timeoutScale*(forEnds(endsOf(plan))+time.Duration(len(plan.Arms))*armTimeout)
 	opened := context.AfterFunc(ctx, cancel)
 	_, err = s.askWithin(limit, &agentpb.StepsRequest{Series: &agentpb.SeriesRequest{Plan: p, Meters: meters}})
 	if !opened() {

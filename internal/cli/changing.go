@@ -202,6 +202,14 @@ func checkTrial(f *pflag.FlagSet, trial time.Duration) error {
 	return verr.New(verr.Usage, "cannot make a trial of "+trial.String(), "it is shorter than a second", "give a time such as 120s or 5m")
 }
 
+// checkTrialApplied refuses a trial of no change.
+func checkTrialApplied(what string, trial time.Duration, apply bool) error {
+	if trial == 0 || apply {
+		return nil
+	}
+	return verr.New(verr.Usage, what+" on trial", "nothing is changed without --apply", "add --apply, or leave out --trial")
+}
+
 // commit carries wishes out in one transaction, and prints what was changed.
 func (c *commitFlags) commit(ctx context.Context, env *Env, planned []tune.Planned) error {
 	if len(tune.Total(planned)) == 0 {

@@ -26,26 +26,28 @@ import (
 )
 
 func newCompare(env *Env) *cobra.Command {
-	var inCluster bool
-	cmd := newCompareOf(env, &inCluster)
-	cmd.Flags().BoolVar(&inCluster, "kube", false, "measure in a Kubernetes cluster instead of a lab: see \"venturi kube compare --help\"")
+	var c compareFlags
+	cmd := c.command(env)
+	cmd.Flags().BoolVar(&c.inCluster, "kube", false, "measure in a Kubernetes cluster instead of a lab: see \"venturi kube compare --help\"")
 	return cmd
 }
 
-// newCompareOf is the command for a lab and for machines, or where inCluster says so, for
-// a cluster.
-func newCompareOf(env *Env, inCluster *bool) *cobra.Command {
-	var (
-		q    = compare.Request{}
-		opt  = view.Options{Format: report.Formats()[0]}
-		json bool
+// compareFlags are those of compare, for a lab, for machines, and for a cluster.
+type compareFlags struct {
+	inCluster bool
+	q         compare.Request
+	opt       view.Options
+	asJSON    bool
 
-		beside, cores string
-		curve         []string
-		u             kernelFlag
-		far           machinesFlag
-		k             kubeFlags
-	)
+	background, probeCore string
+	curve                 []string
+	kernel                kernelFlag
+	machines              machinesFlag
+	kube                  kubeFlags
+	lab                   *pflag.FlagSet // the flags that mean nothing in a cluster
+}
+
+func (c *compareFlags) command(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compare [PATH...]",
 		Short: "Measure data paths against the host network, interleaved",
@@ -82,96 +84,135 @@ network namespaces, and removes those that a killed run left behind.`,
   venturi compare --machines a=ssh://root@192.0.2.1,b=ssh://root@192.0.2.2 --dev eth1 vxlan bgp
   venturi compare --machines a=ssh://root@192.0.2.1,b=ssh://root@192.0.2.2 --take eth1 vxlan bgp`,
 		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			q.Paths, q.Command = args, ownCommand(env)
-			q.StopWhenDecided = !cmd.Flags().Changed("until-decided") && display.IsTerminal(env.Stdout)
-			var err error
-			if q.Background, err = compare.ParseBeside(beside, cores); err != nil {
-				return err
-			}
-			if q.Curve, err = compare.ParseCurve(curve); err != nil {
-				return err
-			}
-			if q.Remote, err = far.remote(); err != nil {
-				return err
-			}
-			if *inCluster {
-				q.Cluster = k.cluster(env)
-				sayRights(env, q.Cluster)
-			} else if err := refuseServer(q.LoadTools, k.o.To); err != nil {
-				return err
-			} else if err := k.refuseAlone(); err != nil {
-				return err
-			}
-			if json {
-				opt.Format = "json"
-			}
-			if err := checkReport(opt); err != nil {
-				return err
-			}
-			if cmd.Flags().Changed("margin") && q.Margin == 0 {
-				return verr.New(verr.Usage, "cannot compare with --margin 0",
-					"no two measurements agree exactly", "give the smallest difference that matters, such as 1%")
-			}
-			elsewhere, err := u.runsInGuest(env)
-			if err != nil {
-				return err
-			}
-			named := q.Out != ""
-			if elsewhere && !named {
-				q.Out = compare.FreshFolder(time.Now())
-			}
-			r, err := q.Resolve()
-			if err != nil {
-				return err
-			}
-			if elsewhere {
-				return measureUnder(cmd.Context(), env, u, []*compare.Resolved{r}, r.Out, named)
-			}
-			return runCompare(cmd.Context(), env, r, func(file string, rec *result.Record) error {
-				return printReport(env, file, rec, opt)
-			})
-		},
+		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd, env, args) },
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&q.Loads, "load", nil, "loads to measure (default "+strings.Join(load.Default, ",")+")")
-	f.StringVar(&q.Sizes, "sizes", "", "message sizes: 64, or 1,1K,64K, or 8:256K:*2 (inclusive; K=1024, k=1000)\n(default: each load's own)")
-	f.IntSliceVar(&q.Flows, "flows", []int{1}, "connections at a time; 1,8 measures both")
-	f.Var(number{&q.Threads, 1, compare.MaxFlows}, "threads", "distribute the --flows over this many threads at each endpoint, in turn: 640 flows on 5 threads\ncorrespond to 5 iperf3 processes with 128 streams each (default: the load's own choice)")
-	f.IntVar(&q.Batch, "batch", 0, "datagrams per system call, for udp_bw; 0: one")
+	c.loadFlags(f)
+	c.planFlags(f)
+	c.labFlags(f)
+	c.kube.runFlags(f)
+	c.reportFlags(f)
+	hidden := c.kube.set
+	if c.inCluster {
+		hidden = c.lab
+	}
+	hidden.VisitAll(func(f *pflag.Flag) { f.Hidden = true })
+	return cmd
+}
+
+// loadFlags say what is measured.
+func (c *compareFlags) loadFlags(f *pflag.FlagSet) {
+	f.StringSliceVar(&c.q.Loads, "load", nil, "loads to measure (default "+strings.Join(load.Default, ",")+")")
+	f.StringVar(&c.q.Sizes, "sizes", "", "message sizes: 64, or 1,1K,64K, or 8:256K:*2 (inclusive; K=1024, k=1000)\n(default: each load's own)")
+	f.IntSliceVar(&c.q.Flows, "flows", []int{1}, "connections at a time; 1,8 measures both")
+	f.Var(number{&c.q.Threads, 1, compare.MaxFlows}, "threads", "distribute the --flows over this many threads at each endpoint, in turn: 640 flows on 5 threads\ncorrespond to 5 iperf3 processes with 128 streams each (default: the load's own choice)")
+	f.IntVar(&c.q.Batch, "batch", 0, "datagrams per system call, for udp_bw; 0: one")
 	f.Func("response", "`size` of responses, such as 16K, if it differs from that of requests\n(tcp_lat, udp_lat, tcp_rr, udp_rr, tcp_crr)", func(text string) (err error) {
-		q.Response, err = compare.ParseResponse(text)
+		c.q.Response, err = compare.ParseResponse(text)
 		return err
 	})
-	f.Func("rate", "offer this `RATE` per second: bits of tcp_bw (20G), datagrams of udp_bw (100k), requests of\nprobe and ping (default 1000)", rateFlag(&q.Rate))
-	f.StringVar(&beside, "beside", "", "measure latency while this stream runs on the same path: LOAD, LOAD@RATE, or a share of each\npath's maximum, such as udp_bw@100k or udp_bw@50%")
-	f.StringSliceVar(&curve, "curve", nil, "measure latency at these `percentages` of the background stream's maximum, such as\n0,25,50,75,90 (without --load and --beside: probe beside udp_bw)")
-	f.StringVar(&cores, "probe-core", "", "cores of the background stream: same as the load's (default), or other")
-	f.DurationVar(&q.Budget, "budget", 0, "time to measure; rounds and series are chosen to fit it; 0: their defaults")
-	f.Var((*share)(&q.Precision), "precision", "stop early once every interval is within this, e.g. 2%")
-	f.BoolVar(&q.UntilDecided, "until-decided", false, fmt.Sprintf("stop when every comparison has its verdict, or when --budget is used up (without --budget: %s);\non by default in a terminal, unless --series, --rounds, --precision or --with is given", experiment.DefaultBudget))
-	f.Var((*share)(&q.Margin), "margin", "differences within this are \"same\" (default 3%)")
-	f.Var(number{&q.Series, 1, compare.MaxSeries}, "series", fmt.Sprintf("sets of fresh connections (default %d)", experiment.DefaultSeries))
-	f.Var(number{&q.Rounds, 1, compare.MaxRounds}, "rounds", fmt.Sprintf("slices of each path in a series (default %d)", experiment.DefaultRounds))
-	f.DurationVar(&q.Slice, "slice", 0, "length of a slice (default 25ms for ping-pongs, 50ms for streams, 100ms or more for probe\nand ping)")
-	f.StringVar(&q.Baseline, "baseline", "", "compare with this `PATH`, one of those named or another (default: the host network, or the first\npath if all are attach or host)")
-	f.StringVar(&q.Wire, "wire", "", lab.WireHelp)
-	f.StringVar(&q.Cores, "cores", "", lab.CoresHelp)
-	f.Var(hostsFlag(&q.Hosts), "hosts", lab.HostsHelp)
-	f.Var(servicesFlag(&q.Services), "services", "give the machines kube-proxy's rules for this many Services")
-	f.StringSliceVar(&q.BesideTools, "with", nil, "run a real tool in turn with Venturi's loads on the host network, and print how far they\nagree: "+strings.Join(tool.Names(), ", "))
-	f.StringSliceVar(&q.LoadTools, "tool", nil, "also run the loads with a real tool, on every path: "+strings.Join(tool.Names(), ", "))
-	f.DurationVar(&q.ToolTime, "tool-time", 0, "length of each run of a real tool, in whole seconds (default 2s)")
-	u.flags(f)
-	far.flags(f)
-	k.runFlags(f)
-	k.set.VisitAll(func(f *pflag.Flag) { f.Hidden = !*inCluster })
-	runFlags(f, &q)
-	f.StringVar(&opt.Style, "style", "", "print as another tool does: "+strings.Join(report.Styles(), ", "))
-	verboseFlag(f, &opt)
-	fastPathStatsFlag(f, &opt.FastPathStats)
-	f.BoolVar(&json, "json", false, "print the report as JSON")
-	return cmd
+	f.Func("rate", "offer this `RATE` per second: bits of tcp_bw (20G), datagrams of udp_bw (100k), requests of\nprobe and ping (default 1000)", rateFlag(&c.q.Rate))
+	f.StringVar(&c.background, "beside", "", "measure latency while this stream runs on the same path: LOAD, LOAD@RATE, or a share of each\npath's maximum, such as udp_bw@100k or udp_bw@50%")
+	f.StringSliceVar(&c.curve, "curve", nil, "measure latency at these `percentages` of the background stream's maximum, such as\n0,25,50,75,90 (without --load and --beside: probe beside udp_bw)")
+	f.StringVar(&c.probeCore, "probe-core", "", "cores of the background stream: same as the load's (default), or other")
+}
+
+// planFlags say how, and for how long.
+func (c *compareFlags) planFlags(f *pflag.FlagSet) {
+	f.DurationVar(&c.q.Budget, "budget", 0, "time to measure; rounds and series are chosen to fit it; 0: their defaults")
+	f.Var((*share)(&c.q.Precision), "precision", "stop early once every interval is within this, e.g. 2%")
+	f.BoolVar(&c.q.UntilDecided, "until-decided", false, fmt.Sprintf("stop when every comparison has its verdict, or when --budget is used up (without --budget: %s);\non by default in a terminal, unless --series, --rounds, --precision or --with is given", experiment.DefaultBudget))
+	f.Var((*share)(&c.q.Margin), "margin", "differences within this are \"same\" (default 3%)")
+	f.Var(number{&c.q.Series, 1, compare.MaxSeries}, "series", fmt.Sprintf("sets of fresh connections (default %d)", experiment.DefaultSeries))
+	f.Var(number{&c.q.Rounds, 1, compare.MaxRounds}, "rounds", fmt.Sprintf("slices of each path in a series (default %d)", experiment.DefaultRounds))
+	f.DurationVar(&c.q.Slice, "slice", 0, "length of a slice (default 25ms for ping-pongs, 50ms for streams, 100ms or more for probe\nand ping)")
+	f.StringVar(&c.q.Cores, "cores", "", lab.CoresHelp)
+	runFlags(f, &c.q)
+}
+
+// labFlags are those that mean nothing in a cluster.
+func (c *compareFlags) labFlags(all *pflag.FlagSet) {
+	f := pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.StringVar(&c.q.Baseline, "baseline", "", "compare with this `PATH`, one of those named or another (default: the host network, or the first\npath if all are attach or host)")
+	f.StringVar(&c.q.Wire, "wire", "", lab.WireHelp)
+	f.Var(hostsFlag(&c.q.Hosts), "hosts", lab.HostsHelp)
+	f.Var(servicesFlag(&c.q.Services), "services", "give the machines kube-proxy's rules for this many Services")
+	f.StringSliceVar(&c.q.BesideTools, "with", nil, "run a real tool in turn with Venturi's loads on the host network, and print how far they\nagree: "+strings.Join(tool.Names(), ", "))
+	f.StringSliceVar(&c.q.LoadTools, "tool", nil, "also run the loads with a real tool, on every path: "+strings.Join(tool.Names(), ", "))
+	f.DurationVar(&c.q.ToolTime, "tool-time", 0, "length of each run of a real tool, in whole seconds (default 2s)")
+	c.kernel.flags(f)
+	c.machines.flags(f)
+	fastPathStatsFlag(f, &c.opt.FastPathStats)
+	c.lab = f
+	all.AddFlagSet(f)
+}
+
+// reportFlags say how the result is printed.
+func (c *compareFlags) reportFlags(f *pflag.FlagSet) {
+	f.StringVar(&c.opt.Style, "style", "", "print as another tool does: "+strings.Join(report.Styles(), ", "))
+	verboseFlag(f, &c.opt)
+	f.BoolVar(&c.asJSON, "json", false, "print the report as JSON")
+}
+
+// request is what the flags ask for. Errors are for people.
+func (c *compareFlags) request(cmd *cobra.Command, env *Env, args []string) (q compare.Request, err error) {
+	q = c.q
+	q.Paths, q.Command = args, ownCommand(env)
+	q.StopWhenDecided = !cmd.Flags().Changed("until-decided") && display.IsTerminal(env.Stdout)
+	if q.Background, err = compare.ParseBeside(c.background, c.probeCore); err != nil {
+		return q, err
+	}
+	if q.Curve, err = compare.ParseCurve(c.curve); err != nil {
+		return q, err
+	}
+	if q.Remote, err = c.machines.remote(); err != nil {
+		return q, err
+	}
+	if c.inCluster {
+		q.Cluster = c.kube.cluster(env)
+		sayRights(env, q.Cluster)
+	} else if err := refuseServer(q.LoadTools, c.kube.o.To); err != nil {
+		return q, err
+	} else if err := c.kube.refuseAlone(); err != nil {
+		return q, err
+	}
+	if err := checkReport(c.opt); err != nil {
+		return q, err
+	}
+	if cmd.Flags().Changed("margin") && q.Margin == 0 {
+		return q, verr.New(verr.Usage, "cannot compare with --margin 0",
+			"no two measurements agree exactly", "give the smallest difference that matters, such as 1%")
+	}
+	return q, nil
+}
+
+func (c *compareFlags) run(cmd *cobra.Command, env *Env, args []string) error {
+	c.opt.Format = report.Formats()[0]
+	if c.asJSON {
+		c.opt.Format = "json"
+	}
+	q, err := c.request(cmd, env, args)
+	if err != nil {
+		return err
+	}
+	elsewhere, err := c.kernel.runsInGuest(env)
+	if err != nil {
+		return err
+	}
+	named := q.Out != ""
+	if elsewhere && !named {
+		q.Out = compare.FreshFolder(time.Now())
+	}
+	r, err := q.Resolve()
+	if err != nil {
+		return err
+	}
+	if elsewhere {
+		return measureUnder(cmd.Context(), env, c.kernel, []*compare.Resolved{r}, r.Out, named)
+	}
+	return runCompare(cmd.Context(), env, r, func(file string, rec *result.Record) error {
+		return printReport(env, file, rec, c.opt)
+	})
 }
 
 // refuseServer names the command for a server that somebody else runs.

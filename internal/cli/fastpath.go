@@ -1,43 +1,24 @@
 package cli
 
 import (
-	"context"
-	"errors"
-	"time"
-
 	"github.com/spf13/cobra"
 
 	"github.com/venturi-net/venturi/internal/display"
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/node"
-	"github.com/venturi-net/venturi/internal/fastpath/shadow"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
-	"github.com/venturi-net/venturi/internal/watch"
 )
 
 // newFastpath holds what concerns the fast path of a node. With --config it is the daemon of
 // a lab's machine.
 func newFastpath(env *Env) *cobra.Command {
 	o := fastpath.Options{Stdin: env.Stdin}
-	cmd := daemon{
-		name:   "fastpath",
-		kind:   "fast path",
-		action: "Carry established flows of one machine's pods past the slow path",
-		holds:  "what to carry, and where",
-	}.command(func(ctx context.Context, config string) error {
-		o.Config = config
-		return fastpath.Main(ctx, o)
-	})
-	cmd.Flags().BoolVar(&o.Replace, "replace", false, "take over from the running daemon: it ends and leaves its programs attached")
-	for _, flag := range []string{"config", "replace"} {
-		_ = cmd.Flags().MarkHidden(flag) // a lab gives them
-	}
-	runDaemon := cmd.RunE
-	cmd.Use, cmd.Hidden, cmd.Args = "fastpath", false, noSuchCommand
-	cmd.Short = "Speed up this node's pods: carry established flows by eBPF programs"
-	cmd.Long = `Carry the packets of established TCP and UDP flows by eBPF programs, straight from a pod's
+	cmd := &cobra.Command{
+		Use:   "fastpath",
+		Short: "Speed up this node's pods: carry established flows by eBPF programs",
+		Long: `Carry the packets of established TCP and UDP flows by eBPF programs, straight from a pod's
 device to the wire, from the wire to a pod, or to another pod of this node. They skip the
 bridge, the rules and, over IPv4, the tunnel device. A flow is carried only while the node's
 own path, the slow path, is proven to treat all of its packets alike. Everything else stays
@@ -52,21 +33,31 @@ all of it.
 It works with Flannel, Calico, and the CNI plugins bridge and ptp, but not with Cilium or
 Calico's eBPF mode; see "venturi fastpath plan --help". It needs root, and Linux 5.13 or later
 with BTF. Run it on the node itself, or in a pod with hostNetwork: it works in the network
-namespace that it runs in, or in that of --netns.`
-	cmd.Example = `  venturi fastpath plan
+namespace that it runs in, or in that of --netns.`,
+		Example: `  venturi fastpath plan
   venturi fastpath shadow --time 30s
   venturi fastpath enable --trial 120s
   venturi fastpath status
   venturi fastpath stats
-  venturi fastpath disable`
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if !cmd.Flags().Changed("config") {
-			return cmd.Help()
-		}
-		return runDaemon(cmd, args)
+  venturi fastpath disable`,
+		Args: noSuchCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !cmd.Flags().Changed("config") {
+				return cmd.Help()
+			}
+			if err := needConfig("fast path", o.Config); err != nil {
+				return err
+			}
+			return fastpath.Main(cmd.Context(), o)
+		},
+	}
+	cmd.Flags().StringVar(&o.Config, "config", "", "file that says what to carry, and where")
+	cmd.Flags().BoolVar(&o.Replace, "replace", false, "take over from the running daemon: it ends and leaves its programs attached")
+	for _, flag := range []string{"config", "replace"} {
+		_ = cmd.Flags().MarkHidden(flag) // a lab gives them
 	}
 	cmd.AddCommand(newFastpathPlan(env))
-	for _, sub := range []*cobra.Command{(&shadowCommand{env: env}).command(), newFastpathEnable(env), newFastpathStatus(env), fastpathStats(env.Stdout), newFastpathDisable(env)} {
+	for _, sub := range []*cobra.Command{(&shadowCommand{env: env}).command(), (&enableCommand{env: env}).command(), newFastpathStatus(env), fastpathStats(env.Stdout), newFastpathDisable(env)} {
 		cmd.AddCommand(inNetns(env, sub))
 	}
 	return cmd
@@ -144,150 +135,6 @@ It also lists which statistics, counters and captures would miss carried packets
 	f.BoolVar(&asJSON, "json", false, "print the result as JSON")
 	f.BoolVar(&ipv6, "ipv6", false, "plan for IPv6 instead of IPv4")
 	keepCountersFlag(f, &keep)
-	return cmd
-}
-
-func newFastpathEnable(env *Env) *cobra.Command {
-	var (
-		trial  time.Duration
-		listen string
-		nat    bool
-		flows  int
-		limit  time.Duration
-		again  bool
-		stay   bool
-		ipv6   bool
-		keep   []string
-	)
-	cmd := &cobra.Command{
-		Use:   "enable",
-		Short: "Carry this node's established flows, until Ctrl-C or \"fastpath disable\"",
-		Long: `Carry the flows that "venturi fastpath plan" lists, and follow every change of pods, peers,
-routes and rules, until Ctrl-C, SIGTERM or "venturi fastpath disable". Then it removes
-everything that it added. Nothing else on the node is changed. It prints what it carries, and
-each change of that; "venturi fastpath status" shows the counters.
-
-To try it, give --trial: it then ends by itself, and leaves nothing even if its process is
-killed.
-
-If nothing can be carried, nothing is changed, the plan is printed, and the exit code is 4.
-
-Before it carries anything, it compares packets of --shadow flows with those that the network
-sends, for --shadow-time at most, and says how many it compared. If a packet differs, or too
-many are lost (see "venturi fastpath shadow"), nothing is carried, the reason is printed, and
-the exit code is 8. With --stay-off, it then waits for SIGTERM instead of exiting, and likewise
-after "fastpath disable", so that a DaemonSet, for example, does not start it again.
-
-It is recorded in the journal before it begins. If its process is killed, flows continue on
-the slow path at once, and "venturi fastpath disable" or "venturi undo" removes what is left.
-
-Once a minute it checks whether the node is wired differently, for example because the tunnel
-was created after the start. If so, it stops carrying, plans again and begins anew.
-
-Translated connections are carried as well: those to the virtual address of a Service, and
-masqueraded ones. Those that are masqueraded behind the wire's own address, or come to it by a
-NodePort, are carried only over UDP, and only where pods are routed without a tunnel. With
---nat=false, all translated connections stay on the slow path.
-
-With --ipv6 it also carries what "venturi fastpath plan --ipv6" lists: packets to other pods of
-the node, unless they go to a Service, and to other nodes by one wire without encapsulation or
-in VXLAN over IPv6. If only one version of IP can be carried, it carries that one, and the
-other as soon as it can be. A rule or a route that keeps one of them slow does not affect the
-other. IPv4 and IPv6 are compared one after the other, each for --shadow-time at most.
-
-With --replace it takes over from the process that runs here, of this version or another, as
-for an upgrade: that process ends and leaves everything in place, no packet is lost, and the
-counters continue, unless that version lays them out differently. Packets are not compared
-again, unless that process had only compared them. --nat, --ipv6 and --keep-counters stay as
-they were in that process unless you give them; those of a "shadow" are not kept. A trial cannot
-be taken over. Give --listen again: metrics are served once the other process has freed the
-address.
-
-Some counters miss carried packets; "venturi fastpath plan" lists them. With --keep-counters,
-nothing is carried while a counter of these kinds would miss packets:
-
-  conntrack  packets and bytes of connections, while net.netfilter.nf_conntrack_acct is 1
-  rules      nftables rules with a counter, iptables rules that only count, and rules that
-             log, if packets of established flows may reach them
-  iptables   any iptables rule that these packets may reach. All have counters, kube-proxy's
-             included, so this keeps everything slow on most nodes
-
-Without kinds, --keep-counters means conntrack,rules. Write kinds after "=", separated by
-commas; "none" keeps nothing. Device statistics cannot be kept.
-
-With --listen it serves OpenMetrics at ` + watch.MetricsPath + `: pods, peers and flows, packets and bytes by
-outcome, epochs by cause (see "venturi fastpath status"), and what stays on the slow path, with
-the reasons. The label "family" is IPv4 or IPv6.`,
-		Example: `  venturi fastpath enable --trial 120s
-  venturi fastpath enable --listen 127.0.0.1:9138
-  venturi fastpath enable --replace
-  venturi fastpath enable --keep-counters=conntrack
-  venturi fastpath enable --netns node1`,
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkEnableFlags(cmd.Flags(), trial, flows, limit); err != nil {
-				return err
-			}
-			const what = "cannot enable the fast path"
-			if err := needRoot(what, onlyRootChanges); err != nil { // otherwise a user only hears that a file cannot be read
-				return err
-			}
-			var metrics *listener
-			if listen != "" {
-				at, err := newMetricsListener(listen)
-				if err != nil {
-					return err
-				}
-				metrics = &at
-			}
-			wanted := fastPathWish{NAT: nat, IPv6: ipv6, KeepCounters: keep}
-			if again {
-				if err := wanted.inherit(cmd.Flags()); err != nil {
-					return err
-				}
-			}
-			configs, err := wanted.plan(env, what)
-			if err != nil {
-				return err
-			}
-			ctx, stopServing, err := serveNode(cmd.Context(), env, metrics, again)
-			if err != nil {
-				return err
-			}
-			stats, err := enableNode(ctx, env, configs, wanted, node.Options{
-				Open:   func() (*journal.Journal, error) { return openToChange(env, journalWait) },
-				Reopen: func() (*journal.Journal, error) { return reopenJournal(env) },
-				Trial:  trial, Hold: holder(env),
-				Report:     func(s fastpath.State) { display.PrintFastPathState(env.Stderr, s) },
-				ReportIPv6: func(s fastpath.State) { display.PrintFastPathState6(env.Stderr, s) },
-				Shadow: node.ShadowOptions{Flows: flows, Limit: limit, Compared: func(family string, found shadow.Result) {
-					display.PrintCompared(env.Stderr, family, found)
-				}},
-				Replace: again, Wish: (*node.Wish)(&wanted),
-			})
-			if errors.Is(err, node.ErrReplaced) {
-				_, printed := sanitize.Fprintf(env.Stdout, "another process has taken over the fast path, which carries on\n")
-				return errors.Join(printed, stopServing())
-			}
-			if stay {
-				err = stayOff(ctx, env, err, stats.Disabled && ctx.Err() == nil && trial == 0)
-			}
-			if err := errors.Join(err, stopServing()); err != nil {
-				return err
-			}
-			return display.PrintFastPathEnd(env.Stdout, stats)
-		},
-	}
-	cmd.Flags().DurationVar(&trial, "trial", 0, "end it after this time, such as 120s (default: it does not end by itself)")
-	cmd.Flags().BoolVar(&nat, "nat", true, "carry translated connections, such as those to Services")
-	cmd.Flags().BoolVar(&ipv6, "ipv6", false, "carry IPv6 as well; \"fastpath plan --ipv6\" shows what would be carried")
-	cmd.Flags().IntVar(&flows, "shadow", 16, "first compare packets of this many flows with the network's own; 0: none")
-	cmd.Flags().DurationVar(&limit, "shadow-time", 10*time.Second, "compare them for this long at most, such as 5m; 0: until that many flows have been seen")
-	cmd.Flags().BoolVar(&stay, "stay-off", false, "if a packet differs, if too many are lost, or after \"fastpath disable\", wait for SIGTERM instead of exiting")
-	cmd.Flags().BoolVar(&again, "replace", false, "take over from the process that runs here, if there is one")
-	keepCountersFlag(cmd.Flags(), &keep)
-	cmd.MarkFlagsMutuallyExclusive("trial", "replace")
-	cmd.Flags().StringVar(&listen, "listen", "", "serve metrics at this address, such as 127.0.0.1:9138, or :9138 for all (default: not served)")
 	return cmd
 }
 

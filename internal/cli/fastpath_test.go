@@ -261,7 +261,7 @@ func TestFastpathUnit(t *testing.T) {
 	if example == nil {
 		t.Fatal("it shows no options")
 	}
-	cmd := newFastpathEnable(&Env{Stderr: io.Discard})
+	cmd := (&enableCommand{env: &Env{Stderr: io.Discard}}).command()
 	testenv.Must(t, cmd.ParseFlags(strings.Fields(example[1])))
 	if kinds := cmd.Flags().Lookup("keep-counters").Value.String(); kinds != "conntrack" {
 		t.Errorf("it keeps %q", kinds)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/display"
-	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/fastpath/discover"
 	"github.com/venturi-net/venturi/internal/fastpath/node"
@@ -18,21 +17,6 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/internal/watch"
 )
-
-// planConfig plans a fast path for this node. If nothing can be carried, it hands the plan to refuse, which gives the error
-// that says so.
-func planConfig(what string, family audit.Family, nat bool, keep []string, refuse func(*discover.Plan) error) (c fastpath.Config, err error) {
-	plan, err := readPlan(what, "", family, keep)
-	if err != nil {
-		return c, err
-	}
-	if !plan.CarriesAny() {
-		return c, refuse(plan)
-	}
-	c = plan.Config()
-	c.NoNAT = !nat
-	return c, nil
-}
 
 // refusePlans prints plans by which nothing can be carried, and gives the error that says so.
 func refusePlans(out io.Writer, what string, plans ...*discover.Plan) error {

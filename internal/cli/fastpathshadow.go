@@ -84,10 +84,15 @@ func (s *shadowCommand) run(cmd *cobra.Command, _ []string) error {
 	case s.flows < 0:
 		return verr.New(verr.Usage, cannotCompare, "--flows is less than 0", "give a number of flows such as 100")
 	}
-	config, err := planConfig(cannotCompare, familyOf(s.ipv6), s.nat, nil, s.refuse)
+	plan, err := readPlan(cannotCompare, "", familyOf(s.ipv6), nil)
 	if err != nil {
 		return err
 	}
+	if !plan.CarriesAny() {
+		return s.refuse(plan)
+	}
+	config := plan.Config()
+	config.NoNAT = !s.nat
 	found, err := node.Shadow(cmd.Context(), config, node.Options{
 		Open:   func() (*journal.Journal, error) { return openToChange(s.env, journalWait) },
 		Reopen: func() (*journal.Journal, error) { return reopenJournal(s.env) },

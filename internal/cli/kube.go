@@ -75,8 +75,7 @@ kubectl: called kubectl-venturi, it has these commands as "kubectl venturi compa
 
 // newKubeCompare is compare with a cluster in place of a lab.
 func newKubeCompare(env *Env) *cobra.Command {
-	inCluster := true
-	cmd := newCompareOf(env, &inCluster)
+	cmd := (&compareFlags{inCluster: true}).command(env)
 	cmd.Short = "Measure the pod network of a cluster, interleaved"
 	cmd.Long = `Measure the paths of a Kubernetes cluster between two of its nodes, in turn: in random
 order, 25 to 100 ms each, over connections that stay open. The result is the ratio of
@@ -100,11 +99,6 @@ dies, the pods end within half a minute, and the Job removes the rest.`
   kubectl venturi compare --image IMAGE --node-agents --nodes a,b
   kubectl venturi compare host pod --image IMAGE --node-agents --load tcp_lat --budget 60s
   kubectl venturi compare --image IMAGE --node-agents --from shop/cart-0 --to shop/db-0`
-	for _, name := range []string{"baseline", "wire", "hosts", "services", "with", "tool", "machines", "ssh", "no-copy", "dev", "net", "kernel", "accel", "fastpath-stats"} {
-		if cmd.Flags().Lookup(name) != nil {
-			_ = cmd.Flags().MarkHidden(name)
-		}
-	}
 	return cmd
 }
 

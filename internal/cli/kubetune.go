@@ -44,8 +44,8 @@ func (k *kubeFlags) nodeFlags(f *pflag.FlagSet, usage string) {
 // request is what the flags ask for.
 func (t *kubeTuning) request(env *Env) (q cluster.TuningRequest, err error) {
 	const what = "cannot tune the cluster"
-	if t.trial != 0 && !t.apply {
-		return q, verr.New(verr.Usage, what+" on trial", "nothing is changed without --apply", "add --apply, or leave out --trial")
+	if err = checkTrialApplied(what, t.trial, t.apply); err != nil {
+		return q, err
 	}
 	if q.Profile, err = findProfile(t.profile); err != nil {
 		return q, err
@@ -65,7 +65,8 @@ func (t *kubeTuning) request(env *Env) (q cluster.TuningRequest, err error) {
 		}
 		t.cluster = c.Cilium
 	}
-	if q.Cluster = t.cluster; t.host || len(t.devices) > 0 {
+	q.Cluster = t.cluster
+	if t.host || len(t.devices) > 0 {
 		q.NodeArgs = []string{"tune", "--profile", q.Profile.Name}
 		if t.host {
 			q.NodeArgs = append(q.NodeArgs, "--host")
@@ -210,8 +211,8 @@ func (u *kubeUndo) choose(verb string, args []string) error {
 }
 
 func (u *kubeUndo) run(ctx context.Context, env *Env, args []string) error {
-	if u.q.All && len(args) > 0 {
-		return verr.New(verr.Usage, "cannot undo "+strings.Join(args, " ")+" and all", "numbers and --all exclude each other", "leave the numbers or --all out")
+	if err := refuseNumbersWithAll(args, u.q.All); err != nil {
+		return err
 	}
 	if err := u.choose("undo", args); err != nil {
 		return err

@@ -70,7 +70,8 @@ Paths:
   venturi lab up --name busy --services 1000  behind a node's packet filter
   venturi lab up --kernel 6.1 geneve          in a virtual machine, under another kernel`,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if o.Paths = args; len(args) == 0 {
+			o.Paths = args
+			if len(args) == 0 {
 				o.Paths = []string{"host", "routed", "vxlan"}
 			}
 			if o.Wire, err = lab.ParseWire(wire); err != nil {

@@ -108,7 +108,8 @@ func positiveNumbers(ts *testscript.TestScript, _ bool, args []string) {
 				at = v[key]
 			case []any:
 				n, err := strconv.Atoi(key)
-				if at = nil; err == nil && n < len(v) {
+				at = nil
+				if err == nil && n < len(v) {
 					at = v[n]
 				}
 			default:

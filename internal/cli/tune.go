@@ -141,8 +141,8 @@ func (t *tuning) run(cmd *cobra.Command, env *Env) error {
 	if t.prove.on {
 		return t.prove.run(cmd.Context(), env, profile, targets, t.asJSON, t.all)
 	}
-	if t.trial != 0 && !t.apply {
-		return verr.New(verr.Usage, what+" on trial", "nothing is changed without --apply", "add --apply, or leave out --trial")
+	if err := checkTrialApplied(what, t.trial, t.apply); err != nil {
+		return err
 	}
 	wishes, skipped, err := profile.Assignments(thisMachine(), targets)
 	if err != nil {
@@ -185,7 +185,8 @@ func (n *targetFlags) flags(f *pflag.FlagSet) {
 
 // targets reads what is named. Error: nothing is, or something that is not there.
 func (n *targetFlags) targets() (t tune.Targets, err error) {
-	if t.Host = n.host; n.host {
+	t.Host = n.host
+	if n.host {
 		t.Machines = []string{""}
 	}
 	for _, name := range n.netns {

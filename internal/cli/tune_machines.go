@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -100,9 +101,7 @@ func (p remoteProof) run(ctx context.Context) error {
 		for _, c := range proved.Keep {
 			commands = append(commands, sharedCommands(names, toggles.Commands(c.Name), p.suggest)...)
 		}
-		if perr := printProved(p.env.Stdout, p.profile, q.Paths[0], proved, commands, nil, p.asJSON, false); err == nil {
-			err = perr
-		}
+		err = cmp.Or(err, printProved(p.env.Stdout, p.profile, q.Paths[0], proved, commands, nil, p.asJSON, false))
 	}
 	return err
 }

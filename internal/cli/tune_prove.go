@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -105,9 +106,7 @@ func (p *proving) run(ctx context.Context, env *Env, profile tune.Profile, more 
 	err = errors.Join(err, s.Close())
 	show.Done()
 	if proved != nil && len(proved.Noise)+len(proved.Rows) > 0 {
-		if perr := p.print(env.Stdout, profile, proved, skipped, asJSON, all); err == nil {
-			err = perr
-		}
+		err = cmp.Or(err, p.print(env.Stdout, profile, proved, skipped, asJSON, all))
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

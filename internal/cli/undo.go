@@ -40,8 +40,8 @@ Undoing twice is harmless.`,
   venturi undo --all
   venturi undo 7 --force`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if all && len(args) > 0 {
-				return verr.New(verr.Usage, "cannot undo "+strings.Join(args, " ")+" and all", "numbers and --all exclude each other", "leave the numbers or --all out")
+			if err := refuseNumbersWithAll(args, all); err != nil {
+				return err
 			}
 			j, err := takeJournal(cmd.Context(), env, func(t *journal.Txn) bool {
 				return t != nil && t.OfProof() && (len(args) == 0 || slices.Contains(args, strconv.Itoa(t.ID)))
@@ -78,6 +78,14 @@ Undoing twice is harmless.`,
 	f.BoolVar(&asJSON, "json", false, "print the outcome for each value as JSON")
 	cmd.MarkFlagsMutuallyExclusive("force", "leave")
 	return onMachines(env, cmd, changeByNumber)
+}
+
+// refuseNumbersWithAll refuses numbers of transactions beside --all.
+func refuseNumbersWithAll(args []string, all bool) error {
+	if !all || len(args) == 0 {
+		return nil
+	}
+	return verr.New(verr.Usage, "cannot undo "+strings.Join(args, " ")+" and all", "numbers and --all exclude each other", "leave the numbers or --all out")
 }
 
 // chosenTxns are the transactions to undo; nil: there is nothing to undo.

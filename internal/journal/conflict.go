@@ -20,13 +20,13 @@ func (h History) Conflicts(settings *setting.Settings) map[int]*ConflictError {
 		all.entries = append(all.entries, t.Entries...)
 	}
 	slices.SortFunc(all.entries, func(a, b *Entry) int { return a.ID - b.ID })
-	j := &Journal{options: Options{Boot: boot}, settings: settings, h: all}
+	r := &reader{boot, settings, all}
 	found := map[int]*ConflictError{}
 	for _, e := range all.entries {
-		if !e.State.Open() || j.otherBoot(e) && !settings.Persistent(e.Setting) {
+		if !e.State.Open() || r.otherBoot(e) && !settings.Persistent(e.Setting) {
 			continue
 		}
-		if c := j.conflict(e); c != nil {
+		if c := r.conflict(e); c != nil {
 			found[e.ID] = c
 		}
 	}
@@ -35,23 +35,23 @@ func (h History) Conflicts(settings *setting.Settings) map[int]*ConflictError {
 
 // conflict looks for one in the setting of an open write; beneath a later write, in
 // what that one found. Nil: there is none, or nobody knows.
-func (j *Journal) conflict(e *Entry) *ConflictError {
-	if j.h.nextChange(e, e.id) != nil {
-		_, foreign := j.h.handovers(e, e.Setting, e.id, func(v setting.Value) bool { return j.explains(e, v) }, e.Old)
+func (r *reader) conflict(e *Entry) *ConflictError {
+	if r.h.nextChange(e, e.id) != nil {
+		_, foreign := r.h.handovers(e, e.Setting, e.id, func(v setting.Value) bool { return r.explains(e, v) }, e.Old)
 		if foreign == nil {
 			return nil
 		}
 		v, _ := foreign.oldOf(e.id)
 		return &ConflictError{Entry: e, Now: v}
 	}
-	current, err := j.settings.Read(e.Setting)
+	current, err := r.settings.Read(e.Setting)
 	if err != nil {
 		return nil
 	}
-	if !j.explains(e, current) {
+	if !r.explains(e, current) {
 		return &ConflictError{Entry: e, Now: current}
 	}
-	if k := j.unexplained(e, current); k != nil {
+	if k := r.unexplained(e, current); k != nil {
 		return &ConflictError{Entry: e, Now: current, SideEffect: k}
 	}
 	return nil

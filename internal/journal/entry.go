@@ -71,16 +71,16 @@ func (e *Entry) hadBefore(v setting.Value) bool {
 }
 
 // isResult tells whether a value is what the entry's write makes of its setting.
-func (j *Journal) isResult(e *Entry, v setting.Value) bool {
-	return v.Equal(e.result()) || e.State == InDoubt && j.settings.Matches(e.Setting, e.New, v)
+func (r *reader) isResult(e *Entry, v setting.Value) bool {
+	return v.Equal(e.result()) || e.State == InDoubt && r.settings.Matches(e.Setting, e.New, v)
 }
 
 // explains tells whether the entry may have left its setting with a value: the new one,
 // or an old one, for it may be in doubt, or have been toggled back; or with what a
 // write of either leaves that was killed in the middle.
-func (j *Journal) explains(e *Entry, v setting.Value) bool {
-	halfway := j.settings.PartialWrite(e.Setting, e.result(), v) || j.settings.PartialWrite(e.Setting, e.Old, v)
-	return halfway || j.isResult(e, v) || e.hadBefore(v)
+func (r *reader) explains(e *Entry, v setting.Value) bool {
+	halfway := r.settings.PartialWrite(e.Setting, e.result(), v) || r.settings.PartialWrite(e.Setting, e.Old, v)
+	return halfway || r.isResult(e, v) || e.hadBefore(v)
 }
 
 // oldOf is what a write found in a setting, its own or one around it.

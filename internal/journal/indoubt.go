@@ -49,21 +49,21 @@ func (j *Journal) resolveDoubt(e *Entry) error {
 	case !still:
 		return j.add(record{Done: &doneRecord{Entry: e.ID, Readback: current, SideEffects: changed}})
 	case len(changed) > 0:
-		return nil // [Journal.unexplained]
+		return nil // [reader.unexplained]
 	}
 	return j.closeAll([]*Entry{e}, Failed, "the writer was killed before it wrote the value")
 }
 
-// unexplained is a side effect a write in doubt that is not as it was, although
+// unexplained is a side effect of a write in doubt that is not as it was, although
 // the write's own setting is: somebody else changed it since, or a driver that
 // refused the write reset it all the same. Nil: there is none.
-func (j *Journal) unexplained(e *Entry, current setting.Value) *Snapshot {
+func (r *reader) unexplained(e *Entry, current setting.Value) *Snapshot {
 	if e.State != InDoubt || e.restore != nil || !current.Equal(e.original()) {
 		return nil
 	}
 	for _, k := range e.sideEffects {
-		now, err := j.readOptional(k.setting)
-		if err == nil && k.old.Present && !now.Equal(k.result()) && j.h.nextChange(e, k.id) == nil {
+		now, err := r.readOptional(k.setting)
+		if err == nil && k.old.Present && !now.Equal(k.result()) && r.h.nextChange(e, k.id) == nil {
 			return &Snapshot{k.setting, now}
 		}
 	}

@@ -66,9 +66,15 @@ const (
 // Journal is the journal of this machine, open for changing it. While it is
 // open, nobody else can open it so. It is for one goroutine at a time.
 type Journal struct {
-	options  Options
+	reader
+	options Options
+	log     *log
+}
+
+// reader tells what settings hold now, and what of that the writes of a journal explain.
+type reader struct {
+	boot     string // the kernel's boot id
 	settings *setting.Settings
-	log      *log
 	h        *history
 }
 
@@ -109,7 +115,7 @@ func Open(o Options) (*Journal, error) {
 	if err := forgetEndRequest(o.Folder); err != nil {
 		return nil, errors.Join(verr.Wrap(verr.Failed, what, err, "nothing was changed; see that "+o.Folder+" can be written to"), l.close())
 	}
-	j := &Journal{options: o, settings: o.Settings, log: l, h: replay(text)}
+	j := &Journal{reader{o.Boot, o.Settings, replay(text)}, o, l}
 	if i := slices.IndexFunc(j.h.damaged, func(d Damage) bool { return d.Writer != "" }); i >= 0 {
 		d := j.h.damaged[i]
 		return nil, errors.Join(verr.New(verr.Failed, what, d.String(), "nothing was changed; use venturi "+d.Writer+" or a later one"), l.close())
@@ -196,7 +202,7 @@ func (j *Journal) Expired() ([]int, error) {
 	}
 	var ids []int
 	for _, t := range j.h.txns {
-		late := t.Lease != nil && (t.Boot != j.options.Boot || now >= t.Lease.Until)
+		late := t.Lease != nil && (t.Boot != j.boot || now >= t.Lease.Until)
 		if late && t.Confirmed.IsZero() && t.Open() {
 			ids = append(ids, t.ID)
 		}

@@ -212,7 +212,7 @@ func (w *world) act(j *Journal, r *rand.Rand, txs *[]*Tx, entries *[]*Entry) err
 		if e.State != Applied || j.h.nextChange(e, e.id) != nil {
 			break
 		}
-		note("swing %s %v", e.Setting.Key, on)
+		note("toggle %s %v", e.Setting.Key, on)
 		if err := (*txs)[0].Toggle(e, on); err != nil {
 			if conflict := new(ConflictError); errors.As(err, &conflict) || errors.Is(err, os.ErrNotExist) || errors.Is(err, errInjected) {
 				return nil // another write of ours reset it, or took it away

@@ -124,7 +124,7 @@ const (
 	Undone     EntryState = "undone"   // the old value stands again
 	Superseded EntryState = "passed"   // undone in the middle of others: the old value went to the next write of the same setting
 	Vanished   EntryState = "gone"     // the value went away by itself, with a reboot, its device or its namespace
-	Abandoned  EntryState = "left"     // given up, by the user's assignment: somebody else's value stands
+	Abandoned  EntryState = "left"     // given up, as the user asked: somebody else's value stands
 )
 
 // Open tells whether there may be something to undo.
@@ -150,7 +150,7 @@ type Entry struct {
 	toggledOff  bool           // it was toggled back, and the side effects with it
 }
 
-// sideEffect is a side effect of that of a write.
+// sideEffect is a setting that a write to another one may change too.
 type sideEffect struct {
 	setting setting.Setting
 	id      string

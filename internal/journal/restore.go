@@ -199,8 +199,8 @@ func isMissing(err error) bool {
 }
 
 // readOptional reads a side effect of another one. What does not exist is absent.
-func (j *Journal) readOptional(s setting.Setting) (setting.Value, error) {
-	v, err := j.settings.Read(s)
+func (r *reader) readOptional(s setting.Setting) (setting.Value, error) {
+	v, err := r.settings.Read(s)
 	if err != nil && isMissing(err) {
 		return setting.Value{}, nil
 	}

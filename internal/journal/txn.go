@@ -27,7 +27,7 @@ func (j *Journal) BeginProof(lease time.Duration) (*Tx, error) { return j.begin(
 func (j *Journal) begin(lease time.Duration, kind LeaseKind) (*Tx, error) {
 	id, _ := j.h.next()
 	b := &beginRecord{
-		Txn: id, Time: time.Now(), Boot: j.options.Boot,
+		Txn: id, Time: time.Now(), Boot: j.boot,
 		User: j.options.User, Command: j.options.Command, Version: j.options.Version,
 	}
 	if lease > 0 {
@@ -173,7 +173,7 @@ func (t *Tx) Revert(entries []*Entry, why string) error {
 func (t *Tx) Toggle(e *Entry, on bool) error {
 	j := t.j
 	if e.State != Applied {
-		return fmt.Errorf("swing %s: it is %s", e.Setting, e.State)
+		return fmt.Errorf("toggle %s: it is %s", e.Setting, e.State)
 	}
 	current, err := j.settings.Read(e.Setting)
 	if err != nil {

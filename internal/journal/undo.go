@@ -128,8 +128,11 @@ func (j *Journal) finishRestoresFor(s setting.Setting) error {
 	for _, s := range around {
 		touched[s.ID()] = true
 	}
-	for _, err := range j.finishRestores(touched, nil) {
-		return err
+	stuck := j.finishRestores(touched, nil)
+	for _, e := range j.h.entries { // the first one, not any
+		if stuck[e] != nil {
+			return stuck[e]
+		}
 	}
 	return nil
 }
@@ -196,9 +199,9 @@ func (j *Journal) topRun(chosen []*Entry) []*Entry {
 
 // otherBoot tells whether the entry is of an earlier run of the kernel. Where
 // that was lost, it is taken to be of this one: looking does no harm.
-func (j *Journal) otherBoot(e *Entry) bool {
-	t := j.h.txn(e.Txn)
-	return t != nil && t.Boot != "" && t.Boot != j.options.Boot
+func (r *reader) otherBoot(e *Entry) bool {
+	t := r.h.txn(e.Txn)
+	return t != nil && t.Boot != "" && t.Boot != r.boot
 }
 
 func (j *Journal) undoRun(run []*Entry, how UndoOptions, state EntryState, why string) error {

@@ -127,7 +127,8 @@ func (o *storedObject) export() map[string]any {
 		entries = append(entries, map[string]any{"manager": name, "operation": operation, "apiVersion": v["apiVersion"], "fieldsType": "FieldsV1",
 			"fieldsV1": fields, "time": o.times[key].UTC().Format(time.RFC3339)})
 	}
-	if m["managedFields"] = entries; entries == nil {
+	m["managedFields"] = entries
+	if entries == nil {
 		delete(m, "managedFields")
 	}
 	v["metadata"] = m

@@ -234,7 +234,8 @@ func (s *apiServer) run(p *corev1.Pod) {
 		}
 	}
 	p.Spec.NodeName, p.Status.HostIP, p.Status.Phase = node, host, corev1.PodRunning
-	if p.Status.PodIP = fmt.Sprintf("10.244.0.%d", s.next); p.Spec.HostNetwork {
+	p.Status.PodIP = fmt.Sprintf("10.244.0.%d", s.next)
+	if p.Spec.HostNetwork {
 		p.Status.PodIP = host
 	}
 	p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}

@@ -95,7 +95,8 @@ func TestDoctorOnFiftyNodes(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, n := range r.Cluster.Nodes {
-		if seen[n.Address] = true; n.Uplink != "eth0" || n.MTU != 1500 {
+		seen[n.Address] = true
+		if n.Uplink != "eth0" || n.MTU != 1500 {
 			t.Errorf("node %+v", n)
 		}
 	}

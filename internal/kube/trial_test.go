@@ -268,7 +268,8 @@ func TestTrialNeverBegan(t *testing.T) {
 		testenv.Must(t, cmd.Start())
 		c.await("there is a Job", func() bool { return slices.Contains(c.Remaining(), trialJob) })
 		testenv.Must(t, cmd.Process.Kill())
-		if _ = cmd.Wait(); c.Object(journalPath) != nil {
+		_ = cmd.Wait()
+		if c.Object(journalPath) != nil {
 			t.Errorf("it has begun: %s", out)
 		}
 	}

@@ -70,7 +70,8 @@ func attrOf(t *testing.T, n *netcfg.Namespace, device string, attr uint16) (valu
 		if err != nil {
 			return err
 		}
-		if value = answers[0]; attr == 0 {
+		value = answers[0]
+		if attr == 0 {
 			return nil
 		}
 		attrs, err := nl.ParseRouteAttr(answers[0][unix.SizeofIfInfomsg:])

@@ -1,6 +1,8 @@
 package netcfg
 
 import (
+	"cmp"
+
 	"github.com/google/nftables"
 	nfnetlink "github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -63,9 +65,7 @@ func (b *batch) added() {
 
 func (b *batch) flush() error {
 	b.n = 0
-	if err := b.c.Flush(); b.err == nil {
-		b.err = err
-	}
+	b.err = cmp.Or(b.err, b.c.Flush())
 	return b.err
 }
 

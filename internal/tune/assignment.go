@@ -28,7 +28,7 @@ type Assignment struct {
 	Target knob.Target
 	Value  string
 	Ladder []string // all values worth a trial, Value the first of them; nil: Value alone
-	Step   *Step    // of the profile that assignments it; nil: somebody asked for it
+	Step   *Step    // of the profile that asks for it; nil: somebody asked for it
 }
 
 // Set turns one knob inside of a transaction, and sees that the value is in

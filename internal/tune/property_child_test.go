@@ -218,7 +218,7 @@ func (a *actor) play(r *rand.Rand) error {
 			e := entries[r.IntN(len(entries))]
 			for _, on := range []bool{false, true, r.IntN(2) == 0} {
 				if e.State == journal.Applied {
-					a.note("swing %s %v: %v", e.Setting, on, tx.Toggle(e, on))
+					a.note("toggle %s %v: %v", e.Setting, on, tx.Toggle(e, on))
 				}
 			}
 		case n == 9:

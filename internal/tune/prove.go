@@ -83,10 +83,8 @@ func (p Proof) Do(ctx context.Context) (found *ProofResult, err error) {
 	found.Result, err = search.Do(ctx, problem, bench{states, p.Gauge, problem.Metrics}, o)
 	found.Rows = append(found.Rows, unfit...)
 	for _, c := range fit {
-		for _, name := range found.Set {
-			if name == c.Name {
-				found.Keep = append(found.Keep, c)
-			}
+		if slices.Contains(found.Set, c.Name) {
+			found.Keep = append(found.Keep, c)
 		}
 	}
 	var noisy *search.NoisyError

@@ -311,7 +311,8 @@ func TestProofWithLease(t *testing.T) {
 	p := s.proof(s.open(t), newFakeGauge(s, goodIsFast), candidate("a", "good"))
 	held := 0
 	p.Lease = TrialOptions{Lease: time.Hour, Hold: func(txn int) error {
-		if held = txn; s.values["a"] != "bad" {
+		held = txn
+		if s.values["a"] != "bad" {
 			t.Error("it was written before")
 		}
 		return nil

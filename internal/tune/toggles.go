@@ -32,7 +32,7 @@ type toggledSetting struct {
 	knob    string
 	base    setting.Value
 	values  map[int]setting.Value // by candidate
-	// entry of a setting that a single candidate writes, which is swung: both values
+	// entry of a setting that a single candidate writes, which is toggled: both values
 	// are on disk. A setting that several write is written by the journal each time,
 	// for it must know which of them stands.
 	entry *journal.Entry

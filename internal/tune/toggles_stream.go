@@ -64,21 +64,7 @@ func serveToggles(ctx context.Context, in io.Reader, out io.Writer, t Toggles, p
 	if err := answers.Encode(head); err != nil {
 		return err
 	}
-	requests := make(chan streamSwitch)
-	go func() {
-		defer close(requests)
-		for d := json.NewDecoder(in); ; {
-			var r streamSwitch
-			if d.Decode(&r) != nil {
-				return
-			}
-			select {
-			case requests <- r:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
+	requests := readRequests(ctx, in)
 	for {
 		select {
 		case <-ctx.Done():
@@ -106,6 +92,26 @@ func serveToggles(ctx context.Context, in io.Reader, out io.Writer, t Toggles, p
 			}
 		}
 	}
+}
+
+// readRequests gives what a stream asks for, until it ends or ctx does.
+func readRequests(ctx context.Context, in io.Reader) <-chan streamSwitch {
+	requests := make(chan streamSwitch)
+	go func() {
+		defer close(requests)
+		for d := json.NewDecoder(in); ; {
+			var r streamSwitch
+			if d.Decode(&r) != nil {
+				return
+			}
+			select {
+			case requests <- r:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return requests
 }
 
 // StreamToggles are toggles behind a stream. Who made the stream ends it.

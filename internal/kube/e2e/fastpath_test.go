@@ -45,7 +45,8 @@ func TestClusterFastPath(t *testing.T) {
 			if err := p.Request(t.Context(), http.MethodGet, "/api/v1/namespaces/"+h.namespace+"/pods/"+name+":9138/proxy/metrics", nil, &text); err != nil {
 				text = err.Error()
 			}
-			if seen[name] = text; strings.Contains(text, "venturi_fastpath_carrying{family=\"IPv4\",reason=\"\"} 1") {
+			seen[name] = text
+			if strings.Contains(text, "venturi_fastpath_carrying{family=\"IPv4\",reason=\"\"} 1") {
 				if m := carriedPackets.FindStringSubmatch(text); m != nil {
 					if packets, _ := strconv.ParseFloat(m[1], 64); packets > 100 {
 						carrying++

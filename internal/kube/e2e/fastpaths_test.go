@@ -245,7 +245,8 @@ func (f *fastPaths) checkCarried(t *testing.T, connections []*connection) {
 			now := f.status(t, n)
 			for outcome, packets := range now.Packets {
 				packets -= before[i].Packets[outcome]
-				if all += packets; strings.HasPrefix(outcome, "carried_") {
+				all += packets
+				if strings.HasPrefix(outcome, "carried_") {
 					carried += packets
 				}
 			}

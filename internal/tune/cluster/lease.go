@@ -156,7 +156,8 @@ func HoldLease(ctx context.Context, q UndoRequest, token string) error {
 		if over {
 			return err
 		}
-		if pause = min(2*pause, maxPause); err == nil {
+		pause = min(2*pause, maxPause)
+		if err == nil {
 			pause = leasePoll
 		} else {
 			q.Nodes.Say("%v", err)
@@ -249,7 +250,8 @@ func (h *leaseHolder) expire(ctx context.Context, t *ClusterTxn) (over bool, err
 	if err == nil {
 		err = h.undo(ctx, t)
 	}
-	if conflict := err; verr.Code(err) == verr.Partial {
+	if verr.Code(err) == verr.Partial {
+		conflict := err
 		h.Nodes.Say("%v", conflict)
 		err = t.updateLease(ctx, h.client, func(lease *Lease) error {
 			lease.Problem = conflict.Error()

@@ -305,7 +305,8 @@ func (s *Tuning) rollback(ctx context.Context, t *ClusterTxn, why error) error {
 		return nil
 	})
 	if errors.Is(saved, errClosed) {
-		if saved = nil; left {
+		saved = nil
+		if left {
 			saved = t.reopen(saving, s.client)
 		}
 	}

@@ -133,7 +133,8 @@ func (t *ClusterTxn) restore(ctx context.Context, client *kube.Client, how Resto
 		if err != nil {
 			failed, conflicts = append(failed, err), o.Fields
 		}
-		if o.Fields = conflicts; len(conflicts) > 0 {
+		o.Fields = conflicts
+		if len(conflicts) > 0 {
 			left = append(left, o)
 		}
 	}
