@@ -22,7 +22,7 @@ import (
 // server answers the calls. It holds at most one series per role.
 type server struct {
 	agentpb.UnimplementedAgentServer
-	options Options
+	options Options // with an engine; nobody changes them
 
 	mu                 sync.Mutex
 	closing, abandoned bool

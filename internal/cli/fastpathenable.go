@@ -21,7 +21,7 @@ import (
 	"github.com/venturi-net/venturi/internal/watch"
 )
 
-// enableCommand is "fastpath enable".
+// enableCommand is "fastpath enable". Its Wish is what the flags ask for and, after inherit, what is carried.
 type enableCommand struct {
 	env *Env
 	node.Wish

@@ -7,13 +7,13 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// newSpeaker is a process that a lab starts on each machine. It is hidden: people have no use for it.
+// newSpeaker is the command of a process that a lab starts on each machine. It is hidden: people have no use for it.
 func newSpeaker(env *Env) *cobra.Command {
 	o := bgp.Options{Stdin: env.Stdin, Log: env.Stderr}
 	cmd := &cobra.Command{
 		Use:    "speaker --config FILE",
 		Short:  "Run as the BGP speaker of a machine",
-		Long:   "Announce the blocks of one machine and install those of its\nneighbours as routes of the kernel, until standard\ninput ends, if it is a pipe.",
+		Long:   "Announce the blocks of one machine and install those of its\nneighbours as routes of the kernel, until standard input ends, if it is a pipe.",
 		Hidden: true,
 		Args:   noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

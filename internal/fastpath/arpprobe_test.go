@@ -47,7 +47,7 @@ func TestAsk(t *testing.T) {
 	unplaced := func(p topology.LocalPod) topology.BridgeNeighbour {
 		return topology.BridgeNeighbour{Neighbour: topology.Neighbour{Device: p.NeighDevice, Addr: p.Addr}, MAC: p.MAC, BridgeMAC: p.Gateway}
 	}
-	for name, ways := range map[string]topology.Topology{
+	for name, topo := range map[string]topology.Topology{
 		"known":    {Pods: []topology.LocalPod{gone, nobody, way}},
 		"unplaced": {MissingFDB: []topology.BridgeNeighbour{unplaced(gone), unplaced(nobody), unplaced(way)}},
 	} {
@@ -57,7 +57,7 @@ func TestAsk(t *testing.T) {
 				t.Fatalf("%s: the bridge goes on to know the pod", name)
 			}
 		}
-		must(t, fastpath.SendProbes(m, ways))
+		must(t, fastpath.SendProbes(m, topo))
 		for !knows(t, m, mac) {
 			if time.Now().After(end) {
 				t.Fatalf("%s: the bridge does not know the pod that was asked", name)

@@ -32,14 +32,14 @@ func TestInbox(t *testing.T) {
 	fast := newFast(t)
 	box, err := fastpath.NewEventQueue(fast)
 	must(t, err)
-	const rules, ways = topology.RulesChanged, topology.TopologyChanged
+	const rules, topo = topology.RulesChanged, topology.TopologyChanged
 	hop := topology.Neighbour{Device: 7, Addr: netip.MustParseAddr("10.0.0.1")}
 	pod := topology.Neighbour{Device: 8, Addr: netip.MustParseAddr("10.0.0.2")}
 	end := topology.PodEnd{NSID: 3, Index: 2, MTU: 1500}
 	smaller, elsewhere := end, end
 	smaller.MTU, elsewhere.NSID = 1400, 4
 	announce := func(e topology.PodEnd) func() {
-		return func() { box.Push(topology.Event{Changes: ways, PodEnd: e}) }
+		return func() { box.Push(topology.Event{Changes: topo, PodEnd: e}) }
 	}
 	known := topology.Topology{Pods: []topology.LocalPod{{NeighDevice: pod.Device, Addr: pod.Addr, PodEnd: end}}, NextHops: []topology.NextHop{{Device: 9, WireDevice: hop.Device, Addr: hop.Addr}}}
 	put := func(c topology.Changes, n topology.Neighbour) func() {
@@ -57,41 +57,41 @@ func TestInbox(t *testing.T) {
 		found  topology.Changes // when it is emptied then
 	}{
 		{"nothing", func() {}, 0, 0},
-		{"a device", put(ways, topology.Neighbour{}), 0, ways},
+		{"a device", put(topo, topology.Neighbour{}), 0, topo},
 		{"rules, twice, and a device", func() {
 			put(rules, topology.Neighbour{})()
 			put(rules, topology.Neighbour{})()
-			put(ways, topology.Neighbour{})()
-		}, 2, rules | ways},
+			put(topo, topology.Neighbour{})()
+		}, 2, rules | topo},
 		{"rules, twice, and a device, read together", func() {
-			box.Push(topology.Event{Changes: rules}, topology.Event{Changes: ways}, topology.Event{Changes: rules})
-		}, 1, rules | ways},
-		{"a neighbour that nobody goes to", put(rules|ways, hop), 0, ways},
-		{"the ways, which lead to it", func() { box.SetTopology(known) }, 0, 0},
-		{"the hop to a peer", put(rules|ways, hop), 1, rules | ways},
-		{"a neighbour of a tunnel's device", put(rules|ways, topology.Neighbour{Device: 9, Addr: pod.Addr}), 1, rules | ways},
-		{"a pod", put(rules|ways, pod), 1, rules | ways},
+			box.Push(topology.Event{Changes: rules}, topology.Event{Changes: topo}, topology.Event{Changes: rules})
+		}, 1, rules | topo},
+		{"a neighbour that nobody goes to", put(rules|topo, hop), 0, topo},
+		{"the topology, which leads to it", func() { box.SetTopology(known) }, 0, 0},
+		{"the hop to a peer", put(rules|topo, hop), 1, rules | topo},
+		{"a neighbour of a tunnel's device", put(rules|topo, topology.Neighbour{Device: 9, Addr: pod.Addr}), 1, rules | topo},
+		{"a pod", put(rules|topo, pod), 1, rules | topo},
 		{"two pods, another neighbour and a pod's end, read together", func() {
 			box.Push(topology.Event{Changes: rules, Neighbour: pod}, topology.Event{Changes: rules, Neighbour: pod},
-				topology.Event{Changes: rules, Neighbour: topology.Neighbour{Device: 8, Addr: hop.Addr}}, topology.Event{Changes: ways, PodEnd: end})
+				topology.Event{Changes: rules, Neighbour: topology.Neighbour{Device: 8, Addr: hop.Addr}}, topology.Event{Changes: topo, PodEnd: end})
 		}, 1, rules},
 		{"a pod's end, as it is, and another neighbour, read together", func() {
-			box.Push(topology.Event{Changes: ways, PodEnd: end}, topology.Event{Changes: rules | ways, Neighbour: topology.Neighbour{Device: 8, Addr: hop.Addr}})
-		}, 0, ways},
-		{"another neighbour", put(rules|ways, topology.Neighbour{Device: 8, Addr: hop.Addr}), 0, ways},
-		{"a pod that was found while the ways were read", func() {
+			box.Push(topology.Event{Changes: topo, PodEnd: end}, topology.Event{Changes: rules | topo, Neighbour: topology.Neighbour{Device: 8, Addr: hop.Addr}})
+		}, 0, topo},
+		{"another neighbour", put(rules|topo, topology.Neighbour{Device: 8, Addr: hop.Addr}), 0, topo},
+		{"a pod that was found while the topology was read", func() {
 			box.SetTopology(topology.Topology{})
-			put(rules|ways, pod)()
+			put(rules|topo, pod)()
 			box.SetTopology(known)
-		}, 1, rules | ways},
+		}, 1, rules | topo},
 		{"a pod's end, as it is", announce(end), 0, 0},
 		{"a device with the same index in another namespace", announce(elsewhere), 0, 0},
-		{"a pod's end that has changed", announce(smaller), 0, ways},
-		{"a pod's end that has changed while the ways were read", func() {
+		{"a pod's end that has changed", announce(smaller), 0, topo},
+		{"a pod's end that has changed while the topology was read", func() {
 			box.SetTopology(topology.Topology{})
 			announce(smaller)()
 			box.SetTopology(known)
-		}, 0, ways},
+		}, 0, topo},
 		{"a pod's end that has changed and changed back meanwhile", func() {
 			box.SetTopology(topology.Topology{})
 			announce(smaller)()
@@ -99,7 +99,7 @@ func TestInbox(t *testing.T) {
 			box.SetTopology(known)
 		}, 0, 0},
 		{"as many other pods' ends as are kept", func() { many(fastpath.MaxPodEnds) }, 0, 0},
-		{"more of them than are kept", func() { many(fastpath.MaxPodEnds + 1) }, 0, ways},
+		{"more of them than are kept", func() { many(fastpath.MaxPodEnds + 1) }, 0, topo},
 	} {
 		before := epochNow(t, fast)
 		step.do()
@@ -112,7 +112,7 @@ func TestInbox(t *testing.T) {
 	}
 }
 
-// follow runs a daemon in a namespace of its own that reads ways as it is told to. It
+// follow runs a daemon in a namespace of its own that reads the topology as it is told to. It
 // gives the daemon's inbox and state, and what to end it by, which gives its error.
 func follow(t *testing.T, fast *bpf.Objects, n *netcfg.Namespace, read func() (topology.Topology, error)) (box *fastpath.EventQueue, off func() string, end func() error) {
 	t.Helper()

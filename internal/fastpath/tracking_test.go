@@ -27,7 +27,7 @@ func TestTracking(t *testing.T) {
 	news := func(cause topology.Cause, what topology.Changes) func() {
 		return func() { box.Push(topology.Event{Changes: what, Cause: cause}) }
 	}
-	const rules, ways, asks = topology.RulesChanged, topology.TopologyChanged, topology.BridgeAsks
+	const rules, topo, asks = topology.RulesChanged, topology.TopologyChanged, topology.BridgeAsks
 	again := func() { read = box.Numbers() }
 	for _, step := range []struct {
 		what string
@@ -36,20 +36,20 @@ func TestTracking(t *testing.T) {
 	}{
 		{"nothing", func() {}, all},
 		{"rules without tracking", track(bpf.Tracking{}, false), 0},
-		{"a device", news("", ways), 0},
+		{"a device", news("", topo), 0},
 		{"a bridge asks", track(bpf.Tracking{Bridged: true}, true), 2},
 		{"rules with tracking", track(bpf.Tracking{Routed: true}, true), 1},
-		{"a route", news(topology.Routes, rules|ways), 1},
+		{"a route", news(topology.Routes, rules|topo), 1},
 		{"other rules", news(topology.Rules, rules), all},
 		{"the rules before", track(bpf.Tracking{}, false), all},
 		{"these rules are read", again, all},
 		{"these rules", track(bpf.Tracking{}, false), 0},
-		{"a port", news(topology.Devices, rules|ways), 0},
-		{"a bridge that asks", news(topology.Devices, rules|ways|asks), 2},
+		{"a port", news(topology.Devices, rules|topo), 0},
+		{"a bridge that asks", news(topology.Devices, rules|topo|asks), 2},
 		{"the bridges before", track(bpf.Tracking{}, false), 2},
 		{"these bridges are read", again, 2},
 		{"these bridges", track(bpf.Tracking{}, false), 0},
-		{"anything", news(topology.LostEvents, rules|ways|asks), all},
+		{"anything", news(topology.LostEvents, rules|topo|asks), all},
 	} {
 		step.do()
 		var is uint32

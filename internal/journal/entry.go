@@ -6,7 +6,7 @@ import (
 	"github.com/venturi-net/venturi/internal/setting"
 )
 
-// addSideEffect gives what is known of a side effect of the entry's own. One that is not
+// addSideEffect gives what is known of a side effect of the entry's write. One that is not
 // known yet did not exist before the write.
 func (e *Entry) addSideEffect(s setting.Setting) *sideEffect {
 	id := s.ID()

@@ -67,7 +67,7 @@ const (
 // open, nobody else can open it so. It is for one goroutine at a time.
 type Journal struct {
 	reader
-	options Options
+	options Options // but for Boot and Settings, which reader has
 	log     *log
 }
 

@@ -198,7 +198,7 @@ func isMissing(err error) bool {
 	return errors.Is(err, os.ErrNotExist) || errors.Is(err, host.ErrGone) || errors.Is(err, errors.ErrUnsupported)
 }
 
-// readOptional reads a side effect of another one. What does not exist is absent.
+// readOptional reads a setting that a write to another one may change. What does not exist is absent.
 func (r *reader) readOptional(s setting.Setting) (setting.Value, error) {
 	v, err := r.settings.Read(s)
 	if err != nil && isMissing(err) {

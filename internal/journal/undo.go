@@ -23,7 +23,7 @@ type UndoOptions struct {
 type ConflictError struct {
 	Entry      *Entry
 	Now        setting.Value
-	SideEffect *Snapshot // a side effect of that is another one now, where it is not known whether the write did that; nil: it is about the entry's own
+	SideEffect *Snapshot // a side effect whose value has changed, where it is not known whether the write did that; nil: it is about the entry's own setting
 }
 
 func (e *ConflictError) Error() string {
@@ -72,7 +72,7 @@ func (j *Journal) Undo(txns []int, how UndoOptions) ([]Outcome, error) {
 		}
 	}
 	for _, e := range chosen {
-		if err := blockedBy(e, stuck); err != nil {
+		if err := j.blockedBy(e, stuck); err != nil {
 			outcomes = append(outcomes, Outcome{e, err})
 		} else if e.State.Open() {
 			free = append(free, e)
@@ -128,21 +128,25 @@ func (j *Journal) finishRestoresFor(s setting.Setting) error {
 	for _, s := range around {
 		touched[s.ID()] = true
 	}
-	stuck := j.finishRestores(touched, nil)
-	for _, e := range j.h.entries { // the first one, not any
-		if stuck[e] != nil {
-			return stuck[e]
-		}
-	}
-	return nil
+	return j.firstStuck(j.finishRestores(touched, nil), func(*Entry) bool { return true })
 }
 
 // blockedBy is why an entry cannot be undone yet: its restore, or that of one which
 // touches the same settings, could not be finished. Nil: it can.
-func blockedBy(e *Entry, stuck map[*Entry]error) error {
-	for s, err := range stuck {
-		if s == e || s.touches(func(id string) bool { return e.id == id || e.sideEffect(id) != nil }) {
-			return err
+func (j *Journal) blockedBy(e *Entry, stuck map[*Entry]error) error {
+	if err := stuck[e]; err != nil {
+		return err
+	}
+	return j.firstStuck(stuck, func(s *Entry) bool {
+		return s.touches(func(id string) bool { return e.id == id || e.sideEffect(id) != nil })
+	})
+}
+
+// firstStuck is the error of the first of some entries that was not restored.
+func (j *Journal) firstStuck(stuck map[*Entry]error, some func(*Entry) bool) error {
+	for _, e := range j.h.entries {
+		if stuck[e] != nil && some(e) {
+			return stuck[e]
 		}
 	}
 	return nil

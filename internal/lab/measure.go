@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -99,7 +100,10 @@ func readHolder(file string) Holder {
 }
 
 func writeHolder(f *os.File, h Holder) error {
-	err := f.Truncate(0)
+	_, err := f.Seek(0, io.SeekStart)
+	if err == nil {
+		err = f.Truncate(0)
+	}
 	if err == nil {
 		err = json.NewEncoder(f).Encode(h)
 	}

@@ -198,7 +198,7 @@ func TestMarksOfLater(t *testing.T) {
 			continue
 		}
 		if got := laterText(auditOverlay(t, n, of).PerPacket); got != c.perPacket {
-			t.Errorf("%s\nfickle %q, want %q", c.rules, got, c.perPacket)
+			t.Errorf("%s\nper packet %q, want %q", c.rules, got, c.perPacket)
 		}
 	}
 }

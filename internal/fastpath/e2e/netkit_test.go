@@ -137,8 +137,8 @@ func TestNetkitTopology(t *testing.T) {
 		return func(n *netcfg.Namespace) error { return n.AddRoute(netcfg.Route{Dst: to, Device: device}) }
 	}
 	neighbour := func(n *netcfg.Namespace) error { return n.AddNeighbour(device, addr.Addr(), peerMAC) }
-	encapsulating := func(n *netcfg.Namespace) error {
-		testenv.Shell(t, n.Path(), "ip route add 10.9.0.2 encap ip id 7 dst 192.0.2.9 dev "+device)
+	multipath := func(n *netcfg.Namespace) error {
+		testenv.Shell(t, n.Path(), "ip route append 10.9.0.2 nexthop dev nk0 nexthop dev lo")
 		return nil
 	}
 	for _, c := range []struct {
@@ -154,7 +154,7 @@ func TestNetkitTopology(t *testing.T) {
 		{name: "l3, two routes", is: l3, steps: []func(*netcfg.Namespace) error{route(addr), route(other)}},
 		{name: "l3, more than an address", is: l3, steps: []func(*netcfg.Namespace) error{route(netip.MustParsePrefix("10.9.0.0/24"))}},
 		{name: "l3, a neighbour", is: l3, steps: []func(*netcfg.Namespace) error{route(addr), neighbour}},
-		{name: "l3, a route that encapsulates", is: l3, steps: []func(*netcfg.Namespace) error{encapsulating}, refused: "the route to 10.9.0.2/32 in table 254 has an encapsulation"},
+		{name: "l3, several next hops", is: l3, steps: []func(*netcfg.Namespace) error{route(addr), multipath}, refused: "the route to 10.9.0.2/32 in table 254 has several next hops"},
 		{name: "l2", is: l2, steps: []func(*netcfg.Namespace) error{route(addr), neighbour}, mac: "02:00:00:00:00:02"},
 		{name: "l2, no neighbour", is: l2, steps: []func(*netcfg.Namespace) error{route(addr)}},
 		{name: "drops what it sends", is: with(l3, func(nk *vnl.Netkit) { nk.Policy = vnl.NETKIT_POLICY_BLACKHOLE }),

@@ -40,8 +40,8 @@ var takeoverTimeout = host.ScaleTimeout(10 * time.Second)
 
 // AcquirePinLock locks a folder. With replace, it asks the process that holds the lock to
 // hand over, and waits; see [PinLock.TakeoverRequested].
-func AcquirePinLock(ctx context.Context, folder string, replace bool) (l *PinLock, err error) {
-	l = &PinLock{path: folder}
+func AcquirePinLock(ctx context.Context, folder string, replace bool) (_ *PinLock, err error) {
+	l := &PinLock{path: folder}
 	defer func() {
 		if err != nil {
 			l.Close()
@@ -66,7 +66,10 @@ func AcquirePinLock(ctx context.Context, folder string, replace bool) (l *PinLoc
 		}
 		defer func() { _ = unix.Flock(int(l.next.Fd()), unix.LOCK_UN) }() // a lock that is held can be released
 	}
-	return l, lock(ctx, l.folder, limit)
+	if err := lock(ctx, l.folder, limit); err != nil {
+		return nil, err
+	}
+	return l, nil
 }
 
 // lock tries until a time limit.

@@ -1,15 +1,17 @@
 package kernel_test
 
 import (
+	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 )
 
-// One has a seat, until another asks for it and it leaves.
+// One has the lock, until another asks for it and it leaves.
 func TestPinLock(t *testing.T) {
 	folder := t.TempDir()
 	first, err := kernel.AcquirePinLock(t.Context(), folder, false)
@@ -17,7 +19,7 @@ func TestPinLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	if wanted, err := first.TakeoverRequested(); wanted || err != nil {
-		t.Fatalf("nobody asks for the seat, but: %v, %v", wanted, err)
+		t.Fatalf("nobody asks for the lock, but: %v, %v", wanted, err)
 	}
 	if _, err := kernel.AcquirePinLock(t.Context(), folder, false); !errors.Is(err, kernel.ErrLocked) {
 		t.Fatalf("a second one was let in: %v", err)
@@ -39,12 +41,12 @@ func TestPinLock(t *testing.T) {
 			break
 		}
 		if time.Now().After(end) {
-			t.Fatal("who has the seat never learns that it is wanted")
+			t.Fatal("who has the lock never learns that it is wanted")
 		}
 	}
 	select {
 	case err := <-got:
-		t.Fatalf("the seat was given before it was left: %v", err)
+		t.Fatalf("the lock was given before it was left: %v", err)
 	default:
 	}
 	first.Close()
@@ -53,9 +55,29 @@ func TestPinLock(t *testing.T) {
 	}
 }
 
-// Who has the seat of a folder that was taken away learns of it, also when
+// Who waits behind another that wants to take over can be interrupted.
+func TestPinLockTwiceWanted(t *testing.T) {
+	folder := t.TempDir()
+	first, err := kernel.AcquirePinLock(t.Context(), folder, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	wants, err := kernel.LockFolder(t.Context(), filepath.Join(folder, "next"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer wants.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := kernel.AcquirePinLock(ctx, folder, true); !errors.Is(err, context.Canceled) {
+		t.Errorf("AcquirePinLock = %v, want %v", err, context.Canceled)
+	}
+}
+
+// Who has the lock of a folder that was taken away learns of it, also when
 // there is another at its place.
-func TestSeatOfNoFolder(t *testing.T) {
+func TestPinLockOfNoFolder(t *testing.T) {
 	folder := t.TempDir() + "/pins"
 	must := func(err error) {
 		t.Helper()

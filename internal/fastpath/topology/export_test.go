@@ -61,7 +61,7 @@ const MaxListedFDB = keptFDB
 // LateFilter judges a neighbour as the filter of [Watch] does that was opened in the calling thread's
 // namespace before meanwhile: with resync, after announcements were lost.
 func LateFilter(address string, meanwhile func(), resync bool) (twice [2]Changes, err error) {
-	f := &lateFilter{filter: newRtnlFilter(func(uint32) bool { return false }, audit.IPv4)}
+	f := newLateFilter(func(uint32) bool { return false }, audit.IPv4)
 	f.read()
 	meanwhile()
 	if resync {

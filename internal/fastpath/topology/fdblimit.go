@@ -46,7 +46,7 @@ func fdbOwner(message []byte) (owner int) {
 		return 0
 	}
 	master := nlmsg.NativeUint32(nlmsg.FindIn(message[ndmSize:], unix.NDA_MASTER))
-	return int(cmp.Or(master, nlmsg.NativeUint32(message[ndmIndex:])))
+	return int(cmp.Or(master, nlmsg.NativeUint32(message[ndmIndex:]))) // of a tunnel that is no port: its own
 }
 
 // dedupNeighbour is [dedup] of neighbours. It tells of which device so many are known that it is refused for them:

@@ -4,6 +4,8 @@ import (
 	"sync"
 
 	"github.com/mdlayher/netlink"
+
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
 )
 
 // lateFilter is an [rtnlFilter] that is loaded with the first message, or when [Watcher.Settle] is
@@ -14,6 +16,10 @@ type lateFilter struct {
 	tables *Tables
 	ports  filterTables
 	once   sync.Once
+}
+
+func newLateFilter(owns ProgramOwner, family audit.Family) *lateFilter {
+	return &lateFilter{filter: newRtnlFilter(owns, family)}
 }
 
 // read reads the tables.

@@ -161,7 +161,7 @@ func TestUnprovenIPIP(t *testing.T) {
 }
 
 // An unproven route or entry excludes the next hops that it leads to, and no others.
-func TestUnprovenWays(t *testing.T) {
+func TestUnprovenRoutesRefuse(t *testing.T) {
 	for _, c := range []struct {
 		name, more  string
 		pods, peers int

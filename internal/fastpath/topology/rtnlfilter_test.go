@@ -107,7 +107,7 @@ func TestWatchOfMoves(t *testing.T) {
 		quiet(news)
 		testenv.Shell(t, n.Path(), command)
 		t.Log(command)
-		await(t, news, ways)
+		await(t, news, topo)
 	}
 }
 

@@ -29,7 +29,7 @@ bridge fdb append 02:00:00:00:03:02 dev v0 dst 192.0.2.2
 `
 
 // Read describes the way that packets actually take.
-func TestReadWays(t *testing.T) {
+func TestRead(t *testing.T) {
 	const none = 0
 	for _, c := range []struct {
 		name, options, more string

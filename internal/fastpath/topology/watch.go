@@ -52,7 +52,7 @@ func (n *Event) Add(other Event) {
 
 // A Watcher reports changes in a namespace, and what was there when it began.
 type Watcher struct {
-	Tables *Tables      // what has changed before is in them; nil: it has settled
+	Tables *Tables      // what has changed before is in them; nil after Settle
 	Pods   bool         // it reports changes of devices in other namespaces, too
 	Done   <-chan error // receives the error that ended it, if any, and is closed
 	filter *lateFilter
@@ -73,7 +73,7 @@ func (w *Watcher) Settle() {
 // It also reports changes of the devices in other namespaces that the namespace knows by number, as
 // those of pods, unless the kernel refuses to announce them.
 func Watch(ctx context.Context, family audit.Family, owns ProgramOwner, tell func([]Event)) (w Watcher, err error) {
-	w.filter = &lateFilter{filter: newRtnlFilter(owns, family)}
+	w.filter = newLateFilter(owns, family)
 	sources, err := openSources(family, w.filter)
 	if err != nil {
 		return Watcher{}, err

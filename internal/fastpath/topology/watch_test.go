@@ -23,7 +23,7 @@ import (
 
 const (
 	rules = topology.RulesChanged
-	ways  = topology.TopologyChanged
+	topo  = topology.TopologyChanged
 	asks  = topology.BridgeAsks
 )
 
@@ -148,28 +148,28 @@ func TestWatch(t *testing.T) {
 		command string
 		want    topology.Changes
 	}{
-		{"ip addr add 192.0.2.1/24 dev a0", rules | ways},
-		{"ip route add 198.51.100.0/24 via 192.0.2.2", rules | ways},
-		{"ip rule add pref 100 lookup main", rules | ways},
-		{"ip nexthop add id 7 via 192.0.2.2 dev a0", rules | ways},
-		{"ip nexthop replace id 7 via 192.0.2.3 dev a0", rules | ways},
+		{"ip addr add 192.0.2.1/24 dev a0", rules | topo},
+		{"ip route add 198.51.100.0/24 via 192.0.2.2", rules | topo},
+		{"ip rule add pref 100 lookup main", rules | topo},
+		{"ip nexthop add id 7 via 192.0.2.2 dev a0", rules | topo},
+		{"ip nexthop replace id 7 via 192.0.2.3 dev a0", rules | topo},
 		{"nft add table ip t", rules},
 		{"ip xfrm policy add src 203.0.113.0/24 dst 203.0.113.1 dir out action allow", rules},
-		{"ip link set a0 mtu 1400", ways},
-		{"ip neigh replace 192.0.2.2 lladdr 02:00:00:00:00:01 dev a0", ways},
-		{"ip neigh replace 192.0.2.2 lladdr 02:00:00:00:00:02 dev a0", ways},
-		{"tc qdisc add dev a0 root tbf rate 1gbit burst 1mb latency 1s", ways},
-		{"tc qdisc add dev a0 ingress", ways},
-		{"tc filter add dev a0 ingress protocol ip prio 7 u32 match u32 0 0 flowid 1:1", ways},
-		{"tc filter del dev a0 ingress prio 7", ways},
-		{"tc filter add dev a0 ingress protocol ip prio 7 bpf bytecode '1,6 0 0 0,'", ways}, // without a name
-		{"ip link set b0 master br0", rules | ways},
-		{"bridge link set dev b0 learning off", rules | ways},
-		{"ip link set br0 type bridge ageing_time 100", rules | ways},
-		{"ip link set br0 type bridge nf_call_ip6tables 1", rules | ways},
-		{"ip link set br0 type bridge nf_call_iptables 1", rules | ways | asks},
-		{"ip link add br1 type bridge nf_call_iptables 1", rules | ways | asks},
-		{"bridge fdb add 02:00:00:00:00:03 dev b0 master", ways},
+		{"ip link set a0 mtu 1400", topo},
+		{"ip neigh replace 192.0.2.2 lladdr 02:00:00:00:00:01 dev a0", topo},
+		{"ip neigh replace 192.0.2.2 lladdr 02:00:00:00:00:02 dev a0", topo},
+		{"tc qdisc add dev a0 root tbf rate 1gbit burst 1mb latency 1s", topo},
+		{"tc qdisc add dev a0 ingress", topo},
+		{"tc filter add dev a0 ingress protocol ip prio 7 u32 match u32 0 0 flowid 1:1", topo},
+		{"tc filter del dev a0 ingress prio 7", topo},
+		{"tc filter add dev a0 ingress protocol ip prio 7 bpf bytecode '1,6 0 0 0,'", topo}, // without a name
+		{"ip link set b0 master br0", rules | topo},
+		{"bridge link set dev b0 learning off", rules | topo},
+		{"ip link set br0 type bridge ageing_time 100", rules | topo},
+		{"ip link set br0 type bridge nf_call_ip6tables 1", rules | topo},
+		{"ip link set br0 type bridge nf_call_iptables 1", rules | topo | asks},
+		{"ip link add br1 type bridge nf_call_iptables 1", rules | topo | asks},
+		{"bridge fdb add 02:00:00:00:00:03 dev b0 master", topo},
 	} {
 		quiet(news)
 		testenv.InNetns(t, n.Path(), func() error {
@@ -203,14 +203,14 @@ func watchHeld(t *testing.T) (n *netcfg.Namespace, news chan topology.Changes, h
 func TestWatchHoldsNews(t *testing.T) {
 	n, news, held := watchHeld(t)
 	testenv.Shell(t, n.Path(), "ip neigh add 10.0.0.2 lladdr 02:00:00:00:00:01 dev a0 nud permanent")
-	await(t, news, ways)
+	await(t, news, topo)
 	var batch strings.Builder
 	for i := range 1000 {
 		fmt.Fprintf(&batch, "neigh add 10.1.%d.%d lladdr 02:00:00:00:00:01 dev a0 nud permanent\n", i>>8, i&255)
 	}
 	testenv.Shell(t, n.Path(), "ip -batch - <<'END'\n"+batch.String()+"END")
 	close(held)
-	await(t, news, ways)
+	await(t, news, topo)
 	for end := time.After(time.Second); ; {
 		select {
 		case c := <-news:
@@ -228,14 +228,14 @@ func TestWatchHoldsNews(t *testing.T) {
 func TestWatchTellsTogether(t *testing.T) {
 	n, news, held := watchHeld(t)
 	testenv.Shell(t, n.Path(), "ip route add 192.0.2.0/24 via 10.0.0.2")
-	await(t, news, rules|ways)
+	await(t, news, rules|topo)
 	var batch strings.Builder
 	for i := range 1000 {
 		fmt.Fprintf(&batch, "route add 172.16.%d.%d/32 via 10.0.0.2\n", i>>8, i&255)
 	}
 	testenv.Shell(t, n.Path(), "ip -batch - <<'END'\n"+batch.String()+"END")
 	close(held)
-	await(t, news, rules|ways)
+	await(t, news, rules|topo)
 	told := 1
 	for end := time.After(time.Second); ; told++ {
 		select {
@@ -249,7 +249,7 @@ func TestWatchTellsTogether(t *testing.T) {
 		t.Errorf("told %d times of 1000 routes", told)
 	}
 	testenv.Shell(t, n.Path(), "ip route add 198.51.100.0/24 via 10.0.0.2")
-	await(t, news, rules|ways)
+	await(t, news, rules|topo)
 }
 
 // If more changes than the socket's buffer holds, everything counts as changed, and the stored
@@ -280,14 +280,14 @@ func TestWatchOverrun(t *testing.T) {
 		})
 	}
 	neighbours(1, 0, 1)
-	await(t, news, ways)
+	await(t, news, topo)
 	neighbours(1, 1, 20000) // the buffer holds some thousands
 	neighbours(2, 0, 1)
 	close(held)
 	for range slow { // however long the resync takes
-		await(t, news, rules|ways)
+		await(t, news, rules|topo)
 	}
 	quiet(news)
 	neighbours(1, 0, 1) // the same state as before the overrun
-	await(t, news, ways)
+	await(t, news, topo)
 }
