@@ -39,15 +39,16 @@ type Watch interface {
 // Session is a testbed that is up, with the lock held: any number of comparisons
 // can be made on it, one after the other.
 type Session struct {
-	host     Host
-	testbed  testbed
-	lab      *lab.Lab      // nil: real machines
-	wire     string        // that of a lab
-	machines []testMachine // the client's and the server's first
-	paths    []testPath    // as the request orders them
-	clients  *clientGroup  // nil: the first machine's agent has all of them
-	servers  *serverGroup  // nil: the second machine's agent has all of them
-	meters   []string      // that may be read; nil: all
+	host      Host
+	testbed   testbed
+	lab       *lab.Lab      // nil: real machines
+	wire      string        // that of a lab
+	machines  []testMachine // the client's and the server's first
+	paths     []testPath    // as the request orders them
+	clients   *clientGroup  // nil: the first machine's agent has all of them
+	servers   *serverGroup  // nil: the second machine's agent has all of them
+	meters    []string      // that may be read; nil: all
+	inCluster bool          // the machines are nodes
 	// sharedCores tells that both machines are namespaces of this host.
 	sharedCores bool
 }
@@ -168,7 +169,7 @@ func (s *Session) lostMachine(err error) error {
 	}
 	partly := *lost
 	partly.Code = verr.Partial
-	if _, inCluster := s.testbed.(*clusterTestbed); inCluster {
+	if s.inCluster {
 		partly.Hint = "what was measured until then is reported; see whether the API server, through which the channel passes, and the node are up, and run the command again"
 		return &partly
 	}

@@ -176,41 +176,54 @@ func (b *remoteTestbed) addPaths(ctx context.Context, r *Resolved, s *Session) e
 	built := 0
 	for i, arm := range r.arms {
 		if r.spread != nil && r.spread.builds(arm) {
-			p := b.builtPath(r.spread, built, r.pairs[i])
-			for k, pins := range []string{p.ends.ClientPins, p.ends.ServerPins} {
-				if m := &s.machines[r.pairs[i][k]]; pins != "" {
-					b.fastPaths = append(b.fastPaths, fastPathEnd{arm.Name, m.name, func() (*fastpath.State, error) { return m.remoteState(pins) }})
-				}
-			}
-			s.paths = append(s.paths, p)
+			b.addBuilt(r, s, i, built)
 			built++
-			continue
-		}
-		pair := r.pairs[i]
-		ends, err := b.locate(ctx, r.locations[i], pair)
-		if err != nil {
+		} else if err := b.addFound(ctx, r, s, i); err != nil {
 			return err
 		}
-		_, options, _ := strings.Cut(r.Paths[i], ":") // with the machines' names
-		found := result.Arm{Name: arm.Name, Path: arm.Driver.Name, Options: options, FromDevice: ends[0][0].Device, ToDevice: ends[1][0].Device}
-		if pair != firstPair {
-			found.FromMachine, found.ToMachine = s.machines[pair[0]].name, s.machines[pair[1]].name
-		}
-		s.paths = append(s.paths, newTestPath(found, ends))
-		p := &s.paths[len(s.paths)-1]
-		for k, pins := range []*string{&p.ends.ClientPins, &p.ends.ServerPins} {
-			m, namespace := &s.machines[pair[k]], ends[k][0].Namespace
-			if err := m.agent.Call(ctx, lab.CallPins, namespace, pins); err != nil {
-				return err
-			}
-			if *pins != "" {
-				b.fastPaths = append(b.fastPaths, fastPathEnd{arm.Name, m.name, func() (*fastpath.State, error) { return m.remoteAttachedState(namespace) }})
-			}
-			if r.locations[i][k].Namespace != host.OwnNetwork {
-				m.namespaces = append(m.namespaces, host.Named{Name: m.name + "/" + arm.Name, Path: namespace})
-			}
+	}
+	return nil
+}
+
+// addBuilt adds a path that was built, the n-th of those.
+func (b *remoteTestbed) addBuilt(r *Resolved, s *Session, path, n int) {
+	pair := r.pairs[path]
+	p := b.builtPath(r.spread, n, pair)
+	for k, pins := range []string{p.ends.ClientPins, p.ends.ServerPins} {
+		m := &s.machines[pair[k]]
+		if pins != "" {
+			b.fastPaths = append(b.fastPaths, fastPathEnd{r.arms[path].Name, m.name, func() (*fastpath.State, error) { return m.remoteState(pins) }})
 		}
 	}
+	s.paths = append(s.paths, p)
+}
+
+// addFound adds a path that is there already.
+func (b *remoteTestbed) addFound(ctx context.Context, r *Resolved, s *Session, path int) error {
+	arm, pair := r.arms[path], r.pairs[path]
+	ends, err := b.locate(ctx, r.locations[path], pair)
+	if err != nil {
+		return err
+	}
+	_, options, _ := strings.Cut(r.Paths[path], ":") // with the machines' names
+	found := result.Arm{Name: arm.Name, Path: arm.Driver.Name, Options: options, FromDevice: ends[0][0].Device, ToDevice: ends[1][0].Device}
+	if pair != firstPair {
+		found.FromMachine, found.ToMachine = s.machines[pair[0]].name, s.machines[pair[1]].name
+	}
+	p := newTestPath(found, ends)
+	for k, pins := range []*string{&p.ends.ClientPins, &p.ends.ServerPins} {
+		m, namespace := &s.machines[pair[k]], ends[k][0].Namespace
+		if err := m.agent.Call(ctx, lab.CallPins, namespace, pins); err != nil {
+			return err
+		}
+		if *pins != "" {
+			b.fastPaths = append(b.fastPaths, fastPathEnd{arm.Name, m.name, func() (*fastpath.State, error) { return m.remoteAttachedState(namespace) }})
+		}
+		if r.locations[path][k].Namespace != host.OwnNetwork {
+			m.namespaces = append(m.namespaces, host.Named{Name: m.name + "/" + arm.Name, Path: namespace})
+		}
+	}
+	s.paths = append(s.paths, p)
 	return nil
 }
 

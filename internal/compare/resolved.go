@@ -28,10 +28,12 @@ type Resolved struct {
 	spin   map[int]time.Duration
 	tools  []string
 
-	lab      lab.Options // of a lab; its name and programs are the caller's
-	cluster  *Cluster
-	machines []remote.Machine
-	reach    remote.Options
+	lab     lab.Options // of a lab; its name and programs are the caller's
+	cluster *Cluster
+	// servicePorts is how many ports the Services of a cluster need.
+	servicePorts int
+	machines     []remote.Machine
+	reach        remote.Options
 	// locations are where the ends of each path are on real machines.
 	locations [][2]agent.Location
 	pairs     []pair // of each path
@@ -98,7 +100,7 @@ func (q Request) Resolve() (*Resolved, error) {
 		r.locations, err = q.locations(r.arms, between)
 	}
 	if r.cluster != nil {
-		_, err = servicePorts(r.plan, r.Paths)
+		r.servicePorts, err = servicePorts(r.plan, r.Paths)
 	} else if r.onMachines() {
 		if r.locations, err = q.resolveMachines(r.arms, between); err == nil && q.Remote.Dev != "" {
 			r.spread, err = q.resolveSpread(r.arms, between)
