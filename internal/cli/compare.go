@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -200,9 +201,7 @@ func runCompare(ctx context.Context, env *Env, r *compare.Resolved, write func(f
 		}
 		return err
 	}
-	if rerr := write(file, rec); rerr != nil && err == nil {
-		err = rerr
-	}
+	err = cmp.Or(err, write(file, rec))
 	sanitize.Fprintf(env.Stderr, "venturi: the record is %s\n", file)
 	if err != nil {
 		return err
