@@ -125,7 +125,8 @@ func (q Request) resolveSpread(arms []path.Arm, between []betweenMachines) (s *s
 			continue
 		}
 		for _, machine := range between[i].pair {
-			if name := q.Remote.Machines[machine].Name; s.cards[machine].Device == "" {
+			name := q.Remote.Machines[machine].Name
+			if s.cards[machine].Device == "" {
 				return nil, verr.New(verr.Usage, "cannot build path "+arm.Name, "no network card of machine "+name+" is named",
 					fmt.Sprintf("add %s=DEVICE to the cards, or name other machines, as %s:A,B", name, arm.Driver.Name))
 			}

@@ -136,7 +136,8 @@ func (s *Server) serveGuests(groups []agentArms, guests GuestDialer) {
 	served, errs := make([]GuestServer, len(groups)), make([]error, len(groups))
 	var wait sync.WaitGroup
 	for i, g := range groups {
-		if errs[i] = errNoDialer; guests != nil {
+		errs[i] = errNoDialer
+		if guests != nil {
 			wait.Go(func() { served[i], errs[i] = guests.Serve(g.agent, forGuest(s.plan, g.arms)) })
 		}
 	}
