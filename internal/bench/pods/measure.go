@@ -183,14 +183,21 @@ func (r *Row) slice(f *flow, d time.Duration) (s slice, carried, slow uint64, er
 		return s, 0, 0, fmt.Errorf("measure %s on %s: %w", r.Load, r.Arm.Name, err)
 	}
 	after, err := CountsOf(r.Arm.Pins)
+	carried, slow = Carried(before, after)
+	return s, carried, slow, err
+}
+
+// Carried is how many packets fast paths carried between two readings, and how many they did not.
+func Carried(before, after [bpf.Counts]uint64) (carried, slow uint64) {
 	for c := range bpf.Counts {
-		if n := after[c] - before[c]; c == bpf.CarriedOut || c == bpf.CarriedIn {
+		n := after[c] - before[c]
+		if c == bpf.CarriedOut || c == bpf.CarriedIn {
 			carried += n
 		} else {
 			slow += n
 		}
 	}
-	return s, carried, slow, err
+	return carried, slow
 }
 
 // CountsOf is what the programs of fast paths have counted, by the folders of their pins; zero without any.
