@@ -142,14 +142,8 @@ func (t *peerTable) measure(ctx context.Context, l peerLoad, rounds int) ([]peer
 
 // add counts what the fast path carried between two looks, and what it did not.
 func (r *peerRuns) add(before, after [bpf.Counts]uint64) {
-	for c := range bpf.Counts {
-		n := after[c] - before[c]
-		if c == bpf.CarriedOut || c == bpf.CarriedIn {
-			r.carried += n
-		} else {
-			r.slow += n
-		}
-	}
+	carried, slow := pods.Carried(before, after)
+	r.carried, r.slow = r.carried+carried, r.slow+slow
 }
 
 func (t *peerTable) print(w io.Writer, l peerLoad, runs []peerRuns) (limits []verify.Requirement) {

@@ -105,9 +105,7 @@ func measureUnder(ctx context.Context, env *Env, u kernelFlag, requests []*compa
 	// Two runs disturb each other also when one of them is in a virtual machine,
 	// and what one writes to make sure of its folders disturbs the other, too.
 	if os.Geteuid() == 0 {
-		unlock, err := lab.LockMeasure(ctx, requests[0].Wait, strings.Join(ownCommand(env), " "), func(held lab.Holder) {
-			show.Say("waiting for %s", held)
-		})
+		unlock, err := lab.LockMeasure(ctx, requests[0].Wait, strings.Join(ownCommand(env), " "), show.Say)
 		if err != nil {
 			return err
 		}

@@ -22,9 +22,6 @@ import (
 	"github.com/venturi-net/venturi/result"
 )
 
-// runsFolder is where `venturi compare` keeps its records unless told otherwise.
-const runsFolder = compare.RunsFolder
-
 func newReport(env *Env) *cobra.Command {
 	var (
 		opt     view.Options
@@ -40,7 +37,7 @@ func newReport(env *Env) *cobra.Command {
 which keeps every slice.
 
 RUN is the folder of a run, or the record in it (` + result.FileName + `). The default is the
-newest finished run below ` + runsFolder + `/. No root is needed.
+newest finished run below ` + compare.RunsFolder + `/. No root is needed.
 
 With several runs, each later run is compared with the first: each path's later ratio to
 the host network is divided by the earlier one, so the speed of the machine on either day
@@ -57,7 +54,7 @@ draws one of its figures, for a document.
 With --study, only the tables of that study are printed. The run may be one of the study,
 or any other with the same paths and loads.`,
 		Example: `  venturi report                              the newest run
-  venturi report ` + runsFolder + `/20260102-150405 --format md
+  venturi report ` + compare.RunsFolder + `/20260102-150405 --format md
   venturi report --open                       a page with figures, in the browser
   venturi report --format svg --figure latency/tcp_lat/1 > latency.svg
   venturi report --format benchstat > new.txt  for golang.org/x/perf/cmd/benchstat

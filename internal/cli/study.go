@@ -258,7 +258,7 @@ func reportStudy(env *Env, name string, args []string, partial bool, opt view.Op
 	if err != nil {
 		return err
 	}
-	if above := filepath.Dir(run); len(args) == 0 && len(s.Wires) > 1 && above != runsFolder {
+	if above := filepath.Dir(run); len(args) == 0 && len(s.Wires) > 1 && above != compare.RunsFolder {
 		run = above // the newest record is that of the last wire
 	}
 	folders := s.Folders(run)

@@ -101,7 +101,8 @@ func pinEnds(plan *load.Plan, client, server affinity) {
 	if plan.Background != nil {
 		beside := *plan.Background
 		own := beside.ClientCPU != plan.ClientCPU || beside.ServerCPU != plan.ServerCPU
-		if beside.ClientCPU, beside.ServerCPU = client.cpu, server.cpu; own {
+		beside.ClientCPU, beside.ServerCPU = client.cpu, server.cpu
+		if own {
 			client, beside.ClientCPU = client.reserve()
 			server, beside.ServerCPU = server.reserve()
 		}

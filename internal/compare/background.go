@@ -184,15 +184,14 @@ func (s *Session) otherCPUs(p *result.Plan) (other [2]int, err error) {
 	if !ownBackground(p) {
 		return other, nil
 	}
-	_, isCluster := s.testbed.(*clusterTestbed)
-	if isCluster && s.machines[0].cpu >= 0 {
+	if s.inCluster && s.machines[0].cpu >= 0 {
 		if err := s.checkNodeCores(); err != nil {
 			return other, err
 		}
 	}
 	candidates := [2][]int{}
 	if s.sharedCores {
-		allowed, err := s.sharedCPUs(isCluster)
+		allowed, err := s.sharedCPUs()
 		if err != nil {
 			return other, err
 		}
@@ -213,8 +212,8 @@ func (s *Session) otherCPUs(p *result.Plan) (other [2]int, err error) {
 }
 
 // sharedCPUs are the cores that both ends share: those of this machine, or of the one that has both nodes.
-func (s *Session) sharedCPUs(isCluster bool) ([]int, error) {
-	if isCluster {
+func (s *Session) sharedCPUs() ([]int, error) {
+	if s.inCluster {
 		return s.machines[0].agent.CPUs(), nil
 	}
 	return host.AllowedCPUs()

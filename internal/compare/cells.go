@@ -28,6 +28,11 @@ type CellSpec struct {
 	Curve      string                 // names the background that the curve is drawn beside, of which this is a point; empty: none
 }
 
+// cellSpec is one load as all Loads run.
+func (q Request) cellSpec(name string) CellSpec {
+	return CellSpec{Load: name, Sizes: q.Sizes, Flows: q.Flows, Threads: q.Threads, Rate: q.Rate, Response: q.Response, Background: q.Background}
+}
+
 // cells are the blocks of rows: every load at each of its sizes with each of
 // its numbers of flows, and none of them twice.
 func (q Request) cells() ([]result.Cell, error) {

@@ -33,15 +33,12 @@ func (g *clientGroup) Run(ctx context.Context, plan load.Plan, meters []string) 
 
 // partOf is a plan with the arms that a member of a group has, and their numbers in the whole.
 func partOf(plan load.Plan, agentOf map[string]int, member int) (part load.Plan, numbers []int) {
-	part = plan
-	part.Arms = nil
 	for i, arm := range plan.Arms {
 		if agentOf[arm.Name] == member {
-			part.Arms, numbers = append(part.Arms, arm), append(numbers, i)
+			numbers = append(numbers, i)
 		}
 	}
-	part.Schedule = partSchedule(plan.Schedule, numbers)
-	return part, numbers
+	return plan.Subset(numbers), numbers
 }
 
 // newGroups makes the groups of a comparison between more than two machines.

@@ -77,7 +77,7 @@ func servicePorts(p result.Plan, paths []string) (ports int, err error) {
 // clusterTestbed is pods, or agents on nodes, of a cluster.
 type clusterTestbed struct {
 	placement *kube.Placement
-	agents    []*agent.Client
+	agents    agents
 	live      *agent.Liveness
 	plain     bool
 }
@@ -93,15 +93,11 @@ func (b *clusterTestbed) warnings() []result.Warning {
 		"and no end is pinned to a core; --node-agents has all three"}}
 }
 
-func (b *clusterTestbed) close() (err error) {
+func (b *clusterTestbed) close() error {
 	if b.live != nil {
 		b.live.Close()
 	}
-	for _, c := range b.agents {
-		if c != nil {
-			err = errors.Join(err, c.Close())
-		}
-	}
+	err := b.agents.close()
 	if b.placement != nil {
 		err = errors.Join(err, b.placement.Close())
 	}
@@ -126,15 +122,11 @@ func openCluster(ctx context.Context, r *Resolved, h Host) (s *Session, err erro
 			s, err = nil, errors.Join(err, b.close())
 		}
 	}()
-	ports, err := servicePorts(r.plan, r.Paths)
-	if err != nil {
-		return nil, err
-	}
 	client, err := kube.Open(r.cluster.Access)
 	if err != nil {
 		return nil, err
 	}
-	b.placement, err = client.Place(ctx, kube.RunRequest{Options: r.cluster.Options, Paths: r.Paths, Ports: ports, Tune: r.cluster.Tune, Deadline: r.deadline() + r.cluster.Extra,
+	b.placement, err = client.Place(ctx, kube.RunRequest{Options: r.cluster.Options, Paths: r.Paths, Ports: r.servicePorts, Tune: r.cluster.Tune, Deadline: r.deadline() + r.cluster.Extra,
 		Command: strings.Join(r.Command, " "), Wait: r.Wait, Say: h.Watch.Say})
 	if err != nil {
 		return nil, err
@@ -142,7 +134,7 @@ func openCluster(ctx context.Context, r *Resolved, h Host) (s *Session, err erro
 	if err := b.connect(ctx); err != nil {
 		return nil, err
 	}
-	s = &Session{host: h, testbed: b, servers: &serverGroup{agentOf: map[string]int{}}}
+	s = &Session{host: h, testbed: b, inCluster: true, servers: &serverGroup{agentOf: map[string]int{}}}
 	for i := range 2 {
 		s.machines = append(s.machines, testMachine{name: b.placement.Agents[i].Node, agent: b.agents[i], affinity: unpinned})
 	}
@@ -190,7 +182,7 @@ func (g *serverGroup) add(r *Resolved, path, agent int) {
 
 // connect begins to speak to all agents.
 func (b *clusterTestbed) connect(ctx context.Context) error {
-	b.agents = make([]*agent.Client, len(b.placement.Agents))
+	b.agents = make(agents, len(b.placement.Agents))
 	var g errgroup.Group
 	for i, a := range b.placement.Agents {
 		g.Go(func() (err error) {

@@ -39,15 +39,16 @@ type Watch interface {
 // Session is a testbed that is up, with the lock held: any number of comparisons
 // can be made on it, one after the other.
 type Session struct {
-	host     Host
-	testbed  testbed
-	lab      *lab.Lab      // nil: real machines
-	wire     string        // that of a lab
-	machines []testMachine // the client's and the server's first
-	paths    []testPath    // as the request orders them
-	clients  *clientGroup  // nil: the first machine's agent has all of them
-	servers  *serverGroup  // nil: the second machine's agent has all of them
-	meters   []string      // that may be read; nil: all
+	host      Host
+	testbed   testbed
+	lab       *lab.Lab      // nil: real machines
+	wire      string        // that of a lab
+	machines  []testMachine // the client's and the server's first
+	paths     []testPath    // as the request orders them
+	clients   *clientGroup  // nil: the first machine's agent has all of them
+	servers   *serverGroup  // nil: the second machine's agent has all of them
+	meters    []string      // that may be read; nil: all
+	inCluster bool          // the machines are nodes
 	// sharedCores tells that both machines are namespaces of this host.
 	sharedCores bool
 }
@@ -107,7 +108,8 @@ func (s *Session) Close() error { return s.testbed.close() }
 
 // Compare makes one comparison. The request's paths must be those that the
 // session was opened with.
-func (s *Session) Compare(ctx context.Context, r *Resolved, write func(result.Line) error) (*result.Record, error) {
+func (s *Session) Compare(ctx context.Context, r *Resolved, write func(result.Line) error) (rec *result.Record, err error) {
+	defer func() { err = recordError(err) }()
 	plan, ends, err := s.plan(r)
 	if err != nil {
 		return nil, err
@@ -117,13 +119,7 @@ func (s *Session) Compare(ctx context.Context, r *Resolved, write func(result.Li
 		return nil, err
 	}
 	threadCPUs := s.threadCPUs(plan, other)
-	clientMeters, serverMeters := meter.Names(), meter.Names()
-	if s.meters != nil {
-		clientMeters, serverMeters = s.meters, s.meters
-	} else if s.sharedCores {
-		serverMeters = meter.NamesOf(meter.Namespace, meter.FastPath) // both agents see the same cores: one counts them
-	}
-	rec := &result.Record{}
+	rec = &result.Record{}
 	add := func(l result.Line) error {
 		rec.Add(l)
 		if err := write(l); err != nil {
@@ -131,23 +127,16 @@ func (s *Session) Compare(ctx context.Context, r *Resolved, write func(result.Li
 		}
 		return nil
 	}
-	if err := s.preamble(ctx, r, plan, s.fewCores(plan, threadCPUs), add); err != nil {
+	if err := s.preamble(ctx, r, plan, ends, threadCPUs, add); err != nil {
 		return rec, err
 	}
-	own := rec.Facts[0] // of the client's machine
-	if s.lab != nil {
-		for _, w := range congestionWarnings(plan, ends, r.tools, own.Sysctls) {
-			if err := add(result.Line{Warning: &w}); err != nil {
-				return rec, recordError(err)
-			}
-		}
-	}
+	clientMeters, serverMeters := s.meterNames()
 	run := experiment.Run{
 		Plan: &rec.Plan, Ends: ends, Client: s.client(), Server: s.server(serverMeters),
 		Write: write, Watch: s.host.Watch, Tools: tools(r.tools),
 		DaemonExit:    func(arm int) error { return s.testbed.daemonExit(strings.TrimSuffix(plan.Arms[arm].Name, copySuffix)) },
 		FinalWarnings: func() []result.Warning { return append(s.testbed.warnings(), s.strangers()...) },
-		ClientMeters:  clientMeters, ServerMeters: serverMeters, Congestion: own.Congestion,
+		ClientMeters:  clientMeters, ServerMeters: serverMeters, Congestion: rec.Facts[0].Congestion,
 		OtherCPUs: other, ThreadCPUs: threadCPUs,
 	}
 	if plan.Precision > 0 || plan.UntilDecided {
@@ -157,7 +146,18 @@ func (s *Session) Compare(ctx context.Context, r *Resolved, write func(result.Li
 	if s.lab == nil && len(rec.Slices) > 0 {
 		err = s.lostMachine(err)
 	}
-	return rec, recordError(err)
+	return rec, err
+}
+
+// meterNames are the meters that the agents of both machines read.
+func (s *Session) meterNames() (client, server []string) {
+	switch {
+	case s.meters != nil:
+		return s.meters, s.meters
+	case s.sharedCores: // both agents see the same cores: one counts them
+		return meter.Names(), meter.NamesOf(meter.Namespace, meter.FastPath)
+	}
+	return meter.Names(), meter.Names()
 }
 
 // lostMachine makes the error of a machine that was lost on the way one of a run that is
@@ -169,7 +169,7 @@ func (s *Session) lostMachine(err error) error {
 	}
 	partly := *lost
 	partly.Code = verr.Partial
-	if _, inCluster := s.testbed.(*clusterTestbed); inCluster {
+	if s.inCluster {
 		partly.Hint = "what was measured until then is reported; see whether the API server, through which the channel passes, and the node are up, and run the command again"
 		return &partly
 	}
@@ -246,16 +246,16 @@ func (s *Session) readFacts(ctx context.Context) ([]machineFacts, error) {
 	return read, g.Wait()
 }
 
-// preamble writes header, plan and the facts of both machines, with warnings: of what of
-// them could not be read, and others.
-func (s *Session) preamble(ctx context.Context, r *Resolved, plan *result.Plan, warnings []result.Warning, add func(result.Line) error) error {
+// preamble writes header, plan, the facts of all machines, and warnings of what in them a
+// reader of the figures has to know.
+func (s *Session) preamble(ctx context.Context, r *Resolved, plan *result.Plan, ends []experiment.Ends, threadCPUs [2][]int, add func(result.Line) error) error {
 	header := result.Header{Format: result.Format, Version: result.Version, Venturi: s.host.Version,
 		Started: time.Now(), Command: r.Command}
 	if err := add(result.Line{Header: &header}); err != nil {
-		return recordError(err)
+		return err
 	}
 	if err := add(result.Line{Plan: plan}); err != nil {
-		return recordError(err)
+		return err
 	}
 	var missing missingFacts
 	read, err := s.readFacts(ctx)
@@ -279,17 +279,20 @@ func (s *Session) preamble(ctx context.Context, r *Resolved, plan *result.Plan, 
 			}
 		}
 		if err := add(result.Line{Facts: &facts}); err != nil {
-			return recordError(err)
+			return err
 		}
 	}
-	for _, w := range slices.Concat(missing.warnings(), s.unconfined(), warnings) {
-		if err := add(result.Line{Warning: &w}); err != nil {
-			return recordError(err)
-		}
-	}
+	warnings := slices.Concat(missing.warnings(), s.unconfined(), s.fewCores(plan, threadCPUs))
 	if plan.SharedCores && plan.ClientCPU == plan.ServerCPU {
-		w := result.Warning{Code: "one-core", Text: "client and server share one core: latency lacks the wake-up of another core"}
-		return recordError(add(result.Line{Warning: &w}))
+		warnings = append(warnings, result.Warning{Code: "one-core", Text: "client and server share one core: latency lacks the wake-up of another core"})
+	}
+	if s.lab != nil {
+		warnings = append(warnings, congestionWarnings(plan, ends, r.tools, read[0].Sysctls)...)
+	}
+	for _, w := range warnings {
+		if err := add(result.Line{Warning: &w}); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -1,11 +1,9 @@
 package compare
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync"
 
@@ -35,7 +33,7 @@ type Remote struct {
 
 // resolveMachines gives where the ends of every path are on the two machines, and
 // refuses what cannot be measured between real machines.
-func (q Request) resolveMachines(arms []path.Arm) (all [][2]agent.Location, err error) {
+func (q Request) resolveMachines(arms []path.Arm, between []betweenMachines) (all [][2]agent.Location, err error) {
 	refuse := func(why, do string) ([][2]agent.Location, error) {
 		return nil, verr.New(verr.Usage, "cannot compare on machines", why, do)
 	}
@@ -51,17 +49,17 @@ func (q Request) resolveMachines(arms []path.Arm) (all [][2]agent.Location, err 
 	case len(q.BesideTools) > 0:
 		return refuse("real tools run beside a lab only", "leave --with out")
 	}
-	return q.locations(arms)
+	return q.locations(arms, between)
 }
 
 // locations gives where the ends of the paths are that are there already.
-func (q Request) locations(arms []path.Arm) (all [][2]agent.Location, err error) {
+func (q Request) locations(arms []path.Arm, between []betweenMachines) (all [][2]agent.Location, err error) {
 	for i, arm := range arms {
 		if q.Remote.Dev != "" && arm.Driver.Name != "attach" {
 			all = append(all, [2]agent.Location{}) // it is built
 			continue
 		}
-		ends, err := q.endsOf(q.Paths[i], arm, q.pairOf(i))
+		ends, err := q.endsOf(q.Paths[i], arm, between[i].pair)
 		if err != nil {
 			return nil, err
 		}
@@ -94,33 +92,15 @@ func (q Request) endsOf(spec string, arm path.Arm, pair pair) (ends [2]agent.Loc
 }
 
 // pathArms reads the paths.
-func (q Request) pathArms() ([]path.Arm, error) {
+func (q Request) pathArms(between []betweenMachines) ([]path.Arm, error) {
 	if q.Cluster != nil {
 		return q.clusterArms()
 	}
-	specs, names, err := q.specsAndNames()
-	if err != nil {
-		return nil, err
+	var specs, names []string
+	for _, b := range between {
+		specs, names = append(specs, b.spec), append(names, b.name)
 	}
 	return path.Arms(specs, names)
-}
-
-// specsAndNames are the paths without the names of their machines, and what they are called.
-func (q Request) specsAndNames() (specs, names []string, err error) {
-	specs, names = slices.Clone(q.Paths), make([]string, len(q.Paths))
-	copy(names, q.Names)
-	if len(q.Remote.Machines) < 2 {
-		return specs, names, nil
-	}
-	for i, spec := range specs {
-		between, err := q.parsePair(spec)
-		if err != nil {
-			return nil, nil, err
-		}
-		specs[i] = between.spec
-		names[i] = cmp.Or(names[i], between.name)
-	}
-	return specs, names, nil
 }
 
 // remoteTestbed is machines that ssh reaches, with what was raised on the network cards of
@@ -196,41 +176,54 @@ func (b *remoteTestbed) addPaths(ctx context.Context, r *Resolved, s *Session) e
 	built := 0
 	for i, arm := range r.arms {
 		if r.spread != nil && r.spread.builds(arm) {
-			p := b.builtPath(r.spread, built, r.pairs[i])
-			for k, pins := range []string{p.ends.ClientPins, p.ends.ServerPins} {
-				if m := &s.machines[r.pairs[i][k]]; pins != "" {
-					b.fastPaths = append(b.fastPaths, fastPathEnd{arm.Name, m.name, func() (*fastpath.State, error) { return m.remoteState(pins) }})
-				}
-			}
-			s.paths = append(s.paths, p)
+			b.addBuilt(r, s, i, built)
 			built++
-			continue
-		}
-		pair := r.pairs[i]
-		ends, err := b.locate(ctx, r.locations[i], pair)
-		if err != nil {
+		} else if err := b.addFound(ctx, r, s, i); err != nil {
 			return err
 		}
-		_, options, _ := strings.Cut(r.Paths[i], ":") // with the machines' names
-		found := result.Arm{Name: arm.Name, Path: arm.Driver.Name, Options: options, FromDevice: ends[0][0].Device, ToDevice: ends[1][0].Device}
-		if pair != firstPair {
-			found.FromMachine, found.ToMachine = s.machines[pair[0]].name, s.machines[pair[1]].name
-		}
-		s.paths = append(s.paths, newTestPath(found, ends))
-		p := &s.paths[len(s.paths)-1]
-		for k, pins := range []*string{&p.ends.ClientPins, &p.ends.ServerPins} {
-			m, namespace := &s.machines[pair[k]], ends[k][0].Namespace
-			if err := m.agent.Call(ctx, lab.CallPins, namespace, pins); err != nil {
-				return err
-			}
-			if *pins != "" {
-				b.fastPaths = append(b.fastPaths, fastPathEnd{arm.Name, m.name, func() (*fastpath.State, error) { return m.remoteAttachedState(namespace) }})
-			}
-			if r.locations[i][k].Namespace != host.OwnNetwork {
-				m.namespaces = append(m.namespaces, host.Named{Name: m.name + "/" + arm.Name, Path: namespace})
-			}
+	}
+	return nil
+}
+
+// addBuilt adds a path that was built, the n-th of those.
+func (b *remoteTestbed) addBuilt(r *Resolved, s *Session, path, n int) {
+	pair := r.pairs[path]
+	p := b.builtPath(r.spread, n, pair)
+	for k, pins := range []string{p.ends.ClientPins, p.ends.ServerPins} {
+		m := &s.machines[pair[k]]
+		if pins != "" {
+			b.fastPaths = append(b.fastPaths, fastPathEnd{r.arms[path].Name, m.name, func() (*fastpath.State, error) { return m.remoteState(pins) }})
 		}
 	}
+	s.paths = append(s.paths, p)
+}
+
+// addFound adds a path that is there already.
+func (b *remoteTestbed) addFound(ctx context.Context, r *Resolved, s *Session, path int) error {
+	arm, pair := r.arms[path], r.pairs[path]
+	ends, err := b.locate(ctx, r.locations[path], pair)
+	if err != nil {
+		return err
+	}
+	_, options, _ := strings.Cut(r.Paths[path], ":") // with the machines' names
+	found := result.Arm{Name: arm.Name, Path: arm.Driver.Name, Options: options, FromDevice: ends[0][0].Device, ToDevice: ends[1][0].Device}
+	if pair != firstPair {
+		found.FromMachine, found.ToMachine = s.machines[pair[0]].name, s.machines[pair[1]].name
+	}
+	p := newTestPath(found, ends)
+	for k, pins := range []*string{&p.ends.ClientPins, &p.ends.ServerPins} {
+		m, namespace := &s.machines[pair[k]], ends[k][0].Namespace
+		if err := m.agent.Call(ctx, lab.CallPins, namespace, pins); err != nil {
+			return err
+		}
+		if *pins != "" {
+			b.fastPaths = append(b.fastPaths, fastPathEnd{arm.Name, m.name, func() (*fastpath.State, error) { return m.remoteAttachedState(namespace) }})
+		}
+		if r.locations[path][k].Namespace != host.OwnNetwork {
+			m.namespaces = append(m.namespaces, host.Named{Name: m.name + "/" + arm.Name, Path: namespace})
+		}
+	}
+	s.paths = append(s.paths, p)
 	return nil
 }
 

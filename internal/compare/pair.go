@@ -1,11 +1,13 @@
 package compare
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/path"
+	"github.com/venturi-net/venturi/internal/remote"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -20,7 +22,25 @@ var firstPair = pair{0, 1}
 type betweenMachines struct {
 	pair pair
 	spec string
-	name string // of the path where the user gives none; empty: its driver's
+	name string // of the path; empty: its driver's
+}
+
+// parsePairs reads the machines' names of all paths, where there are machines to name.
+func (q Request) parsePairs() ([]betweenMachines, error) {
+	all := make([]betweenMachines, len(q.Paths))
+	for i, spec := range q.Paths {
+		all[i] = betweenMachines{pair: firstPair, spec: spec}
+		if len(q.Remote.Machines) > 1 {
+			var err error
+			if all[i], err = q.parsePair(spec); err != nil {
+				return nil, err
+			}
+		}
+		if i < len(q.Names) {
+			all[i].name = cmp.Or(q.Names[i], all[i].name)
+		}
+	}
+	return all, nil
 }
 
 // parsePair reads the machines' names in host:v1,v2, in vxlan:v1,v2,tunnels=2 and in
@@ -47,7 +67,7 @@ func (q Request) parsePair(spec string) (b betweenMachines, err error) {
 				continue
 			}
 			name, rest, _ := strings.Cut(value, "/")
-			if at := q.machineNamed(name); at >= 0 && rest != "" {
+			if at := machineNamed(q.Remote.Machines, name); at >= 0 && rest != "" {
 				b.pair[n], parts[i] = at, key+rest
 				named++
 			}
@@ -110,7 +130,7 @@ func (q Request) pairNamed(spec string, names []string) (p pair, err error) {
 		return refuse(fmt.Sprintf("it names %d machines", len(slices.Compact(slices.Clone(names)))), "name the client's machine and the server's: "+driver+":a,b")
 	}
 	for i, name := range names {
-		if p[i] = q.machineNamed(name); p[i] < 0 {
+		if p[i] = machineNamed(q.Remote.Machines, name); p[i] < 0 {
 			var known []string
 			for _, m := range q.Remote.Machines {
 				known = append(known, m.Name)
@@ -125,23 +145,6 @@ func (q Request) pairNamed(spec string, names []string) (p pair, err error) {
 }
 
 // machineNamed gives the number of a machine; -1: there is none of that name.
-func (q Request) machineNamed(name string) int {
-	for i, m := range q.Remote.Machines {
-		if m.Name == name {
-			return i
-		}
-	}
-	return -1
-}
-
-// pairOf is the machines of a path, whose spec [Request.pathArms] has checked.
-func (q Request) pairOf(path int) pair {
-	if len(q.Remote.Machines) < 2 {
-		return firstPair
-	}
-	b, err := q.parsePair(q.Paths[path])
-	if err != nil {
-		return firstPair
-	}
-	return b.pair
+func machineNamed(machines []remote.Machine, name string) int {
+	return slices.IndexFunc(machines, func(m remote.Machine) bool { return m.Name == name })
 }

@@ -51,7 +51,8 @@ func (q Request) plan(paths []path.Arm) (p result.Plan, of []int, err error) {
 	}
 	if q.Cluster != nil && q.Budget == 0 {
 		experiment.Shorten(&p, clusterTime, Slow())
-		if p.Budget = clusterLimit; experiment.Duration(&p, Slow()) > clusterTime {
+		p.Budget = clusterLimit
+		if experiment.Duration(&p, Slow()) > clusterTime {
 			p.Budget = experiment.Duration(&p, Slow()) * 5 / 4
 		}
 	}

@@ -83,7 +83,8 @@ func TestClusterTime(t *testing.T) {
 		if p.Budget.Round(second) != limit.Round(second) {
 			t.Errorf("%s: it takes %v, and has a budget of %v, not %v", name, took, p.Budget, limit)
 		}
-		if q.StopWhenDecided = true; q.hasFixedPlan() {
+		q.StopWhenDecided = true
+		if q.hasFixedPlan() {
 			continue
 		}
 		if d := resolve(t, q).Plan(); !d.UntilDecided || d.Budget == 0 || d.Budget > max(took, q.Budget) {

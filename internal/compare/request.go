@@ -97,8 +97,7 @@ func (q Request) withDefaults() Request {
 	}
 	if len(q.Cells) == 0 {
 		for _, l := range q.Loads {
-			spec := CellSpec{Load: l, Sizes: q.Sizes, Flows: q.Flows, Threads: q.Threads, Rate: q.Rate, Response: q.Response, Background: q.Background}
-			q.Cells = append(q.Cells, spec.points(q.Curve)...)
+			q.Cells = append(q.Cells, q.cellSpec(l).points(q.Curve)...)
 		}
 	}
 	if len(q.Remote.Machines) > 0 {
@@ -254,11 +253,7 @@ func (q Request) check() error {
 
 // checkToolEnds: tools run on the machines, between the ends of the first path.
 func (q Request) checkToolEnds() error {
-	if len(q.BesideTools) == 0 {
-		return nil
-	}
-	driver, _, _ := strings.Cut(q.Paths[0], ":")
-	d, err := path.Lookup(driver)
+	d, err := path.Lookup(driverOf(q.Paths[0]))
 	if err != nil || !d.InVMs {
 		return err
 	}
@@ -266,8 +261,16 @@ func (q Request) checkToolEnds() error {
 		"tools run on the machines, but this path ends in virtual machines", "put another path first, or leave --with out")
 }
 
+// checkTools refuses what a tool beside the loads cannot do as they do.
 func (q Request) checkTools() error {
+	if len(q.BesideTools) == 0 {
+		return nil
+	}
 	if err := q.checkToolEnds(); err != nil {
+		return err
+	}
+	cells, err := q.cells()
+	if err != nil {
 		return err
 	}
 	for _, name := range q.BesideTools {
@@ -275,25 +278,21 @@ func (q Request) checkTools() error {
 		if err != nil {
 			return err
 		}
-		cells, err := q.cells()
-		if err != nil {
-			return err
+		refuse := func(flag, with, why string) error {
+			return verr.New(verr.Usage, "cannot run "+name+" with "+with, why+", to compare like with like", "leave --"+flag+" out beside --with")
 		}
 		for _, c := range cells {
 			if err := t.Carries(c.Load, c.Size); err != nil {
 				return err
 			}
 			if c.Response > 0 {
-				return verr.New(verr.Usage, "cannot run "+name+" with responses of another size",
-					"it runs with equal sizes in both directions, to compare like with like", "leave --response out beside --with")
+				return refuse("response", "responses of another size", "it runs with equal sizes in both directions")
 			}
 			if l, err := load.Find(c.Load); err == nil && c.Rate != l.Rate {
-				return verr.New(verr.Usage, "cannot run "+name+" with a rate",
-					"it runs at full speed, to compare like with like", "leave --rate out beside --with")
+				return refuse("rate", "a rate", "it runs at full speed")
 			}
 			if c.Flows > 1 {
-				return verr.New(verr.Usage, "cannot run "+name+" with several flows",
-					"it runs with one flow, to compare like with like", "leave --flows out beside --with")
+				return refuse("flows", "several flows", "it runs with one flow")
 			}
 		}
 	}

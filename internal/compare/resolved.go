@@ -28,10 +28,12 @@ type Resolved struct {
 	spin   map[int]time.Duration
 	tools  []string
 
-	lab      lab.Options // of a lab; its name and programs are the caller's
-	cluster  *Cluster
-	machines []remote.Machine
-	reach    remote.Options
+	lab     lab.Options // of a lab; its name and programs are the caller's
+	cluster *Cluster
+	// servicePorts is how many ports the Services of a cluster need.
+	servicePorts int
+	machines     []remote.Machine
+	reach        remote.Options
 	// locations are where the ends of each path are on real machines.
 	locations [][2]agent.Location
 	pairs     []pair // of each path
@@ -71,8 +73,11 @@ func (q Request) Resolve() (*Resolved, error) {
 		lab:     lab.Options{Paths: q.Paths, Names: q.Names, Hosts: q.Hosts, Services: q.Services},
 		cluster: q.Cluster, machines: q.Remote.Machines, reach: q.Remote.Options,
 	}
-	var err error
-	if r.arms, err = q.pathArms(); err != nil {
+	between, err := q.parsePairs()
+	if err != nil {
+		return nil, err
+	}
+	if r.arms, err = q.pathArms(between); err != nil {
 		return nil, err
 	}
 	if r.plan, r.pathOf, err = q.plan(r.arms); err != nil {
@@ -88,17 +93,17 @@ func (q Request) Resolve() (*Resolved, error) {
 		return nil, err
 	}
 	r.confine(r.lab.Cores)
-	for i := range q.Paths {
-		r.pairs = append(r.pairs, q.pairOf(i))
+	for _, b := range between {
+		r.pairs = append(r.pairs, b.pair)
 	}
 	if r.withoutLab = r.cluster == nil && q.foundHere(); r.withoutLab {
-		r.locations, err = q.locations(r.arms)
+		r.locations, err = q.locations(r.arms, between)
 	}
 	if r.cluster != nil {
-		_, err = servicePorts(r.plan, r.Paths)
+		r.servicePorts, err = servicePorts(r.plan, r.Paths)
 	} else if r.onMachines() {
-		if r.locations, err = q.resolveMachines(r.arms); err == nil && q.Remote.Dev != "" {
-			r.spread, err = q.resolveSpread(r.arms)
+		if r.locations, err = q.resolveMachines(r.arms, between); err == nil && q.Remote.Dev != "" {
+			r.spread, err = q.resolveSpread(r.arms, between)
 		}
 	}
 	return r, err

@@ -74,20 +74,6 @@ func (g *serverGroup) Finish(ctx context.Context, token uint64) (all []result.Me
 	return all, err
 }
 
-// partSchedule is a schedule of some arms alone, by their new numbers.
-func partSchedule(schedule [][]int, numbers []int) (part [][]int) {
-	for _, round := range schedule {
-		var some []int
-		for _, arm := range round {
-			if i := slices.Index(numbers, arm); i >= 0 {
-				some = append(some, i)
-			}
-		}
-		part = append(part, some)
-	}
-	return part
-}
-
 // server is what opens the servers of a session.
 func (s *Session) server(meters []string) experiment.ServerAgent {
 	if s.servers == nil {

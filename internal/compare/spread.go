@@ -89,7 +89,7 @@ func parseCards(text string, take bool, machines []remote.Machine) ([]lab.Shared
 				return refuse(fmt.Sprintf("there is no machine left for device %s", name))
 			}
 		case named && deviceName.MatchString(device):
-			at := slices.IndexFunc(machines, func(m remote.Machine) bool { return m.Name == name })
+			at := machineNamed(machines, name)
 			if at < 0 {
 				return refuse(fmt.Sprintf("there is no machine %q", name))
 			}
@@ -111,7 +111,7 @@ func parseCards(text string, take bool, machines []remote.Machine) ([]lab.Shared
 }
 
 // resolveSpread says what is built on the machines, and refuses what cannot be.
-func (q Request) resolveSpread(arms []path.Arm) (s *spread, err error) {
+func (q Request) resolveSpread(arms []path.Arm, between []betweenMachines) (s *spread, err error) {
 	s = &spread{services: q.Services}
 	if s.cards, err = parseCards(q.Remote.Dev, q.Remote.Take, q.Remote.Machines); err != nil {
 		return nil, err
@@ -119,22 +119,19 @@ func (q Request) resolveSpread(arms []path.Arm) (s *spread, err error) {
 	if s.net, err = lab.ParseNet(q.Remote.Net); err != nil {
 		return nil, err
 	}
-	_, names, err := q.specsAndNames()
-	if err != nil {
-		return nil, err
-	}
 	var built []path.Arm
 	for i, arm := range arms {
 		if !s.builds(arm) {
 			continue
 		}
-		for _, machine := range q.pairOf(i) {
-			if name := q.Remote.Machines[machine].Name; s.cards[machine].Device == "" {
+		for _, machine := range between[i].pair {
+			name := q.Remote.Machines[machine].Name
+			if s.cards[machine].Device == "" {
 				return nil, verr.New(verr.Usage, "cannot build path "+arm.Name, "no network card of machine "+name+" is named",
 					fmt.Sprintf("add %s=DEVICE to the cards, or name other machines, as %s:A,B", name, arm.Driver.Name))
 			}
 		}
-		built, s.paths, s.names = append(built, arm), append(s.paths, arm.Spec()), append(s.names, names[i])
+		built, s.paths, s.names = append(built, arm), append(s.paths, arm.Spec()), append(s.names, between[i].name)
 	}
 	members := s.members()
 	if len(members) == 0 {

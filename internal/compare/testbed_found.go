@@ -17,9 +17,7 @@ var hereStart = host.ScaleTimeout(10 * time.Second)
 
 // openFound takes the lock, starts two agents on this host, and finds the ends of every path.
 func openFound(ctx context.Context, r *Resolved, h Host) (s *Session, err error) {
-	unlock, err := lab.LockMeasure(ctx, r.Wait, strings.Join(r.Command, " "), func(held lab.Holder) {
-		h.Watch.Say("waiting for %s", held)
-	})
+	unlock, err := lab.LockMeasure(ctx, r.Wait, strings.Join(r.Command, " "), h.Watch.Say)
 	if err != nil {
 		return nil, err
 	}

@@ -36,9 +36,7 @@ func (b *labTestbed) close() error {
 // openLab takes the lock, raises the lab with the request's paths, and connects
 // to the agents.
 func openLab(ctx context.Context, r *Resolved, h Host) (s *Session, err error) {
-	unlock, err := lab.LockMeasure(ctx, r.Wait, strings.Join(r.Command, " "), func(held lab.Holder) {
-		h.Watch.Say("waiting for %s", held)
-	})
+	unlock, err := lab.LockMeasure(ctx, r.Wait, strings.Join(r.Command, " "), h.Watch.Say)
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ func (q Request) withTool() Request {
 			q.Cells = nil
 		}
 		for _, l := range dedup(loads) {
-			q.Cells = append(q.Cells, CellSpec{Load: l, Sizes: q.Sizes, Flows: q.Flows, Threads: q.Threads, Rate: q.Rate, Response: q.Response, Background: q.Background})
+			q.Cells = append(q.Cells, q.cellSpec(l))
 		}
 	}
 	ours := q.Cells
@@ -76,17 +76,20 @@ func (q Request) toolCells(l load.Load, spec CellSpec) (cells []result.Cell, err
 	if err != nil {
 		return nil, err
 	}
+	refuse := func(flag, why string) ([]result.Cell, error) {
+		return nil, verr.New(verr.Usage, "cannot run "+t.Name+" with --"+flag, why, "leave one of them out")
+	}
 	switch {
 	case spec.Background != nil:
-		return nil, verr.New(verr.Usage, "cannot run "+t.Name+" with --beside", "a real tool runs alone", "leave one of them out")
+		return refuse("beside", "a real tool runs alone")
 	case spec.Curve != "":
-		return nil, verr.New(verr.Usage, "cannot run "+t.Name+" with --curve", "a real tool runs alone", "leave one of them out")
+		return refuse("curve", "a real tool runs alone")
 	case spec.Response > 0:
-		return nil, verr.New(verr.Usage, "cannot run "+t.Name+" with --response", "the tool's answers are as long as its requests", "leave one of them out")
+		return refuse("response", "the tool's answers are as long as its requests")
 	case spec.Threads > 0:
-		return nil, verr.New(verr.Usage, "cannot run "+t.Name+" with --threads", "the tool chooses its own number of threads", "leave one of them out")
+		return refuse("threads", "the tool chooses its own number of threads")
 	case q.Batch > 1:
-		return nil, verr.New(verr.Usage, "cannot run "+t.Name+" with --batch", "the tool sends one message per system call", "leave one of them out")
+		return refuse("batch", "the tool sends one message per system call")
 	case len(q.BesideTools) > 0:
 		return nil, verr.New(verr.Usage, "cannot combine --tool with --with", "one runs a tool on every path, the other beside the first", "leave one of them out")
 	case len(q.Remote.Machines) > 0 || q.Cluster != nil:

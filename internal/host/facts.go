@@ -84,7 +84,8 @@ func (r Reader) Facts(name string, spaces ...Named) (result.Facts, []error) {
 		f.NetfilterRules, f.WrappedRules, f.Conntrack = n.rules, n.wrapped, n.conntrack
 		return err
 	})
-	if f.RulesHidden = err != nil; errors.Is(err, unix.EPERM) {
+	f.RulesHidden = err != nil
+	if errors.Is(err, unix.EPERM) {
 		return f, append(problems, errRulesHidden)
 	}
 	note("read netfilter", err)

@@ -31,7 +31,8 @@ func ReleaseProgramFile() error {
 		var mode string
 		line := lines.Text()
 		if n, _ := fmt.Sscanf(line, "%x-%x %s", &start, &end, &mode); n == 3 {
-			if from, to = 0, 0; strings.HasSuffix(line, " "+name) && !strings.Contains(mode, "w") {
+			from, to = 0, 0
+			if strings.HasSuffix(line, " "+name) && !strings.Contains(mode, "w") {
 				from, to = start, end
 			}
 			continue

@@ -38,9 +38,9 @@ func (h Holder) String() string {
 // LockMeasure makes sure that no other run measures at the same time, for two
 // would measure each other. who is the command line to tell others. If another
 // run holds the lock, the error is one for a user that says who; with wait,
-// tell (if not nil) is told once who it is, and LockMeasure waits until ctx
+// say (if not nil) says once who it is, and LockMeasure waits until ctx
 // ends. The lock is free again when unlock is called or the process ends.
-func LockMeasure(ctx context.Context, wait bool, who string, tell func(Holder)) (unlock func(), err error) {
+func LockMeasure(ctx context.Context, wait bool, who string, say func(format string, args ...any)) (unlock func(), err error) {
 	if err := needRoot("cannot lock the machine for measuring"); err != nil {
 		return nil, err
 	}
@@ -54,8 +54,8 @@ func LockMeasure(ctx context.Context, wait bool, who string, tell func(Holder)) 
 			return nil, verr.New(verr.Busy, "cannot measure now", holder.String()+" has the measuring lock",
 				"wait until it is done, or add --wait")
 		}
-		if tell != nil {
-			tell(holder)
+		if say != nil {
+			say("waiting for %s", holder)
 		}
 		if f, _, err = lockInFolder(ctx, measureLock, false); err != nil {
 			return nil, err

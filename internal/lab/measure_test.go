@@ -47,7 +47,7 @@ func TestMeasureLock(t *testing.T) {
 	told := make(chan lab.Holder, 2)
 	got := make(chan error, 1)
 	go func() {
-		unlock, err := lab.LockMeasure(t.Context(), true, "me", func(h lab.Holder) { told <- h })
+		unlock, err := lab.LockMeasure(t.Context(), true, "me", func(_ string, args ...any) { told <- args[0].(lab.Holder) })
 		if err == nil {
 			unlock()
 		}

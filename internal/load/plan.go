@@ -75,6 +75,25 @@ func (p Plan) Schedules(arm int) bool {
 	return slices.ContainsFunc(p.Schedule, func(round []int) bool { return slices.Contains(round, arm) })
 }
 
+// Subset is the plan with some of its arms, which are numbered anew.
+func (p Plan) Subset(arms []int) Plan {
+	all := p
+	p.Arms, p.Schedule = nil, nil
+	for _, arm := range arms {
+		p.Arms = append(p.Arms, all.Arms[arm])
+	}
+	for _, round := range all.Schedule {
+		var some []int
+		for _, arm := range round {
+			if at := slices.Index(arms, arm); at >= 0 {
+				some = append(some, at)
+			}
+		}
+		p.Schedule = append(p.Schedule, some)
+	}
+	return p
+}
+
 // Nonce is a secret of the two ends of a series. Who does not know it gets no answer.
 type Nonce [32]byte
 

@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"cmp"
 	"context"
 	crand "crypto/rand"
 	"errors"
@@ -186,10 +187,8 @@ func measure(ctx context.Context, client, server Peer, series load.Plan, metric 
 	if err = shut[0]; err == nil {
 		measured, _, err = client.Run(ctx, series, nil)
 	}
-	if _, finishErr := server.Finish(ctx, series.Token); err == nil {
-		err = finishErr
-	}
-	if err != nil {
+	_, finishErr := server.Finish(ctx, series.Token)
+	if err = cmp.Or(err, finishErr); err != nil {
 		return 0, err
 	}
 	var values []float64

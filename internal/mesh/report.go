@@ -153,7 +153,8 @@ func (s *Samples) loadReport(l int, of load.Load, test stats.MeshTest) LoadRepor
 			}
 			p := PairEffect{From: a, To: b, Ratio: math.Exp(x.Excess), P: adjusted(x.P, len(s.Loads)), Slow: x.Slow}
 			there, back := s.median(l, a, b), s.median(l, b, a)
-			if p.Value = there; math.IsNaN(there) || toSlow*back > toSlow*there {
+			p.Value = there
+			if math.IsNaN(there) || toSlow*back > toSlow*there {
 				p.From, p.To, p.Value = b, a, back
 			}
 			p.Expected = p.Value / math.Pow(p.Ratio, toSlow)

@@ -60,13 +60,9 @@ var bgpCluster = netip.MustParseAddr("244.0.0.1")
 func bgpUp(ctx context.Context, s *Site) (Ends, error) {
 	speakers := make([]*netcfg.Child, len(s.Machines))
 	states := make([]string, len(s.Machines))
-	ends, err := s.buildMachines(ctx, func(i int) ([]host.Endpoint, error) {
-		end, err := s.routedPod(i)
-		if err != nil {
-			return nil, err
-		}
+	ends, err := s.onePod(ctx, s.routedPod, func(i int) (err error) {
 		speakers[i], states[i], err = s.bgpSpeaker(i)
-		return []host.Endpoint{end}, err
+		return err
 	})
 	if err != nil {
 		return nil, err

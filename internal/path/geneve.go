@@ -79,18 +79,12 @@ func (s *Site) geneveMachine(i int) ([]host.Endpoint, error) {
 	if err := in.AddAddr(device, hostPrefix(s.block(i).Addr())); err != nil {
 		return nil, err
 	}
-	var ends []host.Endpoint
-	for n := range s.Options.Int("tunnels") {
+	return eachPod(s.Options.Int("tunnels"), func(n int) (host.Endpoint, error) {
 		if err := s.geneveTunnel(i, n, device); err != nil {
-			return nil, err
+			return host.Endpoint{}, err
 		}
-		end, err := s.bridgedPod(i, n, netcfg.AddVeth)
-		if err != nil {
-			return nil, err
-		}
-		ends = append(ends, end)
-	}
-	return ends, nil
+		return s.bridgedPod(i, n, netcfg.AddVeth)
+	})
 }
 
 func (s *Site) geneveDevice() string { return fmt.Sprintf("geneve%d", s.Index) }
@@ -118,8 +112,7 @@ func (s *Site) geneveDevices(i int) ([]host.Endpoint, error) {
 			return nil, err
 		}
 	}
-	end, err := s.bridgedPod(i, 0, netcfg.AddVeth)
-	return []host.Endpoint{end}, err
+	return eachPod(1, func(n int) (host.Endpoint, error) { return s.bridgedPod(i, n, netcfg.AddVeth) })
 }
 
 // geneveTunnel makes the ways to the pods of the other machines that are behind

@@ -38,24 +38,7 @@ var gre = Driver{
 		return overhead
 	},
 	Needs: func(Values) []feature.Need { return []feature.Need{feature.Bridge, gretap} },
-	Up: func(ctx context.Context, s *Site) (Ends, error) {
-		return s.buildMachines(ctx, func(i int) ([]host.Endpoint, error) {
-			ports, err := s.greTunnels(i)
-			if err != nil {
-				return nil, err
-			}
-			end, err := s.switchedPod(i, 0, ports...)
-			if err != nil {
-				return nil, err
-			}
-			for _, port := range ports {
-				if err := s.Machines[i].In.Isolate(port); err != nil {
-					return nil, err
-				}
-			}
-			return []host.Endpoint{end}, nil
-		})
-	},
+	Up:    func(ctx context.Context, s *Site) (Ends, error) { return s.onePod(ctx, s.grePod) },
 }
 
 const (
@@ -63,6 +46,22 @@ const (
 	greField    = 4  // of the key, and of the checksum
 	maxGREKey   = 1<<32 - 1
 )
+
+func (s *Site) grePod(i int) (end host.Endpoint, err error) {
+	ports, err := s.greTunnels(i)
+	if err != nil {
+		return end, err
+	}
+	if end, err = s.switchedPod(i, 0, ports...); err != nil {
+		return end, err
+	}
+	for _, port := range ports {
+		if err := s.Machines[i].In.Isolate(port); err != nil {
+			return end, err
+		}
+	}
+	return end, nil
+}
 
 // greTunnels makes the devices of a machine to all others, and gives their names.
 func (s *Site) greTunnels(i int) (devices []string, err error) {

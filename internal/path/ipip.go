@@ -8,7 +8,6 @@ import (
 	"golang.org/x/net/ipv4"
 
 	"github.com/venturi-net/venturi/internal/feature"
-	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -45,16 +44,7 @@ var ipip = Driver{
 	MTU:   func(wire int, _ Values) int { return wire - ipipOverhead },
 	Needs: func(Values) []feature.Need { return []feature.Need{feature.IPIP} },
 	Up: func(ctx context.Context, s *Site) (Ends, error) {
-		return s.buildMachines(ctx, func(i int) ([]host.Endpoint, error) {
-			end, err := s.routedPod(i)
-			if err == nil {
-				err = s.ipipUnderlay(i)
-			}
-			if err == nil {
-				err = s.ipipDevice(i)
-			}
-			return []host.Endpoint{end}, err
-		})
+		return s.onePod(ctx, s.routedPod, s.ipipUnderlay, s.ipipDevice)
 	},
 }
 

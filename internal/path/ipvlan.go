@@ -35,10 +35,7 @@ var ipvlan = Driver{
 		if err := s.ownCards(nil); err != nil {
 			return nil, err
 		}
-		return s.buildMachines(ctx, func(i int) ([]host.Endpoint, error) {
-			end, err := s.ipvlanPod(i)
-			return []host.Endpoint{end}, err
-		})
+		return s.onePod(ctx, s.ipvlanPod)
 	},
 }
 

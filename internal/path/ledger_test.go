@@ -152,8 +152,8 @@ func (c column) cell(specs []string) string {
 	var parts []string
 	for _, o := range slices.Sorted(maps.Keys(count)) { // failures come first
 		text := string(o)
-		if n := count[o]; len(count) > 1 && (o == ran || o == failed) {
-			text += fmt.Sprintf(" %d", n)
+		if len(count) > 1 && (o == ran || o == failed) {
+			text += fmt.Sprintf(" %d", count[o])
 		}
 		parts = append(parts, text)
 	}

@@ -38,7 +38,8 @@ func measures(t *testing.T, l *lab.Lab, list []variant) {
 				// On a busy machine a slice can pass without its receiver having run.
 				for range 3 {
 					left, failed = measure(t, planOf(name, flows, slice, left, &port))
-					if slice *= 5; failed == nil {
+					slice *= 5
+					if failed == nil {
 						return
 					}
 				}

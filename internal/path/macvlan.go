@@ -27,10 +27,7 @@ var macvlan = Driver{
 		if err := s.ownCards(nil); err != nil {
 			return nil, err
 		}
-		return s.buildMachines(ctx, func(i int) ([]host.Endpoint, error) {
-			end, err := s.macvlanPod(i)
-			return []host.Endpoint{end}, err
-		})
+		return s.onePod(ctx, s.macvlanPod)
 	},
 }
 

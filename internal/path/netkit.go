@@ -24,13 +24,7 @@ var netkit = Driver{
 	},
 	Needs: func(Values) []feature.Need { return []feature.Need{feature.Netkit} },
 	Up: func(ctx context.Context, s *Site) (Ends, error) {
-		return s.buildMachines(ctx, func(i int) ([]host.Endpoint, error) {
-			end, err := s.netkitPod(i)
-			if err == nil {
-				err = s.routedOthers(i)
-			}
-			return []host.Endpoint{end}, err
-		})
+		return s.onePod(ctx, s.netkitPod, s.routedOthers)
 	},
 }
 

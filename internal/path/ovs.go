@@ -190,12 +190,9 @@ func (w ovsVariant) host(ctx context.Context, h *ovsHost) (ends []host.Endpoint,
 	if err := h.sw.AddBridges(ctx, bridges...); err != nil {
 		return nil, err
 	}
-	for n, pod := range pods {
-		end, err := h.podEnd(n, pod)
-		if err != nil {
-			return nil, err
-		}
-		ends = append(ends, end)
+	ends, err = eachPod(w.pods, func(n int) (host.Endpoint, error) { return h.podEnd(n, pods[n]) })
+	if err != nil {
+		return nil, err
 	}
 	if w.join != nil {
 		if err := w.join(ctx, h); err != nil {

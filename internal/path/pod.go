@@ -165,6 +165,31 @@ func (s *Site) buildMachines(ctx context.Context, build func(i int) ([]host.Endp
 	return ends, nil
 }
 
+// onePod builds the only pod of each machine, and then the rest of its part.
+func (s *Site) onePod(ctx context.Context, build func(i int) (host.Endpoint, error), then ...func(i int) error) (Ends, error) {
+	return s.buildMachines(ctx, func(i int) ([]host.Endpoint, error) {
+		end, err := build(i)
+		for _, next := range then {
+			if err == nil {
+				err = next(i)
+			}
+		}
+		return []host.Endpoint{end}, err
+	})
+}
+
+// eachPod builds the pods of a machine, one after the other.
+func eachPod(pods int, build func(n int) (host.Endpoint, error)) (ends []host.Endpoint, err error) {
+	for n := range pods {
+		end, err := build(n)
+		if err != nil {
+			return nil, err
+		}
+		ends = append(ends, end)
+	}
+	return ends, nil
+}
+
 // defaultDst is the destination of a default route.
 var defaultDst = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 

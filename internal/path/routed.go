@@ -20,13 +20,7 @@ var routed = Driver{
 	Example: "Calico without encapsulation",
 	Options: []Option{mtu},
 	Up: func(ctx context.Context, s *Site) (Ends, error) {
-		return s.buildMachines(ctx, func(i int) ([]host.Endpoint, error) {
-			end, err := s.routedPod(i)
-			if err == nil {
-				err = s.routedOthers(i)
-			}
-			return []host.Endpoint{end}, err
-		})
+		return s.onePod(ctx, s.routedPod, s.routedOthers)
 	},
 }
 

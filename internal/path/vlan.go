@@ -41,18 +41,12 @@ func (s *Site) vlanPods(ctx context.Context, uplink func(i, n int) (string, erro
 		return nil, err
 	}
 	return s.buildMachines(ctx, func(i int) ([]host.Endpoint, error) {
-		var ends []host.Endpoint
-		for n := range s.Options.Int("ids") {
+		return eachPod(s.Options.Int("ids"), func(n int) (host.Endpoint, error) {
 			device, err := uplink(i, n)
 			if err != nil {
-				return nil, err
+				return host.Endpoint{}, err
 			}
-			end, err := s.switchedPod(i, n, device)
-			if err != nil {
-				return nil, err
-			}
-			ends = append(ends, end)
-		}
-		return ends, nil
+			return s.switchedPod(i, n, device)
+		})
 	})
 }

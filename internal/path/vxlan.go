@@ -42,18 +42,12 @@ var vxlan = Driver{
 			if err := s.addPodBridge(i); err != nil {
 				return nil, err
 			}
-			var ends []host.Endpoint
-			for n := range s.Options.Int("tunnels") {
+			return eachPod(s.Options.Int("tunnels"), func(n int) (host.Endpoint, error) {
 				if err := s.vxlanTunnel(i, n); err != nil {
-					return nil, err
+					return host.Endpoint{}, err
 				}
-				end, err := s.bridgedPod(i, n, vxlanPodLinks[s.Options["pods"]])
-				if err != nil {
-					return nil, err
-				}
-				ends = append(ends, end)
-			}
-			return ends, nil
+				return s.bridgedPod(i, n, vxlanPodLinks[s.Options["pods"]])
+			})
 		})
 	},
 }

@@ -23,15 +23,7 @@ var vxlanDev = Driver{
 	Needs:       func(Values) []feature.Need { return []feature.Need{feature.VXLAN} },
 	Up: func(ctx context.Context, s *Site) (Ends, error) {
 		return s.buildMachines(ctx, func(i int) ([]host.Endpoint, error) {
-			var ends []host.Endpoint
-			for n := range s.Options.Int("tunnels") {
-				end, err := s.vxlanEnd(i, n)
-				if err != nil {
-					return nil, err
-				}
-				ends = append(ends, end)
-			}
-			return ends, nil
+			return eachPod(s.Options.Int("tunnels"), func(n int) (host.Endpoint, error) { return s.vxlanEnd(i, n) })
 		})
 	},
 }

@@ -201,7 +201,8 @@ func (f *meshFit) testNodes(t MeshTest, out *MeshEffects) {
 				continue
 			}
 			e := &out.Nodes[a]
-			if e.Excess = f.effects[a]; math.IsNaN(statistic) {
+			e.Excess = f.effects[a]
+			if math.IsNaN(statistic) {
 				e.Excess = statistic
 				continue
 			}
@@ -231,7 +232,8 @@ func (f *meshFit) nodeStatistics(active []bool, value func(node, pair int) float
 				f.work = append(f.work, value(a, i))
 			}
 		}
-		if out[a] = math.NaN(); len(f.work) >= MinMeshNodes-1 {
+		out[a] = math.NaN()
+		if len(f.work) >= MinMeshNodes-1 {
 			out[a] = medianOf(f.work)
 		}
 		known = appendKnown(known, out[a])

@@ -142,11 +142,7 @@ func (c Agree) Check(ctx context.Context, w io.Writer, h compare.Host) (err erro
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if cerr := b.Close(); err == nil {
-			err = cerr
-		}
-	}()
+	defer func() { err = cmp.Or(err, b.Close()) }()
 	fmt.Fprintf(w, "%d pairs of runs of %s each; ratio of ours to the tool's, median with its interval\n\n", c.Pairs, c.Slice)
 	fmt.Fprintf(w, "%-14s %-7s %12s %12s  %-26s %s\n", "load", "tool", "ours", "tool's", "ratio", "CPU per unit")
 	var limits []Requirement

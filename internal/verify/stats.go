@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -172,11 +173,7 @@ func (c Stats) measure(ctx context.Context, w io.Writer, h compare.Host, all []c
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if cerr := b.Close(); err == nil {
-			err = cerr
-		}
-	}()
+	defer func() { err = cmp.Or(err, b.Close()) }()
 	type comparison struct {
 		comparisons
 		nth int

@@ -183,6 +183,12 @@ func (r *Row) slice(f *flow, d time.Duration) (s slice, carried, slow uint64, er
 		return s, 0, 0, fmt.Errorf("measure %s on %s: %w", r.Load, r.Arm.Name, err)
 	}
 	after, err := CountsOf(r.Arm.Pins)
+	carried, slow = Carried(before, after)
+	return s, carried, slow, err
+}
+
+// Carried is how many packets fast paths carried between two readings, and how many they did not.
+func Carried(before, after [bpf.Counts]uint64) (carried, slow uint64) {
 	for c := range bpf.Counts {
 		n := after[c] - before[c]
 		if c == bpf.CarriedOut || c == bpf.CarriedIn {
@@ -191,7 +197,7 @@ func (r *Row) slice(f *flow, d time.Duration) (s slice, carried, slow uint64, er
 			slow += n
 		}
 	}
-	return s, carried, slow, err
+	return carried, slow
 }
 
 // CountsOf is what the programs of fast paths have counted, by the folders of their pins; zero without any.

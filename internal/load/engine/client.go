@@ -95,7 +95,8 @@ func startActive(l load.Load, plan *load.Plan, arm, flow int, shared *thread.Wor
 	if err := a.connect(flow); err != nil {
 		return nil, err
 	}
-	if a.thread = shared; shared == nil {
+	a.thread = shared
+	if shared == nil {
 		a.thread = thread.New(l.Name+" client", a.callNamespace(flow), plan.ClientCore(l, flow), l.Kind == load.Scheduled || a.messageRate() > 0)
 	}
 	a.thread.Join()

@@ -86,7 +86,8 @@ func (g *flowGroup) exchange(d time.Duration) error {
 	end, checked := now+d.Nanoseconds(), now
 	open := 0
 	next := func(a *active, at int64) error {
-		if a.since = 0; at >= end {
+		a.since = 0
+		if at >= end {
 			open--
 			return nil
 		}
@@ -110,7 +111,8 @@ func (g *flowGroup) exchange(d time.Duration) error {
 			if err != nil {
 				return err
 			}
-			if now = clock.now(); !got || a.since == 0 {
+			now = clock.now()
+			if !got || a.since == 0 {
 				continue
 			}
 			a.ping.replies++

@@ -66,8 +66,7 @@ func groupByAgent(p load.Plan, end func(load.Pair) host.Endpoint) (groups []agen
 // forGuest is the plan with some arms only, as the agent in their virtual machine
 // sees them: in its own namespace, and not pinned, since its cores are others.
 func forGuest(p load.Plan, arms []int) load.Plan {
-	all := p
-	p.Arms, p.Schedule = nil, nil
+	p = p.Subset(arms)
 	p.ClientCPU, p.ServerCPU = -1, -1
 	p.ClientCPUs, p.ServerCPUs = nil, nil
 	if p.Background != nil {
@@ -75,8 +74,8 @@ func forGuest(p load.Plan, arms []int) load.Plan {
 		beside.ClientCPU, beside.ServerCPU = -1, -1
 		p.Background = &beside
 	}
-	for _, arm := range arms {
-		a := all.Arms[arm]
+	for i := range p.Arms {
+		a := &p.Arms[i]
 		a.ClientNetns, a.ServerNetns = nil, nil
 		a.ClientPins, a.ServerPins = "", ""
 		a.Ends = slices.Clone(a.Ends)
@@ -85,16 +84,6 @@ func forGuest(p load.Plan, arms []int) load.Plan {
 				end.Namespace, end.Agent = "", ""
 			}
 		}
-		p.Arms = append(p.Arms, a)
-	}
-	for _, round := range all.Schedule {
-		var order []int
-		for _, arm := range round {
-			if at := slices.Index(arms, arm); at >= 0 {
-				order = append(order, at)
-			}
-		}
-		p.Schedule = append(p.Schedule, order)
 	}
 	return p
 }
@@ -147,7 +136,8 @@ func (s *Server) serveGuests(groups []agentArms, guests GuestDialer) {
 	served, errs := make([]GuestServer, len(groups)), make([]error, len(groups))
 	var wait sync.WaitGroup
 	for i, g := range groups {
-		if errs[i] = errNoDialer; guests != nil {
+		errs[i] = errNoDialer
+		if guests != nil {
 			wait.Go(func() { served[i], errs[i] = guests.Serve(g.agent, forGuest(s.plan, g.arms)) })
 		}
 	}

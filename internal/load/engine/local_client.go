@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -225,9 +226,7 @@ func (h *localClient) runFlows(arm int, head, timed time.Duration) (failed error
 		}
 	}
 	for _, a := range started {
-		if err := a.finish(); failed == nil {
-			failed = err
-		}
+		failed = cmp.Or(failed, a.finish())
 	}
 	return failed
 }

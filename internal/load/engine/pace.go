@@ -29,7 +29,8 @@ func (a *active) pace(d time.Duration) error {
 
 // newPacer is a pacer for messages as this flow sends them.
 func (a *active) newPacer(rate float64, d time.Duration) *pace.Pacer {
-	if a.segment = a.plan.Size; !a.tcp {
+	a.segment = a.plan.Size
+	if !a.tcp {
 		return pace.New(rate, d, 1, a.conn.fragments(a.plan.Size))
 	}
 	if most := a.conn.segmentSize(); most > 0 {

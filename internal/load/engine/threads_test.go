@@ -156,7 +156,8 @@ func TestTurns(t *testing.T) {
 		sum := 0
 		for flow := range 5 {
 			n := turns(messages, flow, 5)
-			if sum += n; n < messages/5 || n > messages/5+1 {
+			sum += n
+			if n < messages/5 || n > messages/5+1 {
 				t.Errorf("%d of %d messages are those of flow %d", n, messages, flow)
 			}
 		}

@@ -275,7 +275,8 @@ func (t Table) side(places []coord, side []Axis) []coord {
 func (t Table) labels(s coord, side []Axis, host string) []string {
 	var out []string
 	for _, a := range side {
-		switch i := s[slices.Index(Axes(), a)]; a {
+		i := s[slices.Index(Axes(), a)]
+		switch a {
 		case ByPath:
 			out = append(out, t.pathPairs(host)[i].String())
 		case ByWire:
