@@ -35,12 +35,17 @@ func (c *Client) find(ctx context.Context, namespace, selector string) (found Le
 		if err := c.list(ctx, namespaces, "", selector, &list); err != nil {
 			return found, err
 		}
-		found.namespaces = list.Items
+		found.namespaces = ownNamespaces(list)
 	}
 	var list batchv1.JobList
 	err = c.list(ctx, jobs, namespace, selector, &list)
 	found.jobs = list.Items
 	return found, err
+}
+
+// ownNamespaces are those that runs have made: a copy of one has its labels, but another name.
+func ownNamespaces(list corev1.NamespaceList) []corev1.Namespace {
+	return slices.DeleteFunc(list.Items, func(n corev1.Namespace) bool { return n.Name != claimName })
 }
 
 // live tells whether somebody may still speak to the agents of a job. One without a pod is
@@ -182,5 +187,5 @@ func (c *Client) count(ctx context.Context, namespace, selector string) (int, er
 	}
 	var list corev1.NamespaceList
 	err := c.list(ctx, namespaces, "", selector, &list)
-	return len(podList.Items) + len(list.Items), err
+	return len(podList.Items) + len(ownNamespaces(list)), err
 }
