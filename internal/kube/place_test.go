@@ -322,13 +322,16 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// The printed Role is YAML with every right in it, and asks for no Secret.
+// The printed Role is YAML with every right in it, and asks for no Secret. What may be deleted is named.
 func TestRBAC(t *testing.T) {
 	for _, o := range []Options{{}, {Namespace: "lab"}, {Level: Node, Namespace: "lab", From: "a/b", To: "c/d"}, {Level: Node, From: "a/b", To: "c/d"}} {
 		text := o.RBAC("jane")
 		for _, scope := range o.needs() {
 			for _, r := range scope.rights {
 				named := ""
+				if slices.Contains(r.verbs, "delete") && len(r.names) == 0 {
+					t.Errorf("any of %s may be deleted", r.name)
+				}
 				if len(r.names) > 0 {
 					named = "  resourceNames: [" + strings.Join(r.names, ", ") + "]\n"
 				}

@@ -60,7 +60,10 @@ func configRights() (all []right) {
 var podRights = []right{{pods, []string{"get"}, "to learn on which node they are, and which address they have", nil}}
 
 // namespaceRights are those in the whole cluster where a run has a namespace of its own.
-var namespaceRights = []right{{namespaces, []string{"create", "delete", "list"}, "a namespace for each run, and the search for those that were left", nil}}
+var namespaceRights = []right{
+	{namespaces, []string{"create", "list"}, "a namespace for each run, and the search for those that were left", nil},
+	{namespaces, []string{"delete"}, "likewise", []string{claimName}},
+}
 
 // scopedRights are rights in a namespace; in the whole cluster if it is empty.
 type scopedRights struct {
