@@ -322,7 +322,8 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// The printed Role is YAML with every right in it, and asks for no Secret. What may be deleted is named.
+// The printed Role is YAML with every right in it, and asks for no Secret. What may be deleted is named, and
+// what the rights amount to is said.
 func TestRBAC(t *testing.T) {
 	for _, o := range []Options{{}, {Namespace: "lab"}, {Level: Node, Namespace: "lab", From: "a/b", To: "c/d"}, {Level: Node, From: "a/b", To: "c/d"}} {
 		text := o.RBAC("jane")
@@ -342,6 +343,12 @@ func TestRBAC(t *testing.T) {
 		}
 		if strings.Contains(text, "secrets") || strings.Contains(text, "*") {
 			t.Errorf("too much:\n%s", text)
+		}
+		for _, text := range []string{text, o.MeshRBAC("jane"), o.NodesRBAC("jane"), o.TuneRBAC("jane", nil, false)} {
+			plain := o.Namespace != "" && strings.Contains(text, `at the level "plain"`)
+			if strings.Contains(text, "as good as root on every node") == plain {
+				t.Errorf("%+v: what the rights amount to:\n%s", o, text)
+			}
 		}
 	}
 }
