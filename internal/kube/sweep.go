@@ -28,8 +28,9 @@ type Leftovers struct {
 	jobs       []batchv1.Job
 }
 
-// find looks for what has a label, in one namespace or, where it is empty, in all.
-func (c *Client) find(ctx context.Context, namespace, selector string) (found Leftovers, err error) {
+// find looks for what has a label, and for Jobs the name, of what only one run can create, in one namespace or,
+// where it is empty, in all.
+func (c *Client) find(ctx context.Context, namespace, selector, name string) (found Leftovers, err error) {
 	if namespace == "" {
 		var list corev1.NamespaceList
 		if err := c.list(ctx, namespaces, "", selector, &list); err != nil {
@@ -39,8 +40,18 @@ func (c *Client) find(ctx context.Context, namespace, selector string) (found Le
 	}
 	var list batchv1.JobList
 	err = c.list(ctx, jobs, namespace, selector, &list)
-	found.jobs = list.Items
+	found.jobs = slices.DeleteFunc(list.Items, func(j batchv1.Job) bool { return !isClaim(j, name) })
 	return found, err
+}
+
+// isClaim tells the Job of a run from one with its labels, which anybody can have made. It ends by itself.
+func isClaim(j batchv1.Job, name string) bool {
+	return j.Name == name && j.Spec.ActiveDeadlineSeconds != nil
+}
+
+// isOwned tells whether something belongs to a Job of that name.
+func isOwned(m metav1.ObjectMeta, name string) bool {
+	return slices.ContainsFunc(m.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "Job" && o.Name == name })
 }
 
 // ownNamespaces are those that runs have made: a copy of one has its labels, but another name.
@@ -64,7 +75,7 @@ func live(j batchv1.Job) bool {
 func (c *Client) sweep(ctx context.Context, namespace string, wait bool, say func(string, ...any)) error {
 	deadline := time.Now().Add(removalLimit)
 	for said := ""; ; {
-		found, err := c.find(ctx, namespace, ownSelector)
+		found, err := c.find(ctx, namespace, ownSelector, claimName)
 		if err != nil {
 			return err
 		}
@@ -140,26 +151,26 @@ func (c *Client) removeFound(ctx context.Context, found Leftovers) (removed []st
 // Cleanup removes all that runs have made, those that go on included, and waits until it is
 // gone. It gives what was there. A trial that has changed something stays: its pods undo it.
 func (c *Client) Cleanup(ctx context.Context, namespace string) (removed []string, err error) {
-	found, err := c.find(ctx, namespace, ownSelector)
+	found, err := c.find(ctx, namespace, ownSelector, claimName)
 	if err != nil {
 		return nil, err
 	}
 	if removed, err = c.removeFound(ctx, found); err != nil {
 		return removed, err
 	}
-	if err := c.waitGone(ctx, namespace, ownSelector); err != nil {
+	if err := c.waitGone(ctx, namespace, ownSelector, claimName); err != nil {
 		return removed, err
 	}
 	trials, err := c.cleanTrials(ctx, namespace)
 	return append(removed, trials...), err
 }
 
-// waitGone waits until no pod is left in a namespace or, if it is empty, neither a pod nor a
-// namespace.
-func (c *Client) waitGone(ctx context.Context, namespace, selector string) error {
+// waitGone waits until no pod of a Job is left in a namespace or, if it is empty, neither such a
+// pod nor a namespace.
+func (c *Client) waitGone(ctx context.Context, namespace, selector, job string) error {
 	deadline := time.Now().Add(removalLimit)
 	for {
-		left, err := c.count(ctx, namespace, selector)
+		left, err := c.count(ctx, namespace, selector, job)
 		if err == nil && left == 0 {
 			return nil
 		}
@@ -180,12 +191,14 @@ func errStillThere(objects int) error {
 		"see `kubectl get namespaces,jobs,pods -A -l "+Label+"`; a node that does not respond keeps its pods")
 }
 
-func (c *Client) count(ctx context.Context, namespace, selector string) (int, error) {
+func (c *Client) count(ctx context.Context, namespace, selector, job string) (int, error) {
 	var podList corev1.PodList
-	if err := c.list(ctx, pods, namespace, selector, &podList); err != nil || namespace != "" {
-		return len(podList.Items), err
+	err := c.list(ctx, pods, namespace, selector, &podList)
+	left := slices.DeleteFunc(podList.Items, func(p corev1.Pod) bool { return !isOwned(p.ObjectMeta, job) })
+	if err != nil || namespace != "" {
+		return len(left), err
 	}
 	var list corev1.NamespaceList
-	err := c.list(ctx, namespaces, "", selector, &list)
-	return len(podList.Items) + len(ownNamespaces(list)), err
+	err = c.list(ctx, namespaces, "", selector, &list)
+	return len(left) + len(ownNamespaces(list)), err
 }
