@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -42,4 +43,28 @@ func TestOthersJobs(t *testing.T) {
 	if left := server.leftovers(); !slices.Equal(left, before) {
 		t.Errorf("left %v of %v", left, before)
 	}
+}
+
+// A pod that somebody made with the labels and the owner of a run's does not get to be one of its agents.
+func TestOthersPods(t *testing.T) {
+	server, client := newAPIServer(t)
+	server.addNamespace("lab")
+	server.spoil = func(p *corev1.Pod) {
+		for i := range 9 { // the server lists them in any order
+			other := p.DeepCopy()
+			other.Name, other.UID, other.Spec.NodeName = fmt.Sprintf("other-%d-of-%s", i, p.Name), "0a1b2c3d-bbbb", "theirs"
+			for i := range other.OwnerReferences {
+				other.OwnerReferences[i].Controller = nil
+			}
+			server.pods["lab/"+other.Name] = other
+		}
+	}
+	p, err := client.Place(t.Context(), testRequest(Plain, "lab"))
+	testenv.Must(t, err)
+	for _, a := range p.Agents {
+		if a.Node == "theirs" {
+			t.Errorf("an agent in another's pod: %+v", p.Agents)
+		}
+	}
+	testenv.Must(t, p.Close())
 }

@@ -44,7 +44,7 @@ func (p *Placement) TrialFailure(ctx context.Context) error {
 		return err
 	}
 	for i := range list.Items {
-		if list.Items[i].Status.Phase != corev1.PodFailed {
+		if list.Items[i].Status.Phase != corev1.PodFailed || !p.has(&list.Items[i], leaseRole) {
 			continue
 		}
 		reason := "it does not say why"
