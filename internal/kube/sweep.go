@@ -5,12 +5,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -18,6 +18,9 @@ import (
 
 // ownSelector selects all that any run has made.
 const ownSelector = managedLabel + "=" + manager + "," + runLabel
+
+// sayEvery is how often a command that waits tells for what.
+const sayEvery = time.Minute
 
 // removalLimit is how long Kubernetes may take to remove what a run has made.
 const removalLimit = 60 * time.Second
@@ -74,18 +77,19 @@ func live(j batchv1.Job) bool {
 // run that goes on, or waits for its end.
 func (c *Client) sweep(ctx context.Context, namespace string, wait bool, say func(string, ...any)) error {
 	deadline := time.Now().Add(removalLimit)
-	for said := ""; ; {
+	var said types.UID
+	for saidAt := (time.Time{}); ; {
 		found, err := c.find(ctx, namespace, ownSelector, claimName)
 		if err != nil {
 			return err
 		}
 		busy, err := c.removeDead(ctx, found)
-		text := "leftovers of earlier runs to be removed"
+		text, of := "leftovers of earlier runs to be removed", types.UID("")
 		switch {
 		case err != nil:
 			return err
 		case busy != nil:
-			text = fmt.Sprintf("%s in namespace %s, which began %s ago", busy.Annotations[commandAnnotation], cmp.Or(busy.Namespace, busy.Name), c.clock.now().Sub(busy.CreationTimestamp.Time).Round(time.Second))
+			text, of = c.describe(busy), busy.UID
 			if !wait {
 				return verr.New(verr.Busy, "cannot measure in the cluster", "another run measures there: "+text,
 					"run it again when that has ended, or add --wait; if that was killed, its pods end within half a minute")
@@ -96,8 +100,8 @@ func (c *Client) sweep(ctx context.Context, namespace string, wait bool, say fun
 		case time.Now().After(deadline):
 			return errStillThere(len(found.jobs) + len(found.namespaces))
 		}
-		if kind, _, _ := strings.Cut(text, ","); said != kind {
-			said = kind
+		if now := c.Now(); said != of || now.Sub(saidAt) >= sayEvery {
+			said, saidAt = of, now
 			say("waiting for %s", text)
 		}
 		if err := host.Sleep(ctx, 500*time.Millisecond); err != nil {
@@ -106,14 +110,24 @@ func (c *Client) sweep(ctx context.Context, namespace string, wait bool, say fun
 	}
 }
 
-// removeDead removes what belongs to no run that goes on, and gives one that does: its Job, or
-// its namespace where the Job is about to come.
-func (c *Client) removeDead(ctx context.Context, found Leftovers) (busy *metav1.ObjectMeta, err error) {
+// describe tells whose run a Job is of, since when it goes on and how long it may.
+func (c *Client) describe(j *batchv1.Job) string {
+	age := c.Now().Sub(j.CreationTimestamp.Time).Round(time.Second)
+	text := fmt.Sprintf("%s in namespace %s, which began %s ago", j.Annotations[commandAnnotation], cmp.Or(j.Namespace, j.Name), age)
+	if limit := j.Spec.ActiveDeadlineSeconds; limit != nil {
+		text += fmt.Sprintf(" and ends within %s", max(time.Duration(*limit)*time.Second-age, 0))
+	}
+	return text
+}
+
+// removeDead removes what belongs to no run that goes on, and gives one that does: its Job, or where
+// that is about to come one with the names and the age of its namespace alone.
+func (c *Client) removeDead(ctx context.Context, found Leftovers) (busy *batchv1.Job, err error) {
 	var dead Leftovers
 	used := map[string]bool{}
 	for _, j := range found.jobs {
 		if live(j) {
-			used[j.Namespace], busy = true, &j.ObjectMeta
+			used[j.Namespace], busy = true, &j
 			continue
 		}
 		dead.jobs = append(dead.jobs, j)
@@ -122,7 +136,7 @@ func (c *Client) removeDead(ctx context.Context, found Leftovers) (busy *metav1.
 		switch {
 		case used[n.Name] || n.DeletionTimestamp != nil:
 		case c.clock.now().Sub(n.CreationTimestamp.Time) < idleLimit && !slices.ContainsFunc(dead.jobs, func(j batchv1.Job) bool { return j.Namespace == n.Name }):
-			busy = cmp.Or(busy, &n.ObjectMeta)
+			busy = cmp.Or(busy, &batchv1.Job{ObjectMeta: n.ObjectMeta})
 		default:
 			dead.namespaces = append(dead.namespaces, n)
 		}
