@@ -191,6 +191,7 @@ func (s *apiServer) create(w http.ResponseWriter, c apiCall, body []byte, dryRun
 		s.jobs[c.namespace+"/"+j.Name] = j
 		pod := &corev1.Pod{ObjectMeta: j.Spec.Template.ObjectMeta, Spec: j.Spec.Template.Spec}
 		pod.Name, pod.Namespace, pod.UID = j.Name+"-x7xk2", c.namespace, uid
+		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: j.Name, UID: j.UID, Controller: new(true)}}
 		s.run(pod)
 		reply(w, http.StatusCreated, j)
 	case "pods":

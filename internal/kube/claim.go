@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -61,6 +62,29 @@ func (p *Placement) createJob(ctx context.Context, role string) error {
 	p.created = p.created || !apierrors.IsAlreadyExists(err)
 	r.owner = &metav1.OwnerReference{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job", Name: job.Name, UID: job.UID}
 	return err
+}
+
+// createPods creates the pods of roles, beside the Job's own.
+func (p *Placement) createPods(ctx context.Context, roles []string) error {
+	p.podUIDs = map[string]types.UID{}
+	for _, role := range roles {
+		var pod corev1.Pod
+		if err := p.client.create(ctx, pods, p.run.namespace, p.run.pod(role), &pod, false); err != nil {
+			return err
+		}
+		p.podUIDs[role] = pod.UID
+	}
+	return nil
+}
+
+// has tells the pod of a role from others in the namespace with its labels: it is the one that was
+// created, or the Job's.
+func (p *Placement) has(pod *corev1.Pod, role string) bool {
+	if uid, known := p.podUIDs[role]; known {
+		return pod.UID == uid
+	}
+	controller := metav1.GetControllerOf(pod)
+	return controller != nil && controller.UID == p.run.owner.UID && pod.Labels[roleLabel] == role
 }
 
 // admissionTries is how often a pod is tried: the controllers give a new namespace its service

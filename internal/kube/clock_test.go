@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -44,4 +47,33 @@ func TestSweepByTheServersClock(t *testing.T) {
 		}
 		testenv.Must(t, p.Close())
 	}
+}
+
+// A run that waits names the other at once and again later, with how long it has lasted and may last.
+func TestWaitTells(t *testing.T) {
+	t.Parallel() // it waits, on a cluster of its own
+	server, client := newAPIServer(t)
+	server.addNamespace("lab")
+	p, err := client.Place(t.Context(), testRequest(Plain, "lab"))
+	testenv.Must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), host.ScaleTimeout(time.Minute))
+	defer cancel()
+	q := testRequest(Plain, "lab")
+	q.Wait = true
+	var said []string
+	q.Say = func(format string, args ...any) {
+		if said = append(said, fmt.Sprintf(format, args...)); len(said) == 2 {
+			cancel()
+		}
+		server.AdvanceClock(2 * time.Minute)
+	}
+	if _, err := client.Place(ctx, q); err == nil {
+		t.Error("it did not wait")
+	}
+	for i, want := range []string{"s ago and ends within ", "which began 2m"} {
+		if len(said) <= i || !strings.HasPrefix(said[i], "waiting for venturi compare in namespace lab, which began ") || !strings.Contains(said[i], want) {
+			t.Errorf("without %q: it said %q", want, said)
+		}
+	}
+	testenv.Must(t, p.Close())
 }

@@ -38,14 +38,14 @@ func (p *Placement) Leave() {
 func (p *Placement) remove() error {
 	ctx := context.Background()
 	r, c := p.run, p.client
-	found, err := c.find(ctx, r.Options.Namespace, r.selector())
+	found, err := c.find(ctx, r.Options.Namespace, r.selector(), r.claimName())
 	if err != nil {
 		return err
 	}
 	if _, err := c.removeFound(ctx, found); err != nil {
 		return err
 	}
-	return c.waitGone(ctx, r.Options.Namespace, r.selector())
+	return c.waitGone(ctx, r.Options.Namespace, r.selector(), r.claimName())
 }
 
 // removalError tells what is there still.

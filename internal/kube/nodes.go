@@ -141,10 +141,8 @@ func (c *Client) PlaceOnNodes(ctx context.Context, q NodesRequest) (a *NodeAgent
 	if err := a.claim(ctx, q.Wait, q.Say, roles[0]); err != nil {
 		return a, err
 	}
-	for _, role := range roles[1:] {
-		if err := c.create(ctx, pods, r.namespace, r.pod(role), &corev1.Pod{}, false); err != nil {
-			return a, err
-		}
+	if err := a.createPods(ctx, roles[1:]); err != nil {
+		return a, err
 	}
 	q.Say("waiting for %d pods in namespace %s", len(roles), r.namespace)
 	a.startEach(ctx, nodes, q.Traffic)

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -60,8 +61,9 @@ type Placement struct {
 	Paths   []ClusterPath
 	client  *Client
 	run     *run
-	created bool     // something was created
-	hosts   sync.Map // by the name of a node, its InternalIP
+	created bool                 // something was created
+	podUIDs map[string]types.UID // by role, of the pods beside the Job's own
+	hosts   sync.Map             // by the name of a node, its InternalIP
 }
 
 // Place creates the pods that a run needs, waits for them and starts an agent in each. With an
@@ -90,10 +92,8 @@ func (c *Client) Place(ctx context.Context, q RunRequest) (p *Placement, err err
 	if err := p.claim(ctx, q.Wait, q.Say, roles[0]); err != nil {
 		return p, err
 	}
-	for _, role := range roles[1:] {
-		if err := c.create(ctx, pods, r.namespace, r.pod(role), &corev1.Pod{}, false); err != nil {
-			return p, err
-		}
+	if err := p.createPods(ctx, roles[1:]); err != nil {
+		return p, err
 	}
 	made, err := p.createServices(ctx, q.Paths)
 	if err != nil {

@@ -29,6 +29,16 @@ func (s *apiServer) addNamespace(name string) {
 	s.namespaces[name] = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
+// addCopiedNamespace makes an old one of somebody's, from the manifest of a run's.
+func (s *apiServer) addCopiedNamespace(name string) {
+	s.addRunNamespace(time.Hour)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.namespaces[name] = s.namespaces[claimName]
+	s.namespaces[name].Name = name
+	delete(s.namespaces, claimName)
+}
+
 // rightsOf lists rights as the server notes calls.
 func rightsOf(scopes []scopedRights) (all []string) {
 	for _, s := range scopes {
@@ -51,8 +61,7 @@ func TestPlace(t *testing.T) {
 			t.Run(level.String()+" "+namespace, func(t *testing.T) {
 				server, client := newAPIServer(t)
 				server.addNamespace("lab")
-				// What somebody else left is looked into, and goes.
-				server.namespaces["old"] = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "old", Labels: map[string]string{managedLabel: manager, runLabel: "1"}}}
+				server.addCopiedNamespace("shop")
 				q := testRequest(level, namespace)
 				p, err := client.Place(t.Context(), q)
 				if err != nil {
@@ -65,8 +74,7 @@ func TestPlace(t *testing.T) {
 				if err := p.Close(); err != nil {
 					t.Error(err)
 				}
-				delete(server.namespaces, "old") // with -n nobody looks for it
-				if left := server.leftovers(); !slices.Equal(left, []string{"namespace lab"}) {
+				if left := server.leftovers(); !slices.Equal(left, []string{"namespace lab", "namespace shop"}) {
 					t.Errorf("left: %v", left)
 				}
 				checkCalls(t, server, q.needs())
@@ -266,12 +274,13 @@ func TestPodSecurity(t *testing.T) {
 }
 
 // What a dead run left is removed at the next start. One that goes on is not disturbed; and
-// cleanup removes both.
+// cleanup removes both. A namespace with a copied manifest stays.
 func TestSweep(t *testing.T) {
 	t.Parallel() // it waits, on a cluster of its own
 	for _, namespace := range []string{"", "lab"} {
 		server, client := newAPIServer(t)
 		server.addNamespace("lab")
+		server.addCopiedNamespace("shop")
 		dead, err := client.Place(t.Context(), testRequest(Plain, namespace))
 		if err != nil {
 			t.Fatal(err)
@@ -303,8 +312,8 @@ func TestSweep(t *testing.T) {
 			t.Errorf("of the dead run there is %s", left)
 		}
 		removed, err := client.Cleanup(t.Context(), namespace)
-		if err != nil || len(removed) == 0 || len(server.leftovers()) != 1 {
-			t.Errorf("removed %v, %v; left %v", removed, err, server.leftovers())
+		if left := server.leftovers(); err != nil || len(removed) == 0 || !slices.Equal(left, []string{"namespace lab", "namespace shop"}) {
+			t.Errorf("removed %v, %v; left %v", removed, err, left)
 		}
 		if err := p.Close(); err != nil {
 			t.Errorf("to close what is removed: %v", err)
@@ -313,13 +322,17 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// The printed Role is YAML with every right in it, and asks for no Secret.
+// The printed Role is YAML with every right in it, and asks for no Secret. What may be deleted is named, and
+// what the rights amount to is said.
 func TestRBAC(t *testing.T) {
 	for _, o := range []Options{{}, {Namespace: "lab"}, {Level: Node, Namespace: "lab", From: "a/b", To: "c/d"}, {Level: Node, From: "a/b", To: "c/d"}} {
 		text := o.RBAC("jane")
 		for _, scope := range o.needs() {
 			for _, r := range scope.rights {
 				named := ""
+				if slices.Contains(r.verbs, "delete") && len(r.names) == 0 {
+					t.Errorf("any of %s may be deleted", r.name)
+				}
 				if len(r.names) > 0 {
 					named = "  resourceNames: [" + strings.Join(r.names, ", ") + "]\n"
 				}
@@ -330,6 +343,12 @@ func TestRBAC(t *testing.T) {
 		}
 		if strings.Contains(text, "secrets") || strings.Contains(text, "*") {
 			t.Errorf("too much:\n%s", text)
+		}
+		for _, text := range []string{text, o.MeshRBAC("jane"), o.NodesRBAC("jane"), o.TuneRBAC("jane", nil, false)} {
+			plain := o.Namespace != "" && strings.Contains(text, `at the level "plain"`)
+			if strings.Contains(text, "as good as root on every node") == plain {
+				t.Errorf("%+v: what the rights amount to:\n%s", o, text)
+			}
 		}
 	}
 }

@@ -60,7 +60,10 @@ func configRights() (all []right) {
 var podRights = []right{{pods, []string{"get"}, "to learn on which node they are, and which address they have", nil}}
 
 // namespaceRights are those in the whole cluster where a run has a namespace of its own.
-var namespaceRights = []right{{namespaces, []string{"create", "delete", "list"}, "a namespace for each run, and the search for those that were left", nil}}
+var namespaceRights = []right{
+	{namespaces, []string{"create", "list"}, "a namespace for each run, and the search for those that were left", nil},
+	{namespaces, []string{"delete"}, "likewise", []string{claimName}},
+}
 
 // scopedRights are rights in a namespace; in the whole cluster if it is empty.
 type scopedRights struct {
@@ -190,6 +193,7 @@ func (o Options) writeTuneHead(b *bytes.Buffer) {
 	if o.Namespace != "" {
 		sanitize.Fprintf(b, "# Namespace %s must allow PodSecurity %q: its label %s.\n", o.Namespace, o.Level.PodSecurity(), securityLabel)
 	}
+	o.writeReach(b)
 }
 
 // MeshRBAC prints what measuring between all nodes needs.
@@ -215,6 +219,20 @@ func (o Options) writeHead(b *bytes.Buffer, capabilities, otherwise string) {
 	if o.Level == Node {
 		sanitize.Fprintf(b, "# Agents on nodes: hostNetwork, hostPID, all capabilities dropped but %s,\n"+
 			"# a read-only root, no token of a service account, not privileged.\n", capabilities)
+	}
+	o.writeReach(b)
+}
+
+// writeReach says in comments how far the rights go: who runs commands in a pod may do what the pod may.
+func (o Options) writeReach(b *bytes.Buffer) {
+	switch {
+	case o.Namespace == "":
+		b.WriteString("# Whoever has these rights is as good as root on every node: they create pods, and run commands in pods, in\n" +
+			"# all namespaces. With -n NAMESPACE, they do so there alone.\n")
+	case o.Level == Node:
+		b.WriteString("# Whoever has these rights is as good as root on every node: the namespace has to allow privileged pods.\n")
+	default:
+		b.WriteString("# Whoever has these rights runs commands in all pods of the namespace.\n")
 	}
 }
 

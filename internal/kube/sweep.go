@@ -5,12 +5,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -18,6 +18,9 @@ import (
 
 // ownSelector selects all that any run has made.
 const ownSelector = managedLabel + "=" + manager + "," + runLabel
+
+// sayEvery is how often a command that waits tells for what.
+const sayEvery = time.Minute
 
 // removalLimit is how long Kubernetes may take to remove what a run has made.
 const removalLimit = 60 * time.Second
@@ -28,19 +31,35 @@ type Leftovers struct {
 	jobs       []batchv1.Job
 }
 
-// find looks for what has a label, in one namespace or, where it is empty, in all.
-func (c *Client) find(ctx context.Context, namespace, selector string) (found Leftovers, err error) {
+// find looks for what has a label, and for Jobs the name, of what only one run can create, in one namespace or,
+// where it is empty, in all.
+func (c *Client) find(ctx context.Context, namespace, selector, name string) (found Leftovers, err error) {
 	if namespace == "" {
 		var list corev1.NamespaceList
 		if err := c.list(ctx, namespaces, "", selector, &list); err != nil {
 			return found, err
 		}
-		found.namespaces = list.Items
+		found.namespaces = ownNamespaces(list)
 	}
 	var list batchv1.JobList
 	err = c.list(ctx, jobs, namespace, selector, &list)
-	found.jobs = list.Items
+	found.jobs = slices.DeleteFunc(list.Items, func(j batchv1.Job) bool { return !isClaim(j, name) })
 	return found, err
+}
+
+// isClaim tells the Job of a run from one with its labels, which anybody can have made. It ends by itself.
+func isClaim(j batchv1.Job, name string) bool {
+	return j.Name == name && j.Spec.ActiveDeadlineSeconds != nil
+}
+
+// isOwned tells whether something belongs to a Job of that name.
+func isOwned(m metav1.ObjectMeta, name string) bool {
+	return slices.ContainsFunc(m.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "Job" && o.Name == name })
+}
+
+// ownNamespaces are those that runs have made: a copy of one has its labels, but another name.
+func ownNamespaces(list corev1.NamespaceList) []corev1.Namespace {
+	return slices.DeleteFunc(list.Items, func(n corev1.Namespace) bool { return n.Name != claimName })
 }
 
 // live tells whether somebody may still speak to the agents of a job. One without a pod is
@@ -58,18 +77,19 @@ func live(j batchv1.Job) bool {
 // run that goes on, or waits for its end.
 func (c *Client) sweep(ctx context.Context, namespace string, wait bool, say func(string, ...any)) error {
 	deadline := time.Now().Add(removalLimit)
-	for said := ""; ; {
-		found, err := c.find(ctx, namespace, ownSelector)
+	var said types.UID
+	for saidAt := (time.Time{}); ; {
+		found, err := c.find(ctx, namespace, ownSelector, claimName)
 		if err != nil {
 			return err
 		}
 		busy, err := c.removeDead(ctx, found)
-		text := "leftovers of earlier runs to be removed"
+		text, of := "leftovers of earlier runs to be removed", types.UID("")
 		switch {
 		case err != nil:
 			return err
 		case busy != nil:
-			text = fmt.Sprintf("%s in namespace %s, which began %s ago", busy.Annotations[commandAnnotation], cmp.Or(busy.Namespace, busy.Name), c.clock.now().Sub(busy.CreationTimestamp.Time).Round(time.Second))
+			text, of = c.describe(busy), busy.UID
 			if !wait {
 				return verr.New(verr.Busy, "cannot measure in the cluster", "another run measures there: "+text,
 					"run it again when that has ended, or add --wait; if that was killed, its pods end within half a minute")
@@ -80,8 +100,8 @@ func (c *Client) sweep(ctx context.Context, namespace string, wait bool, say fun
 		case time.Now().After(deadline):
 			return errStillThere(len(found.jobs) + len(found.namespaces))
 		}
-		if kind, _, _ := strings.Cut(text, ","); said != kind {
-			said = kind
+		if now := c.Now(); said != of || now.Sub(saidAt) >= sayEvery {
+			said, saidAt = of, now
 			say("waiting for %s", text)
 		}
 		if err := host.Sleep(ctx, 500*time.Millisecond); err != nil {
@@ -90,14 +110,24 @@ func (c *Client) sweep(ctx context.Context, namespace string, wait bool, say fun
 	}
 }
 
-// removeDead removes what belongs to no run that goes on, and gives one that does: its Job, or
-// its namespace where the Job is about to come.
-func (c *Client) removeDead(ctx context.Context, found Leftovers) (busy *metav1.ObjectMeta, err error) {
+// describe tells whose run a Job is of, since when it goes on and how long it may.
+func (c *Client) describe(j *batchv1.Job) string {
+	age := c.Now().Sub(j.CreationTimestamp.Time).Round(time.Second)
+	text := fmt.Sprintf("%s in namespace %s, which began %s ago", j.Annotations[commandAnnotation], cmp.Or(j.Namespace, j.Name), age)
+	if limit := j.Spec.ActiveDeadlineSeconds; limit != nil {
+		text += fmt.Sprintf(" and ends within %s", max(time.Duration(*limit)*time.Second-age, 0))
+	}
+	return text
+}
+
+// removeDead removes what belongs to no run that goes on, and gives one that does: its Job, or where
+// that is about to come one with the names and the age of its namespace alone.
+func (c *Client) removeDead(ctx context.Context, found Leftovers) (busy *batchv1.Job, err error) {
 	var dead Leftovers
 	used := map[string]bool{}
 	for _, j := range found.jobs {
 		if live(j) {
-			used[j.Namespace], busy = true, &j.ObjectMeta
+			used[j.Namespace], busy = true, &j
 			continue
 		}
 		dead.jobs = append(dead.jobs, j)
@@ -106,7 +136,7 @@ func (c *Client) removeDead(ctx context.Context, found Leftovers) (busy *metav1.
 		switch {
 		case used[n.Name] || n.DeletionTimestamp != nil:
 		case c.clock.now().Sub(n.CreationTimestamp.Time) < idleLimit && !slices.ContainsFunc(dead.jobs, func(j batchv1.Job) bool { return j.Namespace == n.Name }):
-			busy = cmp.Or(busy, &n.ObjectMeta)
+			busy = cmp.Or(busy, &batchv1.Job{ObjectMeta: n.ObjectMeta})
 		default:
 			dead.namespaces = append(dead.namespaces, n)
 		}
@@ -135,26 +165,26 @@ func (c *Client) removeFound(ctx context.Context, found Leftovers) (removed []st
 // Cleanup removes all that runs have made, those that go on included, and waits until it is
 // gone. It gives what was there. A trial that has changed something stays: its pods undo it.
 func (c *Client) Cleanup(ctx context.Context, namespace string) (removed []string, err error) {
-	found, err := c.find(ctx, namespace, ownSelector)
+	found, err := c.find(ctx, namespace, ownSelector, claimName)
 	if err != nil {
 		return nil, err
 	}
 	if removed, err = c.removeFound(ctx, found); err != nil {
 		return removed, err
 	}
-	if err := c.waitGone(ctx, namespace, ownSelector); err != nil {
+	if err := c.waitGone(ctx, namespace, ownSelector, claimName); err != nil {
 		return removed, err
 	}
 	trials, err := c.cleanTrials(ctx, namespace)
 	return append(removed, trials...), err
 }
 
-// waitGone waits until no pod is left in a namespace or, if it is empty, neither a pod nor a
-// namespace.
-func (c *Client) waitGone(ctx context.Context, namespace, selector string) error {
+// waitGone waits until no pod of a Job is left in a namespace or, if it is empty, neither such a
+// pod nor a namespace.
+func (c *Client) waitGone(ctx context.Context, namespace, selector, job string) error {
 	deadline := time.Now().Add(removalLimit)
 	for {
-		left, err := c.count(ctx, namespace, selector)
+		left, err := c.count(ctx, namespace, selector, job)
 		if err == nil && left == 0 {
 			return nil
 		}
@@ -175,12 +205,14 @@ func errStillThere(objects int) error {
 		"see `kubectl get namespaces,jobs,pods -A -l "+Label+"`; a node that does not respond keeps its pods")
 }
 
-func (c *Client) count(ctx context.Context, namespace, selector string) (int, error) {
+func (c *Client) count(ctx context.Context, namespace, selector, job string) (int, error) {
 	var podList corev1.PodList
-	if err := c.list(ctx, pods, namespace, selector, &podList); err != nil || namespace != "" {
-		return len(podList.Items), err
+	err := c.list(ctx, pods, namespace, selector, &podList)
+	left := slices.DeleteFunc(podList.Items, func(p corev1.Pod) bool { return !isOwned(p.ObjectMeta, job) })
+	if err != nil || namespace != "" {
+		return len(left), err
 	}
 	var list corev1.NamespaceList
-	err := c.list(ctx, namespaces, "", selector, &list)
-	return len(podList.Items) + len(list.Items), err
+	err = c.list(ctx, namespaces, "", selector, &list)
+	return len(left) + len(ownNamespaces(list)), err
 }

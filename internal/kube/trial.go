@@ -44,7 +44,7 @@ func (p *Placement) TrialFailure(ctx context.Context) error {
 		return err
 	}
 	for i := range list.Items {
-		if list.Items[i].Status.Phase != corev1.PodFailed {
+		if list.Items[i].Status.Phase != corev1.PodFailed || !p.has(&list.Items[i], leaseRole) {
 			continue
 		}
 		reason := "it does not say why"
@@ -63,7 +63,7 @@ const TrialBeginLimit = 10 * time.Minute
 
 // sweepTrials removes what trials have left that are over. Error: one goes on.
 func (c *Client) sweepTrials(ctx context.Context, namespace string) error {
-	found, err := c.find(ctx, namespace, trialSelector)
+	found, err := c.find(ctx, namespace, trialSelector, TrialName)
 	if err != nil || len(found.jobs) == 0 {
 		return err
 	}
@@ -84,7 +84,7 @@ func (c *Client) sweepTrials(ctx context.Context, namespace string) error {
 // cleanTrials removes the Jobs of trials that the cluster's journal does not have: a command was killed
 // before it changed anything, or what it has changed was undone. What undoes others stays.
 func (c *Client) cleanTrials(ctx context.Context, namespace string) (removed []string, err error) {
-	found, err := c.find(ctx, namespace, trialSelector)
+	found, err := c.find(ctx, namespace, trialSelector, TrialName)
 	if err != nil || len(found.jobs) == 0 {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func (c *Client) removeTrials(ctx context.Context, jobs []batchv1.Job) error {
 		return err
 	}
 	for _, j := range jobs {
-		if err := c.waitGone(ctx, j.Namespace, trialSelector+"="+j.Labels[trialLabel]); err != nil {
+		if err := c.waitGone(ctx, j.Namespace, trialSelector+"="+j.Labels[trialLabel], TrialName); err != nil {
 			return err
 		}
 	}

@@ -59,7 +59,7 @@ func (w *podPoll) running(ctx context.Context, role string) (*corev1.Pod, error)
 		}
 		var pod *corev1.Pod
 		for i := range all {
-			if all[i].Labels[roleLabel] == role {
+			if w.placement.has(&all[i], role) {
 				pod = &all[i]
 			}
 		}

@@ -1,0 +1,70 @@
+package kube
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+// addCopiedJob makes a Job of somebody's in a namespace, with its pod, from the manifests of a run's.
+func (s *apiServer) addCopiedJob(namespace string, change func(*batchv1.Job)) {
+	s.addNamespace(namespace)
+	r := &run{Options: Options{Image: "x"}, id: "abcde", namespace: namespace, command: "venturi compare", deadline: time.Hour}
+	j, p := r.job(clientRole), r.pod(clientRole)
+	change(j)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.jobs[namespace+"/"+j.Name], s.pods[namespace+"/"+p.Name] = j, p
+}
+
+// A Job that somebody made with the labels of a run's is neither waited for nor removed, whether it has
+// ended or never does, and nobody waits for the end of its pod.
+func TestOthersJobs(t *testing.T) {
+	t.Parallel() // it waits, on a cluster of its own
+	server, client := newAPIServer(t)
+	server.addCopiedJob("endless", func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = nil })
+	server.addCopiedJob("named", func(j *batchv1.Job) { j.Name = "backup" })
+	server.addCopiedJob("ended", func(j *batchv1.Job) {
+		j.Name, j.Status.Conditions = "report", []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+	})
+	before := server.leftovers()
+	p, err := client.Place(t.Context(), testRequest(Plain, ""))
+	testenv.Must(t, err)
+	testenv.Must(t, p.Close())
+	if removed, err := client.Cleanup(t.Context(), ""); err != nil || len(removed) > 0 {
+		t.Errorf("cleanup removed %v, %v", removed, err)
+	}
+	if left := server.leftovers(); !slices.Equal(left, before) {
+		t.Errorf("left %v of %v", left, before)
+	}
+}
+
+// A pod that somebody made with the labels and the owner of a run's does not get to be one of its agents.
+func TestOthersPods(t *testing.T) {
+	server, client := newAPIServer(t)
+	server.addNamespace("lab")
+	server.spoil = func(p *corev1.Pod) {
+		for i := range 9 { // the server lists them in any order
+			other := p.DeepCopy()
+			other.Name, other.UID, other.Spec.NodeName = fmt.Sprintf("other-%d-of-%s", i, p.Name), "0a1b2c3d-bbbb", "theirs"
+			for i := range other.OwnerReferences {
+				other.OwnerReferences[i].Controller = nil
+			}
+			server.pods["lab/"+other.Name] = other
+		}
+	}
+	p, err := client.Place(t.Context(), testRequest(Plain, "lab"))
+	testenv.Must(t, err)
+	for _, a := range p.Agents {
+		if a.Node == "theirs" {
+			t.Errorf("an agent in another's pod: %+v", p.Agents)
+		}
+	}
+	testenv.Must(t, p.Close())
+}
