@@ -47,7 +47,7 @@ type change struct {
 // tries must, as this machine may have other things to do meanwhile.
 var changeLimit = host.ScaleTimeout(100 * time.Millisecond)
 
-const changeTries = 5
+const changeTries = 12
 
 // changesEnv is how often each change is made; the times that it took are printed.
 const changesEnv = "VENTURI_FAST_CHANGES"

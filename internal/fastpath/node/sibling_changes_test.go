@@ -100,7 +100,7 @@ func (b *siblingNode) ask(t *testing.T, to string) *answers {
 // siblingLimit is within what time a change takes hold: the best of a few tries must.
 var siblingLimit = host.ScaleTimeout(100 * time.Millisecond)
 
-const siblingTries = 4
+const siblingTries = 12
 
 // Whatever changes on a node while packets are carried between its pods, they end where the network
 // would have ended them, soon after the change.
