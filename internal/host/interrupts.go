@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,7 +19,7 @@ type IRQ struct {
 	Card   string // the card's address on its bus: "0000:00:03.0"
 	Index  int    // which of the card's own interrupts it is; -1: the kernel does not tell
 	Number int    // that it has today
-	Name   string // as /proc/interrupts has it: "eth0-TxRx-3"
+	Name   string // as /proc/interrupts has it: "eth0-TxRx-3"; empty: nothing uses it now, as while its device is down
 	CPUs   string // that may handle it, as a list: "0-3,8"
 }
 
@@ -39,7 +40,7 @@ func (r Reader) IRQs(sys, device string) ([]IRQ, error) {
 	// A device of virtio has those of the PCI device that it is in.
 	for _, card := range []string{folder, filepath.Dir(folder)} {
 		if irqs, err := r.vectors(card); !errors.Is(err, os.ErrNotExist) {
-			return irqs, err
+			return slices.DeleteFunc(irqs, func(irq IRQ) bool { return irq.Name == "" }), err
 		}
 	}
 	return nil, fmt.Errorf("it has no interrupts of its own: %w", os.ErrNotExist)
@@ -64,8 +65,8 @@ func (r Reader) CardCores(sys, device string) string {
 	return ""
 }
 
-// CardIRQs lists those of a card, by its address on its bus. Error:
-// os.ErrNotExist, if there is none there that has any.
+// CardIRQs lists those of a card, by its address on its bus, with those that nothing uses
+// now. Error: os.ErrNotExist, if there is none there that has any.
 func (r Reader) CardIRQs(card string) ([]IRQ, error) {
 	buses, err := sanitize.Files(r.path("sys/bus"), "*/devices")
 	for _, bus := range buses {
@@ -77,6 +78,10 @@ func (r Reader) CardIRQs(card string) ([]IRQ, error) {
 	return nil, fmt.Errorf("card %s: %w", card, errors.Join(err, os.ErrNotExist))
 }
 
+// unusedEnd ends the line of an interrupt that nothing uses, and that has come before:
+// which of its card's it is, and how the card signals it, "3-edge".
+var unusedEnd = regexp.MustCompile(`^([0-9]+(-[a-z]+)?|Edge|Level)$`)
+
 // vectors lists the interrupts of the card in a folder.
 func (r Reader) vectors(card string) ([]IRQ, error) {
 	numbers, err := os.ReadDir(filepath.Join(card, "msi_irqs"))
@@ -85,15 +90,16 @@ func (r Reader) vectors(card string) ([]IRQ, error) {
 	}
 	names := map[int]string{}
 	for line := range r.fields("proc/interrupts") {
-		if n, err := strconv.Atoi(strings.TrimSuffix(line[0], ":")); err == nil {
-			names[n] = line[len(line)-1]
+		last := line[len(line)-1]
+		if n, err := strconv.Atoi(strings.TrimSuffix(line[0], ":")); err == nil && !unusedEnd.MatchString(last) {
+			names[n] = last
 		}
 	}
 	var irqs []IRQ
 	for _, e := range numbers {
 		n, err := strconv.Atoi(e.Name())
-		if err != nil || names[n] == "" {
-			continue // it was given to the card, and is not used
+		if err != nil {
+			continue
 		}
 		irq := IRQ{Card: filepath.Base(card), Index: -1, Number: n, Name: names[n], CPUs: r.line(fmt.Sprintf("proc/irq/%d/smp_affinity_list", n))}
 		// Older kernels put above the index which card of all it is.

@@ -95,6 +95,28 @@ func TestFolderIsDurable(t *testing.T) {
 	}
 }
 
+// Whoever may add the first record does so, not only who made the file: that one may have
+// been killed, or not have got the lock.
+func TestFolderIsDurableBeforeTheFirstRecord(t *testing.T) {
+	folder := filepath.Join(shm(t), "journal")
+	for _, c := range []struct {
+		what   string
+		synced bool
+		first  string // what the file holds afterwards
+	}{
+		{"without a file", true, ""}, {"with an empty file", true, "x"}, {"with a record", false, "x"},
+	} {
+		synced := false
+		l, _, err := openLogBy(folder, func(string) error { synced = true; return nil })
+		if err != nil || synced != c.synced {
+			t.Fatalf("%s: synced %v, %v", c.what, synced, err)
+		}
+		if err := errors.Join(l.close(), os.WriteFile(filepath.Join(folder, logName), []byte(c.first), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestFolderThatIsRelative(t *testing.T) {
 	t.Chdir(t.TempDir())
 	_, err := Open(Options{Folder: "x", Settings: setting.NewSettings(), Boot: "this"})

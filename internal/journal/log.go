@@ -120,7 +120,9 @@ type log struct {
 // errBusy: somebody else has the journal open for writing.
 var errBusy = errors.New("another venturi is changing this machine")
 
-func openLog(folder string) (*log, []byte, error) {
+func openLog(folder string) (*log, []byte, error) { return openLogBy(folder, syncFolder) }
+
+func openLogBy(folder string, sync func(string) error) (*log, []byte, error) {
 	if err := CheckFolder(folder); err != nil {
 		return nil, nil, err
 	}
@@ -128,7 +130,6 @@ func openLog(folder string) (*log, []byte, error) {
 		return nil, nil, err
 	}
 	name := filepath.Join(folder, logName)
-	_, missing := os.Lstat(name)
 	file, err := openIn(folder, os.O_RDWR|os.O_APPEND|os.O_CREATE)
 	if err != nil {
 		return nil, nil, err
@@ -141,13 +142,10 @@ func openLog(folder string) (*log, []byte, error) {
 		}
 		return nil, nil, fmt.Errorf("lock %s: %w", name, err)
 	}
-	if missing != nil { // the file's own name must be durable too
-		if err := syncParents(folder, syncFolder); err != nil {
-			file.Close()
-			return nil, nil, err
-		}
-	}
 	text, err := io.ReadAll(file)
+	if err == nil && len(text) == 0 { // the first record is to come: the file's own name must be durable too
+		err = syncParents(folder, sync)
+	}
 	if err != nil {
 		file.Close()
 		return nil, nil, err

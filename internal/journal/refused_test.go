@@ -2,9 +2,13 @@ package journal
 
 import (
 	"errors"
+	"os"
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/setting"
 )
 
@@ -111,5 +115,53 @@ func TestGiveBackLeavesOthers(t *testing.T) {
 	}
 	if e := j.History().Txns[0].Entries[0]; e.State != InDoubt {
 		t.Errorf("it is %s", e.State)
+	}
+}
+
+// What only cannot be read now stays open, and is undone when it can be, or given up by the
+// user's wish. What is gone is closed.
+func TestUnreadableStaysOpen(t *testing.T) {
+	inactive := &host.InactiveError{Why: "it is down"}
+	for _, c := range []struct {
+		err    error
+		how    UndoOptions
+		first  EntryState
+		second string // what it holds after the next undo
+	}{
+		{unix.ENODEV, UndoOptions{}, Applied, "1500"},
+		{unix.ENODEV, UndoOptions{Force: true}, Applied, "1500"},
+		{inactive, UndoOptions{}, Applied, "1500"},
+		{inactive, UndoOptions{Force: true}, Applied, "1500"},
+		{inactive, UndoOptions{Leave: true}, Abandoned, "9000"},
+		{os.ErrNotExist, UndoOptions{}, Vanished, "9000"},
+		{host.ErrGone, UndoOptions{}, Vanished, "9000"},
+	} {
+		w := newWorld(t, shm(t))
+		backend, fail := w.dev.backend(), error(nil)
+		read := backend.Read
+		backend.Read = func(s setting.Setting) (setting.Value, error) {
+			if fail != nil {
+				return setting.Value{}, fail
+			}
+			return read(s)
+		}
+		w.o.Settings = setting.NewSettings(backend)
+		j := open(t, w.o)
+		e, err := beginTx(t, j).Set("", setting.Write{Setting: deviceSetting("mtu"), Value: setting.Text("9000")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fail = c.err
+		outcomes, err := j.Undo(nil, c.how)
+		if err != nil || len(outcomes) != 1 || e.State != c.first {
+			t.Fatalf("%v, %+v: it is %s, %v, %v", c.err, c.how, e.State, outcomes, err)
+		}
+		if e.State.Open() != errors.Is(outcomes[0].Err, c.err) || e.State.Open() && !strings.Contains(outcomes[0].Err.Error(), "undo 1 --leave") {
+			t.Errorf("%v, %+v: it says %v", c.err, c.how, outcomes[0].Err)
+		}
+		fail = nil
+		if _, err := j.Undo(nil, UndoOptions{}); err != nil || w.dev.values["mtu"] != c.second || e.State.Open() {
+			t.Errorf("%v, %+v: then it holds %s, and is %s, %v", c.err, c.how, w.dev.values["mtu"], e.State, err)
+		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 // UndoOptions says what undo does where somebody else has changed a value since.
 type UndoOptions struct {
 	Force bool // overwrite it with the old value
-	Leave bool // let it stand, and forget the change; also where the machine refuses the old value
+	Leave bool // let it stand, and forget the change; also where the machine refuses the old value, or does not show what stands
 }
 
 // ConflictError tells that a setting holds neither what was there before a write
@@ -261,10 +261,12 @@ func (j *Journal) decide(run []*Entry, how UndoOptions) undoDecision {
 	switch {
 	case errors.Is(err, host.ErrGone):
 		return undoDecision{action: closeGone, reason: err.Error()}
-	case errors.Is(err, os.ErrNotExist) && !j.settings.Persistent(top.Setting):
+	case errors.Is(err, os.ErrNotExist) && !errors.As(err, new(*host.InactiveError)) && !j.settings.Persistent(top.Setting):
 		return undoDecision{action: closeMissing, reason: "the value no longer exists"}
+	case err != nil && how.Leave:
+		return undoDecision{action: abandon, reason: "it cannot be undone: " + err.Error()}
 	case err != nil:
-		return undoDecision{action: failUndo, err: err}
+		return undoDecision{action: failUndo, err: fmt.Errorf("%w (\"venturi undo %d --leave\" gives it up)", err, top.Txn)}
 	case how.Force:
 		return undoDecision{action: restoreOld}
 	}

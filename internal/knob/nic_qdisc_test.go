@@ -175,11 +175,14 @@ func TestQdiscOfTheKernel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		outcomes, err := j.Undo(nil, journal.UndoOptions{})
-		j.Close()
-		if err != nil || len(outcomes) != 1 || outcomes[0].Err == nil || !strings.Contains(outcomes[0].Err.Error(), "bring it up") {
-			t.Errorf("undone while it is down: %+v, %v", outcomes, err)
+		for _, why := range []string{"bring it up", "when it comes up"} {
+			outcomes, err := j.Undo(nil, journal.UndoOptions{})
+			if err != nil || len(outcomes) != 1 || outcomes[0].Err == nil || !strings.Contains(outcomes[0].Err.Error(), why) {
+				t.Errorf("undone while it is down: %+v, %v", outcomes, err)
+			}
+			_ = exec.Command("tc", "-n", n(netns), "qdisc", "del", "dev", device, "root").Run() // then it shows none
 		}
+		j.Close()
 		ip("link", "set", device, "up")
 		b.undo()
 		if after := tree(t, b, on); after != before {

@@ -77,13 +77,14 @@ func numberOfIRQ(root, key string) (int, error) {
 		}
 		index = n
 	}
-	irqs, err := host.Reader{Root: root}.CardIRQs(card)
+	all, err := host.Reader{Root: root}.CardIRQs(card)
 	if errors.Is(err, os.ErrNotExist) {
 		return 0, fmt.Errorf("card %s: %w", card, host.ErrGone)
 	}
 	if err != nil {
 		return 0, pathErrno(err)
 	}
+	irqs := slices.DeleteFunc(slices.Clone(all), func(irq host.IRQ) bool { return irq.Name == "" })
 	there := func(irq host.IRQ) bool { return index >= 0 && irq.Index == index }
 	for _, is := range []func(host.IRQ) bool{
 		func(irq host.IRQ) bool { return there(irq) && queueOf(irq.Name) == queueOf(name) },
@@ -97,7 +98,23 @@ func numberOfIRQ(root, key string) (int, error) {
 	if slices.ContainsFunc(irqs, func(irq host.IRQ) bool { return irq.Name == name }) {
 		return 0, fmt.Errorf("card %s has several interrupts called %s", card, name)
 	}
+	if isUnused(all, name, index) {
+		return 0, &host.InactiveError{Why: fmt.Sprintf("nothing uses interrupt %s of card %s now, as while its device is down", name, card)}
+	}
 	return 0, fmt.Errorf("card %s has no interrupt %s: %w", card, name, os.ErrNotExist)
+}
+
+// isUnused tells whether the interrupt may be one that nothing uses now. Drivers let go of
+// them while a device is down, and the kernel keeps which cores each may go to. Where that
+// of another of its queues is used, the device is up, and has fewer queues.
+func isUnused(all []host.IRQ, name string, index int) bool {
+	kind := func(name string) string { return strings.TrimRight(name, "0123456789") }
+	kept, up := false, false
+	for _, irq := range all {
+		kept = kept || irq.Name == "" && (index < 0 || irq.Index < 0 || irq.Index == index)
+		up = up || queueOf(irq.Name) != "" && kind(irq.Name) == kind(name)
+	}
+	return kept && !up
 }
 
 // queuePart is the end of an interrupt's name that says what it is for: "-TxRx-0"

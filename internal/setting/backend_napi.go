@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"slices"
 	"strconv"
@@ -13,6 +14,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // From the kernel's netdev.h, which x/sys does not have.
@@ -107,10 +110,17 @@ func (s Setting) withNAPI(fn func(family uint16, n napi, attr uint16) error) err
 		if err != nil {
 			return err
 		}
-		if n >= len(all) {
-			return fmt.Errorf("the device has %d NAPIs: %w", len(all), os.ErrNotExist)
+		if n < len(all) {
+			return fn(family, all[n], attr)
 		}
-		return fn(family, all[n], attr)
+		device, err := net.InterfaceByIndex(s.Scope.Device.Index)
+		if err != nil {
+			return err
+		}
+		if device.Flags&net.FlagUp == 0 {
+			return &host.InactiveError{Why: "the device is down, and shows its NAPIs only when it is up"}
+		}
+		return fmt.Errorf("the device has %d NAPIs: %w", len(all), os.ErrNotExist)
 	})
 }
 

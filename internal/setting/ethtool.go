@@ -3,13 +3,12 @@ package setting
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 
 	"github.com/mdlayher/genetlink"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
-
-	"github.com/venturi-net/venturi/internal/host"
 )
 
 // ethConn asks the kernel about one network device, and tells it, in the
@@ -21,7 +20,8 @@ type ethConn struct {
 }
 
 // withEthtool runs fn for the device of a scope.
-// Errors: [host.ErrGone], or one that is errors.ErrUnsupported on a kernel without it.
+// Errors: [host.ErrGone], or one that is errors.ErrUnsupported on a kernel without it;
+// unix.ENODEV alone, of a device that does not answer now.
 func withEthtool(scope Scope, fn func(*ethConn) error) error {
 	if scope.Device == nil {
 		return errors.New("no device is named")
@@ -34,7 +34,7 @@ func withEthtool(scope Scope, fn func(*ethConn) error) error {
 			}
 			in.eth = e
 		}
-		return fn(in.eth)
+		return scope.explainMissing(in.device, fn(in.eth))
 	}
 	return scope.Enter(func(device string) error {
 		e, err := dialEthtool(device)
@@ -42,8 +42,23 @@ func withEthtool(scope Scope, fn func(*ethConn) error) error {
 			return err
 		}
 		defer e.conn.Close()
-		return fn(e)
+		return scope.explainMissing(device, fn(e))
 	})
+}
+
+// explainMissing says what it means that ethtool knows no such device, which was there
+// by that name just before: it went away, or it has another name since, or its driver has
+// detached it for a while, as for a reset, after which it may have all that was set.
+func (s Scope) explainMissing(device string, err error) error {
+	if !errors.Is(err, unix.ENODEV) {
+		return err
+	}
+	if _, missing := net.InterfaceByName(device); missing != nil {
+		if _, gone := s.Device.find(); gone != nil {
+			return gone
+		}
+	}
+	return fmt.Errorf("it is there and does not answer, as while its driver resets it; try again: %w", unix.ENODEV)
 }
 
 // dialEthtool opens ethtool in the calling thread's namespace.
@@ -129,9 +144,6 @@ func refusal(err error) error {
 	said, number := new(netlink.OpError), unix.Errno(0)
 	if !errors.As(err, &said) || !errors.As(err, &number) {
 		return err
-	}
-	if number == unix.ENODEV {
-		return fmt.Errorf("%w: %w", host.ErrGone, number)
 	}
 	if said.Message != "" {
 		return fmt.Errorf("%s: %w", said.Message, number)

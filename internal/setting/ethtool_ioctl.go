@@ -6,8 +6,6 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/venturi-net/venturi/internal/host"
 )
 
 // The receive hash is asked for and set by ioctl: netlink reads it on new kernels
@@ -46,21 +44,19 @@ func byIoctl(device string, request unsafe.Pointer) error {
 	}{data: request}
 	copy(ifreq.name[:unix.IFNAMSIZ-1], device)
 	_, _, number := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&ifreq)))
-	switch number {
-	case 0:
+	if number == 0 {
 		return nil
-	case unix.ENODEV:
-		return fmt.Errorf("%w: %w", host.ErrGone, number)
 	}
 	return driverError(number)
 }
 
-// onDevice runs fn in the namespace of a scope, with the name of its device.
+// onDevice runs fn in the namespace of a scope, with the name of its device. Errors are as
+// of [withEthtool].
 func onDevice(scope Scope, fn func(device string) error) error {
 	if scope.Device == nil {
 		return errors.New("no device is named")
 	}
-	return scope.Enter(fn)
+	return scope.Enter(func(device string) error { return scope.explainMissing(device, fn(device)) })
 }
 
 // receiveRings is how many rings a device receives by, 0 where it does not tell.

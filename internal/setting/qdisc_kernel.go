@@ -11,6 +11,8 @@ import (
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 const (
@@ -54,7 +56,7 @@ func readQdiscs(index int) (root Qdisc, err error) {
 		leaves = append(leaves, q)
 	}
 	if !found {
-		return root, fmt.Errorf("it was not up yet, and the kernel gives it a queue when it comes up: %w", os.ErrNotExist)
+		return root, &host.InactiveError{Why: "it was not up yet, and the kernel gives it a queue when it comes up"}
 	}
 	slices.SortFunc(leaves, func(a, b Qdisc) int { return a.Queue - b.Queue })
 	root.Leaves = leaves

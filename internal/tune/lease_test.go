@@ -12,7 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/testenv/plain"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -54,12 +56,14 @@ func TestHoldTriesAgain(t *testing.T) {
 	s := newFakeHost(t, map[string]string{"a": "1"})
 	open := trial(t, s, time.Millisecond)
 	opened := 0
-	s.onWrite = func(string) error {
-		if opened < 3 {
-			return errors.New("not now")
+	read := s.backends[0].Read
+	s.backends[0].Read = func(c setting.Setting) (setting.Value, error) {
+		if opened == 2 {
+			return setting.Value{}, &host.InactiveError{Why: "its device is down"}
 		}
-		return nil
+		return read(c)
 	}
+	s.m.Settings = setting.NewSettings(s.backends...)
 	err := Hold(t.Context(), s.folder, 1, func() (*journal.Journal, error) {
 		if opened++; opened == 1 {
 			return nil, verr.New(verr.Busy, "cannot open it", "somebody has it", "wait")

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/knob"
@@ -226,9 +227,10 @@ func deviceScope(t knob.Target) (setting.Scope, error) {
 	return scope, nil
 }
 
-// hasNone makes of an error the one of a device that lacks what a knob turns.
+// hasNone makes of an error the one of a device that lacks what a knob turns. One that is
+// gone, or that does not answer now, says nothing about that.
 func hasNone(t knob.Target, err error) error {
-	if errors.Is(err, host.ErrGone) {
+	if errors.Is(err, host.ErrGone) || errors.Is(err, syscall.ENODEV) {
 		return err
 	}
 	do := "see what the device has with: venturi knob ls --dev " + sanitize.Shell(t.Device)
