@@ -89,7 +89,11 @@ func (t *Tx) setEntered(knob string, w setting.Write) (*Entry, error) {
 	}
 	e := j.h.entry(id)
 	j.options.OnPoint(PointRecorded)
-	if err := j.settings.Write(w.Setting, w.Value); err != nil {
+	err = j.settings.Replace(w.Setting, old, w.Value)
+	if errors.Is(err, setting.ErrChanged) {
+		return nil, errors.Join(err, j.close(e, Failed, err.Error()))
+	}
+	if err != nil {
 		return nil, j.rollback(e, nil, err)
 	}
 	j.options.OnPoint(PointWritten)
@@ -128,13 +132,15 @@ func (j *Journal) readBack(e *Entry) (*setting.Value, error) {
 
 // rollback brings the old value back after a write that went wrong, and gives
 // the error with what became of that. What was found directly after the write is
-// what came of that; another value since is somebody else's, and stands.
+// what came of that, unless its kind writes exactly what is asked; another value since
+// is somebody else's, and stands.
 func (j *Journal) rollback(e *Entry, found *setting.Value, why error) error {
 	state := Failed
 	err := j.settings.Sweep(e.Setting)
-	if err == nil && found != nil {
+	exact := j.settings.Replaces(e.Setting)
+	if err == nil && (found != nil || exact) {
 		var now setting.Value
-		if now, err = j.settings.Read(e.Setting); err == nil && !now.Equal(*found) && !j.explains(e, now) {
+		if now, err = j.settings.Read(e.Setting); err == nil && (exact || !now.Equal(*found)) && !j.explains(e, now) {
 			err = &ConflictError{Entry: e, Now: now}
 		}
 	}
