@@ -20,10 +20,10 @@ func (h History) Conflicts(settings *setting.Settings) map[int]*ConflictError {
 		all.entries = append(all.entries, t.Entries...)
 	}
 	slices.SortFunc(all.entries, func(a, b *Entry) int { return a.ID - b.ID })
-	j := &Journal{options: Options{Boot: boot}, settings: settings, h: all}
+	j := &Journal{options: Options{Boot: boot, Sight: host.Reader{}.Sight()}, settings: settings, h: all}
 	found := map[int]*ConflictError{}
 	for _, e := range all.entries {
-		if !e.State.Open() || j.otherBoot(e) && !settings.Persistent(e.Setting) {
+		if !e.State.Open() || j.otherBoot(e) && !settings.Persistent(e.Setting) || j.otherFiles(e) {
 			continue
 		}
 		if c := j.conflict(e); c != nil {

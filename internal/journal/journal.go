@@ -41,6 +41,9 @@ type Options struct {
 	Version  string // of this program
 	Boot     string // the kernel's boot id; empty: it is asked
 
+	// Sight is what of the machine is in sight; without an ID it is asked.
+	Sight host.Sight
+
 	// Wait is how long to wait for somebody else who is changing the machine.
 	Wait time.Duration
 
@@ -86,6 +89,9 @@ func Open(o Options) (*Journal, error) {
 		if o.Boot, err = host.BootID(); err != nil {
 			return nil, err
 		}
+	}
+	if o.Sight.ID == "" {
+		o.Sight = host.Reader{}.Sight()
 	}
 	if o.OnPoint == nil {
 		o.OnPoint = func(CrashPoint) {}

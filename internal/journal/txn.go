@@ -29,6 +29,7 @@ func (j *Journal) begin(lease time.Duration, kind LeaseKind) (*Tx, error) {
 	b := &beginRecord{
 		Txn: id, Time: time.Now(), Boot: j.options.Boot,
 		User: j.options.User, Command: j.options.Command, Version: j.options.Version,
+		Sight: j.options.Sight.Name(),
 	}
 	if lease > 0 {
 		now, err := host.SinceBootAsleep()
@@ -58,6 +59,9 @@ var errIgnored = errors.New("the machine did not take it")
 // is nil. On an error the old value stands again, or else the error says so and
 // the entry stays open for [Journal.Undo].
 func (t *Tx) Set(knob string, w setting.Write) (e *Entry, err error) {
+	if err := t.j.checkOpen(w.Setting); err != nil {
+		return nil, err
+	}
 	if err := t.j.finishRestoresFor(w.Setting); err != nil {
 		return nil, err
 	}

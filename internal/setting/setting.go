@@ -160,6 +160,10 @@ type Backend struct {
 	// Persistent: the values outlive a reboot.
 	Persistent bool
 
+	// Installed: the values are in files, or with the service manager, of the installation
+	// that is in sight. Another container has others by the same names.
+	Installed bool
+
 	// SideEffects lists the other settings that a write to this one may change too, such
 	// as what a driver forgets when its rings are made anew. Nil: none.
 	SideEffects func(Setting) ([]Setting, error)
@@ -280,6 +284,9 @@ func (s *Settings) Persistent(setting Setting) bool {
 	b, err := s.backend(setting)
 	return err != nil || b.Persistent
 }
+
+// Installed tells whether a setting's value is of the installation that is in sight.
+func (s *Settings) Installed(setting Setting) bool { return s.backends[setting.Backend].Installed }
 
 // SideEffects lists the other settings that a write to this one may change.
 func (s *Settings) SideEffects(setting Setting) ([]Setting, error) {
