@@ -171,7 +171,7 @@ Pods are never restarted. The commands that restart them are printed, and a chan
 restart pods by itself is not made: the command for it is printed.
 
 In the API, fields are set by server-side apply, with a field manager for each transaction.
-The old objects are in ConfigMap ` + kube.LedgerName + ` in ` + kube.LedgerNamespace + ` before anything is written. Each node has
+The old values are in ConfigMap ` + kube.LedgerName + ` in ` + kube.LedgerNamespace + ` before anything is written. Each node has
 its own journal.
 
 Nodes are read and changed by one privileged pod on each, which is removed at the end. These

@@ -30,6 +30,9 @@ undone, and the exit code is 7. --force overwrites it; --leave keeps it and clos
 change. --leave also gives up a value that the host refuses to restore: otherwise it
 stays open and blocks changes to that device.
 
+In a container that does not see all processes and files of the host, a change that was made
+on the host and cannot be found stays open: undo it on the host, or give it up with --leave.
+
 A running proof (tune --prove) is ended, which undoes what it has changed. So is a run that
 uses the network card to be given back (compare --take).
 

@@ -20,10 +20,10 @@ func (h History) Conflicts(settings *setting.Settings) map[int]*ConflictError {
 		all.entries = append(all.entries, t.Entries...)
 	}
 	slices.SortFunc(all.entries, func(a, b *Entry) int { return a.ID - b.ID })
-	r := &reader{boot, settings, all}
+	r := &reader{boot, host.Reader{}.Sight(), settings, all}
 	found := map[int]*ConflictError{}
 	for _, e := range all.entries {
-		if !e.State.Open() || r.otherBoot(e) && !settings.Persistent(e.Setting) {
+		if !e.State.Open() || r.otherBoot(e) && !settings.Persistent(e.Setting) || r.otherFiles(e) {
 			continue
 		}
 		if c := r.conflict(e); c != nil {

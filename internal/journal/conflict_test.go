@@ -4,12 +4,15 @@ import (
 	"maps"
 	"slices"
 	"testing"
+
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // Somebody else's value is seen without opening the journal: on top, beneath a
 // later write, and not where it is the old one, or cannot be read.
 func TestConflictsLook(t *testing.T) {
 	root, o := fixture(t, map[string]string{"/etc/a": "1", "/etc/b": "1", "/etc/c": "1", "/etc/d": "1"})
+	o.Sight = host.Reader{}.Sight() // which is what a look has
 	j := open(t, o)
 	tx := beginTx(t, j)
 	for _, name := range []string{"/etc/a", "/etc/b", "/etc/c", "/etc/d"} {

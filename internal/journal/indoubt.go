@@ -17,7 +17,7 @@ import (
 // cannot be read or recorded stays in doubt, and undo looks again.
 func (j *Journal) resolveDoubts() {
 	for i, e := range j.h.entries {
-		if e.State != InDoubt || j.otherBoot(e) || !e.untouched() {
+		if e.State != InDoubt || j.otherBoot(e) || !e.untouched() || j.otherFiles(e) {
 			continue
 		}
 		mine := func(id string) bool { return e.id == id || e.sideEffect(id) != nil }

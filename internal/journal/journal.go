@@ -41,6 +41,9 @@ type Options struct {
 	Version  string // of this program
 	Boot     string // the kernel's boot id; empty: it is asked
 
+	// Sight is what of the machine is in sight; without an ID it is asked.
+	Sight host.Sight
+
 	// Wait is how long to wait for somebody else who is changing the machine.
 	Wait time.Duration
 
@@ -67,13 +70,14 @@ const (
 // open, nobody else can open it so. It is for one goroutine at a time.
 type Journal struct {
 	reader
-	options Options // but for Boot and Settings, which reader has
+	options Options // but for Boot, Sight and Settings, which reader has
 	log     *log
 }
 
 // reader tells what settings hold now, and what of that the writes of a journal explain.
 type reader struct {
 	boot     string // the kernel's boot id
+	sight    host.Sight
 	settings *setting.Settings
 	h        *history
 }
@@ -92,6 +96,9 @@ func Open(o Options) (*Journal, error) {
 		if o.Boot, err = host.BootID(); err != nil {
 			return nil, err
 		}
+	}
+	if o.Sight.ID == "" {
+		o.Sight = host.Reader{}.Sight()
 	}
 	if o.OnPoint == nil {
 		o.OnPoint = func(CrashPoint) {}
@@ -115,7 +122,7 @@ func Open(o Options) (*Journal, error) {
 	if err := forgetEndRequest(o.Folder); err != nil {
 		return nil, errors.Join(verr.Wrap(verr.Failed, what, err, "nothing was changed; see that "+o.Folder+" can be written to"), l.close())
 	}
-	j := &Journal{reader{o.Boot, o.Settings, replay(text)}, o, l}
+	j := &Journal{reader{o.Boot, o.Sight, o.Settings, replay(text)}, o, l}
 	if i := slices.IndexFunc(j.h.damaged, func(d Damage) bool { return d.Writer != "" }); i >= 0 {
 		d := j.h.damaged[i]
 		return nil, errors.Join(verr.New(verr.Failed, what, d.String(), "nothing was changed; use venturi "+d.Writer+" or a later one"), l.close())

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/setting"
 )
 
@@ -21,7 +22,7 @@ func fixture(t *testing.T, files map[string]string) (root string, o Options) {
 			t.Fatal(err)
 		}
 	}
-	return root, Options{Folder: filepath.Join(t.TempDir(), "journal"), Settings: setting.NewSettings(setting.Backends(root)...), Boot: "this", User: "a test"}
+	return root, Options{Folder: filepath.Join(t.TempDir(), "journal"), Settings: setting.NewSettings(setting.Backends(root)...), Boot: "this", Sight: host.Sight{Whole: true, ID: "this"}, User: "a test"}
 }
 
 func file(name string) setting.Setting { return setting.Setting{Backend: "file", Key: name} }

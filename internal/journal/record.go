@@ -27,6 +27,7 @@ type beginRecord struct {
 	Command string    `json:"command"`
 	Version string    `json:"version"`
 	Lease   *Lease    `json:"lease,omitempty"`
+	Sight   string    `json:"sight,omitempty"` // what of the machine is in sight, by its name; empty: all of it
 }
 
 type intentRecord struct {
@@ -167,7 +168,8 @@ type Txn struct {
 	Command   string    `json:"command"`
 	Version   string    `json:"version"`
 	Lease     *Lease    `json:"lease,omitempty"`
-	Ended     bool      `json:"ended"` // it wrote all that it wanted; false: it was killed, or runs
+	Sight     string    `json:"sight,omitempty"` // see [host.Sight.Name]
+	Ended     bool      `json:"ended"`           // it wrote all that it wanted; false: it was killed, or runs
 	Confirmed time.Time `json:"confirmed,omitzero"`
 	Entries   []*Entry  `json:"entries"`
 }

@@ -89,6 +89,34 @@ func TestRoundedIsNotTheSame(t *testing.T) {
 	}
 }
 
+// Somebody else changes a value just before it is written, or just after: where the kind of
+// setting can tell, their value stands.
+func TestReplaceLeavesOthers(t *testing.T) {
+	for point, state := range map[CrashPoint]EntryState{PointRecorded: Failed, PointWritten: InDoubt} {
+		w := newWorld(t, shm(t))
+		backend := w.dev.backend()
+		backend.Replace = func(s setting.Setting, old, v setting.Value) error {
+			if w.dev.values[s.Key] != old.String() {
+				return setting.ErrChanged
+			}
+			return backend.Write(s, v)
+		}
+		w.o.Settings = setting.NewSettings(backend)
+		w.o.OnPoint = func(p CrashPoint) {
+			if p == point {
+				w.dev.values["mtu"] = "1400"
+			}
+		}
+		j := open(t, w.o)
+		if _, err := beginTx(t, j).Set("", setting.Write{Setting: deviceSetting("mtu"), Value: setting.Text("9000")}); err == nil || w.dev.values["mtu"] != "1400" {
+			t.Errorf("changed when it was %s: %v; it holds %s", point, err, w.dev.values["mtu"])
+		}
+		if e := j.History().Txns[0].Entries[0]; e.State != state {
+			t.Errorf("changed when it was %s: it is %s", point, e.State)
+		}
+	}
+}
+
 // Somebody else changes a value while a write that went wrong is to be taken back.
 func TestGiveBackLeavesOthers(t *testing.T) {
 	w := newWorld(t, shm(t))

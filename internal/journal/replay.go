@@ -30,7 +30,7 @@ func (h *history) apply(r record) {
 		if b.Lease != nil && b.Lease.Kind == "" {
 			b.Lease.Kind = TrialLease
 		}
-		h.txns = append(h.txns, &Txn{ID: b.Txn, Time: b.Time, Boot: b.Boot, User: b.User, Command: b.Command, Version: b.Version, Lease: b.Lease})
+		h.txns = append(h.txns, &Txn{ID: b.Txn, Time: b.Time, Boot: b.Boot, User: b.User, Command: b.Command, Version: b.Version, Lease: b.Lease, Sight: b.Sight})
 	case r.Intent != nil:
 		h.addIntent(r.Intent)
 	case r.Done != nil:

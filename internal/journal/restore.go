@@ -158,6 +158,9 @@ func (j *Journal) settle(wants []Snapshot) error {
 		calm := true
 		for i, w := range wants {
 			wrote, err := j.writeExact(w.Setting, w.Value)
+			if errors.Is(err, setting.ErrChanged) {
+				return err // by whom, the next undo finds out
+			}
 			if i > 0 && err != nil && isMissing(err) {
 				continue // a side effect that is not there with this value, or that went away
 			}
@@ -180,7 +183,12 @@ func (j *Journal) writeExact(s setting.Setting, want setting.Value) (wrote bool,
 	if err == nil && now.Equal(want) {
 		return false, nil
 	}
-	if err := j.settings.Write(s, want); err != nil {
+	if err != nil {
+		err = j.settings.Write(s, want)
+	} else {
+		err = j.settings.Replace(s, now, want)
+	}
+	if err != nil {
 		return true, err
 	}
 	if now, err = j.settings.Read(s); err != nil {

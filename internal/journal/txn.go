@@ -29,6 +29,7 @@ func (j *Journal) begin(lease time.Duration, kind LeaseKind) (*Tx, error) {
 	b := &beginRecord{
 		Txn: id, Time: time.Now(), Boot: j.boot,
 		User: j.options.User, Command: j.options.Command, Version: j.options.Version,
+		Sight: j.sight.Name(),
 	}
 	if lease > 0 {
 		now, err := host.SinceBootAsleep()
@@ -58,6 +59,9 @@ var errIgnored = errors.New("the machine did not take it")
 // is nil. On an error the old value stands again, or else the error says so and
 // the entry stays open for [Journal.Undo].
 func (t *Tx) Set(knob string, w setting.Write) (e *Entry, err error) {
+	if err := t.j.checkOpen(w.Setting); err != nil {
+		return nil, err
+	}
 	if err := t.j.finishRestoresFor(w.Setting); err != nil {
 		return nil, err
 	}
@@ -89,7 +93,11 @@ func (t *Tx) setEntered(knob string, w setting.Write) (*Entry, error) {
 	}
 	e := j.h.entry(id)
 	j.options.OnPoint(PointRecorded)
-	if err := j.settings.Write(w.Setting, w.Value); err != nil {
+	err = j.settings.Replace(w.Setting, old, w.Value)
+	if errors.Is(err, setting.ErrChanged) {
+		return nil, errors.Join(err, j.close(e, Failed, err.Error()))
+	}
+	if err != nil {
 		return nil, j.rollback(e, nil, err)
 	}
 	j.options.OnPoint(PointWritten)
@@ -128,13 +136,15 @@ func (j *Journal) readBack(e *Entry) (*setting.Value, error) {
 
 // rollback brings the old value back after a write that went wrong, and gives
 // the error with what became of that. What was found directly after the write is
-// what came of that; another value since is somebody else's, and stands.
+// what came of that, unless its kind writes exactly what is asked; another value since
+// is somebody else's, and stands.
 func (j *Journal) rollback(e *Entry, found *setting.Value, why error) error {
 	state := Failed
 	err := j.settings.Sweep(e.Setting)
-	if err == nil && found != nil {
+	exact := j.settings.Replaces(e.Setting)
+	if err == nil && (found != nil || exact) {
 		var now setting.Value
-		if now, err = j.settings.Read(e.Setting); err == nil && !now.Equal(*found) && !j.explains(e, now) {
+		if now, err = j.settings.Read(e.Setting); err == nil && (exact || !now.Equal(*found)) && !j.explains(e, now) {
 			err = &ConflictError{Entry: e, Now: now}
 		}
 	}

@@ -15,7 +15,7 @@ import (
 // UndoOptions says what undo does where somebody else has changed a value since.
 type UndoOptions struct {
 	Force bool // overwrite it with the old value
-	Leave bool // let it stand, and forget the change; also where the machine refuses the old value, or does not show what stands
+	Leave bool // let it stand, and forget the change; also where the machine refuses the old value, does not show what stands, or it is out of sight
 }
 
 // ConflictError tells that a setting holds neither what was there before a write
@@ -213,11 +213,16 @@ func (j *Journal) undoRun(run []*Entry, how UndoOptions, state EntryState, why s
 	if above := j.h.nextChange(top, top.id); above != nil {
 		return j.supersede(top, above, how)
 	}
+	if j.otherFiles(top) {
+		return j.leaveUnseen(run, how, errOtherFiles)
+	}
 	if err := j.settings.Sweep(top.Setting); err != nil && !errors.Is(err, host.ErrGone) {
 		return err
 	}
 	d := j.decide(run, how)
 	switch d.action {
+	case leaveUnseen:
+		return j.leaveUnseen(run, how, d.err)
 	case failUndo, reportConflict:
 		return d.err
 	case closeGone:
@@ -245,6 +250,7 @@ const (
 	abandon                          // let somebody else's value stand, by the user's wish
 	reportConflict                   // somebody else's value stands
 	failUndo                         // the value cannot be read
+	leaveUnseen                      // the value is gone, or out of sight
 )
 
 // undoDecision is an action, with why: a reason for the journal, or an error.
@@ -258,10 +264,13 @@ type undoDecision struct {
 func (j *Journal) decide(run []*Entry, how UndoOptions) undoDecision {
 	top := run[len(run)-1]
 	current, err := j.settings.Read(top.Setting)
+	gone := errors.Is(err, host.ErrGone)
+	missing := errors.Is(err, os.ErrNotExist) && !errors.As(err, new(*host.InactiveError)) && !j.settings.Persistent(top.Setting)
 	switch {
-	case errors.Is(err, host.ErrGone):
+	case (gone || missing) && j.unseen(top):
+		return undoDecision{action: leaveUnseen, err: fmt.Errorf("%v, or %w", err, errUnseen)}
+	case gone:
 		return undoDecision{action: closeGone, reason: err.Error()}
-	case errors.Is(err, os.ErrNotExist) && !errors.As(err, new(*host.InactiveError)) && !j.settings.Persistent(top.Setting):
 		return undoDecision{action: closeMissing, reason: "the value no longer exists"}
 	case err != nil && how.Leave:
 		return undoDecision{action: abandon, reason: "it cannot be undone: " + err.Error()}

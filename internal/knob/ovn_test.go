@@ -1,6 +1,7 @@
 package knob_test
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"os/exec"
@@ -10,9 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/knob"
 	"github.com/venturi-net/venturi/internal/ovn"
 	"github.com/venturi-net/venturi/internal/ovs"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -55,6 +58,20 @@ func TestLoadBalancers(t *testing.T) {
 		t.Fatalf("it is %s", got)
 	}
 	b.refused("ovn.lb", on, verr.Usage, "perhaps")
+	late := b
+	late.options.OnPoint = func(p journal.CrashPoint) {
+		if p == journal.PointRecorded {
+			nb("lb-add", "late", "10.96.0.2:80", "10.244.0.2:80")
+			nb("ls-lb-add", "ovn-default", "late")
+		}
+	}
+	if err := late.set("ovn.lb", on, "off"); !errors.Is(err, setting.ErrChanged) {
+		t.Errorf("a balancer that came just then: %v", err)
+	}
+	if left := nb("ls-lb-list", "ovn-default"); !strings.Contains(left, "10.96.0.2:80") || !strings.Contains(left, "10.96.0.1:80") {
+		t.Errorf("then the switch balances %q", left)
+	}
+	nb("lb-del", "late")
 	if err := b.set("ovn.lb", on, "off"); err != nil {
 		t.Fatal(err)
 	}

@@ -162,7 +162,20 @@ func Backend() setting.Backend {
 			if err != nil {
 				return err
 			}
-			return ask(f.socket, f.database, func(ctx context.Context, c client.Client) error { return f.write(ctx, c, v) })
+			return ask(f.socket, f.database, func(ctx context.Context, c client.Client) error {
+				id, _, err := f.find(ctx, c)
+				if err != nil {
+					return err
+				}
+				return f.write(ctx, c, id, v)
+			})
+		},
+		Replace: func(s setting.Setting, old, v setting.Value) error {
+			f, err := fieldOf(s)
+			if err != nil {
+				return err
+			}
+			return ask(f.socket, f.database, func(ctx context.Context, c client.Client) error { return f.replace(ctx, c, old, v) })
 		},
 	}
 }
@@ -206,14 +219,36 @@ func uuids(column any) (ids []string, err error) {
 	return ids, nil
 }
 
-// write makes the field hold a value, in one transaction, and gives a switch
-// time to follow.
-func (f field) write(ctx context.Context, c client.Client, v setting.Value) error {
-	id, _, err := f.find(ctx, c)
-	if err != nil {
-		return err
+// replace makes the field hold a value if it holds old. Where something else in its
+// column changes meanwhile, it looks again.
+func (f field) replace(ctx context.Context, c client.Client, old, v setting.Value) error {
+	for {
+		id, column, err := f.find(ctx, c)
+		if err != nil {
+			return err
+		}
+		if now, err := f.value(column); err != nil || !now.Equal(old) {
+			return cmp.Or(err, setting.ErrChanged)
+		}
+		unchanged := ovsdb.Operation{
+			Op: ovsdb.OperationWait, Table: f.table, Timeout: new(int), Where: byID(id),
+			Columns: []string{f.column}, Until: string(ovsdb.WaitConditionEqual), Rows: []ovsdb.Row{{f.column: column}},
+		}
+		if err = f.write(ctx, c, id, v, unchanged); !errors.As(err, new(*ovsdb.TimedOut)) || ctx.Err() != nil {
+			return err
+		}
 	}
-	op := ovsdb.Operation{Table: f.table, Where: []ovsdb.Condition{ovsdb.NewCondition("_uuid", ovsdb.ConditionEqual, id)}}
+}
+
+// byID is the condition that meets a row.
+func byID(id ovsdb.UUID) []ovsdb.Condition {
+	return []ovsdb.Condition{ovsdb.NewCondition("_uuid", ovsdb.ConditionEqual, id)}
+}
+
+// write makes the field of a row hold a value, in one transaction with other operations
+// before it, and gives a switch time to follow.
+func (f field) write(ctx context.Context, c client.Client, id ovsdb.UUID, v setting.Value, first ...ovsdb.Operation) error {
+	op := ovsdb.Operation{Table: f.table, Where: byID(id)}
 	if f.key == "" {
 		op.Op, op.Row = ovsdb.OperationUpdate, ovsdb.Row{f.column: references(strings.Fields(v.String())...)}
 		if !v.Present {
@@ -232,11 +267,11 @@ func (f field) write(ctx context.Context, c client.Client, v setting.Value) erro
 		}
 	}
 	if f.database != switchDatabase {
-		_, err = Transact(ctx, c, op)
+		_, err := Transact(ctx, c, append(first, op)...)
 		return err
 	}
 	db := &database{client: c, root: id}
-	number, err := db.change(ctx, op)
+	number, err := db.change(ctx, append(first, op)...)
 	if err != nil {
 		return err
 	}

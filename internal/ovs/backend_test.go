@@ -1,6 +1,7 @@
 package ovs_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -46,6 +47,26 @@ func TestStore(t *testing.T) {
 	testenv.Must(t, settings.Write(limit, setting.Text("5")))
 	testenv.Must(t, unix.Kill((*children)[1].Pid, unix.SIGCONT))
 	holds(limit, setting.Text("5"))
+
+	// A value that somebody else has changed since it was read is not replaced.
+	if err := settings.Replace(limit, setting.Text("6"), setting.Text("7")); !errors.Is(err, setting.ErrChanged) {
+		t.Errorf("replace what is not there: %v", err)
+	}
+	testenv.Must(t, settings.Replace(limit, setting.Text("5"), setting.Text("7")))
+	holds(limit, setting.Text("7"))
+	bridges := setting.Setting{Backend: "ovsdb", Key: socket(p) + " Open_vSwitch/Open_vSwitch/./bridges/"}
+	for _, name := range []string{"br0", "br1"} {
+		before, err := settings.Read(bridges)
+		testenv.Must(t, err)
+		testenv.Must(t, s.AddBridges(t.Context(), ovs.Bridge{Name: name, Datapath: ovs.Daemon}))
+		both, err := settings.Read(bridges)
+		testenv.Must(t, err)
+		if err := settings.Replace(bridges, before, setting.Text("")); !errors.Is(err, setting.ErrChanged) {
+			t.Errorf("replace bridges %q by none: %v", before, err)
+		}
+		holds(bridges, both)
+		testenv.Must(t, settings.Replace(bridges, both, both))
+	}
 
 	for _, key := range []string{"", "flow-limit", socket(p) + " Open_vSwitch/Open_vSwitch/./other_config"} {
 		if _, err := settings.Read(setting.Setting{Backend: "ovsdb", Key: key}); err == nil {

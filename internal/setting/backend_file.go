@@ -21,6 +21,7 @@ func fileBackend(root string) Backend {
 	return Backend{
 		Name:       "file",
 		Persistent: true,
+		Installed:  true,
 		Read: func(s Setting) (Value, error) {
 			f, err := openFile(at(s))
 			if errors.Is(err, os.ErrNotExist) {

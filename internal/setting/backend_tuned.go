@@ -100,7 +100,7 @@ func tunedBackend(root string) Backend {
 		})
 	}
 	return Backend{
-		Name: "tuned", Persistent: true, Read: read, Write: write,
+		Name: "tuned", Persistent: true, Installed: true, Read: read, Write: write,
 		Sweep: func(s Setting) error {
 			if err := errors.Join(files.Sweep(profile), files.Sweep(mode)); err != nil {
 				return err

@@ -6,7 +6,8 @@ import "fmt"
 // of its unit.
 func unitBackend() Backend {
 	return Backend{
-		Name: "unit",
+		Name:      "unit",
+		Installed: true,
 		Read: func(s Setting) (Value, error) {
 			u, err := ReadUnit(s.Key)
 			if err != nil {

@@ -22,6 +22,7 @@ func unitConfigBackend(root string) Backend {
 	return Backend{
 		Name:       "unit-config",
 		Persistent: true,
+		Installed:  true,
 		Read: func(s Setting) (Value, error) {
 			_, file, _ := split(s)
 			return files.Read(file)

@@ -8,6 +8,7 @@ func unitFileBackend() Backend {
 	return Backend{
 		Name:       "unit-file",
 		Persistent: true,
+		Installed:  true,
 		Read: func(s Setting) (Value, error) {
 			u, err := ReadUnit(s.Key)
 			return Text(u.Enabled), err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 	"unicode/utf8"
@@ -137,6 +138,11 @@ type Backend struct {
 	// caller to see, by Read.
 	Write func(Setting, Value) error
 
+	// Replace is Write for a setting that others write to as well: it writes nothing, and
+	// says [ErrChanged], where the setting does not hold old any more. Nil: this kind cannot
+	// look and write in one step.
+	Replace func(s Setting, old, v Value) error
+
 	// Matches tells whether found is what asked becomes when it is written: the
 	// kernel cleans white space, or rounds up to a power of two. Nil: only what is
 	// equal is alike.
@@ -154,6 +160,10 @@ type Backend struct {
 	// Persistent: the values outlive a reboot.
 	Persistent bool
 
+	// Installed: the values are in files, or with the service manager, of the installation
+	// that is in sight. Another container has others by the same names.
+	Installed bool
+
 	// SideEffects lists the other settings that a write to this one may change too, such
 	// as what a driver forgets when its rings are made anew. Nil: none.
 	SideEffects func(Setting) ([]Setting, error)
@@ -168,6 +178,9 @@ type Backend struct {
 	// file that did not come to its name. Nil: nothing is ever left.
 	Sweep func(Setting) error
 }
+
+// ErrChanged is wrapped by the error of replacing a value that is another one by now.
+var ErrChanged = errors.New("somebody else has changed it just now, and nothing was written")
 
 // Settings reads and writes settings of the backends in a table.
 type Settings struct {
@@ -221,6 +234,24 @@ func (s *Settings) Write(setting Setting, v Value) error {
 	return nil
 }
 
+// Replace writes a setting that held old when it was read; where its kind can tell, only if it
+// still does. It is for package journal, as Write is. Error: [ErrChanged].
+func (s *Settings) Replace(setting Setting, old, v Value) error {
+	if !s.Replaces(setting) {
+		return s.Write(setting, v)
+	}
+	if err := s.backends[setting.Backend].Replace(s.resolve(setting), old, v); err != nil {
+		return fmt.Errorf("write %s: %w", setting, err)
+	}
+	return nil
+}
+
+// Replaces tells whether a write of this setting leaves exactly what was asked for, and
+// takes no other's place: what else is found after it, somebody else has written since.
+func (s *Settings) Replaces(setting Setting) bool {
+	return s.backends[setting.Backend].Replace != nil
+}
+
 // Matches tells whether found is what asked becomes in this setting.
 func (s *Settings) Matches(setting Setting, asked, found Value) bool {
 	if asked.Equal(found) {
@@ -253,6 +284,9 @@ func (s *Settings) Persistent(setting Setting) bool {
 	b, err := s.backend(setting)
 	return err != nil || b.Persistent
 }
+
+// Installed tells whether a setting's value is of the installation that is in sight.
+func (s *Settings) Installed(setting Setting) bool { return s.backends[setting.Backend].Installed }
 
 // SideEffects lists the other settings that a write to this one may change.
 func (s *Settings) SideEffects(setting Setting) ([]Setting, error) {

@@ -35,9 +35,11 @@ type ClusterTxn struct {
 
 // RecordedObject is an object that a transaction changes.
 type RecordedObject struct {
-	Object cni.Object      `json:"object"`
-	Fields []FieldChange   `json:"fields"`
-	Old    json.RawMessage `json:"old"` // all of it
+	Object cni.Object    `json:"object"`
+	Fields []FieldChange `json:"fields"`
+	// Whole is all of the object, which earlier versions recorded. Nothing needs it, and it may have
+	// what readers of the journal must not see: the next that writes the entry leaves it out.
+	Whole json.RawMessage `json:"old,omitempty"`
 }
 
 // manager is the field manager of a transaction.
@@ -181,6 +183,9 @@ func (t *ClusterTxn) reopen(ctx context.Context, client *kube.Client) error {
 }
 
 func (t *ClusterTxn) put(entries map[string]string) error {
+	for i := range t.Objects {
+		t.Objects[i].Whole = nil
+	}
 	text, err := json.Marshal(t)
 	if err != nil {
 		return err

@@ -26,6 +26,30 @@ func TestLedgerOfOtherVersions(t *testing.T) {
 	}
 }
 
+// TestLedgerHasFieldsOnly: the journal says what was in the fields that change, and nothing else of the
+// object, such as its environment: also where an earlier version recorded that.
+func TestLedgerHasFieldsOnly(t *testing.T) {
+	object := cni.Object{Group: "apps", Version: "v1", Resource: "daemonsets", Namespace: "n", Name: "d"}
+	whole := map[string]any{"spec": map[string]any{"mode": "a", "env": "secret"}}
+	fields := []FieldChange{{Path: FieldPath{"spec", "mode"}, Old: "a", New: "b"}}
+	now := &ClusterTxn{ID: 1}
+	now.record([]ObjectChange{{Object: object, Fields: fields, live: liveObject{tunable{Object: object}, whole}}})
+	earlier, err := parseTransaction("transaction-2", `{"id":2,"objects":[{"object":{"Name":"d"},"fields":[{"path":["spec","mode"],"old":"a","new":"b"}],"old":{"spec":{"mode":"a","env":"secret"}}}]}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, txn := range []*ClusterTxn{now, earlier} {
+		_, back, left := txn.planRestore(map[string]any{"spec": map[string]any{"mode": "b"}}, txn.Objects[0], RestoreOptions{})
+		if len(back) != 1 || back[0].Old != "a" || len(left) > 0 {
+			t.Errorf("transaction %d puts back %+v, and leaves %+v", txn.ID, back, left)
+		}
+		entries := map[string]string{}
+		if err := txn.put(entries); err != nil || !strings.Contains(entries[entryName(txn.ID)], `"old":"a"`) || strings.Contains(entries[entryName(txn.ID)], "secret") {
+			t.Errorf("%s, %v", entries, err)
+		}
+	}
+}
+
 func TestForeignLedgerEntry(t *testing.T) {
 	for name, text := range map[string]string{"transaction-1": `{"id":2}`, "notes": "text"} {
 		if all, err := parseTransactions(map[string]string{name: text}); len(all) > 0 || err == nil {

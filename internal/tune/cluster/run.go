@@ -212,9 +212,7 @@ func newToken() string { return fmt.Sprintf("%08x", rand.Uint32()) }
 func (s *Tuning) Apply(ctx context.Context) (*Result, error) {
 	changes, q := s.changes(), s.request
 	t := q.newTxn()
-	if err := t.record(changes); err != nil {
-		return nil, err
-	}
+	t.record(changes)
 	if s.nodes != nil {
 		t.Nodes = s.nodes.names
 	}

@@ -17,22 +17,12 @@ import (
 // restoreLimit bounds the undoing of what an interrupted or failed command has changed.
 const restoreLimit = time.Minute
 
-// record notes what a plan changes, before any of it is changed.
-func (t *ClusterTxn) record(changes []ObjectChange) error {
+// record notes what a plan changes, before any of it is changed: the fields alone. Whoever may read
+// the journal need not be who may read the objects.
+func (t *ClusterTxn) record(changes []ObjectChange) {
 	for _, c := range changes {
-		old := maps.Clone(c.live.value)
-		if metadata, ok := old["metadata"].(map[string]any); ok {
-			metadata = maps.Clone(metadata)
-			delete(metadata, "managedFields")
-			old["metadata"] = metadata
-		}
-		text, err := json.Marshal(old)
-		if err != nil {
-			return err
-		}
-		t.Objects = append(t.Objects, RecordedObject{c.Object, c.Fields, text})
+		t.Objects = append(t.Objects, RecordedObject{Object: c.Object, Fields: c.Fields})
 	}
-	return nil
 }
 
 // write makes the changes of all objects. Error: some or all of them are not made. The end of ctx
