@@ -237,16 +237,9 @@ func (r *fleetRun) commit(ctx context.Context, plan []string, trial time.Duratio
 		return err
 	}
 	for i, a := range replies {
-		var done display.CommitResult
-		if err := json.Unmarshal(a.Stdout, &done); err != nil {
-			return fmt.Errorf("read what was changed on %s: %w", a.Machine.Name, err)
-		}
-		if done.Undo == "" {
-			continue
-		}
-		done.Undo = r.suggest(done.Undo, a.Machine.Name)
-		if done.Confirm != "" {
-			done.Confirm = r.suggest(done.Confirm, a.Machine.Name)
+		done, err := r.readCommit(a, trial > 0)
+		if err != nil {
+			return err
 		}
 		text, err := json.Marshal(done)
 		if err != nil {
@@ -265,6 +258,27 @@ func (r *fleetRun) commit(ctx context.Context, plan []string, trial time.Duratio
 		}
 	}
 	return nil
+}
+
+// readCommit reads what a command has changed on a machine. Its commands are made here, to be run
+// from here: those in the reply could be anything.
+func (r *fleetRun) readCommit(a fleet.Reply, trial bool) (done display.CommitResult, err error) {
+	if err := json.Unmarshal(a.Stdout, &done); err != nil {
+		return done, fmt.Errorf("read what was changed on %s: %w", a.Machine.Name, err)
+	}
+	done.Undo, done.Confirm = "", ""
+	var txns string
+	for _, t := range done.Txns {
+		txns += fmt.Sprintf(" %d", t.ID)
+	}
+	if txns == "" {
+		return done, nil
+	}
+	done.Undo = r.suggest("venturi undo"+txns, a.Machine.Name)
+	if trial {
+		done.Confirm = r.suggest("venturi confirm"+txns, a.Machine.Name)
+	}
+	return done, nil
 }
 
 // joined is what went wrong on the machines; else the exit code that one of them has a

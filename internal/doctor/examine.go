@@ -101,23 +101,22 @@ func (r Rule) complete(f Finding) Finding {
 		f.Device = f.location.device.Name
 	}
 	f.Place = f.place()
-	if f.Knob != "" && f.Value != "" {
-		f.Fix = fixCommand(f)
-	}
+	f.Fix = fixCommand(f)
 	return f
 }
 
-// fixCommand is the command that turns the knob, with what of the place its scope asks for.
+// fixCommand is the command that turns the knob, with what of the place its scope asks for. Empty:
+// there is no such knob, or no value for it.
 func fixCommand(f Finding) string {
-	words := []string{"venturi", "knob", "set", f.Knob, f.Value}
-	scope := knob.ScopeDevice
-	if e, err := table.Find(f.Knob); err == nil {
-		scope = e.Scope
+	e, err := table.Find(f.Knob)
+	if err != nil || f.Value == "" {
+		return ""
 	}
-	if f.Device != "" && scope == knob.ScopeDevice {
+	words := []string{"venturi", "knob", "set", f.Knob, f.Value}
+	if f.Device != "" && e.Scope == knob.ScopeDevice {
 		words = append(words, "--dev", f.Device)
 	}
-	if f.Netns != "" && scope != knob.ScopeMachine {
+	if f.Netns != "" && e.Scope != knob.ScopeMachine {
 		words = append(words, "--netns", f.Netns)
 	}
 	return sanitize.Command(words...)

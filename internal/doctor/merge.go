@@ -18,7 +18,7 @@ type MachineReport struct {
 
 // Merge puts the reports of several machines together. What is alike on some of them is one
 // finding, with their names; what differs in any word of it is one each. fix completes the
-// command of a fix by where it is to be run.
+// command of a fix by where it is to be run; the command itself is made here.
 func Merge(reports []MachineReport, fix func(command string, machines []string) string) *Report {
 	all := &Report{Version: reportVersion, Findings: []Finding{}}
 	for _, m := range reports {
@@ -28,7 +28,7 @@ func Merge(reports []MachineReport, fix func(command string, machines []string) 
 		all.Coverage.Rules = max(all.Coverage.Rules, m.Report.Coverage.Rules)
 		all.Coverage.Seconds = max(all.Coverage.Seconds, m.Report.Coverage.Seconds)
 		for _, f := range m.Report.Findings {
-			f.location = location{}
+			f.location, f.Fix = location{}, fixCommand(f) // a command of another machine could be anything
 			same := slices.IndexFunc(all.Findings, func(g Finding) bool {
 				g.Machines = nil
 				return reflect.DeepEqual(f, g)

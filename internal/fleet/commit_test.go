@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -168,6 +169,31 @@ func TestNamed(t *testing.T) {
 		verr.Print(&out, err)
 		if !errors.Is(err, cause) || !strings.Contains(out.String(), "broken pipe") || !strings.Contains(out.String(), "a: ") {
 			t.Errorf("%v is shown as %q", err, &out)
+		}
+	}
+}
+
+// A machine that writes without end is given up.
+func TestReplyWithoutEnd(t *testing.T) {
+	old := mostReply
+	mostReply = 1 << 10
+	t.Cleanup(func() { mostReply = old })
+	writes := func(to func(agent.Invocation) io.Writer) fakeMachine {
+		return func(_ context.Context, i agent.Invocation) int {
+			for range 64 {
+				fmt.Fprintf(to(i), "%512d", 0)
+			}
+			return verr.OK
+		}
+	}
+	a := writes(func(i agent.Invocation) io.Writer { return i.Stdout })
+	b := writes(func(i agent.Invocation) io.Writer { return i.Stderr })
+	f, _ := newFakeFleet(t, a, b)
+	for _, replies := range [][]Reply{f.Run(t.Context(), []string{"knob"}), f.Commit(t.Context(), []string{"knob"})} {
+		for _, r := range replies {
+			if r.Err == nil || !strings.Contains(r.Err.Error(), "longer than 1024 bytes") {
+				t.Errorf("machine %s: %v", r.Machine.Name, r.Err)
+			}
 		}
 	}
 }

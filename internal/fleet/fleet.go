@@ -129,6 +129,22 @@ type Reply struct {
 	Err     error  // for people: what the command ended with, or why there is no reply
 }
 
+// mostReply bounds what is kept of a command's output, and of its standard error; tests shorten it.
+var mostReply = 64 << 20
+
+// replyText is output of a command. One that does not end ends the command.
+type replyText struct{ text bytes.Buffer }
+
+func (r *replyText) Write(b []byte) (int, error) {
+	if r.text.Len()+len(b) > mostReply {
+		return 0, fmt.Errorf("it is longer than %d bytes", mostReply)
+	}
+	return r.text.Write(b)
+}
+
+func (r *replyText) Bytes() []byte  { return r.text.Bytes() }
+func (r *replyText) String() string { return r.text.String() }
+
 // Run runs a command on all machines at once, and waits for the replies.
 func (f *Fleet) Run(ctx context.Context, args []string) []Reply {
 	return f.RunEach(ctx, func(int) []string { return args })
@@ -145,7 +161,7 @@ func (f *Fleet) RunEach(ctx context.Context, args func(n int) []string) []Reply 
 			continue
 		}
 		running.Go(func() {
-			var out bytes.Buffer
+			var out replyText
 			replies[i] = f.runOne(ctx, i, words, nil, &out)
 			replies[i].Stdout = out.Bytes()
 		})
@@ -157,7 +173,7 @@ func (f *Fleet) RunEach(ctx context.Context, args func(n int) []string) []Reply 
 // runOne runs a command on one machine.
 func (f *Fleet) runOne(ctx context.Context, i int, args []string, stdin io.Reader, stdout io.Writer) Reply {
 	a := Reply{Machine: f.machines[i]}
-	var stderr bytes.Buffer
+	var stderr replyText
 	a.Code, a.Err = f.agents[i].RunCommand(ctx, agent.Invocation{Args: args, Stdin: stdin, Stdout: stdout, Stderr: &stderr})
 	a.Stderr = stderr.String()
 	if a.Err != nil || a.Code == verr.OK || a.Code == verr.Findings {

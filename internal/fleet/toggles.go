@@ -71,7 +71,7 @@ func (t *MachineToggles) Prepare(ctx context.Context) (fit []tune.Candidate, unf
 	for i, machine := range t.fleet.machines {
 		in, stdin := io.Pipe()
 		stdout, out := io.Pipe()
-		m := &member{machine: machine, remote: tune.DialToggles(stdin, stdout), stdin: stdin, stdout: stdout, ended: make(chan struct{})}
+		m := &member{machine: machine, remote: tune.DialToggles(stdin, io.LimitReader(stdout, int64(mostReply))), stdin: stdin, stdout: stdout, ended: make(chan struct{})}
 		t.members = append(t.members, m)
 		go func() {
 			m.result = t.fleet.runOne(ctx, i, t.args, in, out)

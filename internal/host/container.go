@@ -4,11 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/sanitize"
 )
@@ -16,6 +19,10 @@ import (
 // Containers are found by what their runtimes keep of them, with no client program and no
 // daemon asked. The low-level runtimes (runc, crun) say which process a container began
 // with; what is above them (docker, containerd, CRI-O, podman) gives it names.
+//
+// Runtimes without root keep that in folders of their users, who may write there what they
+// like. A user's word counts for network namespaces that the user owns, and for names of
+// the user's own containers.
 
 // container is one whose process may still be there.
 type container struct {
@@ -23,6 +30,13 @@ type container struct {
 	pid     int
 	started string   // when the process did, as /proc says; empty: unknown
 	names   []string // besides the id
+	owner   uint32   // the user whose word this is
+}
+
+// ownedID is the id of a container, by the word of a user.
+type ownedID struct {
+	owner uint32
+	id    string
 }
 
 // errNoContainer is that nothing of that name runs.
@@ -62,7 +76,7 @@ func containerNamespace(root, name string) (string, error) {
 		}
 		path := fmt.Sprintf("/proc/%d/ns/net", c.pid)
 		space, err := fileID(filepath.Join(root, path))
-		if err != nil || slices.Contains(spaces, space) { // it ended, or is in a pod with another
+		if err != nil || slices.Contains(spaces, space) || !c.mayName(filepath.Join(root, path)) { // it ended, or is in a pod with another
 			continue
 		}
 		file, spaces, found = path, append(spaces, space), append(found, c.id)
@@ -92,6 +106,31 @@ func (c *container) runs(root string) bool {
 	return len(fields) > started && fields[state] != "Z" && (c.started == "" || c.started == fields[started])
 }
 
+// mayName tells whether who says that the container has this network namespace can be trusted
+// with that.
+func (c *container) mayName(netns string) bool {
+	if c.owner == 0 || int(c.owner) == os.Geteuid() {
+		return true
+	}
+	owner, err := netnsOwner(netns)
+	return err == nil && owner == c.owner
+}
+
+// netnsOwner is the user who made the user namespace that a network namespace belongs to.
+func netnsOwner(path string) (uint32, error) {
+	netns, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer netns.Close()
+	users, err := unix.IoctlRetInt(int(netns.Fd()), unix.NS_GET_USERNS)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(users)
+	return unix.IoctlGetUint32(users, unix.NS_GET_OWNER_UID)
+}
+
 // containers lists all that runtimes know of.
 func containers(root string) (all []container) {
 	names := dockerNames(root)
@@ -101,11 +140,11 @@ func containers(root string) (all []container) {
 	for _, pattern := range containerStates {
 		files, _ := sanitize.Files(root, pattern)
 		for _, file := range files {
-			c, bundle, ok := readContainer(file)
+			c, bundle, ok := readContainer(root, file)
 			if !ok {
 				continue
 			}
-			c.names = slices.Concat(names[c.id], bundleNames(filepath.Join(root, bundle)))
+			c.names = slices.Concat(names[ownedID{c.owner, c.id}], bundleNames(root, bundle))
 			all = append(all, c)
 		}
 	}
@@ -113,7 +152,7 @@ func containers(root string) (all []container) {
 }
 
 // readContainer reads what runc or crun keeps.
-func readContainer(file string) (c container, bundle string, ok bool) {
+func readContainer(root, file string) (c container, bundle string, ok bool) {
 	var s struct {
 		ID      string `json:"id"` // runc's
 		Pid     int    `json:"init_process_pid"`
@@ -126,10 +165,11 @@ func readContainer(file string) (c container, bundle string, ok bool) {
 		CrunStarted uint64 `json:"process-start-time"`
 		Bundle      string `json:"bundle"`
 	}
-	if !readJSON(file, &s) {
+	owner, ok := readState(root, file, &s)
+	if !ok {
 		return c, "", false
 	}
-	c = container{id: s.ID, pid: s.Pid + s.CrunPid}
+	c = container{id: s.ID, pid: s.Pid + s.CrunPid, owner: owner}
 	if c.id == "" {
 		c.id = filepath.Base(filepath.Dir(file))
 	}
@@ -146,7 +186,7 @@ func readContainer(file string) (c container, bundle string, ok bool) {
 }
 
 // dockerNames gives the names of docker's containers, by id.
-func dockerNames(root string) map[string][]string {
+func dockerNames(root string) map[ownedID][]string {
 	const pattern = "containers/*/config.v2.json"
 	var files []string
 	for _, folder := range dockerRoots {
@@ -156,23 +196,25 @@ func dockerNames(root string) map[string][]string {
 	var daemon struct {
 		DataRoot string `json:"data-root"`
 	}
-	if readJSON(filepath.Join(root, "etc/docker/daemon.json"), &daemon) && daemon.DataRoot != "" {
+	config, _ := filepath.EvalSymlinks(filepath.Join(root, "etc/docker/daemon.json"))
+	if _, ok := readState(root, config, &daemon); ok && daemon.DataRoot != "" {
 		found, _ := sanitize.Files(filepath.Join(root, daemon.DataRoot), pattern)
 		files = append(files, found...)
 	}
-	names := map[string][]string{}
+	names := map[ownedID][]string{}
 	for _, file := range files {
 		var c struct{ ID, Name string }
-		if readJSON(file, &c) {
-			names[c.ID] = append(names[c.ID], strings.TrimPrefix(c.Name, "/"))
+		if owner, ok := readState(root, file, &c); ok {
+			of := ownedID{owner, c.ID}
+			names[of] = append(names[of], strings.TrimPrefix(c.Name, "/"))
 		}
 	}
 	return names
 }
 
 // storageNames gives those of podman and CRI-O, by id.
-func storageNames(root string) map[string][]string {
-	names := map[string][]string{}
+func storageNames(root string) map[ownedID][]string {
+	names := map[ownedID][]string{}
 	for _, pattern := range storages {
 		files, _ := sanitize.Files(root, pattern)
 		for _, file := range files {
@@ -180,9 +222,10 @@ func storageNames(root string) map[string][]string {
 				ID    string   `json:"id"`
 				Names []string `json:"names"`
 			}
-			if readJSON(file, &list) {
+			if owner, ok := readState(root, file, &list); ok {
 				for _, c := range list {
-					names[c.ID] = append(names[c.ID], c.Names...)
+					of := ownedID{owner, c.ID}
+					names[of] = append(names[of], c.Names...)
 				}
 			}
 		}
@@ -192,11 +235,11 @@ func storageNames(root string) map[string][]string {
 
 // bundleNames gives what Kubernetes calls a container and its pod, as containerd and CRI-O
 // note it beside the container's configuration; and its name in nerdctl.
-func bundleNames(bundle string) (names []string) {
+func bundleNames(root, bundle string) (names []string) {
 	var spec struct {
 		Annotations map[string]string `json:"annotations"`
 	}
-	if !readJSON(filepath.Join(bundle, "config.json"), &spec) {
+	if _, ok := readState(root, filepath.Join(root, bundle, "config.json"), &spec); !ok {
 		return nil
 	}
 	if name := spec.Annotations["nerdctl/name"]; name != "" {
@@ -217,8 +260,37 @@ func bundleNames(bundle string) (names []string) {
 	return names
 }
 
-// readJSON reads a file that may be gone, or be written just now.
-func readJSON(file string, into any) bool {
-	text, err := os.ReadFile(file)
-	return err == nil && json.Unmarshal(text, into) == nil
+// mostState bounds what is read of one file.
+const mostState = 8 << 20
+
+// readState reads a file that may be gone, or be written just now, and tells whose it is. It may also
+// be a pipe or a link that a user made to mislead root: what is no file, or in a user's folder and not
+// that user's, is passed over.
+func readState(root, file string, into any) (owner uint32, ok bool) {
+	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return 0, false
+	}
+	f := os.NewFile(uintptr(fd), file)
+	defer f.Close()
+	var is, folder unix.Stat_t
+	if err := unix.Fstat(fd, &is); err != nil || is.Mode&unix.S_IFMT != unix.S_IFREG {
+		return 0, false
+	}
+	if of := userFolder(root, file); of != "" && (unix.Stat(of, &folder) != nil || folder.Uid != is.Uid) {
+		return 0, false
+	}
+	text, err := io.ReadAll(io.LimitReader(f, mostState+1))
+	return is.Uid, err == nil && len(text) <= mostState && json.Unmarshal(text, into) == nil
+}
+
+// userFolder is that of the user in whose reach a file is; empty: it is in nobody's.
+func userFolder(root, file string) string {
+	for _, folders := range []string{"run/user", "home"} {
+		if below, is := strings.CutPrefix(file, filepath.Join(root, folders)+"/"); is {
+			user, _, _ := strings.Cut(below, "/")
+			return filepath.Join(root, folders, user)
+		}
+	}
+	return ""
 }

@@ -76,7 +76,7 @@ func (h *history) addIntent(i *intentRecord) {
 		t = &Txn{ID: i.Txn}
 		h.txns = append(h.txns, t)
 	}
-	e := &Entry{ID: i.Entry, Txn: i.Txn, Knob: i.Knob, Setting: i.Setting, Old: i.Old, New: i.New, State: InDoubt, id: i.Setting.ID()}
+	e := &Entry{ID: i.Entry, Txn: i.Txn, Knob: i.Knob, Setting: i.Setting.AfterWrite(i.New), Old: i.Old, New: i.New, State: InDoubt, id: i.Setting.ID()}
 	for _, k := range i.SideEffects {
 		e.addSideEffect(k.Setting).old = k.Value
 	}

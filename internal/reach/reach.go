@@ -45,8 +45,16 @@ var (
 	trialEvery = host.ScaleTimeout(250 * time.Millisecond)
 )
 
-// strangerLimit is how long a connection may say nothing.
-const strangerLimit = time.Second
+// strangerLimit is how long a connection may say nothing; tests change it.
+var strangerLimit = time.Second
+
+const (
+	// maxStrangers is how many connections of a listener may take that time at once; the oldest makes
+	// room for a new one.
+	maxStrangers = 128
+	// acceptPause is how long a listener waits that has no room for a connection.
+	acceptPause = 10 * time.Millisecond
+)
 
 // listener waits for the first message of one trial, and answers it.
 type listener struct {
@@ -122,14 +130,23 @@ func (l *listener) open(secret Secret) error {
 
 // accept answers connections until the listener is closed.
 func (l *listener) accept(socket *net.TCPListener, secret Secret) {
+	last := make(chan *net.TCPConn, maxStrangers)
 	for {
 		conn, err := socket.AcceptTCP()
-		if err != nil {
+		if errors.Is(err, net.ErrClosed) {
 			return
 		}
+		if err != nil { // too many open files, for one: the connection still waits
+			time.Sleep(acceptPause)
+			continue
+		}
+		_ = conn.SetLinger(0)
+		if len(last) == cap(last) {
+			_ = (<-last).Close() // if it is not yet
+		}
+		last <- conn
 		go func() {
 			defer conn.Close()
-			_ = conn.SetLinger(0)
 			_ = conn.SetDeadline(time.Now().Add(strangerLimit))
 			var got Secret
 			if _, err := io.ReadFull(conn, got[:]); err == nil && l.admits(got[:], secret) {

@@ -1,7 +1,6 @@
 package remote
 
 import (
-	"bufio"
 	"bytes"
 	"compress/gzip"
 	"context"
@@ -152,7 +151,7 @@ func OpenHere(ctx context.Context, machine string, program []string, limit time.
 		return nil, fmt.Errorf("start an agent: %w", err)
 	}
 	s.allow(ctx, limit)
-	if _, err := readWord(bufio.NewReaderSize(s.Conn, 1), agentWord); err != nil {
+	if _, err := readWord(s.Conn, agentWord); err != nil {
 		return nil, fmt.Errorf("start an agent: %w; it said: %s", err, s.lastWords())
 	}
 	return s, s.SetDeadline(time.Time{})
@@ -172,8 +171,7 @@ func (s *Process) allow(ctx context.Context, limit time.Duration) {
 // greet brings the program to the other side, and waits until it runs.
 func (s *Process) greet(ctx context.Context, o Options, limit time.Duration) error {
 	s.allow(ctx, limit)
-	in := bufio.NewReaderSize(s.Conn, 1) // no byte behind a line is ours
-	line, err := readWord(in, helloWord)
+	line, err := readWord(s.Conn, helloWord)
 	if err != nil {
 		return err
 	}
@@ -194,7 +192,7 @@ func (s *Process) greet(ctx context.Context, o Options, limit time.Duration) err
 		return err
 	}
 	s.allow(ctx, limit)
-	_, err = readWord(in, agentWord)
+	_, err = readWord(s.Conn, agentWord)
 	return err
 }
 
@@ -317,15 +315,20 @@ func (r refusal) Error() string { return string(r) }
 // maxNoise bounds what a login shell may print before the word that is waited for.
 const maxNoise = 64 << 10
 
-// readWord reads until a line that begins with the word; one of errorWord is an error.
-func readWord(in *bufio.Reader, word string) (string, error) {
-	for read := 0; read < maxNoise; {
-		line, err := in.ReadString('\n')
-		if err != nil {
+// readWord reads until a line that begins with the word, and no byte behind it: what follows is for
+// others. A line that begins with errorWord is an error.
+func readWord(in io.Reader, word string) (string, error) {
+	var text []byte
+	for one := make([]byte, 1); len(text) < maxNoise; {
+		if _, err := io.ReadFull(in, one); err != nil {
 			return "", fmt.Errorf("wait for %s: %w", word, err)
 		}
-		read += len(line)
-		line = strings.TrimSpace(line)
+		text = append(text, one...)
+		if one[0] != '\n' {
+			continue
+		}
+		before := bytes.LastIndexByte(text[:len(text)-1], '\n')
+		line := strings.TrimSpace(string(text[before+1:]))
 		if rest, bad := strings.CutPrefix(line, errorWord+" "); bad {
 			return "", refusal(rest)
 		}

@@ -168,7 +168,15 @@ func (s Setting) isCard(link netlink.Link, home bool) bool {
 	return home && now.Index == d.Index && a.HardwareAddr.String() == s.Key || a.Alias == s.cardMark() || d.identifiable()
 }
 
-// locateCard finds the card, wherever it is.
+// AfterWrite is the setting with what was last written to it: a card that is away is looked for
+// where that says.
+func (s Setting) AfterWrite(v Value) Setting {
+	s.awayIn = CardNetns(Write{s, v})
+	return s
+}
+
+// locateCard finds the card: at home, or where it was moved to. Elsewhere its mark proves nothing, for
+// a container may give that to a device of its own: only a permanent address does.
 func (s Setting) locateCard() (at cardLocation, err error) {
 	if s.Scope.Device == nil {
 		return at, errors.New("no device is named")
@@ -177,27 +185,42 @@ func (s Setting) locateCard() (at cardLocation, err error) {
 	if err != nil {
 		return at, err
 	}
+	var seen []cardLocation
 	look := func(path string, home bool) error {
 		links, err := host.Links()
 		for _, link := range links {
-			if at.netns == "" && s.isCard(link, home) {
+			if s.isCard(link, home) {
 				a := link.Attrs()
-				at = cardLocation{netns: path, home: home, index: a.Index, name: a.Name, alias: a.Alias}
+				seen = append(seen, cardLocation{netns: path, home: home, index: a.Index, name: a.Name, alias: a.Alias})
 			}
 		}
 		return err
 	}
-	if err := host.Do(home, func() error { return look(home, true) }); err != nil || at.netns != "" {
+	if err := host.Do(home, func() error { return look(home, true) }); err != nil {
 		return at, err
 	}
-	unseen := s.Scope.searchElsewhere(func(path string) error { return look(path, false) })
-	switch {
-	case at.netns != "":
-		return at, nil
-	case unseen != nil:
-		return at, fmt.Errorf("find network card %s: it is not where it was, and not every other namespace could be searched: %w", s.Scope.Device.Name, unseen)
+	if len(seen) > 0 {
+		return seen[0], nil
 	}
-	return at, fmt.Errorf("network card %s: %w", s.Scope.Device.Name, host.ErrGone)
+	if s.awayIn != "" {
+		away := host.NamespacePath(s.awayIn)
+		_ = host.Do(away, func() error { return look(away, false) }) // if that fails, it is asked again below
+		if len(seen) == 1 {
+			return seen[0], nil
+		}
+		seen = nil
+	}
+	unseen := s.Scope.searchElsewhere(func(path string) error { return look(path, false) })
+	d := s.Scope.Device
+	switch {
+	case len(seen) == 1 && d.identifiable():
+		return seen[0], nil
+	case len(seen) > 0:
+		return at, fmt.Errorf("find network card %s: %s has a %s that may be it, or a container's: if it is, move it back by hand; else remove its alias; then try again", d.Name, seen[0].netns, d.Kind)
+	case unseen != nil:
+		return at, fmt.Errorf("find network card %s: it is not where it was, and not every other namespace could be searched: %w", d.Name, unseen)
+	}
+	return at, fmt.Errorf("network card %s: %w", d.Name, host.ErrGone)
 }
 
 // netnsName is the name of a namespace, or its file where it has none.

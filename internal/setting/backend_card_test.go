@@ -166,3 +166,46 @@ func TestOfCard(t *testing.T) {
 		}
 	}
 }
+
+// A device elsewhere with the mark of a card that is away is not taken for it, also when the card
+// has gone: whoever may make devices in a container can give one that alias.
+func TestFalseCardStaysWhereItIs(t *testing.T) {
+	for name, c := range map[string]struct{ meanwhile, refused string }{
+		"beside the card": {"", ""},
+		"in its place":    {"ip link del wire0", "remove its alias"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := spaces(t)
+			lab, _ := netcfg.LabOf(a.Name())
+			w, err := netcfg.Owned(lab)
+			testenv.Must(t, err)
+			early, err := w.Create(w.Name("a-pod")) // its name comes before that of b
+			testenv.Must(t, err)
+			t.Cleanup(early.Close)
+			addVeth(t, early)
+
+			scope, err := setting.DeviceScope(a.Path(), "veth0")
+			testenv.Must(t, err)
+			card, err := setting.CardSetting(scope)
+			testenv.Must(t, err)
+			there, err := setting.MovedCard(b.Name(), "wire0")
+			testenv.Must(t, err)
+			settings := setting.NewSettings(setting.Backends("")...)
+			home, err := settings.Read(card)
+			testenv.Must(t, err)
+			testenv.Must(t, settings.Write(card, there))
+			mark := scriptOutput(t, b, "cat /sys/class/net/wire0/ifalias; "+c.meanwhile)
+			scriptOutput(t, early, `ip link set veth0 alias "`+strings.TrimSpace(mark)+`"`)
+
+			err = settings.Write(card.AfterWrite(there), home)
+			if c.refused == "" {
+				testenv.Must(t, err)
+			} else if err == nil || !strings.Contains(err.Error(), c.refused) {
+				t.Errorf("error %v", err)
+			}
+			if got := scriptOutput(t, early, "cat /sys/class/net/veth0/ifalias; ip link set veth0 alias ''"); got != mark {
+				t.Errorf("the false card has the alias %q", got)
+			}
+		})
+	}
+}

@@ -17,6 +17,8 @@ type Setting struct {
 	Backend string `json:"store"`          // which kind of value, the name of a [Backend]
 	Scope   Scope  `json:"place,omitzero"` // where
 	Key     string `json:"key,omitempty"`  // which one there, in the words of the backend
+
+	awayIn string // a card's: the name of the namespace that it was moved to; empty: none is known
 }
 
 // String is the setting as a person reads it: "sysctl net/core/somaxconn in /run/netns/a".

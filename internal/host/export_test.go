@@ -1,0 +1,10 @@
+package host
+
+// What tests outside of the package need of made-up machines.
+var (
+	ContainerNamespaceBelow = containerNamespace
+	Put                     = put
+	PutProcess              = putProcess
+)
+
+const MostState = mostState
