@@ -125,19 +125,19 @@ func lowerFeatures(s Setting) ([]Setting, error) {
 
 // lowerScopes lists the devices in the same namespace that a device stands on.
 func lowerScopes(scope Scope) (scopes []Scope, err error) {
-	err = scope.Enter(func(device string) error {
+	err = scope.enterDevice(func(_ string, index int) error {
 		links, err := host.Links()
 		if err != nil {
 			return err
 		}
 		on := 0
 		for _, l := range links {
-			if a := l.Attrs(); a.Index == scope.Device.Index && l.Type() != "veth" {
+			if a := l.Attrs(); a.Index == index && l.Type() != "veth" {
 				on = a.ParentIndex
 			}
 		}
 		for _, l := range links {
-			if a := l.Attrs(); a.MasterIndex == scope.Device.Index || on != 0 && on == a.Index && a.Index != scope.Device.Index {
+			if a := l.Attrs(); a.MasterIndex == index || on != 0 && on == a.Index && a.Index != index {
 				scopes = append(scopes, Scope{Netns: scope.Netns, Device: deviceID(l)})
 			}
 		}

@@ -39,8 +39,8 @@ func linkBackend() Backend {
 		Name: "link", Settle: 100 * time.Millisecond,
 		SettleOf: map[string]time.Duration{"mtu": 500 * time.Millisecond}, // drivers may make the whole device anew for it
 		Read: func(s Setting) (v Value, err error) {
-			err = withLink(s, func(attr int) error {
-				n, err := readLink(s.Scope.Device.Index, attr)
+			err = withLink(s, func(index, attr int) error {
+				n, err := readLink(index, attr)
 				if err == nil {
 					v = Text(strconv.FormatUint(uint64(n), 10))
 				}
@@ -56,7 +56,7 @@ func linkBackend() Backend {
 			if !linkNumbers[s.Key].written {
 				return fmt.Errorf("%s cannot be set", s.Key)
 			}
-			return withLink(s, func(attr int) error { return writeLink(s.Scope.Device.Index, attr, uint32(n)) })
+			return withLink(s, func(index, attr int) error { return writeLink(index, attr, uint32(n)) })
 		},
 		Matches:     equivalentText,
 		Equivalent:  equivalentText,
@@ -65,12 +65,12 @@ func linkBackend() Backend {
 }
 
 // withLink runs fn in the namespace of a setting's device, if it is there.
-func withLink(s Setting, fn func(attr int) error) error {
+func withLink(s Setting, fn func(index, attr int) error) error {
 	number, known := linkNumbers[s.Key]
 	if !known || s.Scope.Device == nil {
 		return errors.New("no such number of a device")
 	}
-	return s.Scope.Enter(func(string) error { return fn(number.attr) })
+	return s.Scope.enterDevice(func(_ string, index int) error { return fn(index, number.attr) })
 }
 
 func linkRequest(command, index, flags int) *nl.NetlinkRequest {

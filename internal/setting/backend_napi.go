@@ -105,15 +105,15 @@ func (s Setting) withNAPI(fn func(family uint16, n napi, attr uint16) error) err
 	if err != nil || !known || s.Scope.Device == nil {
 		return errors.New("no such number of a NAPI")
 	}
-	return s.Scope.Enter(func(string) error {
-		family, all, err := napis(s.Scope.Device.Index)
+	return s.Scope.enterDevice(func(_ string, index int) error {
+		family, all, err := napis(index)
 		if err != nil {
 			return err
 		}
 		if n < len(all) {
 			return fn(family, all[n], attr)
 		}
-		device, err := net.InterfaceByIndex(s.Scope.Device.Index)
+		device, err := net.InterfaceByIndex(index)
 		if err != nil {
 			return err
 		}
@@ -188,8 +188,8 @@ func NAPISettings(scope Scope, what string) (settings []Setting, err error) {
 	if scope.Device == nil {
 		return nil, errors.New("no device is named")
 	}
-	err = scope.Enter(func(string) error {
-		_, all, err := napis(scope.Device.Index)
+	err = scope.enterDevice(func(_ string, index int) error {
+		_, all, err := napis(index)
 		for i, n := range all {
 			if _, has := n.values[napiNumbers[what]]; has {
 				settings = append(settings, Setting{Backend: "napi", Scope: scope, Key: fmt.Sprintf("%d/%s", i, what)})

@@ -154,7 +154,7 @@ func withQdisc(s Setting, fn func(index int) error) error {
 	if s.Scope.Device == nil || s.Key != "root" {
 		return errors.New("no such qdisc of a device")
 	}
-	return s.Scope.Enter(func(string) error { return fn(s.Scope.Device.Index) })
+	return s.Scope.enterDevice(func(_ string, index int) error { return fn(index) })
 }
 
 // matches tells whether found is what the kernel makes of q.

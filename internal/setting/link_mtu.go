@@ -108,13 +108,13 @@ func isBound(links []netlink.Link, link netlink.Link, of *DeviceID) bool {
 // an MTU of their own which is not locked: the kernel overwrites it with that
 // of the device when that is less, or was the same.
 func RoutesWithMTU(scope Scope) (to []string, err error) {
-	err = scope.Enter(func(string) error {
+	err = scope.enterDevice(func(_ string, index int) error {
 		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 		if err != nil {
 			return err
 		}
 		defer h.Close()
-		only := &netlink.Route{LinkIndex: scope.Device.Index, Table: unix.RT_TABLE_UNSPEC}
+		only := &netlink.Route{LinkIndex: index, Table: unix.RT_TABLE_UNSPEC}
 		routes, err := nlmsg.Dump(func() ([]netlink.Route, error) {
 			return h.RouteListFiltered(netlink.FAMILY_V6, only, netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
 		})

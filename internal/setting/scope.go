@@ -221,17 +221,23 @@ func (n *NetnsID) isFile(path string) (bool, error) {
 // with the name that the scope's device has now. A card that moved to another
 // namespace is followed. Error: [host.ErrGone].
 func (s Scope) Enter(fn func(device string) error) error {
+	return s.enterDevice(func(device string, _ int) error { return fn(device) })
+}
+
+// enterDevice is [Scope.Enter] with the number that the device has now, too: in another
+// namespace, the recorded one may be another device's.
+func (s Scope) enterDevice(fn func(device string, index int) error) error {
 	switch {
 	case s.Netns == nil:
-		return fn("")
+		return fn("", 0)
 	case s.entered != nil:
-		return fn(s.entered.device)
+		return fn(s.entered.device, s.entered.index)
 	case s.Device == nil:
 		path, err := s.Netns.find()
 		if err != nil {
 			return err
 		}
-		return host.Do(path, func() error { return fn("") })
+		return host.Do(path, func() error { return fn("", 0) })
 	}
 	gone, err := s.enterRecorded(fn)
 	if gone == nil {
@@ -247,7 +253,7 @@ func (s Scope) Enter(fn func(device string) error) error {
 
 // enterRecorded runs fn where the device was recorded. Gone: it is not there any more,
 // and may be elsewhere. Of a namespace that ended only cards remain.
-func (s Scope) enterRecorded(fn func(device string) error) (gone, err error) {
+func (s Scope) enterRecorded(fn func(device string, index int) error) (gone, err error) {
 	path, err := s.Netns.find()
 	if errors.Is(err, host.ErrGone) && s.Device.identifiable() {
 		return err, nil
@@ -258,9 +264,9 @@ func (s Scope) enterRecorded(fn func(device string) error) (gone, err error) {
 	return s.Device.enter(path, fn)
 }
 
-// enter runs fn in a namespace with the name that the device has there; gone: it is
-// not there.
-func (d *DeviceID) enter(path string, fn func(device string) error) (gone, err error) {
+// enter runs fn in a namespace with the name that the device has there, and its number;
+// gone: it is not there.
+func (d *DeviceID) enter(path string, fn func(device string, index int) error) (gone, err error) {
 	err = host.Do(path, func() error {
 		name, err := d.find()
 		if errors.Is(err, host.ErrGone) {
@@ -270,7 +276,7 @@ func (d *DeviceID) enter(path string, fn func(device string) error) (gone, err e
 		if err != nil {
 			return err
 		}
-		return fn(name)
+		return fn(name, d.Index)
 	})
 	return gone, err
 }

@@ -3,6 +3,7 @@ package setting
 // entered is what the calling thread has at hand of the scope that it is in.
 type entered struct {
 	device string   // its name now
+	index  int      // its number now
 	root   string   // folder that shows the namespace's devices
 	eth    *ethConn // nil: nothing was asked yet
 }
@@ -19,9 +20,9 @@ func (s Scope) withEntered(fn func(Scope) error) error {
 	if s.entered != nil || s.Device == nil {
 		return fn(s)
 	}
-	return s.Enter(func(device string) error {
+	return s.enterDevice(func(device string, index int) error {
 		return sysfs(func(root string) error {
-			in := &entered{device: device, root: root}
+			in := &entered{device: device, index: index, root: root}
 			defer in.close()
 			s.entered = in
 			return fn(s)

@@ -14,7 +14,7 @@ import (
 )
 
 // movedToNetns undoes what was set on a card that went to another namespace since, and
-// on one that came home when its namespace ended.
+// on one that came home when its namespace ended. Where it went, another device has its number.
 func movedToNetns(t *testing.T, c card) {
 	e, err := table.Find("nic.txqueuelen")
 	testenv.Must(t, err)
@@ -39,10 +39,21 @@ func movedToNetns(t *testing.T, c card) {
 	f, err := os.Open(n.Path())
 	testenv.Must(t, err)
 	defer f.Close()
+	number := link.Attrs().Index // which is another device's there
+	testenv.InNetns(t, n.Path(), func() error {
+		return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "other0", Index: number, TxQLen: 777}})
+	})
 	testenv.Must(t, netlink.LinkSetNsFd(link, int(f.Fd())))
 	holds(n.Path(), "moved", "777")
 	c.undo(t)
 	holds(n.Path(), "moved, and undone", first.Value)
+	testenv.InNetns(t, n.Path(), func() error {
+		other, err := netlink.LinkByIndex(number)
+		if err == nil && (other.Attrs().Name != "other0" || other.Attrs().TxQLen != 777) {
+			t.Errorf("the other device of its number is %+v", other.Attrs())
+		}
+		return err
+	})
 
 	away := c
 	away.on.Netns = n.Path()
