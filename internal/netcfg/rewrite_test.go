@@ -29,13 +29,12 @@ func TestRewriteTable(t *testing.T) {
 	testenv.Must(t, n.AddTables(rules("other", 3)))
 	var news atomic.Int32
 	ctx, cancel := context.WithCancel(t.Context())
-	watching := make(chan (<-chan error), 1)
-	testenv.Must(t, host.Do(n.Path(), func() error {
-		ended, _, _, err := topology.Watch(ctx, audit.IPv4, func(uint32) bool { return false }, func(batch []topology.Event) { news.Add(int32(len(batch))) })
-		watching <- ended
+	var w topology.Watcher
+	testenv.Must(t, host.Do(n.Path(), func() (err error) {
+		w, err = topology.Watch(ctx, audit.IPv4, func(uint32) bool { return false }, func(batch []topology.Event) { news.Add(int32(len(batch))) })
 		return err
 	}))
-	defer func() { cancel(); <-<-watching }()
+	defer func() { cancel(); <-w.Done }()
 	for i, count := range []int{5, 2, 0, 4} {
 		testenv.Must(t, n.RewriteTable(rules("mine", count)))
 		facts, problems := host.Reader{}.Facts("m1", host.Named{Name: "m1", Path: n.Path()})
