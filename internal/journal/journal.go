@@ -209,7 +209,8 @@ func (j *Journal) Expired() ([]int, error) {
 	}
 	var ids []int
 	for _, t := range j.h.txns {
-		late := t.Lease != nil && (t.Boot != j.boot || now >= t.Lease.Until)
+		rebooted := t.Boot != j.boot && j.sees(t.Sight) // else this is a container with a boot id of its own
+		late := t.Lease != nil && (rebooted || t.Boot == j.boot && now >= t.Lease.Until)
 		if late && t.Confirmed.IsZero() && t.Open() {
 			ids = append(ids, t.ID)
 		}

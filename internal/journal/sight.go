@@ -16,7 +16,7 @@ var (
 	errUnseen     = errors.New("out of sight: not all of the machine can be seen from here: " + undoElsewhere)
 )
 
-const undoElsewhere = "undo it on the host itself, or in the container that changed it (--leave gives it up)"
+const undoElsewhere = "undo it on the host, or in the container that changed it; if that is gone, give it up with --leave"
 
 // sightOf is the name of what was in sight when the entry was written. Where that was lost,
 // it is taken to be all of the machine.
@@ -28,9 +28,10 @@ func (r *reader) sightOf(e *Entry) string {
 }
 
 // unseen tells whether the entry's value may be where this process does not look.
-func (r *reader) unseen(e *Entry) bool {
-	return !r.sight.Whole && !r.sight.Covers(r.sightOf(e))
-}
+func (r *reader) unseen(e *Entry) bool { return !r.sees(r.sightOf(e)) }
+
+// sees tells whether what was in sight, by its name, can be looked for from here.
+func (r *reader) sees(sight string) bool { return r.sight.Whole || r.sight.Covers(sight) }
 
 // otherFiles tells whether the entry's value is in files that are out of sight.
 func (r *reader) otherFiles(e *Entry) bool {
@@ -48,9 +49,10 @@ func (j *Journal) leaveUnseen(run []*Entry, how UndoOptions, why error) error {
 // checkOpen refuses to write a setting by whose name there is an open change of other files:
 // the two would be taken for writes of one value.
 func (j *Journal) checkOpen(s setting.Setting) error {
+	id := s.ID()
 	for _, e := range j.h.entries {
-		if e.State.Open() && e.id == s.ID() && j.otherFiles(e) {
-			return fmt.Errorf("%s: transaction %d is open: %w", s, e.Txn, errOtherFiles)
+		if e.State.Open() && e.id == id && j.otherFiles(e) {
+			return fmt.Errorf("%s: transaction %d is open (\"venturi undo %d --leave\" gives it up): %w", s, e.Txn, e.Txn, errOtherFiles)
 		}
 	}
 	return nil

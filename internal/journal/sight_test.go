@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,6 +20,7 @@ func TestUndoOutOfSight(t *testing.T) {
 		file    = `{"store":"file","key":"/etc/nothere"}`
 		unit    = `{"store":"unit-config","key":"nothere.service /etc/nothere"}`
 		tuned   = `{"store":"tuned"}`
+		held    = `{"store":"held","key":"/dev/nothere"}` // absent where no process holds it
 	)
 	machine, container, other := host.Sight{Whole: true, ID: "m"}, host.Sight{ID: "c"}, host.Sight{ID: "o"}
 	for _, c := range []struct {
@@ -26,28 +28,34 @@ func TestUndoOutOfSight(t *testing.T) {
 		cell         string
 		how          UndoOptions
 		state        EntryState
+		boot         string // of who looks, if it is another
 	}{
-		{machine, machine, sysctl, UndoOptions{}, Vanished},
-		{machine, container, sysctl, UndoOptions{}, Applied},
-		{machine, container, sysctl, UndoOptions{Force: true}, Applied},
-		{machine, container, sysctl, UndoOptions{Leave: true}, Abandoned},
-		{container, machine, sysctl, UndoOptions{}, Vanished},
-		{container, container, sysctl, UndoOptions{}, Vanished},
-		{other, container, sysctl, UndoOptions{}, Applied},
-		{machine, machine, missing, UndoOptions{}, Vanished},
-		{machine, container, missing, UndoOptions{}, Applied},
-		{machine, machine, file, UndoOptions{}, Undone},
-		{container, container, file, UndoOptions{}, Undone},
-		{machine, container, file, UndoOptions{}, Applied},
-		{machine, container, file, UndoOptions{Force: true}, Applied},
-		{machine, container, file, UndoOptions{Leave: true}, Abandoned},
-		{container, machine, file, UndoOptions{}, Applied},
-		{machine, machine, unit, UndoOptions{}, Undone},
-		{machine, container, unit, UndoOptions{}, Applied},
-		{machine, machine, tuned, UndoOptions{}, Undone},
-		{machine, container, tuned, UndoOptions{}, Applied},
+		{machine, machine, sysctl, UndoOptions{}, Vanished, ""},
+		{machine, container, sysctl, UndoOptions{}, Applied, ""},
+		{machine, container, sysctl, UndoOptions{Force: true}, Applied, ""},
+		{machine, container, sysctl, UndoOptions{Leave: true}, Abandoned, ""},
+		{container, machine, sysctl, UndoOptions{}, Vanished, ""},
+		{container, container, sysctl, UndoOptions{}, Vanished, ""},
+		{other, container, sysctl, UndoOptions{}, Applied, ""},
+		{machine, machine, missing, UndoOptions{}, Vanished, ""},
+		{machine, container, missing, UndoOptions{}, Applied, ""},
+		{machine, machine, file, UndoOptions{}, Undone, ""},
+		{container, container, file, UndoOptions{}, Undone, ""},
+		{machine, container, file, UndoOptions{}, Applied, ""},
+		{machine, container, file, UndoOptions{Force: true}, Applied, ""},
+		{machine, container, file, UndoOptions{Leave: true}, Abandoned, ""},
+		{container, machine, file, UndoOptions{}, Applied, ""},
+		{machine, machine, unit, UndoOptions{}, Undone, ""},
+		{machine, container, unit, UndoOptions{}, Applied, ""},
+		{machine, machine, tuned, UndoOptions{}, Undone, ""},
+		{machine, container, tuned, UndoOptions{}, Applied, ""},
+		{machine, machine, held, UndoOptions{}, Undone, ""},
+		{machine, container, held, UndoOptions{}, Applied, ""},
+		{machine, machine, sysctl, UndoOptions{}, Vanished, "another"},
+		{machine, container, sysctl, UndoOptions{}, Applied, "another"},
+		{machine, container, sysctl, UndoOptions{Leave: true}, Abandoned, "another"},
 	} {
-		t.Run(fmt.Sprintf("%s by %s in %s %v", c.cell, c.wrote.ID, c.looks.ID, c.how), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s by %s in %s %v", c.cell, c.wrote.ID, c.looks.ID+c.boot, c.how), func(t *testing.T) {
 			root, o := fixture(t, nil)
 			o.Sight = c.wrote
 			j := open(t, o)
@@ -60,7 +68,11 @@ func TestUndoOutOfSight(t *testing.T) {
 				t.Fatal(err)
 			}
 			written := sealed(`{"intent":{"txn":1,"entry":1,"cell":`+c.cell+`,"old":null,"new":"two"}}`, `{"done":{"entry":1,"found":"two"}}`)
-			o.Folder, o.Sight = filepath.Join(t.TempDir(), "journal"), c.looks
+			o.Folder, o.Sight, o.Boot = filepath.Join(t.TempDir(), "journal"), c.looks, cmp.Or(c.boot, o.Boot)
+			if err := os.MkdirAll(filepath.Join(root, "dev"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			put(t, root, "/dev/nothere", "")
 			writeLog(t, o.Folder, append(begin, written...))
 			j = open(t, o)
 			outcomes, err := j.Undo(nil, c.how)

@@ -92,7 +92,7 @@ func (j *Journal) undo(chosen []*Entry, how UndoOptions, state EntryState, why s
 	var live []*Entry
 	for _, e := range chosen {
 		if j.otherBoot(e) && !j.settings.Persistent(e.Setting) {
-			err := j.closeAll([]*Entry{e}, Vanished, "the machine was rebooted since")
+			err := j.closeRebooted(e, how)
 			outcomes = append(outcomes, Outcome{e, err})
 			continue
 		}
@@ -107,6 +107,14 @@ func (j *Journal) undo(chosen []*Entry, how UndoOptions, state EntryState, why s
 		}
 	}
 	return outcomes
+}
+
+// closeRebooted closes an entry of an earlier run of the kernel. A container may have a boot id of its own.
+func (j *Journal) closeRebooted(e *Entry, how UndoOptions) error {
+	if j.unseen(e) {
+		return j.leaveUnseen([]*Entry{e}, how, errUnseen)
+	}
+	return j.closeAll([]*Entry{e}, Vanished, "the machine was rebooted since")
 }
 
 // topRun takes the last of the entries, and those before it that wrote the same
@@ -198,6 +206,8 @@ func (j *Journal) decide(run []*Entry, how UndoOptions) undoDecision {
 	switch {
 	case (gone || missing) && j.unseen(top):
 		return undoDecision{action: leaveUnseen, err: fmt.Errorf("%v, or %w", err, errUnseen)}
+	case err == nil && !current.Present && j.unseen(top):
+		return undoDecision{action: leaveUnseen, err: fmt.Errorf("nothing is set, or that is %w", errUnseen)}
 	case gone:
 		return undoDecision{action: closeGone, reason: err.Error()}
 	case missing:

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -200,6 +201,13 @@ func TestLease(t *testing.T) {
 	}
 	if late, err := j.Expired(); err != nil || len(late) != 1 || late[0] != ids[0] {
 		t.Errorf("expired are %v, %v", late, err)
+	}
+	j.Close()
+	container := o
+	container.Boot, container.Sight = "another", host.Sight{ID: "container"}
+	j = open(t, container)
+	if late, err := j.Expired(); err != nil || len(late) != 0 {
+		t.Errorf("in a container with a boot id of its own, expired are %v, %v", late, err)
 	}
 	j.Close()
 	o.Boot = "another"
