@@ -48,8 +48,21 @@ func TestContainerOfUser(t *testing.T) {
 		make  func(root string) error
 		found bool
 	}{
-		"own":            {own, nil, true},
-		"the host's":     {home, nil, false},
+		"own":        {own, nil, true},
+		"the host's": {home, nil, false},
+		"root's data in a user's home": {home, func(root string) error {
+			ann := filepath.Join("/home", "ann")
+			host.Put(t, root, "/etc/docker/daemon.json", `{"data-root":"`+ann+`/docker"}`)
+			host.Put(t, root, "/run/crun/c0ffee/status", `{"pid":10}`)
+			host.Put(t, root, ann+"/docker/containers/c0ffee/config.v2.json", `{"ID":"c0ffee","Name":"/webx"}`)
+			return os.Lchown(filepath.Join(root, ann), uid, uid)
+		}, true},
+		"a home of root's": {own, func(root string) error {
+			ann := filepath.Join("/home", "ann")
+			host.Put(t, root, state, `{"id":"c0ffee","init_process_pid":10}`)
+			host.Put(t, root, ann+"/.local/share/docker/containers/c0ffee/config.v2.json", `{"ID":"c0ffee","Name":"/webx"}`)
+			return chown(root, ann+"/.local", uid)
+		}, true},
 		"another user's": {own, func(root string) error { return chown(root, folder, other) }, false},
 		"a pipe": {own, func(root string) error {
 			file := filepath.Join(root, state)
