@@ -70,10 +70,11 @@ func ContainerNamespace(name string) (string, error) { return containerNamespace
 func containerNamespace(root, name string) (string, error) {
 	found, spaces := []string{}, []NamespaceID{}
 	file := ""
-	for _, c := range containers(root) {
-		if !c.isCalled(name) || !c.runs(root) {
-			continue
-		}
+	called := slices.DeleteFunc(containers(root), func(c container) bool { return !c.isCalled(name) || !c.runs(root) })
+	if slices.ContainsFunc(called, container.isRoots) { // no user makes a name of root's ambiguous
+		called = slices.DeleteFunc(called, func(c container) bool { return !c.isRoots() })
+	}
+	for _, c := range called {
 		path := fmt.Sprintf("/proc/%d/ns/net", c.pid)
 		space, err := fileID(filepath.Join(root, path))
 		if err != nil || slices.Contains(spaces, space) || !c.mayName(filepath.Join(root, path)) { // it ended, or is in a pod with another
@@ -90,6 +91,8 @@ func containerNamespace(root, name string) (string, error) {
 	slices.Sort(found)
 	return "", fmt.Errorf("%d containers with networks of their own are called that: %s", len(found), strings.Join(found, ", "))
 }
+
+func (c container) isRoots() bool { return c.owner == 0 }
 
 func (c *container) isCalled(name string) bool {
 	return slices.Contains(c.names, name) || len(name) >= leastID && strings.HasPrefix(c.id, name)
@@ -109,7 +112,7 @@ func (c *container) runs(root string) bool {
 // mayName tells whether who says that the container has this network namespace can be trusted
 // with that.
 func (c *container) mayName(netns string) bool {
-	if c.owner == 0 || int(c.owner) == os.Geteuid() {
+	if c.isRoots() || int(c.owner) == os.Geteuid() {
 		return true
 	}
 	owner, err := netnsOwner(netns)
