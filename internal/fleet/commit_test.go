@@ -48,6 +48,13 @@ func limit(t *testing.T, of *time.Duration, to time.Duration) {
 	t.Cleanup(func() { *of = old })
 }
 
+// limitReply makes replies of more than 1024 bytes too long until the test is over.
+func limitReply(t *testing.T) {
+	old := mostReply
+	mostReply = 1 << 10
+	t.Cleanup(func() { mostReply = old })
+}
+
 // keeps makes its changes, and keeps them if it is told to; undo does what "undo" asks for.
 func keeps(undo fakeMachine) fakeMachine {
 	return func(ctx context.Context, i agent.Invocation) int {
@@ -175,9 +182,7 @@ func TestNamed(t *testing.T) {
 
 // A machine that writes without end is given up.
 func TestReplyWithoutEnd(t *testing.T) {
-	old := mostReply
-	mostReply = 1 << 10
-	t.Cleanup(func() { mostReply = old })
+	limitReply(t)
 	writes := func(to func(agent.Invocation) io.Writer) fakeMachine {
 		return func(_ context.Context, i agent.Invocation) int {
 			for range 64 {

@@ -132,12 +132,14 @@ type Reply struct {
 // mostReply bounds what is kept of a command's output, and of its standard error; tests shorten it.
 var mostReply = 64 << 20
 
+func errLongReply() error { return fmt.Errorf("it is longer than %d bytes", mostReply) }
+
 // replyText is output of a command. One that does not end ends the command.
 type replyText struct{ text bytes.Buffer }
 
 func (r *replyText) Write(b []byte) (int, error) {
 	if r.text.Len()+len(b) > mostReply {
-		return 0, fmt.Errorf("it is longer than %d bytes", mostReply)
+		return 0, errLongReply()
 	}
 	return r.text.Write(b)
 }

@@ -35,6 +35,7 @@ func (f *Fleet) Toggles(args []string) *MachineToggles { return &MachineToggles{
 type member struct {
 	machine    remote.Machine
 	remote     *tune.StreamToggles
+	replies    *replyReader // that remote reads
 	candidates []tune.Candidate
 	stdin      *io.PipeWriter
 	stdout     *io.PipeReader
@@ -43,12 +44,28 @@ type member struct {
 	resultTold bool // as the error of a call
 }
 
-// onAll does something on all machines at once, and gives what went wrong.
+// replyReader bounds what is read of one reply of a command that gives many.
+type replyReader struct {
+	from io.Reader
+	left int // whoever asks for a reply sets it
+}
+
+func (r *replyReader) Read(b []byte) (int, error) {
+	if r.left == 0 {
+		return 0, errLongReply()
+	}
+	n, err := r.from.Read(b[:min(len(b), r.left)])
+	r.left -= n
+	return n, err
+}
+
+// onAll does something that is one reply long on all machines at once, and gives what went wrong.
 func (t *MachineToggles) onAll(do func(m *member) error) error {
 	failed := make([]error, len(t.members))
 	var running sync.WaitGroup
 	for i, m := range t.members {
 		running.Go(func() {
+			m.replies.left = mostReply
 			if failed[i] = do(m); failed[i] == nil {
 				return
 			}
@@ -71,7 +88,8 @@ func (t *MachineToggles) Prepare(ctx context.Context) (fit []tune.Candidate, unf
 	for i, machine := range t.fleet.machines {
 		in, stdin := io.Pipe()
 		stdout, out := io.Pipe()
-		m := &member{machine: machine, remote: tune.DialToggles(stdin, io.LimitReader(stdout, int64(mostReply))), stdin: stdin, stdout: stdout, ended: make(chan struct{})}
+		replies := &replyReader{from: stdout}
+		m := &member{machine: machine, remote: tune.DialToggles(stdin, replies), replies: replies, stdin: stdin, stdout: stdout, ended: make(chan struct{})}
 		t.members = append(t.members, m)
 		go func() {
 			m.result = t.fleet.runOne(ctx, i, t.args, in, out)

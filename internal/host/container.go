@@ -70,10 +70,11 @@ func ContainerNamespace(name string) (string, error) { return containerNamespace
 func containerNamespace(root, name string) (string, error) {
 	found, spaces := []string{}, []NamespaceID{}
 	file := ""
-	for _, c := range containers(root) {
-		if !c.isCalled(name) || !c.runs(root) {
-			continue
-		}
+	called := slices.DeleteFunc(containers(root), func(c container) bool { return !c.isCalled(name) || !c.runs(root) })
+	if slices.ContainsFunc(called, container.isRoots) { // no user makes a name of root's ambiguous
+		called = slices.DeleteFunc(called, func(c container) bool { return !c.isRoots() })
+	}
+	for _, c := range called {
 		path := fmt.Sprintf("/proc/%d/ns/net", c.pid)
 		space, err := fileID(filepath.Join(root, path))
 		if err != nil || slices.Contains(spaces, space) || !c.mayName(filepath.Join(root, path)) { // it ended, or is in a pod with another
@@ -90,6 +91,8 @@ func containerNamespace(root, name string) (string, error) {
 	slices.Sort(found)
 	return "", fmt.Errorf("%d containers with networks of their own are called that: %s", len(found), strings.Join(found, ", "))
 }
+
+func (c container) isRoots() bool { return c.owner == 0 }
 
 func (c *container) isCalled(name string) bool {
 	return slices.Contains(c.names, name) || len(name) >= leastID && strings.HasPrefix(c.id, name)
@@ -109,7 +112,7 @@ func (c *container) runs(root string) bool {
 // mayName tells whether who says that the container has this network namespace can be trusted
 // with that.
 func (c *container) mayName(netns string) bool {
-	if c.owner == 0 || int(c.owner) == os.Geteuid() {
+	if c.isRoots() || int(c.owner) == os.Geteuid() {
 		return true
 	}
 	owner, err := netnsOwner(netns)
@@ -196,15 +199,20 @@ func dockerNames(root string) map[ownedID][]string {
 	var daemon struct {
 		DataRoot string `json:"data-root"`
 	}
+	var ofRoot []string // root's docker keeps its data there, even if that is in a user's folder
 	config, _ := filepath.EvalSymlinks(filepath.Join(root, "etc/docker/daemon.json"))
-	if _, ok := readState(root, config, &daemon); ok && daemon.DataRoot != "" {
+	if owner, ok := readState(root, config, &daemon); ok && daemon.DataRoot != "" {
 		found, _ := sanitize.Files(filepath.Join(root, daemon.DataRoot), pattern)
 		files = append(files, found...)
+		if owner == 0 {
+			ofRoot = found
+		}
 	}
 	names := map[ownedID][]string{}
 	for _, file := range files {
 		var c struct{ ID, Name string }
-		if owner, ok := readState(root, file, &c); ok {
+		owner, ok := readOwned(file, &c)
+		if ok && (owner == 0 && slices.Contains(ofRoot, file) || mayOwn(root, file, owner)) {
 			of := ownedID{owner, c.ID}
 			names[of] = append(names[of], strings.TrimPrefix(c.Name, "/"))
 		}
@@ -263,25 +271,43 @@ func bundleNames(root, bundle string) (names []string) {
 // mostState bounds what is read of one file.
 const mostState = 8 << 20
 
-// readState reads a file that may be gone, or be written just now, and tells whose it is. It may also
-// be a pipe or a link that a user made to mislead root: what is no file, or in a user's folder and not
-// that user's, is passed over.
+// readState reads what a runtime keeps, and tells whose it is: what is in a user's folder and not that
+// user's is passed over.
 func readState(root, file string, into any) (owner uint32, ok bool) {
+	owner, ok = readOwned(file, into)
+	return owner, ok && mayOwn(root, file, owner)
+}
+
+// readOwned reads a file that may be gone, or be written just now, and tells whose it is. It may also
+// be a pipe or a link that a user made to mislead root: what is no file is passed over.
+func readOwned(file string, into any) (owner uint32, ok bool) {
 	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return 0, false
 	}
 	f := os.NewFile(uintptr(fd), file)
 	defer f.Close()
-	var is, folder unix.Stat_t
+	var is unix.Stat_t
 	if err := unix.Fstat(fd, &is); err != nil || is.Mode&unix.S_IFMT != unix.S_IFREG {
-		return 0, false
-	}
-	if of := userFolder(root, file); of != "" && (unix.Stat(of, &folder) != nil || folder.Uid != is.Uid) {
 		return 0, false
 	}
 	text, err := io.ReadAll(io.LimitReader(f, mostState+1))
 	return is.Uid, err == nil && len(text) <= mostState && json.Unmarshal(text, into) == nil
+}
+
+// mayOwn tells whether a file of this owner can be where it is without a user's deceit. A home may
+// be root's, with folders of the user in it: there the file's own folder tells the user.
+func mayOwn(root, file string, owner uint32) bool {
+	of := userFolder(root, file)
+	if of == "" {
+		return true
+	}
+	var folder unix.Stat_t
+	err := unix.Stat(of, &folder)
+	if err == nil && folder.Uid == 0 {
+		err = unix.Stat(filepath.Dir(file), &folder)
+	}
+	return err == nil && folder.Uid == owner
 }
 
 // userFolder is that of the user in whose reach a file is; empty: it is in nobody's.

@@ -46,11 +46,24 @@ func TestContainerOfUser(t *testing.T) {
 	for name, c := range map[string]struct {
 		netns string // of process 10
 		make  func(root string) error
-		found bool
+		pid   int // of the container that is found; 0: none is
 	}{
-		"own":            {own, nil, true},
-		"the host's":     {home, nil, false},
-		"another user's": {own, func(root string) error { return chown(root, folder, other) }, false},
+		"own":        {own, nil, 10},
+		"the host's": {home, nil, 0},
+		"root's data in a user's home": {home, func(root string) error {
+			ann := filepath.Join("/home", "ann")
+			host.Put(t, root, "/etc/docker/daemon.json", `{"data-root":"`+ann+`/docker"}`)
+			host.Put(t, root, "/run/crun/c0ffee/status", `{"pid":10}`)
+			host.Put(t, root, ann+"/docker/containers/c0ffee/config.v2.json", `{"ID":"c0ffee","Name":"/webx"}`)
+			return os.Lchown(filepath.Join(root, ann), uid, uid)
+		}, 10},
+		"a home of root's": {own, func(root string) error {
+			ann := filepath.Join("/home", "ann")
+			host.Put(t, root, state, `{"id":"c0ffee","init_process_pid":10}`)
+			host.Put(t, root, ann+"/.local/share/docker/containers/c0ffee/config.v2.json", `{"ID":"c0ffee","Name":"/webx"}`)
+			return chown(root, ann+"/.local", uid)
+		}, 10},
+		"another user's": {own, func(root string) error { return chown(root, folder, other) }, 0},
 		"a pipe": {own, func(root string) error {
 			file := filepath.Join(root, state)
 			if err := os.Remove(file); err != nil {
@@ -67,7 +80,7 @@ func TestContainerOfUser(t *testing.T) {
 			time.AfterFunc(time.Second, func() { pipe.Close() }) // who waits for its end waits no longer
 			_, err = pipe.WriteString(text)
 			return err
-		}, false},
+		}, 0},
 		"a link": {own, func(root string) error {
 			host.Put(t, root, "file", text)
 			file := filepath.Join(root, state)
@@ -75,24 +88,29 @@ func TestContainerOfUser(t *testing.T) {
 				return err
 			}
 			return os.Symlink(filepath.Join(root, "file"), file)
-		}, false},
+		}, 0},
 		"a linked folder": {home, func(root string) error {
 			host.Put(t, root, "of-root/status", `{"pid":10}`)
 			if err := os.Mkdir(filepath.Join(root, folder, "crun"), 0o700); err != nil {
 				return err
 			}
 			return os.Symlink(filepath.Join(root, "of-root"), filepath.Join(root, folder, "crun/webx"))
-		}, false},
+		}, 0},
 		"too large": {own, func(root string) error {
 			host.Put(t, root, state, text+strings.Repeat(" ", host.MostState))
 			return nil
-		}, false},
+		}, 0},
 		"another's container": {home, func(root string) error {
 			host.Put(t, root, "/run/crun/c0ffee/status", `{"pid":10}`)
 			ann := filepath.Join("/home", "ann")
 			host.Put(t, root, ann+"/.local/share/docker/containers/c0ffee/config.v2.json", `{"ID":"c0ffee","Name":"/webx"}`)
 			return chown(root, ann, uid)
-		}, false},
+		}, 0},
+		"root has one of that name": {own, func(root string) error {
+			host.PutProcess(t, root, 11, 1000)
+			host.Put(t, root, "/run/crun/webx-of-root/status", `{"pid":11}`)
+			return nil
+		}, 11},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
@@ -108,8 +126,12 @@ func TestContainerOfUser(t *testing.T) {
 			if c.make != nil {
 				testenv.Must(t, c.make(root))
 			}
-			if file, err := host.ContainerNamespaceBelow(root, "webx"); (err == nil) != c.found {
-				t.Errorf("%q, %v", file, err)
+			want := ""
+			if c.pid > 0 {
+				want = fmt.Sprintf("/proc/%d/ns/net", c.pid)
+			}
+			if file, err := host.ContainerNamespaceBelow(root, "webx"); file != want || (err == nil) != (c.pid > 0) {
+				t.Errorf("%q, %v, want %q", file, err, want)
 			}
 		})
 	}

@@ -13,6 +13,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -130,7 +131,7 @@ func (l *listener) open(secret Secret) error {
 
 // accept answers connections until the listener is closed.
 func (l *listener) accept(socket *net.TCPListener, secret Secret) {
-	last := make(chan *net.TCPConn, maxStrangers)
+	var unknown strangers
 	for {
 		conn, err := socket.AcceptTCP()
 		if errors.Is(err, net.ErrClosed) {
@@ -141,20 +142,44 @@ func (l *listener) accept(socket *net.TCPListener, secret Secret) {
 			continue
 		}
 		_ = conn.SetLinger(0)
-		if len(last) == cap(last) {
-			_ = (<-last).Close() // if it is not yet
-		}
-		last <- conn
+		unknown.add(conn)
 		go func() {
 			defer conn.Close()
 			_ = conn.SetDeadline(time.Now().Add(strangerLimit))
 			var got Secret
-			if _, err := io.ReadFull(conn, got[:]); err == nil && l.admits(got[:], secret) {
+			_, err := io.ReadFull(conn, got[:])
+			admitted := err == nil && l.admits(got[:], secret)
+			unknown.remove(conn)
+			if admitted {
 				_, _ = conn.Write(got[:])
 				_, _ = conn.Read(got[:]) // until the other side has it
 			}
 		}()
 	}
+}
+
+// strangers are the connections of a listener that have not yet said the secret, the oldest first.
+type strangers struct {
+	mu    sync.Mutex
+	conns []*net.TCPConn
+}
+
+// add makes room for a connection.
+func (s *strangers) add(conn *net.TCPConn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.conns) == maxStrangers {
+		_ = s.conns[0].Close()
+		s.conns = s.conns[1:]
+	}
+	s.conns = append(s.conns, conn)
+}
+
+// remove is for one that is no stranger any more, or has ended.
+func (s *strangers) remove(conn *net.TCPConn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conns = slices.DeleteFunc(s.conns, func(c *net.TCPConn) bool { return c == conn })
 }
 
 // receive answers datagrams until the socket is closed.

@@ -110,11 +110,14 @@ func checkAnswer(t *testing.T, conn net.Conn, secret Secret) {
 	}
 }
 
-// However many connections say nothing, so many are kept at most, and who knows the secret is answered.
+// However many connections say nothing, so many are kept at most, and who knows the secret is answered
+// and keeps its connection.
 func TestStrangersMakeRoom(t *testing.T) {
 	strangerLimit = time.Hour // for this listener; others are of tests that say something
 	secret := Secret{1}
 	l := listenHere(t, secret)
+	known := dialHere(t, l, net.Dialer{})
+	checkAnswer(t, known, secret)
 	var first net.Conn
 	for range maxStrangers + 1 {
 		if conn := dialHere(t, l, net.Dialer{}); first == nil {
@@ -123,6 +126,9 @@ func TestStrangersMakeRoom(t *testing.T) {
 	}
 	if _, err := first.Read(make([]byte, 1)); err == nil || err.(net.Error).Timeout() {
 		t.Errorf("the oldest stranger: %v", err)
+	}
+	if _, err := known.Write([]byte{0}); err != nil {
+		t.Errorf("who was answered: %v", err)
 	}
 	checkAnswer(t, dialHere(t, l, net.Dialer{}), secret)
 }
