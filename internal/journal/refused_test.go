@@ -89,19 +89,24 @@ func TestRoundedIsNotTheSame(t *testing.T) {
 	}
 }
 
+// replacing is the backend of a device that can look and write in one step.
+func (d *device) replacing() setting.Backend {
+	backend := d.backend()
+	backend.Replace = func(s setting.Setting, old, v setting.Value) error {
+		if d.values[s.Key] != old.String() {
+			return setting.ErrChanged
+		}
+		return backend.Write(s, v)
+	}
+	return backend
+}
+
 // Somebody else changes a value just before it is written, or just after: where the kind of
 // setting can tell, their value stands.
 func TestReplaceLeavesOthers(t *testing.T) {
 	for point, state := range map[CrashPoint]EntryState{PointRecorded: Failed, PointWritten: InDoubt} {
 		w := newWorld(t, shm(t))
-		backend := w.dev.backend()
-		backend.Replace = func(s setting.Setting, old, v setting.Value) error {
-			if w.dev.values[s.Key] != old.String() {
-				return setting.ErrChanged
-			}
-			return backend.Write(s, v)
-		}
-		w.o.Settings = setting.NewSettings(backend)
+		w.o.Settings = setting.NewSettings(w.dev.replacing())
 		w.o.OnPoint = func(p CrashPoint) {
 			if p == point {
 				w.dev.values["mtu"] = "1400"
@@ -143,6 +148,72 @@ func TestGiveBackLeavesOthers(t *testing.T) {
 	}
 	if e := j.History().Txns[0].Entries[0]; e.State != InDoubt {
 		t.Errorf("it is %s", e.State)
+	}
+}
+
+// Somebody else changes a value before any of the reads with which an old value is brought
+// back, the last after it was written: where the kind of setting can tell, their value
+// stands, and the entry stays open. With force, what was there before the write is replaced.
+func TestRestoreLeavesOthers(t *testing.T) {
+	undo := func(how UndoOptions) func(*Journal, *Tx, *Entry) error {
+		return func(j *Journal, _ *Tx, _ *Entry) error {
+			outcomes, err := j.Undo(nil, how)
+			return errors.Join(err, outcomes[0].Err)
+		}
+	}
+	for name, restore := range map[string]func(*Journal, *Tx, *Entry) error{
+		"undo": undo(UndoOptions{}), "force": undo(UndoOptions{Force: true}),
+		"toggle": func(_ *Journal, tx *Tx, e *Entry) error { return tx.Toggle(e, false) },
+		"give back": func(_ *Journal, tx *Tx, _ *Entry) error {
+			_, err := tx.Set("", setting.Write{Setting: deviceSetting("mtu"), Value: setting.Text("4000")})
+			return err
+		},
+	} {
+		for at := 1; ; at++ {
+			w := newWorld(t, shm(t))
+			backend, reads, changed := w.dev.replacing(), -100, false
+			read, replace := backend.Read, backend.Replace
+			backend.Read = func(s setting.Setting) (setting.Value, error) {
+				if reads++; reads == at {
+					w.dev.values["mtu"], changed = "1400", true
+				}
+				return read(s)
+			}
+			backend.Replace = func(s setting.Setting, old, v setting.Value) error {
+				err := replace(s, old, v)
+				if v.String() == "4000" {
+					reads, err = 0, errInjected
+				}
+				return err
+			}
+			w.o.Settings = setting.NewSettings(backend)
+			j := open(t, w.o)
+			tx := beginTx(t, j)
+			e, err := tx.Set("", setting.Write{Setting: deviceSetting("mtu"), Value: setting.Text("9000")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name != "give back" {
+				reads = 0
+			}
+			err = restore(j, tx, e)
+			if !changed {
+				if at != 5 {
+					t.Errorf("%s: it reads %d times, want 4", name, at-1)
+				}
+				break
+			}
+			holds, want := w.dev.values["mtu"], "1400"
+			if name == "force" && at < 4 {
+				want = "1500"
+			}
+			if holds != want || (err != nil) != (want == "1400") || e.State.Open() != (want == "1400") {
+				t.Errorf("%s, changed before read %d: it holds %s, want %s; %v; it is %s", name, at, holds, want, err, e.State)
+			}
+			if _, err := j.Undo(nil, UndoOptions{}); err != nil || w.dev.values["mtu"] != holds {
+				t.Errorf("%s, changed before read %d: undone again, it holds %s, %v", name, at, w.dev.values["mtu"], err)
+			}
+		}
 	}
 }
 

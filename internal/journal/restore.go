@@ -12,10 +12,10 @@ import (
 // restoreTo makes an entry's setting hold its old value, or with on its new one,
 // exactly, and puts right what that write, and the one that it takes back,
 // changed in the side effects. Tried: a write in doubt is known to have been
-// tried, whatever its setting shows. Should the process end in the midst of it,
-// another one can begin again.
-func (j *Journal) restoreTo(e *Entry, on, tried bool) error {
-	return j.withEntered(e.Setting, func() error { return j.restoreEntered(e, on, tried) })
+// tried, whatever its setting shows. Force: over somebody else's value too. Should the
+// process end in the midst of it, another one can begin again.
+func (j *Journal) restoreTo(e *Entry, on, tried, force bool) error {
+	return j.withEntered(e.Setting, func() error { return j.restoreEntered(e, on, tried, force) })
 }
 
 // withEntered runs fn while settings of the same device as this one are reached faster.
@@ -28,10 +28,16 @@ func (j *Journal) withEntered(s setting.Setting, fn func() error) error {
 	})
 }
 
-func (j *Journal) restoreEntered(e *Entry, on, tried bool) error {
+func (j *Journal) restoreEntered(e *Entry, on, tried, force bool) error {
 	current, err := j.settings.Read(e.Setting)
 	if err != nil {
 		return err
+	}
+	expected := &current
+	if force {
+		expected = nil
+	} else if j.settings.Replaces(e.Setting) && !j.explains(e, current) { // changed since the caller looked
+		return &ConflictError{Entry: e, Now: current}
 	}
 	if len(e.sideEffects) > 0 {
 		if err := j.beginRestore(e, current, on, tried); err != nil {
@@ -45,7 +51,7 @@ func (j *Journal) restoreEntered(e *Entry, on, tried bool) error {
 			wants = append(wants, Snapshot{k.setting, want})
 		}
 	}
-	if err := j.settle(wants); err != nil {
+	if err := j.settle(wants, expected); err != nil {
 		return err
 	}
 	j.options.OnPoint(PointRestored)
@@ -54,7 +60,7 @@ func (j *Journal) restoreEntered(e *Entry, on, tried bool) error {
 
 // restore restores an entry that stays open.
 func (j *Journal) restore(e *Entry, on bool) error {
-	if err := j.restoreTo(e, on, false); err != nil {
+	if err := j.restoreTo(e, on, false, false); err != nil {
 		return err
 	}
 	if e.restore == nil {
@@ -149,20 +155,26 @@ func (j *Journal) targetValue(e *Entry, k *sideEffect, on bool) setting.Value {
 }
 
 // settle makes settings hold values, byte for byte, in their order, and again where
-// writing one has changed another. The first is the one that it is about.
-func (j *Journal) settle(wants []Snapshot) error {
+// writing one has changed another. The first is the one that it is about, and holds what
+// is expected; nil: whatever it holds is replaced.
+func (j *Journal) settle(wants []Snapshot, expected *setting.Value) error {
 	const passes = 4
 	var failed error
-	for range passes {
+	for pass := range passes {
 		failed = nil
 		calm := true
 		for i, w := range wants {
-			wrote, err := j.writeExact(w.Setting, w.Value)
-			if errors.Is(err, setting.ErrChanged) {
-				return err // by whom, the next undo finds out
+			once := j.settings.Replaces(w.Setting) // what else it holds after that, somebody else wrote
+			if once && pass > 0 {
+				continue
 			}
+			wrote, err := j.writeExact(w.Setting, expected, w.Value)
+			expected = nil
 			if i > 0 && err != nil && isMissing(err) {
 				continue // a side effect that is not there with this value, or that went away
+			}
+			if once && err != nil {
+				return err // whose value stands, the next undo finds out
 			}
 			failed = errors.Join(failed, err)
 			calm = calm && !wrote
@@ -174,8 +186,9 @@ func (j *Journal) settle(wants []Snapshot) error {
 	return failed
 }
 
-// writeExact makes a setting hold a value, byte for byte, if it does not.
-func (j *Journal) writeExact(s setting.Setting, want setting.Value) (wrote bool, err error) {
+// writeExact makes a setting hold a value, byte for byte, if it does not. Where its kind
+// can tell, it replaces only what is expected; nil: what the setting holds now.
+func (j *Journal) writeExact(s setting.Setting, expected *setting.Value, want setting.Value) (wrote bool, err error) {
 	now, err := j.settings.Read(s)
 	if err != nil && !isMissing(err) {
 		return false, err
@@ -183,12 +196,10 @@ func (j *Journal) writeExact(s setting.Setting, want setting.Value) (wrote bool,
 	if err == nil && now.Equal(want) {
 		return false, nil
 	}
-	if err != nil {
-		err = j.settings.Write(s, want)
-	} else {
-		err = j.settings.Replace(s, now, want)
+	if expected == nil {
+		expected = &now
 	}
-	if err != nil {
+	if err := j.settings.Replace(s, *expected, want); err != nil {
 		return true, err
 	}
 	if now, err = j.settings.Read(s); err != nil {

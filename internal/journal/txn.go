@@ -149,7 +149,7 @@ func (j *Journal) rollback(e *Entry, found *setting.Value, why error) error {
 		}
 	}
 	if err == nil {
-		err = j.restoreTo(e, false, true)
+		err = j.restoreTo(e, false, true, false)
 	}
 	if errors.Is(err, host.ErrGone) {
 		state, err = Vanished, nil

@@ -245,7 +245,7 @@ func (j *Journal) restoreRun(run []*Entry, how UndoOptions, state EntryState, wh
 			return err
 		}
 	}
-	if err := j.restoreTo(top, false, how.Force); err != nil {
+	if err := j.restoreTo(top, false, how.Force, how.Force); err != nil {
 		if how.Leave {
 			return j.closeAll(run, Abandoned, "it cannot be undone: "+err.Error())
 		}
