@@ -200,6 +200,7 @@ func (j *Journal) decide(run []*Entry, how UndoOptions) undoDecision {
 		return undoDecision{action: leaveUnseen, err: fmt.Errorf("%v, or %w", err, errUnseen)}
 	case gone:
 		return undoDecision{action: closeGone, reason: err.Error()}
+	case missing:
 		return undoDecision{action: closeMissing, reason: "the value no longer exists"}
 	case err != nil && how.Leave:
 		return undoDecision{action: abandon, reason: "it cannot be undone: " + err.Error()}
