@@ -28,7 +28,8 @@ number it undoes the only open transaction; if there are several, give a number.
 A value that somebody else has changed since is reported and left alone, all others are
 undone, and the exit code is 7. --force overwrites it; --leave keeps it and closes the
 change. --leave also gives up a value that the host refuses to restore: otherwise it
-stays open and blocks changes to that device.
+stays open and blocks changes to that device. So it does with a value that cannot be read
+because its device is down or does not answer; otherwise that stays open, too.
 
 In a container that does not see all processes and files of the host, a change that was made
 on the host and cannot be found stays open: undo it on the host, or give it up with --leave.
@@ -77,7 +78,7 @@ Undoing twice is harmless.`,
 	f := cmd.Flags()
 	f.BoolVar(&all, "all", false, "undo all open transactions")
 	f.BoolVar(&how.Force, "force", false, "overwrite what somebody else has changed since")
-	f.BoolVar(&how.Leave, "leave", false, "keep what somebody else has changed since, or what the host refuses to restore, and\nclose the change")
+	f.BoolVar(&how.Leave, "leave", false, "keep what somebody else has changed since, what the host refuses to restore, or\nwhat a device that is down or does not answer hides, and close the change")
 	f.BoolVar(&asJSON, "json", false, "print the outcome for each value as JSON")
 	cmd.MarkFlagsMutuallyExclusive("force", "leave")
 	return onMachines(env, cmd, changeByNumber)

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
 // IRQ is an interrupt of a network card.
@@ -66,16 +64,23 @@ func (r Reader) CardCores(sys, device string) string {
 }
 
 // CardIRQs lists those of a card, by its address on its bus, with those that nothing uses
-// now. Error: os.ErrNotExist, if there is none there that has any.
+// now. Errors: [ErrGone], if there is none on any bus; os.ErrNotExist, if it has none.
 func (r Reader) CardIRQs(card string) ([]IRQ, error) {
-	buses, err := sanitize.Files(r.path("sys/bus"), "*/devices")
+	buses, err := os.ReadDir(r.path("sys/bus"))
+	if err != nil || len(buses) == 0 { // it may be there: no os.ErrNotExist
+		return nil, fmt.Errorf("card %s: /sys/bus does not show the buses here", card)
+	}
 	for _, bus := range buses {
-		folder := filepath.Join(bus, card)
-		if _, err := os.Stat(filepath.Join(folder, "msi_irqs")); err == nil {
+		folder := filepath.Join(r.path("sys/bus"), bus.Name(), "devices", card)
+		_, err := os.Stat(folder)
+		if err == nil {
 			return r.vectors(folder)
 		}
+		if !errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("card %s: %w", card, err)
+		}
 	}
-	return nil, fmt.Errorf("card %s: %w", card, errors.Join(err, os.ErrNotExist))
+	return nil, fmt.Errorf("card %s: %w", card, ErrGone)
 }
 
 // unusedEnd ends the line of an interrupt that nothing uses, and that has come before:

@@ -68,7 +68,7 @@ func TestFolderOfOthers(t *testing.T) {
 // this user may; of its own folder, that must be possible.
 func TestFolderIsDurable(t *testing.T) {
 	var synced []string
-	denied, full := "/var", ""
+	denied, full, unsynced := "/var", "", ""
 	sync := func(folder string) error {
 		synced = append(synced, folder)
 		switch folder {
@@ -76,12 +76,19 @@ func TestFolderIsDurable(t *testing.T) {
 			return &os.PathError{Op: "open", Path: folder, Err: unix.EACCES}
 		case full:
 			return unix.EIO
+		case unsynced:
+			return unix.EINVAL
 		}
 		return nil
 	}
 	want := []string{"/var/lib/venturi/journal", "/var/lib/venturi", "/var/lib", "/var", "/"}
 	if err := syncParents(want[0], sync); err != nil || !slices.Equal(synced, want) {
 		t.Errorf("synced %v, %v; want %v", synced, err, want)
+	}
+	for _, unsynced = range want {
+		if err := syncParents(want[0], sync); err != nil {
+			t.Errorf("the file system of %s does not sync folders: %v", unsynced, err)
+		}
 	}
 	for _, folder := range []string{"/var/lib/venturi/journal", "/var/lib"} {
 		full = folder

@@ -170,10 +170,10 @@ func InUse(folder string) bool {
 
 // syncParents makes the names on the way to a folder durable, from that of the file in it
 // up: any of the folders may have just been made, also by a process that was killed
-// before it came to this. Those above that may not be read, or that are on a file
-// system which does not sync folders, nobody made for this.
+// before it came to this. A file system that does not sync folders says so by EINVAL. Those
+// above that may not be read or written, nobody made for this.
 func syncParents(folder string, sync func(string) error) error {
-	if err := sync(folder); err != nil {
+	if err := sync(folder); err != nil && !errors.Is(err, unix.EINVAL) {
 		return err
 	}
 	for folder != filepath.Dir(folder) {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/setting"
 )
@@ -215,6 +217,13 @@ func (j *Journal) writeExact(s setting.Setting, expected *setting.Value, want se
 // value.
 func isMissing(err error) bool {
 	return errors.Is(err, os.ErrNotExist) || errors.Is(err, host.ErrGone) || errors.Is(err, errors.ErrUnsupported)
+}
+
+// isHidden tells whether an error of reading a setting says that its device does not show
+// it now: it is down, or does not answer. The user may give up such a value; whatever else
+// is in the way of reading one may be mended.
+func isHidden(err error) bool {
+	return errors.As(err, new(*host.InactiveError)) || errors.Is(err, unix.ENODEV)
 }
 
 // readOptional reads a setting that a write to another one may change. What does not exist is absent.

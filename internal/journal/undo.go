@@ -66,7 +66,7 @@ func (j *Journal) Undo(txns []int, how UndoOptions) ([]Outcome, error) {
 	var outcomes []Outcome
 	var free []*Entry
 	for _, e := range slices.Backward(chosen) {
-		if stuck[e] != nil && how.Leave {
+		if stuck[e] != nil && how.Leave && !errors.Is(stuck[e], errUnread) {
 			outcomes = append(outcomes, Outcome{e, j.closeAll([]*Entry{e}, Abandoned, stuck[e].Error())})
 			delete(stuck, e)
 		}
@@ -212,6 +212,8 @@ func (j *Journal) decide(run []*Entry, how UndoOptions) undoDecision {
 		return undoDecision{action: closeGone, reason: err.Error()}
 	case missing:
 		return undoDecision{action: closeMissing, reason: "the value no longer exists"}
+	case err != nil && !isHidden(err):
+		return undoDecision{action: failUndo, err: err}
 	case err != nil && how.Leave:
 		return undoDecision{action: abandon, reason: "it cannot be undone: " + err.Error()}
 	case err != nil:

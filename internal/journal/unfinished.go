@@ -1,11 +1,16 @@
 package journal
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/venturi-net/venturi/internal/setting"
 )
+
+// errUnread is wrapped by the error of finishing a restore whose value cannot be read, by
+// what need not last: it is not given up.
+var errUnread = errors.New("its value cannot be read")
 
 // finishRestores brings to their ends the restores that were begun and not finished, of the
 // entries that touch one of some settings, by their ids: what the side effects hold
@@ -18,6 +23,10 @@ func (j *Journal) finishRestores(touched map[string]bool, undo []*Entry) map[*En
 			continue
 		}
 		current, err := j.settings.Read(e.Setting)
+		if err != nil && !isMissing(err) && !isHidden(err) {
+			stuck[e] = fmt.Errorf("finish transaction %d: %w: %w", e.Txn, errUnread, err)
+			continue
+		}
 		if err == nil && j.explains(e, current) {
 			err = j.restore(e, e.restore.On && !slices.Contains(undo, e))
 		}

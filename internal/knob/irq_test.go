@@ -58,6 +58,13 @@ func TestIRQAffinity(t *testing.T) {
 	b.refused("irq.affinity", on, verr.Usage, "4", "", "off", "virtio2-input.7=0", "virtio2-input.0=off", "a-b")
 	b.refused("irq.affinity", knob.Target{Device: "lo"}, verr.Missing, "1")
 	b.refused("irq.affinity", knob.Target{}, verr.Usage, "1")
+	down := card(t, 37)
+	if err := os.WriteFile(filepath.Join(down.m.Root, "proc/interrupts"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := down.set("irq.affinity", on, "1"); verr.Code(err) != verr.Missing || !strings.Contains(err.Error(), "while the device is down") {
+		t.Errorf("set while the device is down: %v", err)
+	}
 	for near, want := range map[string]struct{ inputs, trials string }{
 		"2-3\n": {"2 3", "near 0-3 1-3"},
 		"0-2\n": {"1 2", "near 0-3"}, // a queue each without the first

@@ -12,22 +12,20 @@ import (
 // deviceFileBackend is the folder of a device in sysfs. A key is a file below it:
 // "queues/rx-0/rps_cpus".
 func deviceFileBackend() Backend {
-	at := func(s Setting, fn func(file string) error) error {
-		if s.Scope.Device == nil {
-			return errors.New("no device is named")
-		}
-		return s.Scope.Enter(func(device string) error {
-			return s.Scope.sysfs(func(root string) error { return fn(filepath.Join(root, "class/net", device, s.Key)) })
-		})
-	}
 	return Backend{
 		Name:        "net",
-		Read:        readLocated(at),
-		Write:       writeLocated(at),
+		Read:        readLocated(atDeviceFile),
+		Write:       writeLocated(atDeviceFile),
 		Matches:     matchesText,
 		Equivalent:  equivalentText,
 		SideEffects: deviceFileSideEffects,
 	}
+}
+
+func atDeviceFile(s Setting, fn func(file string) error) error {
+	return onDevice(s.Scope, func(device string) error {
+		return s.Scope.sysfs(func(root string) error { return fn(filepath.Join(root, "class/net", device, s.Key)) })
+	})
 }
 
 // DeviceFiles lists files of a device in sysfs that match a pattern, as keys of

@@ -78,11 +78,8 @@ func numberOfIRQ(root, key string) (int, error) {
 		index = n
 	}
 	all, err := host.Reader{Root: root}.CardIRQs(card)
-	if errors.Is(err, os.ErrNotExist) {
-		return 0, fmt.Errorf("card %s: %w", card, host.ErrGone)
-	}
 	if err != nil {
-		return 0, pathErrno(err)
+		return 0, err
 	}
 	irqs := slices.DeleteFunc(slices.Clone(all), func(irq host.IRQ) bool { return irq.Name == "" })
 	there := func(irq host.IRQ) bool { return index >= 0 && irq.Index == index }

@@ -138,4 +138,18 @@ func TestIRQByNameAlone(t *testing.T) {
 	if _, err := settings.Read(setting.Setting{Backend: "irq", Key: "0000:00:04.0 eth0"}); !errors.Is(err, host.ErrGone) {
 		t.Errorf("a card that is not there: %v", err)
 	}
+	for what, files := range map[string][]string{"nothing": nil, "an empty folder": {"sys/bus"}, "a file for a bus's devices": {"sys/bus/pci", "sys/bus/pci/devices"}} {
+		root := t.TempDir()
+		for i, name := range files {
+			if i == 0 {
+				testenv.Must(t, os.MkdirAll(filepath.Join(root, name), 0o755))
+			} else {
+				testenv.Must(t, os.WriteFile(filepath.Join(root, name), nil, 0o644))
+			}
+		}
+		_, err := setting.NewSettings(setting.Backends(root)...).Read(setting.Setting{Backend: "irq", Key: "0000:00:03.0 eth0"})
+		if err == nil || errors.Is(err, host.ErrGone) || errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s where the buses are listed: %v", what, err)
+		}
+	}
 }

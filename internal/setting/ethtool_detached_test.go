@@ -2,6 +2,7 @@ package setting
 
 import (
 	"errors"
+	"os"
 	"testing"
 	"unsafe"
 
@@ -22,7 +23,10 @@ func TestDetachedIsNotGone(t *testing.T) {
 		})
 		r := flowRequest{command: getRings}
 		byRequest := onDevice(scope, func(device string) error { return byIoctl(device, unsafe.Pointer(&r)) })
-		for _, err := range []error{byNetlink, byRequest} {
+		byFile := atDeviceFile(Setting{Scope: scope, Key: "mtu"}, func(file string) error {
+			return pathErrno(&os.PathError{Op: "read", Path: file, Err: unix.ENODEV})
+		})
+		for _, err := range []error{byNetlink, byRequest, byFile} {
 			if errors.Is(err, host.ErrGone) != (name == "gone") || name == "there" && !errors.Is(err, unix.ENODEV) {
 				t.Errorf("one that is %s: %v", name, err)
 			}

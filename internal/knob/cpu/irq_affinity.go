@@ -60,11 +60,14 @@ func (affinity) read(m knob.Machine, t knob.Target) (c interrupts, err error) {
 	} else {
 		err = scope.Enter(func(string) error { return host.Sysfs(find) })
 	}
-	if errors.Is(err, os.ErrNotExist) || err == nil && len(c.irqs) == 0 {
-		return c, verr.New(verr.Missing, "cannot read the interrupts of "+t.Device, "no card with interrupts of its own is behind it", "name the device of a network card")
-	}
-	if err != nil {
+	const failed = "cannot read the interrupts of "
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return c, verr.New(verr.Missing, failed+t.Device, "no card with interrupts of its own is behind it", "name the device of a network card")
+	case err != nil:
 		return c, err
+	case len(c.irqs) == 0:
+		return c, verr.New(verr.Missing, failed+t.Device, "nothing uses those of its card now, as while the device is down", "set it up: ip link set dev "+t.Device+" up")
 	}
 	for _, irq := range c.irqs {
 		s := setting.IRQSetting(irq)
