@@ -8,6 +8,8 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/venturi-net/venturi/internal/testenv"
 )
@@ -20,6 +22,9 @@ func (s *apiServer) addCopiedJob(namespace string, change func(*batchv1.Job)) {
 	change(j)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.next++
+	j.UID = types.UID(fmt.Sprintf("0a1b2c3d-cccc-0000-0000-%012d", s.next))
+	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: j.Name, UID: j.UID, Controller: new(true)}}
 	s.jobs[namespace+"/"+j.Name], s.pods[namespace+"/"+p.Name] = j, p
 }
 
@@ -29,6 +34,7 @@ func TestOthersJobs(t *testing.T) {
 	t.Parallel() // it waits, on a cluster of its own
 	server, client := newAPIServer(t)
 	server.addCopiedJob("endless", func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = nil })
+	server.addCopiedJob("unmarked", func(j *batchv1.Job) { j.Labels = nil })
 	server.addCopiedJob("named", func(j *batchv1.Job) { j.Name = "backup" })
 	server.addCopiedJob("ended", func(j *batchv1.Job) {
 		j.Name, j.Status.Conditions = "report", []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
