@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/verr"
 )
 
 // addCopiedJob makes a Job of somebody's in a namespace, with its pod, from the manifests of a run's.
@@ -48,6 +49,31 @@ func TestOthersJobs(t *testing.T) {
 	}
 	if left := server.leftovers(); !slices.Equal(left, before) {
 		t.Errorf("left %v of %v", left, before)
+	}
+}
+
+// A Job that can no longer be that of a run, because it is suspended or past its deadline, is not waited for.
+func TestOverdueJobs(t *testing.T) {
+	t.Parallel() // it waits, on a cluster of its own
+	server, client := newAPIServer(t)
+	for i, c := range []struct {
+		suspend bool
+		age     time.Duration
+		busy    bool
+	}{
+		{true, time.Minute, true}, {true, 10 * time.Minute, false}, {false, time.Hour + 30*time.Second, true}, {false, time.Hour + 2*time.Minute, false},
+	} {
+		namespace := fmt.Sprint("lab-", i)
+		server.addCopiedJob(namespace, func(j *batchv1.Job) {
+			j.Spec.Suspend, j.CreationTimestamp = &c.suspend, metav1.NewTime(time.Now().Add(-c.age))
+		})
+		p, err := client.Place(t.Context(), testRequest(Plain, namespace))
+		if err == nil {
+			testenv.Must(t, p.Close())
+		}
+		if (verr.Code(err) == verr.Busy) != c.busy || !c.busy && err != nil {
+			t.Errorf("%+v: %v", c, err)
+		}
 	}
 }
 

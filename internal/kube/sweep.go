@@ -22,6 +22,9 @@ const ownSelector = managedLabel + "=" + manager + "," + runLabel
 // sayEvery is how often a command that waits tells for what.
 const sayEvery = time.Minute
 
+// overdueAfter is how long after its deadline a Job may be there.
+const overdueAfter = time.Minute
+
 // removalLimit is how long Kubernetes may take to remove what a run has made.
 const removalLimit = 60 * time.Second
 
@@ -73,6 +76,16 @@ func live(j batchv1.Job) bool {
 		}
 	}
 	return j.DeletionTimestamp == nil
+}
+
+// overdue tells whether the Job of a run should have ended: past its deadline, or suspended for longer than a
+// run waits for its pods.
+func (c *Client) overdue(j batchv1.Job) bool {
+	limit := time.Duration(*cmp.Or(j.Spec.ActiveDeadlineSeconds, new(int64)))*time.Second + overdueAfter
+	if suspend := j.Spec.Suspend; suspend != nil && *suspend {
+		limit = min(limit, startPatience)
+	}
+	return c.Now().Sub(j.CreationTimestamp.Time) > limit
 }
 
 // sweep removes what dead runs have left, and waits until it is gone. It refuses to disturb a
@@ -128,7 +141,7 @@ func (c *Client) removeDead(ctx context.Context, found Leftovers) (busy *batchv1
 	var dead Leftovers
 	used := map[string]bool{}
 	for _, j := range found.jobs {
-		if live(j) {
+		if live(j) && !c.overdue(j) {
 			used[j.Namespace], busy = true, &j
 			continue
 		}
