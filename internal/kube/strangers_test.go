@@ -77,7 +77,8 @@ func TestOverdueJobs(t *testing.T) {
 	}
 }
 
-// A pod that somebody made with the labels and the owner of a run's does not get to be one of its agents.
+// A pod that somebody made with the labels and the owner of a run's does not get to be one of its agents; with
+// all that tells the Job's own, it does not if it is younger.
 func TestOthersPods(t *testing.T) {
 	server, client := newAPIServer(t)
 	server.addNamespace("lab")
@@ -85,8 +86,15 @@ func TestOthersPods(t *testing.T) {
 		for i := range 9 { // the server lists them in any order
 			other := p.DeepCopy()
 			other.Name, other.UID, other.Spec.NodeName = fmt.Sprintf("other-%d-of-%s", i, p.Name), "0a1b2c3d-bbbb", "theirs"
-			for i := range other.OwnerReferences {
-				other.OwnerReferences[i].Controller = nil
+			switch i % 3 {
+			case 0:
+				for i := range other.OwnerReferences {
+					other.OwnerReferences[i].Controller = nil
+				}
+			case 1:
+				delete(other.Labels, batchv1.ControllerUidLabel)
+			case 2:
+				other.CreationTimestamp = metav1.NewTime(p.CreationTimestamp.Add(time.Second))
 			}
 			server.pods["lab/"+other.Name] = other
 		}
