@@ -360,12 +360,12 @@ func newCleanup(env *Env) *cobra.Command {
 	var k kubeFlags
 	cmd := &cobra.Command{
 		Use:   "cleanup",
-		Short: "Remove everything that runs have created in the cluster",
-		Long: `Remove everything that runs have created, in the whole cluster or, with -n, in one
-namespace: Jobs, pods, Services and namespaces. Runs in progress are ended too, including
-other people's. It finds them by their label,
-` + kube.Label + `. A trial of tune stays, unless it was killed before
-it changed anything: "confirm" or "undo" ends it.`,
+		Short: "Remove what runs have created in the cluster",
+		Long: `Remove what runs have created, in the whole cluster or, with -n, in one namespace. It finds
+Jobs and namespaces by the name venturi-run and their labels, among them
+` + kube.Label + `; pods and Services go with their Job or namespace.
+Runs in progress are ended too, including other people's. A trial of tune stays, unless it
+was killed before it changed anything: "confirm" or "undo" ends it.`,
 		Example: `  kubectl venturi cleanup
   kubectl venturi cleanup -n lab`,
 		Args: noArgs,

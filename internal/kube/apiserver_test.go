@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -190,7 +191,9 @@ func (s *apiServer) create(w http.ResponseWriter, c apiCall, body []byte, dryRun
 		j.CreationTimestamp, j.UID = created, uid
 		s.jobs[c.namespace+"/"+j.Name] = j
 		pod := &corev1.Pod{ObjectMeta: j.Spec.Template.ObjectMeta, Spec: j.Spec.Template.Spec}
-		pod.Name, pod.Namespace, pod.UID = j.Name+"-x7xk2", c.namespace, uid
+		pod.Name, pod.Namespace, pod.UID, pod.CreationTimestamp = j.Name+"-x7xk2", c.namespace, uid, created
+		pod.Labels = maps.Clone(pod.Labels)
+		pod.Labels[batchv1.ControllerUidLabel] = string(uid)
 		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: j.Name, UID: j.UID, Controller: new(true)}}
 		s.run(pod)
 		reply(w, http.StatusCreated, j)
@@ -202,7 +205,7 @@ func (s *apiServer) create(w http.ResponseWriter, c apiCall, body []byte, dryRun
 			return
 		}
 		if !dryRun {
-			p.UID = uid
+			p.UID, p.CreationTimestamp = uid, created
 			s.run(p)
 		}
 		reply(w, http.StatusCreated, p)

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -78,13 +79,14 @@ func (p *Placement) createPods(ctx context.Context, roles []string) error {
 }
 
 // has tells the pod of a role from others in the namespace with its labels: it is the one that was
-// created, or the Job's.
+// created, or the Job's. Who may create pods can copy all that tells that one, but not be older.
 func (p *Placement) has(pod *corev1.Pod, role string) bool {
 	if uid, known := p.podUIDs[role]; known {
 		return pod.UID == uid
 	}
 	controller := metav1.GetControllerOf(pod)
-	return controller != nil && controller.UID == p.run.owner.UID && pod.Labels[roleLabel] == role
+	job := cmp.Or(pod.Labels[batchv1.ControllerUidLabel], pod.Labels["controller-uid"]) // before Kubernetes 1.27
+	return controller != nil && controller.UID == p.run.owner.UID && job == string(controller.UID) && pod.Labels[roleLabel] == role
 }
 
 // admissionTries is how often a pod is tried: the controllers give a new namespace its service

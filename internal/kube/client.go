@@ -148,10 +148,13 @@ func (c *Client) get(ctx context.Context, of resourceType, namespace, name strin
 
 // list reads all objects with a label, in a namespace or, if it is empty, in all.
 func (c *Client) list(ctx context.Context, of resourceType, namespace, selector string, into runtime.Object) error {
+	return c.listBy(ctx, of, namespace, metav1.ListOptions{LabelSelector: selector}, into)
+}
+
+func (c *Client) listBy(ctx context.Context, of resourceType, namespace string, options metav1.ListOptions, into runtime.Object) error {
 	ctx, cancel := context.WithTimeout(ctx, CallLimit)
 	defer cancel()
-	err := c.request(c.rest[of.group].Get(), of, namespace).
-		VersionedParams(&metav1.ListOptions{LabelSelector: selector}, c.params).Do(ctx).Into(into)
+	err := c.request(c.rest[of.group].Get(), of, namespace).VersionedParams(&options, c.params).Do(ctx).Into(into)
 	return c.failure("list", of, namespace, err)
 }
 

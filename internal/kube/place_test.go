@@ -345,8 +345,10 @@ func TestRBAC(t *testing.T) {
 			t.Errorf("too much:\n%s", text)
 		}
 		for _, text := range []string{text, o.MeshRBAC("jane"), o.NodesRBAC("jane"), o.TuneRBAC("jane", nil, false)} {
-			plain := o.Namespace != "" && strings.Contains(text, `at the level "plain"`)
-			if strings.Contains(text, "as good as root on every node") == plain {
+			plain := strings.Contains(text, `at the level "plain"`)
+			alone := o.Namespace != "" && plain
+			if strings.Contains(text, "as good as root on every node") == alone || strings.Contains(text, "there: root on every\n# node unless") != alone ||
+				strings.Contains(text, "all namespaces. With -n") != (o.Namespace == "" && plain) || strings.Contains(text, "-n NAMESPACE does not change that") != (o.Namespace == "" && !plain) {
 				t.Errorf("%+v: what the rights amount to:\n%s", o, text)
 			}
 		}

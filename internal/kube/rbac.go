@@ -223,16 +223,23 @@ func (o Options) writeHead(b *bytes.Buffer, capabilities, otherwise string) {
 	o.writeReach(b)
 }
 
-// writeReach says in comments how far the rights go: who runs commands in a pod may do what the pod may.
+// writeReach says in comments how far the rights go: who creates pods has what a pod can have, and who runs
+// commands in one may do what that may.
 func (o Options) writeReach(b *bytes.Buffer) {
 	switch {
-	case o.Namespace == "":
-		b.WriteString("# Whoever has these rights is as good as root on every node: they create pods, and run commands in pods, in\n" +
-			"# all namespaces. With -n NAMESPACE, they do so there alone.\n")
 	case o.Level == Node:
 		b.WriteString("# Whoever has these rights is as good as root on every node: the namespace has to allow privileged pods.\n")
+		if o.Namespace == "" {
+			b.WriteString("# -n NAMESPACE does not change that.\n")
+		}
+	case o.Namespace == "":
+		b.WriteString("# Whoever has these rights is as good as root on every node: they create pods, and run commands in pods, in\n" +
+			"# all namespaces. With -n NAMESPACE they do so there alone, which is less only where that namespace enforces\n" +
+			"# PodSecurity \"baseline\" or \"restricted\".\n")
 	default:
-		b.WriteString("# Whoever has these rights runs commands in all pods of the namespace.\n")
+		b.WriteString("# Whoever has these rights runs commands in all pods of the namespace, and creates pods there: root on every\n" +
+			"# node unless the namespace enforces PodSecurity \"baseline\" or \"restricted\". Pods also use the Secrets and\n" +
+			"# service accounts of the namespace.\n")
 	}
 }
 

@@ -22,6 +22,9 @@ const ownSelector = managedLabel + "=" + manager + "," + runLabel
 // sayEvery is how often a command that waits tells for what.
 const sayEvery = time.Minute
 
+// overdueAfter is how long after its deadline a Job may be there.
+const overdueAfter = time.Minute
+
 // removalLimit is how long Kubernetes may take to remove what a run has made.
 const removalLimit = 60 * time.Second
 
@@ -52,9 +55,11 @@ func isClaim(j batchv1.Job, name string) bool {
 	return j.Name == name && j.Spec.ActiveDeadlineSeconds != nil
 }
 
-// isOwned tells whether something belongs to a Job of that name.
-func isOwned(m metav1.ObjectMeta, name string) bool {
-	return slices.ContainsFunc(m.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "Job" && o.Name == name })
+// isOwned tells whether something belongs to a Job of that name, and to none of some others.
+func isOwned(m metav1.ObjectMeta, name string, others []batchv1.Job) bool {
+	return slices.ContainsFunc(m.OwnerReferences, func(o metav1.OwnerReference) bool {
+		return o.Kind == "Job" && o.Name == name && !slices.ContainsFunc(others, func(j batchv1.Job) bool { return j.UID == o.UID })
+	})
 }
 
 // ownNamespaces are those that runs have made: a copy of one has its labels, but another name.
@@ -71,6 +76,16 @@ func live(j batchv1.Job) bool {
 		}
 	}
 	return j.DeletionTimestamp == nil
+}
+
+// overdue tells whether the Job of a run should have ended: past its deadline, or suspended for longer than a
+// run waits for its pods.
+func (c *Client) overdue(j batchv1.Job) bool {
+	limit := time.Duration(*cmp.Or(j.Spec.ActiveDeadlineSeconds, new(int64)))*time.Second + overdueAfter
+	if suspend := j.Spec.Suspend; suspend != nil && *suspend {
+		limit = min(limit, startPatience)
+	}
+	return c.Now().Sub(j.CreationTimestamp.Time) > limit
 }
 
 // sweep removes what dead runs have left, and waits until it is gone. It refuses to disturb a
@@ -126,7 +141,7 @@ func (c *Client) removeDead(ctx context.Context, found Leftovers) (busy *batchv1
 	var dead Leftovers
 	used := map[string]bool{}
 	for _, j := range found.jobs {
-		if live(j) {
+		if live(j) && !c.overdue(j) {
 			used[j.Namespace], busy = true, &j
 			continue
 		}
@@ -205,10 +220,17 @@ func errStillThere(objects int) error {
 		"see `kubectl get namespaces,jobs,pods -A -l "+Label+"`; a node that does not respond keeps its pods")
 }
 
+// count tells how much is left of the Jobs of a name that were removed. Pods of one that is there and stays
+// are not: it is somebody else's, or has come since.
 func (c *Client) count(ctx context.Context, namespace, selector, job string) (int, error) {
 	var podList corev1.PodList
 	err := c.list(ctx, pods, namespace, selector, &podList)
-	left := slices.DeleteFunc(podList.Items, func(p corev1.Pod) bool { return !isOwned(p.ObjectMeta, job) })
+	var others batchv1.JobList
+	if err == nil && len(podList.Items) > 0 {
+		err = c.listBy(ctx, jobs, namespace, metav1.ListOptions{FieldSelector: "metadata.name=" + job}, &others)
+	}
+	stay := slices.DeleteFunc(others.Items, func(j batchv1.Job) bool { return j.DeletionTimestamp != nil })
+	left := slices.DeleteFunc(podList.Items, func(p corev1.Pod) bool { return !isOwned(p.ObjectMeta, job, stay) })
 	if err != nil || namespace != "" {
 		return len(left), err
 	}

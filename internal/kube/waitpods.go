@@ -59,7 +59,7 @@ func (w *podPoll) running(ctx context.Context, role string) (*corev1.Pod, error)
 		}
 		var pod *corev1.Pod
 		for i := range all {
-			if w.placement.has(&all[i], role) {
+			if w.placement.has(&all[i], role) && (pod == nil || all[i].CreationTimestamp.Before(&pod.CreationTimestamp)) {
 				pod = &all[i]
 			}
 		}
