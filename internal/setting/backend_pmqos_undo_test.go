@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/testenv"
@@ -66,7 +67,7 @@ func TestUndoesLatencyOfEarlierVersion(t *testing.T) {
 			fmt.Fprintf(&text, "%08x %s\n", crc32.Checksum([]byte(line), crc32.MakeTable(crc32.Castagnoli)), line)
 		}
 		testenv.Must(t, os.WriteFile(filepath.Join(folder, "journal"), []byte(text.String()), 0o600))
-		j, err := journal.Open(journal.Options{Folder: folder, Settings: settings, Boot: "this"})
+		j, err := journal.Open(journal.Options{Folder: folder, Settings: settings, Boot: "this", Sight: host.Sight{Whole: true, ID: "this"}})
 		testenv.Must(t, err)
 		outcomes, err := j.Undo(nil, journal.UndoOptions{})
 		testenv.Must(t, err)
