@@ -145,7 +145,7 @@ func TestClusterTune(t *testing.T) {
 	}
 	var kept struct{ Data map[string]string }
 	testenv.Must(t, p.Request(t.Context(), http.MethodGet, ledger, nil, &kept))
-	wantSaid(t, kept.Data["transaction-1"], `"enable-bpf-masquerade":"false"`, `"nodes":["n1","n2"]`)
+	wantSaid(t, kept.Data["transaction-1"], `{"path":["data","enable-bpf-masquerade"],"old":"false","new":"true","owner":"helm"}`, `"nodes":["n1","n2"]`)
 	for _, n := range p.Nodes {
 		if open := s.openOn(t, n.PID); open != 1 {
 			t.Errorf("%d transactions are open on %s", open, n.Name)
