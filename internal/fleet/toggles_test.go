@@ -25,6 +25,9 @@ func TestTogglesBoundEachReply(t *testing.T) {
 			}
 			fmt.Fprintf(i.Stdout, "%*s\n", width, `{}`)
 		}
+		if requests.Err() != nil {
+			return verr.Failed
+		}
 		return verr.OK
 	})
 	toggles := f.Toggles([]string{"tune"})
