@@ -38,10 +38,15 @@ func (r Reader) IRQs(sys, device string) ([]IRQ, error) {
 	// A device of virtio has those of the PCI device that it is in.
 	for _, card := range []string{folder, filepath.Dir(folder)} {
 		if irqs, err := r.vectors(card); !errors.Is(err, os.ErrNotExist) {
-			return slices.DeleteFunc(irqs, func(irq IRQ) bool { return irq.Name == "" }), err
+			return UsedIRQs(irqs), err
 		}
 	}
 	return nil, fmt.Errorf("it has no interrupts of its own: %w", os.ErrNotExist)
+}
+
+// UsedIRQs are those of some interrupts that something uses.
+func UsedIRQs(irqs []IRQ) []IRQ {
+	return slices.DeleteFunc(slices.Clone(irqs), func(irq IRQ) bool { return irq.Name == "" })
 }
 
 // CardCores lists the cores near the card behind a network device, those of its NUMA

@@ -12,19 +12,25 @@ import (
 	"github.com/venturi-net/venturi/internal/setting"
 )
 
+// failingReads is a backend whose reads fail while there is an error.
+func failingReads(b setting.Backend, with *error) setting.Backend {
+	read := b.Read
+	b.Read = func(s setting.Setting) (setting.Value, error) {
+		if *with != nil {
+			return setting.Value{}, *with
+		}
+		return read(s)
+	}
+	return b
+}
+
 // The machine refuses to take an old value back. Only what that entry touches
 // waits for it, until it is given up.
 func TestUndoRefused(t *testing.T) {
 	root, o := fixture(t, map[string]string{"/a": "one"})
 	w := newWorld(t, o.Folder)
-	backend, fail := w.dev.backend(), error(nil)
-	read := backend.Read
-	backend.Read = func(s setting.Setting) (setting.Value, error) {
-		if fail != nil {
-			return setting.Value{}, fail
-		}
-		return read(s)
-	}
+	fail := error(nil)
+	backend := failingReads(w.dev.backend(), &fail)
 	o.Settings = setting.NewSettings(append(setting.Backends(root), backend)...)
 	j := open(t, o)
 	set(t, beginTx(t, j), "/a", "two")
@@ -255,14 +261,8 @@ func TestUnreadableStaysOpen(t *testing.T) {
 		{host.ErrGone, UndoOptions{}, Vanished, "9000"},
 	} {
 		w := newWorld(t, shm(t))
-		backend, fail := w.dev.backend(), error(nil)
-		read := backend.Read
-		backend.Read = func(s setting.Setting) (setting.Value, error) {
-			if fail != nil {
-				return setting.Value{}, fail
-			}
-			return read(s)
-		}
+		fail := error(nil)
+		backend := failingReads(w.dev.backend(), &fail)
 		w.o.Settings = setting.NewSettings(backend)
 		j := open(t, w.o)
 		e, err := beginTx(t, j).Set("", setting.Write{Setting: deviceSetting("mtu"), Value: setting.Text("9000")})

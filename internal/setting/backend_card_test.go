@@ -56,6 +56,18 @@ func scriptOutput(t *testing.T, n *netcfg.Namespace, script string) string {
 	return string(text)
 }
 
+// cardAndMove is the setting of the card veth0 of a namespace, and its value as wire0 in another.
+func cardAndMove(t *testing.T, from, to *netcfg.Namespace) (card setting.Setting, there setting.Value) {
+	t.Helper()
+	scope, err := setting.DeviceScope(from.Path(), "veth0")
+	testenv.Must(t, err)
+	card, err = setting.CardSetting(scope)
+	testenv.Must(t, err)
+	there, err = setting.MovedCard(to.Name(), "wire0")
+	testenv.Must(t, err)
+	return card, there
+}
+
 // A card that was moved to another namespace comes back as it was, whatever happened to it there
 // or on the way, and whoever brings it back.
 func TestCardComesBackAsItWas(t *testing.T) {
@@ -76,12 +88,7 @@ func TestCardComesBackAsItWas(t *testing.T) {
 				return j
 			}
 			j := open()
-			scope, err := setting.DeviceScope(a.Path(), "veth0")
-			testenv.Must(t, err)
-			card, err := setting.CardSetting(scope)
-			testenv.Must(t, err)
-			there, err := setting.MovedCard(b.Name(), "wire0")
-			testenv.Must(t, err)
+			card, there := cardAndMove(t, a, b)
 			tx, err := j.Begin(0)
 			testenv.Must(t, err)
 			_, err = tx.Set("card", setting.Write{Setting: card, Value: there})
@@ -118,12 +125,7 @@ func TestCardThatCannotComeBack(t *testing.T) {
 	} {
 		a, b := spaces(t)
 		scriptOutput(t, a, "set -e; ip link set veth1 up; ip link set veth0 up;"+script)
-		scope, err := setting.DeviceScope(a.Path(), "veth0")
-		testenv.Must(t, err)
-		card, err := setting.CardSetting(scope)
-		testenv.Must(t, err)
-		there, err := setting.MovedCard(b.Name(), "wire0")
-		testenv.Must(t, err)
+		card, there := cardAndMove(t, a, b)
 		obstacles, err := setting.CardObstacles(card)
 		testenv.Must(t, err)
 		if !strings.Contains(strings.Join(obstacles, "; "), why) {
@@ -184,12 +186,7 @@ func TestFalseCardStaysWhereItIs(t *testing.T) {
 			t.Cleanup(early.Close)
 			addVeth(t, early)
 
-			scope, err := setting.DeviceScope(a.Path(), "veth0")
-			testenv.Must(t, err)
-			card, err := setting.CardSetting(scope)
-			testenv.Must(t, err)
-			there, err := setting.MovedCard(b.Name(), "wire0")
-			testenv.Must(t, err)
+			card, there := cardAndMove(t, a, b)
 			settings := setting.NewSettings(setting.Backends("")...)
 			home, err := settings.Read(card)
 			testenv.Must(t, err)

@@ -81,7 +81,7 @@ func numberOfIRQ(root, key string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	irqs := slices.DeleteFunc(slices.Clone(all), func(irq host.IRQ) bool { return irq.Name == "" })
+	irqs := host.UsedIRQs(all)
 	there := func(irq host.IRQ) bool { return index >= 0 && irq.Index == index }
 	for _, is := range []func(host.IRQ) bool{
 		func(irq host.IRQ) bool { return there(irq) && queueOf(irq.Name) == queueOf(name) },
