@@ -313,20 +313,7 @@ func (p *plugin) asUser(t testing.TB, user, roles string) string {
 		name, _ := meta["name"].(string)
 		t.Cleanup(func() { _ = p.Request(context.Background(), http.MethodDelete, path+"/"+name, nil, nil) }) // its namespace may be gone
 	}
-	text, err := os.ReadFile(p.Kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var config map[string]any
-	testenv.Must(t, yaml.Unmarshal(text, &config))
-	for _, u := range config["users"].([]any) {
-		u.(map[string]any)["user"].(map[string]any)["as"] = user
-	}
-	text, err = yaml.Marshal(config)
-	if err != nil {
-		t.Fatal(err)
-	}
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	testenv.Must(t, os.WriteFile(file, text, 0o600))
+	writeKubeconfig(t, p.Kubeconfig, file, "users", "user", func(u map[string]any) { u["as"] = user })
 	return file
 }

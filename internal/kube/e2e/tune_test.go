@@ -163,21 +163,54 @@ func TestClusterTune(t *testing.T) {
 func TestClusterTuneKilled(t *testing.T) {
 	p := newPlugin(t)
 	s := newTunables(t, p)
-	cmd, said := p.command("tune", "--profile", "balanced", "--cluster", "--dev", "eth0", "--apply")
-	testenv.Must(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	await(t, "the cluster's journal has the transaction", func() bool { return p.Request(t.Context(), http.MethodGet, ledger, nil, nil) == nil })
-	testenv.Must(t, cmd.Process.Kill())
-	_ = cmd.Wait()
-	await(t, "the nodes have undone their changes", func() bool {
-		now := s.read(t)
-		return now[1] == s.before[1] && now[2] == s.before[2] && s.openOn(t, p.Nodes[0].PID)+s.openOn(t, p.Nodes[1].PID) == 0
-	})
+	said := s.killWhileWriting(t, p.Kubeconfig, "tune", "--profile", "balanced", "--cluster", "--dev", "eth0", "--apply")
+	s.awaitNodesBefore(t)
 	p.nothingLeft(t, removal, "pods", "jobs")
 	if code, undone := p.run("undo"); code != 0 {
 		t.Errorf("exit code %d:\n%s\nafter:\n%s", code, undone, said)
 	}
 	s.asBefore(t)
+}
+
+// killWhileWriting kills a command that has changed the nodes and the API, and has not said yet that the
+// changes stay: the API server's answer never came.
+func (s *tunables) killWhileWriting(t *testing.T, kubeconfig string, args ...string) (said string) {
+	t.Helper()
+	file, hung := s.hangAt(t, kubeconfig, func(r *http.Request) bool {
+		return r.Method == http.MethodPatch && r.URL.Path == ciliumConfig && !r.URL.Query().Has("dryRun")
+	})
+	cmd, out := s.command(append(args, "--kubeconfig", file)...)
+	testenv.Must(t, cmd.Start())
+	ended := make(chan struct{})
+	go func() { _ = cmd.Wait(); close(ended) }()
+	select {
+	case <-hung:
+	case <-ended:
+	case <-time.After(changeLimit):
+	}
+	for i, now := range s.read(t) {
+		if now == s.before[i] {
+			t.Errorf("this is as before:\n%s", now)
+		}
+	}
+	_ = cmd.Process.Kill()
+	<-ended
+	if t.Failed() {
+		t.Fatalf("it said:\n%s", out)
+	}
+	return out.String()
+}
+
+// changeLimit is how long a busy machine may take to change what a tuning changes.
+const changeLimit = 3 * time.Minute
+
+// awaitNodesBefore waits until the nodes have undone their changes.
+func (s *tunables) awaitNodesBefore(t *testing.T) {
+	t.Helper()
+	await(t, "the nodes have undone their changes", func() bool {
+		now := s.read(t)
+		return now[1] == s.before[1] && now[2] == s.before[2] && s.openOn(t, s.Nodes[0].PID)+s.openOn(t, s.Nodes[1].PID) == 0
+	})
 }
 
 // With the printed rights, a proof between pods tries changes on both nodes; interrupted, it has
@@ -279,28 +312,15 @@ func TestClusterTrialKilled(t *testing.T) {
 	if code != 0 {
 		t.Fatal(roles)
 	}
-	tune := []string{"tune", "--profile", "balanced", "--cluster", "-n", in, "--kubeconfig", p.asUser(t, "kim", roles)}
-	s.awaitRights(t, tune...)
-	cmd, said := p.command(append(tune, "--dev", "eth0", "--apply", "--trial", "30m")...)
-	testenv.Must(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	held := func(object map[string]any) (entry string) {
-		if p.Request(t.Context(), http.MethodGet, ledger, nil, &object) != nil {
-			return ""
-		}
-		entry, _ = object["data"].(map[string]any)["transaction-1"].(string)
-		return entry
-	}
-	await(t, "the pod of the trial holds its lease", func() bool { return strings.Contains(held(map[string]any{}), `"has_holder":true`) })
-	testenv.Must(t, cmd.Process.Kill())
-	_ = cmd.Wait()
-	await(t, "the nodes have undone their changes", func() bool {
-		now := s.read(t)
-		return now[1] == s.before[1] && now[2] == s.before[2] && s.openOn(t, p.Nodes[0].PID)+s.openOn(t, p.Nodes[1].PID) == 0
-	})
-	object := map[string]any{}
-	var entry map[string]any
-	testenv.Must(t, json.Unmarshal([]byte(held(object)), &entry))
+	kim := p.asUser(t, "kim", roles)
+	tune := []string{"tune", "--profile", "balanced", "--cluster", "-n", in}
+	s.awaitRights(t, append(tune, "--kubeconfig", kim)...)
+	said := s.killWhileWriting(t, kim, append(tune, "--dev", "eth0", "--apply", "--trial", "30m")...)
+	s.awaitNodesBefore(t)
+	var object, entry map[string]any
+	testenv.Must(t, p.Request(t.Context(), http.MethodGet, ledger, nil, &object))
+	data := object["data"].(map[string]any)
+	testenv.Must(t, json.Unmarshal([]byte(data["transaction-1"].(string)), &entry))
 	lease := entry["lease"].(map[string]any)
 	until, err := time.Parse(time.RFC3339, lease["until"].(string))
 	testenv.Must(t, err)
@@ -310,7 +330,7 @@ func TestClusterTrialKilled(t *testing.T) {
 	lease["until"] = time.Now().UTC().Truncate(time.Second) // as if that were over
 	text, err := json.Marshal(entry)
 	testenv.Must(t, err)
-	object["data"].(map[string]any)["transaction-1"] = string(text)
+	data["transaction-1"] = string(text)
 	testenv.Must(t, p.Request(t.Context(), http.MethodPut, ledger, object, nil))
 	await(t, "all of it is undone", s.noLedger)
 	p.nothingLeft(t, removal, everything...)
