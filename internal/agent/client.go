@@ -95,7 +95,7 @@ func dial(ctx context.Context, socket, target, otherVersion string, options ...g
 	}
 	c.machine = v.GetMachine()
 	c.setClock(asked, v)
-	c.timeoutScale = max(time.Duration(v.GetPatience()), host.ScaleTimeout(1)) / host.ScaleTimeout(1)
+	c.timeoutScale = max(time.Duration(v.GetTimeoutScale()), host.ScaleTimeout(1)) / host.ScaleTimeout(1)
 	c.cpus = convert(v.GetCpus(), toInt)
 	return c, nil
 }

@@ -67,7 +67,7 @@ func (s *server) Version(context.Context, *agentpb.VersionRequest) (*agentpb.Ver
 		return nil, err
 	}
 	return &agentpb.VersionReply{Protocol: Protocol, Venturi: s.options.Version, Machine: s.options.Machine,
-		Now: time.Now().UnixNano(), Patience: int64(host.ScaleTimeout(1)), Cpus: convert(cpus, toInt64)}, nil
+		Now: time.Now().UnixNano(), TimeoutScale: int64(host.ScaleTimeout(1)), Cpus: convert(cpus, toInt64)}, nil
 }
 
 func (s *server) Facts(_ context.Context, req *agentpb.FactsRequest) (*agentpb.FactsReply, error) {

@@ -75,7 +75,7 @@ func (f Fault) assignments(m knob.Machine, t tune.Targets, value string) ([]tune
 	if err != nil {
 		return nil, err
 	}
-	var wishes []tune.Assignment
+	var assignments []tune.Assignment
 	var why error
 	for _, g := range f.Groups {
 		for _, on := range t.InGroup(g) {
@@ -83,13 +83,13 @@ func (f Fault) assignments(m knob.Machine, t tune.Targets, value string) ([]tune
 				why = err
 				continue
 			}
-			wishes = append(wishes, tune.Assignment{Knob: entry, Target: on, Value: value})
+			assignments = append(assignments, tune.Assignment{Knob: entry, Target: on, Value: value})
 		}
 	}
-	if len(wishes) == 0 && why != nil {
+	if len(assignments) == 0 && why != nil {
 		return nil, fmt.Errorf("plant %s: %w", f.Name, why)
 	}
-	return wishes, nil
+	return assignments, nil
 }
 
 // placebos are settings that guides to tuning are full of, and that cannot matter

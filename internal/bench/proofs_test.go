@@ -62,12 +62,12 @@ func TestFaultsCanBePlanted(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, value := range []string{f.Bad, f.Good} {
-				wishes, err := f.assignments(c.Machine, targets, value)
+				assignments, err := f.assignments(c.Machine, targets, value)
 				if err != nil {
 					t.Fatal(err)
 				}
 				written := 0
-				for _, w := range wishes {
+				for _, w := range assignments {
 					entries, err := tune.Set(tx, c.Machine, w)
 					if err != nil {
 						if f.Knob == "tcp.cc" && verr.Code(err) == verr.Missing {
@@ -78,7 +78,7 @@ func TestFaultsCanBePlanted(t *testing.T) {
 					written += len(entries)
 				}
 				if written == 0 {
-					t.Errorf("%s %s on %d targets changes nothing", f.Knob, value, len(wishes))
+					t.Errorf("%s %s on %d targets changes nothing", f.Knob, value, len(assignments))
 				}
 			}
 			all, err := placeboCandidates(c.Machine, targets)

@@ -179,11 +179,11 @@ func (c *commitFlags) flags(f *pflag.FlagSet) {
 }
 
 // check refuses what makes no sense, or may not be, before anything is read.
-func (c *commitFlags) check(f *pflag.FlagSet, wishes []tune.Assignment) error {
+func (c *commitFlags) check(f *pflag.FlagSet, assignments []tune.Assignment) error {
 	if err := checkTrial(f, c.trial); err != nil {
 		return err
 	}
-	for _, w := range wishes {
+	for _, w := range assignments {
 		if w.Knob.Scope == knob.ScopeManifest {
 			continue
 		}
@@ -210,7 +210,7 @@ func checkTrialApplied(what string, trial time.Duration, apply bool) error {
 	return verr.New(verr.Usage, what+" on trial", "nothing is changed without --apply", "add --apply, or leave out --trial")
 }
 
-// commit carries wishes out in one transaction, and prints what was changed.
+// commit carries assignments out in one transaction, and prints what was changed.
 func (c *commitFlags) commit(ctx context.Context, env *Env, planned []tune.Planned) error {
 	if len(tune.Total(planned)) == 0 {
 		return c.print(env.Stdout, journal.History{}, 0, planned)
@@ -235,11 +235,11 @@ func (c *commitFlags) commit(ctx context.Context, env *Env, planned []tune.Plann
 			})
 		}
 	}
-	var wishes []tune.Assignment
+	var assignments []tune.Assignment
 	for _, p := range planned {
-		wishes = append(wishes, p.Assignment)
+		assignments = append(assignments, p.Assignment)
 	}
-	txn, _, err := tune.Apply(ctx, j, thisMachine(), wishes, trial)
+	txn, _, err := tune.Apply(ctx, j, thisMachine(), assignments, trial)
 	if err == nil && c.hold && c.trial == 0 && txn > 0 {
 		err = j.Confirm(txn)
 	}

@@ -21,10 +21,10 @@ import (
 	"github.com/venturi-net/venturi/internal/watch"
 )
 
-// enableCommand is "fastpath enable". Its Wish is what the flags ask for and, after inherit, what is carried.
+// enableCommand is "fastpath enable". Its Choice is what the flags ask for and, after inherit, what is carried.
 type enableCommand struct {
 	env *Env
-	node.Wish
+	node.Choice
 	trial, limit  time.Duration
 	flows         int
 	listen        string
@@ -159,7 +159,7 @@ func (e *enableCommand) run(cmd *cobra.Command, _ []string) error {
 
 // inherit takes what was not given from the running process, if there is one.
 func (e *enableCommand) inherit(given *pflag.FlagSet) error {
-	running, err := node.RunningWish()
+	running, err := node.RunningChoice()
 	if err != nil {
 		return verr.Wrap(verr.Failed, "cannot take over the fast path", err, "end it with: venturi fastpath disable")
 	}
@@ -244,7 +244,7 @@ func (e *enableCommand) carry(ctx context.Context, c node.Configs) (stats node.F
 		Shadow: node.ShadowOptions{Flows: e.flows, Limit: e.limit, Compared: func(family string, found shadow.Result) {
 			display.PrintCompared(e.env.Stderr, family, found)
 		}},
-		Replace: e.replace, Wish: &e.Wish,
+		Replace: e.replace, Choice: &e.Choice,
 	}
 	if e.trial > 0 {
 		return node.Enable(ctx, c, o)

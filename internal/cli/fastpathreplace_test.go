@@ -91,7 +91,7 @@ func TestFastpathReplacesWithSameOptions(t *testing.T) {
 }
 
 // A process that takes over carries what the one before it was asked to, also what that could not carry.
-func TestFastpathReplacesWithSameWish(t *testing.T) {
+func TestFastpathReplacesWithSameChoice(t *testing.T) {
 	for _, forwarding := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
 		t.Run(forwarding, func(t *testing.T) {
 			w, n := emptyNode(t)

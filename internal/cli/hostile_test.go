@@ -72,9 +72,9 @@ func hostileProof() display.ProvedReport {
 	r := &search.Result{Set: []string{"knob"}, Reason: "why", Rows: []search.Row{{Knob: "knob", Reason: "why", Metric: "for", Effects: []search.Effect{{Metric: "rtt"}}}, {Knob: "knob", Reason: "why", Verdict: search.VerdictNotTried}}}
 	skipped := []tune.Skipped{{Step: tune.Step{Name: "step"}, Target: knob.Target{Device: "d"}, Reason: "why"}}
 	out := tainted(display.ProvedReport{Profile: "profile", Path: "path", ProofResult: &tune.ProofResult{Result: r}, Skipped: skipped}, "Verdict", "Reason")
-	wish := hostilePlan()[0].Assignment
-	wish.Step = nil
-	out.Commands = tune.Candidate{Assignments: []tune.Assignment{wish}}.Commands(true)
+	assignment := hostilePlan()[0].Assignment
+	assignment.Step = nil
+	out.Commands = tune.Candidate{Assignments: []tune.Assignment{assignment}}.Commands(true)
 	return out
 }
 

@@ -194,20 +194,20 @@ Knobs that Venturi never sets automatically can be set here, by name.`,
 			if err != nil {
 				return err
 			}
-			wishes, err := wishesOf(args, to)
+			assignments, err := assignmentsOf(args, to)
 			if err != nil {
 				return err
 			}
 			if !plan {
-				if err := c.check(cmd.Flags(), wishes); err != nil {
+				if err := c.check(cmd.Flags(), assignments); err != nil {
 					return err
 				}
 			}
-			planned, err := tune.DryRun(thisMachine(), wishes)
+			planned, err := tune.DryRun(thisMachine(), assignments)
 			if err != nil {
 				return permissionError("cannot read the knobs", err)
 			}
-			for _, w := range wishes {
+			for _, w := range assignments {
 				if w.Knob.ManualOnly != "" {
 					sanitize.Fprintf(env.Stderr, "venturi: %s is never set automatically: %s\n", w.Knob.Name, w.Knob.ManualOnly)
 				}
@@ -231,8 +231,8 @@ Knobs that Venturi never sets automatically can be set here, by name.`,
 	})
 }
 
-// wishesOf reads names and values in turn.
-func wishesOf(args []string, t knob.Target) (wishes []tune.Assignment, err error) {
+// assignmentsOf reads names and values in turn.
+func assignmentsOf(args []string, t knob.Target) (assignments []tune.Assignment, err error) {
 	if len(args) == 0 || len(args)%2 != 0 {
 		return nil, verr.New(verr.Usage, "cannot set "+strings.Join(append([]string{"knobs"}, args...), " "), "each knob needs a value", "give pairs of NAME VALUE")
 	}
@@ -246,11 +246,11 @@ func wishesOf(args []string, t knob.Target) (wishes []tune.Assignment, err error
 		if err != nil {
 			return nil, err
 		}
-		if slices.ContainsFunc(wishes, func(w tune.Assignment) bool { return w.Knob.Name == e.Name }) {
+		if slices.ContainsFunc(assignments, func(w tune.Assignment) bool { return w.Knob.Name == e.Name }) {
 			return nil, verr.New(verr.Usage, "cannot set "+e.Name+" twice", "only one of the two values could take effect", "name each knob once; a value with several parts is written as one, such as rx=512,tx=512")
 		}
 		targets = append(targets, to)
-		wishes = append(wishes, tune.Assignment{Knob: e, Target: to, Value: args[i+1]})
+		assignments = append(assignments, tune.Assignment{Knob: e, Target: to, Value: args[i+1]})
 	}
-	return wishes, refuseUnusedTargets(t, targets)
+	return assignments, refuseUnusedTargets(t, targets)
 }

@@ -144,17 +144,17 @@ func (t *tuning) run(cmd *cobra.Command, env *Env) error {
 	if err := checkTrialApplied(what, t.trial, t.apply); err != nil {
 		return err
 	}
-	wishes, skipped, err := profile.Assignments(thisMachine(), targets)
+	assignments, skipped, err := profile.Assignments(thisMachine(), targets)
 	if err != nil {
 		return permissionError(what, err)
 	}
-	wishes, open := tune.Settled(wishes)
+	assignments, open := tune.Settled(assignments)
 	if t.apply {
-		if err := t.check(cmd.Flags(), wishes); err != nil {
+		if err := t.check(cmd.Flags(), assignments); err != nil {
 			return err
 		}
 	}
-	planned, err := tune.DryRun(thisMachine(), wishes)
+	planned, err := tune.DryRun(thisMachine(), assignments)
 	if err != nil {
 		return permissionError(what, err)
 	}

@@ -29,11 +29,11 @@ func must(t testing.TB, err error) {
 	}
 }
 
-var patience = host.ScaleTimeout(30 * time.Second)
+var scaleLimit = host.ScaleTimeout(30 * time.Second)
 
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	eventuallyWithin(t, patience, what, ok)
+	eventuallyWithin(t, scaleLimit, what, ok)
 }
 
 func eventuallyWithin(t testing.TB, limit time.Duration, what string, ok func() bool) {

@@ -45,13 +45,13 @@ func openPort() (*os.File, error) {
 	return nil, fmt.Errorf("%s %d virtio-serial ports is named %s", NoChannel, len(found), Port)
 }
 
-// Session multiplexes streams over one end of the channel; inside is the accepting end. patience
+// Session multiplexes streams over one end of the channel; inside is the accepting end. writeLimit
 // limits how long the other end may take to answer or to read.
-func Session(conn io.ReadWriteCloser, inside bool, patience time.Duration) (*yamux.Session, error) {
+func Session(conn io.ReadWriteCloser, inside bool, writeLimit time.Duration) (*yamux.Session, error) {
 	c := yamux.DefaultConfig()
 	c.EnableKeepAlive = false // the owner of the machine sends its own, once it has started
 	c.StreamOpenTimeout = 0   // a machine may start slowly
-	c.ConnectionWriteTimeout = patience
+	c.ConnectionWriteTimeout = writeLimit
 	c.StreamCloseTimeout = 24 * time.Hour // a user may read a command's output at leisure
 	c.LogOutput = io.Discard              // the errors say all of it
 	if inside {

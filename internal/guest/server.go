@@ -16,8 +16,8 @@ import (
 	"github.com/venturi-net/venturi/internal/agent"
 )
 
-// outerPatience limits how long the server waits for the client to read.
-const outerPatience = time.Minute
+// outerWriteLimit limits how long the server waits for the client to read.
+const outerWriteLimit = time.Minute
 
 // serve answers on the channel, given by its descriptor, until the channel is closed.
 func serve(channel int, machine string) error {
@@ -25,7 +25,7 @@ func serve(channel int, machine string) error {
 	if err := unix.SetNonblock(channel, true); err != nil {
 		return fmt.Errorf("use the channel: %w", err)
 	}
-	session, err := Session(os.NewFile(uintptr(channel), Port), true, outerPatience)
+	session, err := Session(os.NewFile(uintptr(channel), Port), true, outerWriteLimit)
 	if err != nil {
 		return err
 	}

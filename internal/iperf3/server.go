@@ -136,8 +136,8 @@ type session struct {
 }
 
 // offer hands a stream over, if the test waits for one.
-func (t *session) offer(ctx context.Context, conn net.Conn, patience time.Duration) {
-	timer := time.NewTimer(patience)
+func (t *session) offer(ctx context.Context, conn net.Conn, limit time.Duration) {
+	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case t.conns <- conn:
@@ -284,15 +284,15 @@ func (t *session) acceptTCP(ctx context.Context) error {
 	if err := writeState(t.control, createStreams); err != nil {
 		return err
 	}
-	patience := time.NewTimer(t.server.timeout())
-	defer patience.Stop()
+	timeout := time.NewTimer(t.server.timeout())
+	defer timeout.Stop()
 	for len(t.streams.all) < int(t.streams.params.Parallel) {
 		select {
 		case conn := <-t.conns:
 			_ = conn.SetDeadline(time.Time{})
 			setNoDelay(conn, t.streams.params.NoDelay)
 			t.streams.add(conn, t.streams.params.Reverse)
-		case <-patience.C:
+		case <-timeout.C:
 			return fmt.Errorf("%d of %d came", len(t.streams.all), int(t.streams.params.Parallel))
 		case <-ctx.Done():
 			return context.Cause(ctx)

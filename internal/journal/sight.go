@@ -38,7 +38,7 @@ func (r *reader) otherFiles(e *Entry) bool {
 	return r.settings.Installed(e.Setting) && !r.sight.Covers(r.sightOf(e))
 }
 
-// leaveUnseen leaves a run of writes open, with why, or gives it up by the user's wish.
+// leaveUnseen leaves a run of writes open, with why, or gives it up if the user says so.
 func (j *Journal) leaveUnseen(run []*Entry, how UndoOptions, why error) error {
 	if how.Leave {
 		return j.closeAll(run, Abandoned, why.Error())

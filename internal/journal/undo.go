@@ -184,7 +184,7 @@ const (
 	restoreOld     undoAction = iota // write the old value
 	closeGone                        // its device or namespace is gone, and all that was known of it
 	closeMissing                     // the value is gone, and what lies around it may be there
-	abandon                          // let somebody else's value stand, by the user's wish
+	abandon                          // let somebody else's value stand, as the user says
 	reportConflict                   // somebody else's value stands
 	failUndo                         // the value cannot be read
 	leaveUnseen                      // the value is gone, or out of sight

@@ -83,7 +83,7 @@ func live(j batchv1.Job) bool {
 func (c *Client) overdue(j batchv1.Job) bool {
 	limit := time.Duration(*cmp.Or(j.Spec.ActiveDeadlineSeconds, new(int64)))*time.Second + overdueAfter
 	if suspend := j.Spec.Suspend; suspend != nil && *suspend {
-		limit = min(limit, startPatience)
+		limit = min(limit, podStartLimit)
 	}
 	return c.Now().Sub(j.CreationTimestamp.Time) > limit
 }

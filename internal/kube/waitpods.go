@@ -19,8 +19,8 @@ import (
 
 // How long a pod may take.
 const (
-	startPatience    = 3 * time.Minute // from its creation until it runs: an image has to come
-	schedulePatience = 30 * time.Second
+	podStartLimit    = 3 * time.Minute // from its creation until it runs: an image has to come
+	podScheduleLimit = 30 * time.Second
 	pollEvery        = 250 * time.Millisecond
 )
 
@@ -72,7 +72,7 @@ func (w *podPoll) running(ctx context.Context, role string) (*corev1.Pod, error)
 				return nil, err
 			}
 		}
-		if took := time.Since(began); took > startPatience {
+		if took := time.Since(began); took > podStartLimit {
 			return nil, verr.New(verr.Failed, "cannot start the "+role+" pod", fmt.Sprintf("it is not running after %v", took.Round(time.Second)),
 				"run the command again, and meanwhile see `kubectl describe pods -n "+w.placement.run.namespace+"`")
 		}
@@ -119,7 +119,7 @@ func stuck(pod *corev1.Pod, waited time.Duration) error {
 		}
 	}
 	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && waited > schedulePatience {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && waited > podScheduleLimit {
 			return fail("no node accepts it: "+c.Message, "name other nodes with --nodes, or tolerate their taints with --toleration")
 		}
 	}

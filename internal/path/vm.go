@@ -198,7 +198,7 @@ func (h *vmHost) build(ctx context.Context, variant ovsVariant) ([]host.Endpoint
 	if err := h.connect(ctx, variant); err != nil {
 		return nil, err
 	}
-	if err := h.holder.Await(ctx, vmPatience, h.reach); err != nil {
+	if err := h.holder.Await(ctx, vmStartLimit, h.reach); err != nil {
 		if ctx.Err() != nil {
 			return nil, err
 		}
@@ -245,9 +245,9 @@ func (h *vmHost) plugIn() error {
 }
 
 const (
-	// vmPatience is how long a virtual machine may take to come up: more than it
+	// vmStartLimit is how long a virtual machine may take to come up: more than it
 	// gets from its holder, whose reason is the better one.
-	vmPatience = vm.LongestStart + time.Minute
+	vmStartLimit = vm.LongestStart + time.Minute
 	// vmReach is how long its holder may take to answer a knock.
 	vmReach = 10 * time.Second
 )

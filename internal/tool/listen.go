@@ -13,8 +13,8 @@ import (
 // awaitListen returns when the process itself listens on a port. Asking
 // by connecting would not do: it would count as a client.
 func (p *process) awaitListen(ctx context.Context, port int) error {
-	const patience = 5 * time.Second
-	deadline := time.NewTimer(patience)
+	const limit = 5 * time.Second
+	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
 	poll := time.NewTicker(2 * time.Millisecond)
 	defer poll.Stop()
@@ -30,7 +30,7 @@ func (p *process) awaitListen(ctx context.Context, port int) error {
 			}
 			return errors.New("it ended at once")
 		case <-deadline.C:
-			return fmt.Errorf("it does not listen on port %d after %v", port, patience)
+			return fmt.Errorf("it does not listen on port %d after %v", port, limit)
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-poll.C:

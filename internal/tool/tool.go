@@ -290,8 +290,8 @@ func (t *Tool) converse(ctx context.Context, j Job) ([]byte, error) {
 	defer client.stop()
 
 	// A tool that lost its other end may wait for ever.
-	patience := time.NewTimer(j.Duration + 15*time.Second)
-	defer patience.Stop()
+	timeout := time.NewTimer(j.Duration + 15*time.Second)
+	defer timeout.Stop()
 	select {
 	case <-client.done:
 		if client.out.truncated {
@@ -300,7 +300,7 @@ func (t *Tool) converse(ctx context.Context, j Job) ([]byte, error) {
 		return client.out.Bytes(), client.failure()
 	case <-server.done:
 		return nil, fmt.Errorf("its server ended: %w", server.failure())
-	case <-patience.C:
+	case <-timeout.C:
 		return nil, fmt.Errorf("it did not end within %v", j.Duration+15*time.Second)
 	case <-ctx.Done():
 		return nil, ctx.Err()

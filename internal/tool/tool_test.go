@@ -50,10 +50,10 @@ func pair(t *testing.T) [2]host.Endpoint {
 
 // awaitNobody fails the test if a process is in one of the namespaces and
 // stays there.
-func awaitNobody(t *testing.T, ends [2]host.Endpoint, patience time.Duration) {
+func awaitNobody(t *testing.T, ends [2]host.Endpoint, limit time.Duration) {
 	t.Helper()
 	var pids []int
-	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(limit); ; time.Sleep(5 * time.Millisecond) {
 		if pids = processesIn(t, ends); len(pids) == 0 {
 			return
 		}

@@ -29,7 +29,7 @@ func noReceiveHash(t *testing.T) {
 	before := c.snapshot(t)
 	p, err := tune.FindProfile("throughput")
 	testenv.Must(t, err)
-	wishes, skipped, err := p.Assignments(c.m, tune.Targets{NICs: []knob.Target{c.on}})
+	assignments, skipped, err := p.Assignments(c.m, tune.Targets{NICs: []knob.Target{c.on}})
 	testenv.Must(t, err)
 	told := ""
 	for _, s := range skipped {
@@ -40,13 +40,13 @@ func noReceiveHash(t *testing.T) {
 	if !strings.Contains(told, "the card has no receive hash") {
 		t.Errorf("of nic.rss_udp the plan says %q; it skips %+v", told, skipped)
 	}
-	wishes, _ = tune.Settled(wishes)
+	assignments, _ = tune.Settled(assignments)
 	j, err := journal.Open(c.options)
 	testenv.Must(t, err)
-	_, entries, err := tune.Apply(t.Context(), j, c.m, wishes, tune.TrialOptions{})
+	_, entries, err := tune.Apply(t.Context(), j, c.m, assignments, tune.TrialOptions{})
 	j.Close()
 	if err != nil || len(entries) == 0 {
-		t.Errorf("%d of %d wishes were carried out: %v", len(entries), len(wishes), err)
+		t.Errorf("%d of %d assignments were carried out: %v", len(entries), len(assignments), err)
 	}
 	c.undo(t)
 	c.checkSame(t, "all was undone", before)

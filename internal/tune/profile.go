@@ -276,7 +276,7 @@ func (s *Step) assignment(m knob.Machine, entry knob.Entry, t knob.Target) (Assi
 	return w, "", ""
 }
 
-// unmet says which need of a step is neither met nor wished for before; "": none.
+// unmet says which need of a step is neither met nor assigned before; "": none.
 func unmet(m knob.Machine, t knob.Target, needs []Prerequisite, assignments []Assignment) string {
 	for _, n := range needs {
 		if slices.ContainsFunc(assignments, func(w Assignment) bool { return w.Knob.Name == n.Knob && w.Value == n.Value && w.Target == t }) {

@@ -113,17 +113,17 @@ func measurable(all []Assignment) (assignments []Assignment, skipped []Skipped) 
 	return assignments, skipped
 }
 
-// Settled parts the wishes for a value from those for whatever value a proof
-// finds to be the best. Of a ladder the first value is wished for; where that
+// Settled parts assignments of a value from those of whatever value a proof
+// finds to be the best. Of a ladder the first value is taken; where that
 // stands already, or cannot be, the next one would be a guess.
-func Settled(all []Assignment) (wishes []Assignment, open []Skipped) {
+func Settled(all []Assignment) (settled []Assignment, open []Skipped) {
 	for _, w := range all {
 		s := w.Step
 		if s.Value == "" && (s.Ladder == nil || w.Value != s.Ladder[0]) {
 			open = append(open, Skipped{Step: *s, Target: w.Target, Kind: Open, Reason: "which value helps here, only a proof can tell: " + strings.Join(w.Ladder, ", ")})
 			continue
 		}
-		wishes = append(wishes, w)
+		settled = append(settled, w)
 	}
-	return wishes, open
+	return settled, open
 }

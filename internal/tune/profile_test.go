@@ -16,7 +16,7 @@ import (
 )
 
 // Every step of every profile makes sense: its knob is in the table, it can be
-// wished for or says why not, and what must not be automatic is not.
+// assigned or says why not, and what must not be automatic is not.
 func TestProfiles(t *testing.T) {
 	entries := map[string]knob.Entry{}
 	for _, e := range table.All() {
@@ -87,11 +87,11 @@ func named(skipped []Skipped, knob string) []Skipped {
 	return slices.DeleteFunc(slices.Clone(skipped), func(s Skipped) bool { return s.Step.Knob != knob })
 }
 
-func wished(assignments []Assignment, knob string) []Assignment {
+func assigned(assignments []Assignment, knob string) []Assignment {
 	return slices.DeleteFunc(slices.Clone(assignments), func(w Assignment) bool { return w.Knob.Name != knob })
 }
 
-func TestWishesOfCilium(t *testing.T) {
+func TestAssignmentsOfCilium(t *testing.T) {
 	m := fixtureMachine(t, map[string]string{
 		"cm.yaml": "kind: ConfigMap\nmetadata: {name: cilium-config}\ndata:\n  tunnel: vxlan\n  kube-proxy-replacement: strict\n  enable-hubble: \"true\"\n  enable-host-legacy-routing: \"true\"\n",
 	})
@@ -104,11 +104,11 @@ func TestWishesOfCilium(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, value := range map[string]string{"cil.masq": "on", "cil.hostroute": "on", "cil.bwm": "on", "cil.hubble": "off"} {
-		if w := wished(assignments, name); len(w) != 1 || w[0].Value != value || w[0].Target.File != "/cm.yaml" || w[0].Step == nil {
+		if w := assigned(assignments, name); len(w) != 1 || w[0].Value != value || w[0].Target.File != "/cm.yaml" || w[0].Step == nil {
 			t.Errorf("%s: %+v, want %s", name, w, value)
 		}
 	}
-	if w := wished(assignments, "cil.hostroute"); len(w) == 1 && w[0].Step.State != WrongWayRound {
+	if w := assigned(assignments, "cil.hostroute"); len(w) == 1 && w[0].Step.State != WrongWayRound {
 		t.Errorf("host routing is %s", w[0].Step.State)
 	}
 	for name, why := range map[string]string{
@@ -120,7 +120,7 @@ func TestWishesOfCilium(t *testing.T) {
 		}
 	}
 	for _, s := range p.Steps {
-		if len(named(skipped, s.Knob)) == 0 && len(wished(assignments, s.Knob)) == 0 {
+		if len(named(skipped, s.Knob)) == 0 && len(assigned(assignments, s.Knob)) == 0 {
 			t.Errorf("nothing is said of %s", s.Name)
 		}
 	}
@@ -133,7 +133,7 @@ func TestWishesOfCilium(t *testing.T) {
 		"own.yaml": "kind: ConfigMap\nmetadata: {name: other}\ndata:\n  a: b\n",
 	})
 	second, passed, err := p.Assignments(ready, Targets{Manifests: []string{"/own.yaml", "/cm.yaml"}})
-	if w := wished(second, "cil.noct"); err != nil || len(w) != 1 || len(named(passed, "cil.noct")) != 0 {
+	if w := assigned(second, "cil.noct"); err != nil || len(w) != 1 || len(named(passed, "cil.noct")) != 0 {
 		t.Errorf("%+v, %+v, %v", w, named(passed, "cil.noct"), err)
 	}
 	_, passed, err = p.Assignments(ready, Targets{Manifests: []string{"/own.yaml", "/own.yaml"}})
@@ -150,7 +150,7 @@ func TestWishesOfCilium(t *testing.T) {
 	}
 }
 
-func TestWishesOfKubeOVN(t *testing.T) {
+func TestAssignmentsOfKubeOVN(t *testing.T) {
 	m := fixtureMachine(t, map[string]string{
 		"ovn.yaml": "kind: Deployment\nmetadata: {name: kube-ovn-controller}\nspec: {template: {spec: {containers: [{name: kube-ovn-controller, args: [a, --enable-lb=true]}]}}}\n",
 	})
@@ -173,7 +173,7 @@ func TestWishesOfKubeOVN(t *testing.T) {
 }
 
 // Queues grow only where something was dropped, or somebody made them tiny.
-func TestWishesByCounters(t *testing.T) {
+func TestAssignmentsByCounters(t *testing.T) {
 	p, err := FindProfile("balanced")
 	if err != nil {
 		t.Fatal(err)
@@ -197,8 +197,8 @@ func TestWishesByCounters(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c.wanted != (len(wished(assignments, "net.backlog")) == 1) {
-			t.Errorf("%+v: assignments %+v, skipped %+v", c, wished(assignments, "net.backlog"), named(skipped, "net.backlog"))
+		if c.wanted != (len(assigned(assignments, "net.backlog")) == 1) {
+			t.Errorf("%+v: assignments %+v, skipped %+v", c, assigned(assignments, "net.backlog"), named(skipped, "net.backlog"))
 		}
 		rows := pruned(named(skipped, "net.backlog"))
 		if c.wanted != (len(rows) == 0) {

@@ -247,9 +247,9 @@ type VersionReply struct {
 	Protocol      int64                  `protobuf:"varint,1,opt,name=protocol,proto3" json:"protocol,omitempty"` // both ends must have the same
 	Venturi       string                 `protobuf:"bytes,2,opt,name=venturi,proto3" json:"venturi,omitempty"`
 	Machine       string                 `protobuf:"bytes,3,opt,name=machine,proto3" json:"machine,omitempty"`
-	Cpus          []int64                `protobuf:"varint,4,rep,packed,name=cpus,proto3" json:"cpus,omitempty"`  // that it may run on
-	Now           int64                  `protobuf:"varint,5,opt,name=now,proto3" json:"now,omitempty"`           // ns since 1970 by the agent's clock
-	Patience      int64                  `protobuf:"varint,6,opt,name=patience,proto3" json:"patience,omitempty"` // by which limits of time are multiplied there: its CPU is emulated; 0: 1
+	Cpus          []int64                `protobuf:"varint,4,rep,packed,name=cpus,proto3" json:"cpus,omitempty"`                              // that it may run on
+	Now           int64                  `protobuf:"varint,5,opt,name=now,proto3" json:"now,omitempty"`                                       // ns since 1970 by the agent's clock
+	TimeoutScale  int64                  `protobuf:"varint,6,opt,name=timeout_scale,json=timeoutScale,proto3" json:"timeout_scale,omitempty"` // by which limits of time are multiplied there: its CPU is emulated; 0: 1
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -319,9 +319,9 @@ func (x *VersionReply) GetNow() int64 {
 	return 0
 }
 
-func (x *VersionReply) GetPatience() int64 {
+func (x *VersionReply) GetTimeoutScale() int64 {
 	if x != nil {
-		return x.Patience
+		return x.TimeoutScale
 	}
 	return 0
 }
@@ -2529,14 +2529,14 @@ const file_agent_proto_rawDesc = "" +
 	"\x06stderr\x18\x02 \x01(\fR\x06stderr\x12\x14\n" +
 	"\x05ended\x18\x03 \x01(\bR\x05ended\x12\x12\n" +
 	"\x04code\x18\x04 \x01(\x03R\x04code\"\x10\n" +
-	"\x0eVersionRequest\"\xa0\x01\n" +
+	"\x0eVersionRequest\"\xa9\x01\n" +
 	"\fVersionReply\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\x03R\bprotocol\x12\x18\n" +
 	"\aventuri\x18\x02 \x01(\tR\aventuri\x12\x18\n" +
 	"\amachine\x18\x03 \x01(\tR\amachine\x12\x12\n" +
 	"\x04cpus\x18\x04 \x03(\x03R\x04cpus\x12\x10\n" +
-	"\x03now\x18\x05 \x01(\x03R\x03now\x12\x1a\n" +
-	"\bpatience\x18\x06 \x01(\x03R\bpatience\"5\n" +
+	"\x03now\x18\x05 \x01(\x03R\x03now\x12#\n" +
+	"\rtimeout_scale\x18\x06 \x01(\x03R\ftimeoutScale\"5\n" +
 	"\vCallRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04body\x18\x02 \x01(\fR\x04body\"\x1f\n" +

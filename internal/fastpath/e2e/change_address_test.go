@@ -94,25 +94,25 @@ func (m move) check(t *testing.T, l *lab.Lab, flows []*steady) {
 	paths := watchPaths(t, l, flows, m.machine, m.path)
 	checkWorking(t, paths)
 	node := l.Machines[m.machine]
-	var wishes []expectation
+	var expected []expectation
 	var pods []host.Endpoint
 	for _, w := range paths {
 		pod := m.newPod(t, l, w)
 		there := &stream{sender: w.flow.ab.sender}
 		again := listenAt(t, pod, addrPort(w.flow.b))
 		t.Cleanup(receiving(there, again, addrPort(w.flow.a)))
-		wishes = append(wishes, expectation{&w.flow.ab, dropped, w.Path + " to the old pod"},
+		expected = append(expected, expectation{&w.flow.ab, dropped, w.Path + " to the old pod"},
 			expectation{there, delivered, w.Path + " to the new pod"}, expectation{&w.flow.ba, m.old, w.Path + " from the old pod"})
 		pods = append(pods, pod)
 	}
 	shell(t, node, paths, m.do)
 	moved := time.Now()
-	settled := waitAll(t, wishes, moved)
-	for _, w := range wishes {
+	settled := waitAll(t, expected, moved)
+	for _, w := range expected {
 		t.Logf("%s: took hold after %v", w.name, w.way.last(!w.want, moved, settled))
 	}
-	waitAll(t, wishes, moved)
-	for _, w := range wishes { // and so it stays
+	waitAll(t, expected, moved)
+	for _, w := range expected { // and so it stays
 		if of := w.way.count(settled, time.Now()); w.want == dropped && of[delivered] > 0 {
 			t.Errorf("%s: %d datagrams were delivered after all", w.name, of[delivered])
 		}

@@ -203,19 +203,19 @@ func (w expectation) holds(from, to time.Time) bool {
 	return of[w.want] >= minPackets/2 && of[!w.want] == 0
 }
 
-// waitAll waits until wishes hold, all at the same time, and gives that time.
-func waitAll(t *testing.T, wishes []expectation, since time.Time) time.Time {
+// waitAll waits until expectations hold, all at the same time, and gives that time.
+func waitAll(t *testing.T, expected []expectation, since time.Time) time.Time {
 	t.Helper()
 	for end := time.Now().Add(testenv.Timeout); time.Now().Before(end); {
 		mark := time.Now()
 		time.Sleep(time.Duration(minPackets) * pace)
 		now := time.Now()
 		time.Sleep(settleTime)
-		if !slices.ContainsFunc(wishes, func(w expectation) bool { return !w.holds(mark, now) }) {
+		if !slices.ContainsFunc(expected, func(w expectation) bool { return !w.holds(mark, now) }) {
 			return now
 		}
 	}
-	for _, w := range wishes {
+	for _, w := range expected {
 		if mark := time.Now().Add(-time.Second); !w.holds(mark, time.Now().Add(-settleTime)) {
 			of := w.way.count(since, time.Now())
 			t.Errorf("%s: after %v, not all that is sent is %v: %d datagrams arrived, and %d did not", w.name, testenv.Timeout, w.want, of[delivered], of[dropped])

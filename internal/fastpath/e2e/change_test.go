@@ -171,21 +171,21 @@ func (s change) playOnce(t *testing.T, m lab.Machine, paths []watched, restore f
 		s.act(t, m)
 	}
 	changed := time.Now()
-	var wishes []expectation
+	var expected []expectation
 	for _, w := range paths {
-		wishes = append(wishes, w.expect(s.out, s.in)...)
+		expected = append(expected, w.expect(s.out, s.in)...)
 	}
-	settled := waitAll(t, wishes, changed)
-	for i, w := range wishes {
+	settled := waitAll(t, expected, changed)
+	for i, w := range expected {
 		one := w.way.last(!w.want, changed, settled)
-		if paths[i*len(paths)/len(wishes)].isFast {
+		if paths[i*len(paths)/len(expected)].isFast {
 			took = max(took, one)
 		} else if one > changeLimit {
 			t.Logf("%s took %v", w.name, one)
 		}
 	}
-	waitAll(t, wishes, changed)
-	for _, w := range wishes { // and so it stays
+	waitAll(t, expected, changed)
+	for _, w := range expected { // and so it stays
 		if of := w.way.count(settled, time.Now()); w.want == dropped && of[delivered] > 0 {
 			t.Errorf("%s: %d datagrams were delivered after all", w.name, of[delivered])
 		}
@@ -196,11 +196,11 @@ func (s change) playOnce(t *testing.T, m lab.Machine, paths []watched, restore f
 // checkWorking waits until all paths deliver, and fast ones carry, both ways.
 func checkWorking(t *testing.T, paths []watched) {
 	t.Helper()
-	var wishes []expectation
+	var expected []expectation
 	for _, w := range paths {
-		wishes = append(wishes, w.expect(delivered, delivered)...)
+		expected = append(expected, w.expect(delivered, delivered)...)
 	}
-	waitAll(t, wishes, time.Now())
+	waitAll(t, expected, time.Now())
 	for _, w := range paths {
 		if w.isFast {
 			w.carries(t)

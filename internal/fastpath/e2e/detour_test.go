@@ -27,9 +27,9 @@ func TestFastPathLeavesDetours(t *testing.T) {
 			shell(t, l.Machines[0], all, between.Replace(`nsenter --net={between} nft 'table ip deny { chain c { type filter hook forward priority 0; drop; }; }'`))
 			dropping := time.Now()
 			settled := waitAll(t, w.expect(dropped, dropped), dropping)
-			for _, wish := range w.expect(dropped, dropped) {
-				if took := wish.way.last(delivered, dropping, settled); took > changeLimit {
-					t.Errorf("%s: delivered for %v more", wish.name, took)
+			for _, expected := range w.expect(dropped, dropped) {
+				if took := expected.way.last(delivered, dropping, settled); took > changeLimit {
+					t.Errorf("%s: delivered for %v more", expected.name, took)
 				}
 			}
 			shell(t, l.Machines[0], all, between.Replace(`nsenter --net={between} nft delete table ip deny`))

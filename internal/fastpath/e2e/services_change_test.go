@@ -140,11 +140,11 @@ func playServiceChange(t *testing.T, m lab.Machine, flows []*serviceFlow, do, un
 // none is answered.
 func awaitServices(t *testing.T, flows []*serviceFlow, want fate) time.Time {
 	t.Helper()
-	var wishes []expectation
+	var expected []expectation
 	for _, f := range flows {
-		wishes = append(wishes, expectation{f.out, want, f.Name})
+		expected = append(expected, expectation{f.out, want, f.Name})
 	}
-	now := waitAll(t, wishes, time.Now())
+	now := waitAll(t, expected, time.Now())
 	for _, f := range flows {
 		if f.isFast && want == delivered {
 			f.carries(t)

@@ -30,7 +30,7 @@ type Options struct {
 	// Replace takes over from the process that is here, if there is one. No packet is lost, and there is
 	// no shadow if that process has carried.
 	Replace bool
-	Wish    *Wish // kept for a process that takes over; nil: nobody will
+	Choice  *Choice // kept for a process that takes over; nil: nobody will
 }
 
 // ErrReplaced ends [Enable] when another process has taken over: what is there belongs to that one.
@@ -86,7 +86,7 @@ func install(ctx context.Context, o Options, run func(f files, carried bool) err
 	if err != nil {
 		return false, err
 	}
-	if err = errors.Join(netcfg.ReplaceJSON(f.process, os.Getpid()), netcfg.ReplaceJSON(f.wish, o.Wish)); err == nil {
+	if err = errors.Join(netcfg.ReplaceJSON(f.process, os.Getpid()), netcfg.ReplaceJSON(f.choice, o.Choice)); err == nil {
 		err = run(f, held.carried)
 	}
 	if errors.Is(err, ErrReplaced) {

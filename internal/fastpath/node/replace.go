@@ -76,22 +76,22 @@ func (f files) carried() bool {
 	return err == nil && (four == nil || !four.Shadow) // a shadow, also one of IPv6, has the files of IPv4
 }
 
-// Wish is what a process was asked to carry, whatever of it can be carried.
-type Wish struct {
+// Choice is what a process was asked to carry, whatever of it can be carried.
+type Choice struct {
 	NAT          bool     `json:"nat"`
 	IPv6         bool     `json:"ipv6"`
 	KeepCounters []string `json:"keep_counters"`
 }
 
-// RunningWish is that of the process of the calling thread's namespace, whether it lives or not; nil:
+// RunningChoice is that of the process of the calling thread's namespace, whether it lives or not; nil:
 // there is none. Of a process that has kept none, it is what it carries: of a mere shadow, nothing.
-func RunningWish() (w *Wish, err error) {
+func RunningChoice() (c *Choice, err error) {
 	f, err := ownFiles()
 	if err != nil {
 		return nil, err
 	}
-	if err := host.ReadJSON(f.wish, &w); w != nil || err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return w, err
+	if err := host.ReadJSON(f.choice, &c); c != nil || err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return c, err
 	}
 	four, err := runningConfig(f.config)
 	if err != nil {
@@ -105,7 +105,7 @@ func RunningWish() (w *Wish, err error) {
 	if either.Shadow {
 		return nil, nil
 	}
-	return &Wish{NAT: !either.NoNAT, IPv6: six != nil, KeepCounters: either.KeepCounters}, nil
+	return &Choice{NAT: !either.NoNAT, IPv6: six != nil, KeepCounters: either.KeepCounters}, nil
 }
 
 // runningConfig reads that of a daemon; nil: there is none.

@@ -30,7 +30,7 @@ type files struct {
 	folder, pins, state, config string
 	process                     string // holds the ID of the process
 	stop                        string // asks the process to end
-	wish                        string // what the process was asked to carry
+	choice                      string // what the process was asked to carry
 	ending                      string // the process has begun to end
 }
 
@@ -56,7 +56,7 @@ func filesIn(folder string) files {
 	pins := filepath.Join(folder, "bpf")
 	return files{
 		folder, pins, fastpath.StateFile(pins), filepath.Join(folder, "config.json"),
-		filepath.Join(folder, "process"), filepath.Join(folder, "stop"), filepath.Join(folder, "wish.json"),
+		filepath.Join(folder, "process"), filepath.Join(folder, "stop"), filepath.Join(folder, "choice.json"),
 		filepath.Join(folder, "ending"),
 	}
 }

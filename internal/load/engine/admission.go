@@ -70,7 +70,7 @@ func newAdmission(s *Server) (*admission, error) {
 func (a *admission) run() error {
 	defer a.close()
 	for a.entries+len(a.pending) > 0 {
-		events, err := a.group.wait(a.patience())
+		events, err := a.group.wait(a.untilRefusal())
 		if err != nil {
 			return err
 		}
@@ -97,8 +97,8 @@ func (a *admission) close() {
 	a.group.close()
 }
 
-// patience is until the connection that waits longest is refused.
-func (a *admission) patience() time.Duration {
+// untilRefusal is how long the connection that waits longest may still wait.
+func (a *admission) untilRefusal() time.Duration {
 	if len(a.pending) == 0 {
 		return forever
 	}

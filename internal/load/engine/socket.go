@@ -135,8 +135,8 @@ func (s socket) connect(to netip.AddrPort) error {
 }
 
 // connected waits until a connection that was begun is there, or has failed.
-func (s socket) connected(patience time.Duration) error {
-	for end := time.Now().Add(patience); ; {
+func (s socket) connected(limit time.Duration) error {
+	for end := time.Now().Add(limit); ; {
 		left := time.Until(end)
 		if left <= 0 {
 			return unix.ETIMEDOUT

@@ -53,20 +53,20 @@ func newPlan(profile tune.Profile, objects []liveObject) (*Plan, error) {
 	}
 	profile.Steps = slices.DeleteFunc(slices.Clone(profile.Steps), func(s tune.Step) bool { return s.On != tune.Manifests })
 	m := machineOf(texts)
-	wishes, skipped, err := profile.Assignments(m, tune.Targets{Manifests: files})
+	assignments, skipped, err := profile.Assignments(m, tune.Targets{Manifests: files})
 	if err != nil {
 		return nil, err
 	}
-	wishes, open := tune.Settled(wishes)
+	assignments, open := tune.Settled(assignments)
 	p := &Plan{Skipped: append(skipped, open...)}
-	if p.Planned, err = tune.DryRun(m, wishes); err != nil {
+	if p.Planned, err = tune.DryRun(m, assignments); err != nil {
 		return nil, err
 	}
 	changes := tune.Total(p.Planned)
 	for _, c := range changes {
 		texts[c.Setting.Key] = c.New
 	}
-	for _, w := range wishes {
+	for _, w := range assignments {
 		if err := tune.CheckEffect(machineOf(texts), w); err != nil {
 			return nil, err
 		}
