@@ -159,7 +159,7 @@ func newCluster(t *testing.T, onNode, inPod string) *cluster {
 		`+onNode))
 		flushConntrack(t, c.nodes[i]) // every node tracks connections: this loads the module, whose sysctls are new
 	}
-	return c
+	return c.describeIfFailed(t)
 }
 
 // enable starts the process of a node, and gives what ends it by a signal, or waits for its end.
