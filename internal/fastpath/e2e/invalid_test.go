@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/testenv"
@@ -27,13 +29,19 @@ func TestFastPathLearnsNothingFromInvalid(t *testing.T) {
 	requireTools(t)
 	l := testenv.Lab(t, lab.Options{Paths: basicFastPaths})
 	for _, arm := range append(l.Arms, startIPv6(t, l, 0, addIPv6(t, l, 0), false)) {
-		for _, m := range l.Machines {
-			t.Run(fmt.Sprintf("%s to %v, a rule on %s", arm.Name, arm.Server().Addr, m.Name), func(t *testing.T) { checkInvalid(t, arm, m) })
+		for i, m := range l.Machines {
+			t.Run(fmt.Sprintf("%s to %v, a rule on %s", arm.Name, arm.Server().Addr, m.Name), func(t *testing.T) { checkInvalid(t, arm, m, arm.Pins[i]) })
 		}
 	}
 }
 
-func checkInvalid(t *testing.T, arm lab.Arm, m lab.Machine) {
+// checkInvalid adds the rule on a machine, whose fast path has those pins.
+func checkInvalid(t *testing.T, arm lab.Arm, m lab.Machine, pins string) {
+	rulesHeard := func() uint64 {
+		state, err := fastpath.ReadState(fastpath.StateFile(pins))
+		testenv.Must(t, err)
+		return state.Epochs.Counts[topology.Rules]
+	}
 	a, b, other, first := traffic.ListenUDP(t, arm.Client()), traffic.ListenUDP(t, arm.Server()), traffic.ListenUDP(t, arm.Server()), traffic.ListenUDP(t, arm.Server())
 	for _, c := range []*net.UDPConn{a, b, other, first} {
 		defer c.Close()
@@ -41,11 +49,17 @@ func checkInvalid(t *testing.T, arm lab.Arm, m lab.Machine) {
 	send(t, first, a) // what goes to a pod is carried once that has sent from its MAC
 	from, to := addrPort(a), addrPort(b)
 	family := tableFamily(to.Addr())
+	before := rulesHeard()
 	shell(t, m, nil, fmt.Sprintf(`nft 'table %[1]s denied { counter wrong { }; chain c {
 		type filter hook forward priority 0;
 		ct state invalid udp dport %[2]d counter name wrong; ct state new udp dport %[2]d drop; }; }'`, family, to.Port()))
 	withdraw := "nft delete table " + family + " denied"
 	defer func() { shell(t, m, nil, withdraw) }()
+	for end := time.Now().Add(testenv.Timeout); rulesHeard() == before; time.Sleep(10 * time.Millisecond) { // a busy daemon hears of them late
+		if time.Now().After(end) {
+			t.Fatalf("after %v the daemon has not heard of the rules: %+v", testenv.Timeout, stateOf(t, arm))
+		}
+	}
 	untilOneWay(t, arm, a, other) // by those rules
 	sendInvalid(t, arm.Client(), from, to)
 	for range invalidDatagrams {
