@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/analysis"
@@ -274,6 +275,12 @@ func TestStopsOnlyAtLooks(t *testing.T) {
 	if s := analyze(t, &rec, analysis.Options{Live: true}); s.Stop || s.Precise {
 		t.Error("stops though the intervals are too wide")
 	}
+	rec.Plan.Precision = 0.05
+	rec.Plan.Arms = whole.Plan.Arms[:1] // nothing to be precise about
+	if s := analyze(t, &rec, analysis.Options{Live: true}); s.Stop || s.Precise {
+		t.Error("stops though there is no interval")
+	}
+	rec.Plan.Arms = whole.Plan.Arms
 	rec.Plan.Precision = 0
 	if s := analyze(t, &rec, analysis.Options{Live: true}); s.Stop || s.Looks != 1 {
 		t.Error("stops though no precision was asked for")
@@ -310,16 +317,27 @@ func TestPipelineKeepsItsPromises(t *testing.T) {
 	}
 }
 
-// A series that one machine could not read must not make the traffic cheaper.
+// A series that one machine could not read, or of which its counts never came, must not make the traffic cheaper.
 func TestCPUWithoutUnreadSeries(t *testing.T) {
+	unread := func(m *result.Meter) bool { return m.Machine == "b" && m.Series < 3 }
+	checkCPUWithout(t, func(rec *result.Record) {
+		for i := range rec.Meters {
+			if m := &rec.Meters[i]; unread(m) {
+				m.Values = nil
+			}
+		}
+	})
+	checkCPUWithout(t, func(rec *result.Record) {
+		rec.Meters = slices.DeleteFunc(rec.Meters, func(m result.Meter) bool { return unread(&m) })
+	})
+}
+
+func checkCPUWithout(t *testing.T, lose func(*result.Record)) {
+	t.Helper()
 	rec := recordtest.Make(recordtest.Truth{Seed: 5, Series: 4, Rounds: 4, Noise: recordtest.Quiet, Meters: true,
 		Arms: []recordtest.Arm{recordtest.Host(), recordtest.Path("routed", 1.08)}, Cells: []result.Cell{recordtest.TCPLat}})
 	rec.Plan.SharedCores = false
-	for i := range rec.Meters {
-		if m := &rec.Meters[i]; m.Machine == "b" && m.Series < 3 {
-			m.Values = nil
-		}
-	}
+	lose(rec)
 	s := analyze(t, rec, analysis.Options{Live: true})
 	cpu := row(t, s, "tcp_lat/1", "host").CPU
 	sum := 0.0

@@ -279,6 +279,7 @@ func judge(s *Summary, p *result.Plan, d stats.Design) {
 func progress(s *Summary, p *result.Plan) {
 	s.Precise = len(s.Cells) == len(p.Cells)
 	s.Series = -1
+	intervals := 0
 	for _, c := range s.Cells {
 		rows := c.Rows
 		if c.Copy != nil {
@@ -289,6 +290,7 @@ func progress(s *Summary, p *result.Plan) {
 			if r.Ratio == nil || r.Foreign() {
 				continue
 			}
+			intervals++
 			half, ok := r.Ratio.HalfWidth()
 			s.Worst = max(s.Worst, half)
 			if !ok || r.Ratio.WithinSeries || half > p.Precision {
@@ -301,6 +303,6 @@ func progress(s *Summary, p *result.Plan) {
 		s.MostSeries = max(s.MostSeries, most)
 	}
 	s.Series = max(0, s.Series)
-	s.Precise = s.Precise && p.Precision > 0
+	s.Precise = s.Precise && intervals > 0 && p.Precision > 0
 	s.Stop = s.Precise && slices.Contains(p.Looks, s.Series)
 }

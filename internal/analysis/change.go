@@ -3,6 +3,7 @@ package analysis
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/venturi-net/venturi/internal/stats"
@@ -21,6 +22,15 @@ type Change struct {
 	Differences []Difference `json:"differences,omitempty"`
 	// Missing are loads, and paths in loads, that only the first record has.
 	Missing []string `json:"missing,omitempty"`
+	// Uncompared are paths that both records have, and for which one has no figure, or none to be compared.
+	Uncompared []Uncompared `json:"uncompared,omitempty"`
+}
+
+// Uncompared is a path in a load that is not compared.
+type Uncompared struct {
+	Cell   result.Cell `json:"cell"`
+	Path   string      `json:"path"`
+	Reason string      `json:"reason"`
 }
 
 // ChangeCell is one load at one size.
@@ -44,6 +54,8 @@ var (
 	// ErrMixedEmulation is records of which one was measured on an emulated CPU and
 	// one on a real one.
 	ErrMixedEmulation = errors.New("one record was measured on an emulated CPU, and the other on a real one")
+	// ErrOtherBaseline is records whose ratios are to different paths.
+	ErrOtherBaseline = errors.New("the baseline of one record is another path than that of the other")
 	// ErrNothingInCommon is records without a path and load that both have.
 	ErrNothingInCommon = errors.New("the records have no path and load in common")
 )
@@ -55,7 +67,7 @@ type side struct {
 }
 
 // Compare sets the paths of two records against each other. Errors: [ErrNoPlan],
-// [ErrMixedEmulation], [ErrNothingInCommon].
+// [ErrMixedEmulation], [ErrOtherBaseline], [ErrNothingInCommon].
 func Compare(before, after *result.Record) (*Change, error) {
 	var sides [2]side
 	for i, rec := range []*result.Record{before, after} {
@@ -68,6 +80,9 @@ func Compare(before, after *result.Record) (*Change, error) {
 	a, b := &sides[0], &sides[1]
 	if a.sum.Emulated != b.sum.Emulated {
 		return nil, ErrMixedEmulation
+	}
+	if a.baseline.Name != b.baseline.Name {
+		return nil, fmt.Errorf("%w: %s, and %s", ErrOtherBaseline, a.baseline.Name, b.baseline.Name)
 	}
 	design := stats.Design{
 		Confidence: min(before.Plan.Confidence, after.Plan.Confidence),
@@ -91,15 +106,18 @@ func Compare(before, after *result.Record) (*Change, error) {
 				c.Missing = append(c.Missing, ra.Arm.Name+" in "+ca.Cell.Name)
 				continue
 			}
-			if row, ok := changeRow(a, b, ca, cb, ra, rb, design); ok {
-				cell.Rows = append(cell.Rows, row)
+			row, why := changeRow(a, b, ca, cb, ra, rb, design)
+			if why != "" {
+				c.Uncompared = append(c.Uncompared, Uncompared{ca.Cell, ra.Arm.Name, why})
+				continue
 			}
+			cell.Rows = append(cell.Rows, row)
 		}
 		if len(cell.Rows) > 0 {
 			c.Cells, floors = append(c.Cells, cell), append(floors, higherFloor(ca.Floor, cb.Floor))
 		}
 	}
-	if len(c.Cells) == 0 {
+	if len(c.Cells)+len(c.Uncompared) == 0 {
 		return nil, ErrNothingInCommon
 	}
 	c.assignVerdicts(floors, max(before.Plan.Margin, after.Plan.Margin), design)
@@ -133,17 +151,25 @@ func (s *side) logs(c *Cell, path string) [][]float64 {
 	return s.pair(c.Cell, d, base)
 }
 
-// changeRow is false where one of the two has no figure, or is not to be compared.
-func changeRow(a, b *side, ca, cb *Cell, ra, rb *Row, d stats.Design) (ChangeRow, bool) {
+// changeRow compares a path, or says why it cannot.
+func changeRow(a, b *side, ca, cb *Cell, ra, rb *Row, d stats.Design) (row ChangeRow, why string) {
 	if ca.foreign(ra) || cb.foreign(rb) {
-		return ChangeRow{}, false
+		return row, "its CPU, or the baseline's, is emulated"
 	}
-	r, ok := stats.Quotient(a.logs(ca, ra.Arm.Name), b.logs(cb, rb.Arm.Name), d)
-	row := ChangeRow{Path: ra.Arm.Name, Before: ra.Ratio, After: rb.Ratio, Ratio: r, Adjusted: 1}
+	switch {
+	case ra.Ratio == nil && rb.Ratio == nil:
+		return row, "neither run has a ratio"
+	case ra.Ratio == nil:
+		return row, "there was no ratio before"
+	case rb.Ratio == nil:
+		return row, "there is no ratio after"
+	}
+	r, _ := stats.Quotient(a.logs(ca, ra.Arm.Name), b.logs(cb, rb.Arm.Name), d)
+	row = ChangeRow{Path: ra.Arm.Name, Before: ra.Ratio, After: rb.Ratio, Ratio: r, Adjusted: 1}
 	if ca.blank(ra) || cb.blank(rb) {
 		row.Judged = stats.Judgement{Verdict: stats.CannotTell, Reason: stats.Blank}
 	}
-	return row, ok
+	return row, ""
 }
 
 // higherFloor is the floor of a comparison of two cells: what either machine could

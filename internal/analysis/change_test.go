@@ -82,14 +82,59 @@ func TestCompareTells(t *testing.T) {
 	}
 }
 
+// A path that died, or that no longer holds its rate, is no path that nothing is said of.
+func TestCompareWithoutFigure(t *testing.T) {
+	fails := func(rec *result.Record) *result.Record {
+		for i := range rec.Slices {
+			if s := &rec.Slices[i]; s.Arm == "vxlan" && s.Cell == "tcp_lat/1" {
+				s.Failed, s.Latency = "no answer", nil
+			}
+		}
+		return rec
+	}
+	for want, records := range map[string][2]*result.Record{
+		"there is no ratio after":   {later(1, 1, 1), fails(later(2, 1, 1))},
+		"there was no ratio before": {fails(later(1, 1, 1)), later(2, 1, 1)},
+		"neither run has a ratio":   {fails(later(1, 1, 1)), fails(later(2, 1, 1))},
+	} {
+		c, err := analysis.Compare(records[0], records[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u := c.Uncompared; len(u) != 1 || u[0].Path != "vxlan" || u[0].Cell.Name != "tcp_lat/1" || u[0].Reason != want {
+			t.Errorf("%+v, want %q", u, want)
+		}
+		if len(c.Cells[0].Rows) != 1 || len(c.Cells[1].Rows) != 2 {
+			t.Errorf("%+v", c.Cells)
+		}
+	}
+	paced := func(share float64) *result.Record {
+		tr := truth(recordtest.UDPAt)
+		tr.Arms[3].Loss = share
+		return recordtest.Make(tr)
+	}
+	c, err := analysis.Compare(paced(0), paced(0.1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u := c.Uncompared; len(u) != 1 || u[0].Path != "vxlan" || u[0].Reason != "there is no ratio after" {
+		t.Errorf("of a path that does not hold its rate: %+v", u)
+	}
+}
+
 func TestCompareRefuses(t *testing.T) {
-	before, emulated, other := later(1, 1, 1), later(2, 1, 1), later(3, 1, 1)
+	before, emulated, other, against := later(1, 1, 1), later(2, 1, 1), later(3, 1, 1), later(4, 1, 1)
+	for i := range against.Plan.Arms {
+		if a := &against.Plan.Arms[i]; a.Role == result.RoleBaseline {
+			a.Name = "pod"
+		}
+	}
 	emulated.Facts[0].Emulated = true
 	for i := range other.Plan.Cells {
 		other.Plan.Cells[i].Name += "/other"
 	}
 	for rec, want := range map[*result.Record]error{
-		emulated: analysis.ErrMixedEmulation, other: analysis.ErrNothingInCommon, {}: analysis.ErrNoPlan,
+		emulated: analysis.ErrMixedEmulation, against: analysis.ErrOtherBaseline, other: analysis.ErrNothingInCommon, {}: analysis.ErrNoPlan,
 	} {
 		if _, err := analysis.Compare(before, rec); !errors.Is(err, want) {
 			t.Errorf("%v, want %v", err, want)

@@ -126,23 +126,32 @@ func (d *armData) units(per string, fragments int) map[int]float64 {
 }
 
 // selectMeters returns the records of one meter. Machines that share cores read the same
-// counters, so one of them stands for all. A series that a machine could not
-// read is left out: the others' counts alone would be set against all its work.
+// counters, so one of them stands for all. A series of which a machine has no counts
+// is left out: the others' counts alone would be set against all its work.
 func (d *armData) selectMeters(name string, shared bool) []*result.Meter {
 	var out []*result.Meter
-	first, unread := "", map[int]bool{}
+	first, machines := "", map[string]bool{}
 	for _, m := range d.meters {
 		if m.Name == name && (first == "" || m.Machine < first) {
 			first = m.Machine
 		}
 	}
+	read := map[int]map[string]bool{} // by series, the machines that have counts
 	for _, m := range d.meters {
-		if m.Name == name && (!shared || m.Machine == first) {
-			out = append(out, m)
-			unread[m.Series] = unread[m.Series] || len(m.Values) == 0
+		if m.Name != name || shared && m.Machine != first {
+			continue
 		}
+		machines[m.Machine] = true
+		if len(m.Values) == 0 {
+			continue
+		}
+		if read[m.Series] == nil {
+			read[m.Series] = map[string]bool{}
+		}
+		read[m.Series][m.Machine] = true
+		out = append(out, m)
 	}
-	return slices.DeleteFunc(out, func(m *result.Meter) bool { return unread[m.Series] })
+	return slices.DeleteFunc(out, func(m *result.Meter) bool { return len(read[m.Series]) < len(machines) })
 }
 
 // total reads a class over all cores: the meter's own sum if it has one, else

@@ -205,6 +205,8 @@ func printed(what string, err error) error {
 		return verr.Wrap(verr.BadRecord, what, err, "measure again: the run ended before its first measurement")
 	case errors.Is(err, analysis.ErrMixedEmulation):
 		return verr.Wrap(verr.BadRecord, what, err, "measure both on a real machine, or both under one kernel in a virtual machine")
+	case errors.Is(err, analysis.ErrOtherBaseline):
+		return verr.Wrap(verr.Usage, what, err, "measure both against the same path (--baseline)")
 	case errors.Is(err, analysis.ErrNothingInCommon):
 		return verr.Wrap(verr.Usage, what, err, "name two runs of the same paths and loads")
 	case errors.Is(err, figure.ErrNoFigure):

@@ -40,6 +40,7 @@ func Parse(texts []string) ([]Condition, error) {
 type Verdict struct {
 	path, load, cell string
 	verdict          stats.Verdict
+	missing          bool // there is no figure to be judged
 }
 
 func (j Verdict) String() string { return j.path + " " + j.cell + " " + j.word() }
@@ -54,9 +55,12 @@ func (j Verdict) word() string {
 // SummaryVerdicts are those of paths to the baseline.
 func SummaryVerdicts(s *analysis.Summary) (out []Verdict) {
 	for _, c := range s.Cells {
-		for _, r := range c.Rows {
-			if r.Judged != nil {
-				out = append(out, Verdict{r.Arm.Name, c.Cell.Load, c.Cell.Name, r.Judged.Verdict})
+		for i, r := range c.Rows {
+			switch {
+			case r.Judged != nil:
+				out = append(out, Verdict{path: r.Arm.Name, load: c.Cell.Load, cell: c.Cell.Name, verdict: r.Judged.Verdict})
+			case i > 0: // the first is the baseline
+				out = append(out, Verdict{path: r.Arm.Name, load: c.Cell.Load, cell: c.Cell.Name, missing: true})
 			}
 		}
 	}
@@ -68,18 +72,21 @@ func ChangeVerdicts(changes []*analysis.Change) (out []Verdict) {
 	for _, change := range changes {
 		for _, c := range change.Cells {
 			for _, r := range c.Rows {
-				out = append(out, Verdict{r.Path, c.Cell.Load, c.Cell.Name, r.Judged.Verdict})
+				out = append(out, Verdict{path: r.Path, load: c.Cell.Load, cell: c.Cell.Name, verdict: r.Judged.Verdict})
 			}
+		}
+		for _, u := range change.Uncompared {
+			out = append(out, Verdict{path: u.Path, load: u.Cell.Load, cell: u.Cell.Name, missing: true})
 		}
 	}
 	return out
 }
 
 // Check holds the verdicts against the conditions. The error says which of them is
-// met, or names a path or load that nobody has measured: a condition with a
-// typing error must not pass for ever.
+// met, or cannot be checked because there is no figure, or names a path or load that
+// nobody has measured: a condition with a typing error must not pass for ever.
 func Check(conditions []Condition, all []Verdict) error {
-	var met []string
+	var met, unmeasured []string
 	for _, c := range conditions {
 		known := false
 		for _, j := range all {
@@ -87,8 +94,11 @@ func Check(conditions []Condition, all []Verdict) error {
 				continue
 			}
 			known = true
-			if c.verdict == j.word() && !slices.Contains(met, j.String()) {
-				met = append(met, j.String())
+			switch {
+			case c.verdict == j.word():
+				met = appendNew(met, j.String())
+			case j.missing:
+				unmeasured = appendNew(unmeasured, j.path+" "+j.cell)
 			}
 		}
 		if !known {
@@ -99,5 +109,15 @@ func Check(conditions []Condition, all []Verdict) error {
 	if len(met) > 0 {
 		return verr.New(verr.Findings, "a condition of --fail-if is met", strings.Join(met, "; "), "see the report above")
 	}
+	if len(unmeasured) > 0 {
+		return verr.New(verr.Findings, "a condition of --fail-if cannot be checked", "there is no figure of "+strings.Join(unmeasured, "; "), "see the report above")
+	}
 	return nil
+}
+
+func appendNew(all []string, text string) []string {
+	if slices.Contains(all, text) {
+		return all
+	}
+	return append(all, text)
 }

@@ -9,9 +9,10 @@ import (
 
 func TestFailIf(t *testing.T) {
 	all := []Verdict{
-		{"vxlan", "tcp_lat", "tcp_lat/1", stats.Slower},
-		{"vxlan", "tcp_bw", "tcp_bw/65536", stats.CannotTell},
-		{"routed", "tcp_lat", "tcp_lat/1", stats.Equivalent},
+		{path: "vxlan", load: "tcp_lat", cell: "tcp_lat/1", verdict: stats.Slower},
+		{path: "vxlan", load: "tcp_bw", cell: "tcp_bw/65536", verdict: stats.CannotTell},
+		{path: "routed", load: "tcp_lat", cell: "tcp_lat/1", verdict: stats.Equivalent},
+		{path: "geneve", load: "tcp_lat", cell: "tcp_lat/1", missing: true},
 	}
 	for text, want := range map[string]int{
 		"vxlan tcp_lat slower":         verr.Findings,
@@ -19,6 +20,10 @@ func TestFailIf(t *testing.T) {
 		"vxlan * slower":               verr.Findings,
 		"* * undecided":                verr.Findings,
 		"vxlan tcp_lat faster":         verr.OK,
+		"geneve tcp_lat slower":        verr.Findings, // it failed
+		"geneve * undecided":           verr.Findings,
+		"* tcp_lat faster":             verr.Findings,
+		"* tcp_bw faster":              verr.OK,
 		"routed * slower":              verr.OK,
 		"vxlna tcp_lat slower":         verr.Usage,
 		"routed tcp_bw slower":         verr.Usage, // it was not measured there

@@ -172,6 +172,11 @@ func TestMeasure(t *testing.T) {
 		if *lat.SlowNode <= 1+DefaultMargin || *lat.SlowPair <= 1+DefaultMargin || *lat.Median < 28_000 || *lat.Median > 32_000 {
 			t.Errorf("tcp_lat: median %v, would have named nodes from %v on and pairs from %v on", *lat.Median, *lat.SlowNode, *lat.SlowPair)
 		}
+		for _, p := range lat.Pairs { // either direction stands for the pair
+			if p.From > p.To {
+				t.Errorf("tcp_lat has a direction: %+v", p)
+			}
+		}
 		if code := r.ExitCode(); code != verr.Findings {
 			t.Errorf("exit code %d", code)
 		}

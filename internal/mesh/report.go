@@ -153,9 +153,13 @@ func (s *Samples) loadReport(l int, of load.Load, test stats.MeshTest) LoadRepor
 			}
 			p := PairEffect{From: a, To: b, Ratio: math.Exp(x.Excess), P: adjusted(x.P, len(s.Loads)), Slow: x.Slow}
 			there, back := s.median(l, a, b), s.median(l, b, a)
-			p.Value = there
-			if math.IsNaN(there) || toSlow*back > toSlow*there {
+			switch {
+			case directions(of) == 1:
+				p.Value = s.medianOfBoth(l, a, b)
+			case math.IsNaN(there) || toSlow*back > toSlow*there:
 				p.From, p.To, p.Value = b, a, back
+			default:
+				p.Value = there
 			}
 			p.Expected = p.Value / math.Pow(p.Ratio, toSlow)
 			out.Pairs, values = append(out.Pairs, p), append(values, p.Value)
@@ -187,6 +191,20 @@ func (s *Samples) median(l, from, to int) float64 {
 	for _, pass := range s.values[l] {
 		if v := pass[from*len(s.Nodes)+to]; !math.IsNaN(v) {
 			values = append(values, v)
+		}
+	}
+	return stats.Median(values)
+}
+
+// medianOfBoth is that of a load which each pass measures in one direction, either of which stands for
+// the pair.
+func (s *Samples) medianOfBoth(l, a, b int) float64 {
+	var values []float64
+	for _, pass := range s.values[l] {
+		for _, v := range []float64{pass[a*len(s.Nodes)+b], pass[b*len(s.Nodes)+a]} {
+			if !math.IsNaN(v) {
+				values = append(values, v)
+			}
 		}
 	}
 	return stats.Median(values)

@@ -3,6 +3,8 @@ package stats
 import (
 	"math"
 	"slices"
+
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // stakes are the shares of its capital that a bettor risks on a series. All of their capitals are
@@ -30,10 +32,18 @@ func anytime(logs []float64, d Design) Ratio {
 		return r
 	}
 	r.Lo, r.Hi = min(exp(lo), r.Value), max(exp(hi), r.Value)
-	// Detectable is what the interval would exclude if it were centred at 1.
-	r.Detectable = expm1((hi - lo) / 2)
+	r.Detectable = expm1((hi-lo)/2 + powerMargin(len(logs), medianError(logs)))
 	return r
 }
+
+// powerMargin is by how much the truth must exceed the half-width of an interval, so that the interval
+// excludes 1 with a probability of [power]: its centre has a standard error of its own.
+func powerMargin(series int, standardError float64) float64 {
+	return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(series - 1)}.Quantile(power) * standardError
+}
+
+// medianError returns the standard error of the median, as of normal values.
+func medianError(x []float64) float64 { return math.Sqrt(math.Pi / 2 * squaredError(x)) }
 
 // capital is the mean capital of all bettors after all series. A bettor risks more the
 // further a series is from the ratio, relative to the ones before: a small deviation carries little

@@ -148,19 +148,36 @@ func TestPower(t *testing.T) {
 // Detectable must be detected with the stated probability.
 func TestDetectable(t *testing.T) {
 	n := noises[1]
-	promised := 0.0
-	const trials = 400
-	r := rand.New(rand.NewPCG(3, 4))
-	for range trials {
-		est, _ := FromRounds(n.sample(r, 6, 12, 0), design)
-		promised += math.Log1p(est.Detectable) / trials
+	untilDecided := Design{Confidence: design.Confidence, Anytime: true}
+	against := func(d Design) func(r *rand.Rand, effect float64) Ratio {
+		return func(r *rand.Rand, effect float64) Ratio {
+			est, _ := Quotient(n.sample(r, 12, 12, 0), n.sample(r, 12, 12, effect), d)
+			return est
+		}
 	}
-	seen := share(sims, func(r *rand.Rand) bool {
-		est, _ := FromRounds(n.sample(r, 6, 12, promised), design)
-		return est.excludes1()
-	})
-	if seen < 0.72 || seen > 0.92 {
-		t.Errorf("a difference of the size called detectable is seen in %.1f %%, want about 80 %%", 100*seen)
+	alone := func(series int, d Design) func(r *rand.Rand, effect float64) Ratio {
+		return func(r *rand.Rand, effect float64) Ratio {
+			est, _ := FromRounds(n.sample(r, series, 12, effect), d)
+			return est
+		}
+	}
+	for name, estimate := range map[string]func(r *rand.Rand, effect float64) Ratio{
+		"one run": alone(6, design), "a run until it is decided": alone(12, untilDecided),
+		"two runs": against(design), "two runs until they are decided": against(untilDecided),
+	} {
+		promised := 0.0
+		const trials = 400
+		r := rand.New(rand.NewPCG(3, 4))
+		for range trials {
+			promised += math.Log1p(estimate(r, 0).Detectable) / trials
+		}
+		seen := share(1000, func(r *rand.Rand) bool {
+			est := estimate(r, promised)
+			return est.excludes1()
+		})
+		if seen < 0.72 || seen > 0.97 {
+			t.Errorf("%s: a difference of the size called detectable is seen in %.1f %%, want about 80 %%", name, 100*seen)
+		}
 	}
 }
 

@@ -206,6 +206,14 @@ func TestFloor(t *testing.T) {
 	if f, _ := NewFloor(series(0.02), design, 0.03); f.Invalid {
 		t.Errorf("a copy that is off by less than the margin is the same: %+v", f)
 	}
+	// Two identical arms differ by their sockets, which one or two series cannot show.
+	rounds := []float64{0.049, 0.05, 0.051, 0.05, 0.049, 0.051, 0.05, 0.05, 0.049, 0.051, 0.05, 0.05}
+	for _, few := range [][][]float64{{rounds}, {rounds, rounds}} {
+		f, ok := NewFloor(few, design, 0.03)
+		if !ok || f.Invalid || f.Size != 0 || !f.Ratio.Open {
+			t.Errorf("of %d series: %+v", len(few), f)
+		}
+	}
 }
 
 func TestHolm(t *testing.T) {

@@ -33,7 +33,7 @@ func Quotient(a, b [][]float64, d Design) (Ratio, bool) {
 	if d.Anytime {
 		unionBound(&r, before, after, d)
 	} else {
-		welch(&r, before, after)
+		welch(&r, before, after, d)
 	}
 	return r, true
 }
@@ -46,7 +46,8 @@ func unionBound(r *Ratio, before, after []float64, d Design) {
 		return
 	}
 	r.Lo, r.Hi = min(lo, r.Value), max(hi, r.Value)
-	r.Detectable = math.Sqrt(r.Hi/r.Lo) - 1
+	margin := powerMargin(min(len(before), len(after)), math.Hypot(medianError(before), medianError(after)))
+	r.Detectable = expm1(math.Log(r.Hi/r.Lo)/2 + margin)
 	// The p-value is the smallest error probability at which 1 is still excluded.
 	for alpha := d.Alpha(); alpha > leastP; alpha /= 2 {
 		if lo, hi, ok := unionInterval(before, after, alpha); !ok || lo <= 1 && hi >= 1 {
@@ -68,7 +69,7 @@ func unionInterval(before, after []float64, alpha float64) (lo, hi float64, ok b
 	return b.Lo / a.Hi, b.Hi / a.Lo, true
 }
 
-func welch(r *Ratio, before, after []float64) {
+func welch(r *Ratio, before, after []float64, d Design) {
 	va, vb := squaredError(before), squaredError(after)
 	if va+vb == 0 {
 		r.Lo, r.Hi = r.Value, r.Value
@@ -82,7 +83,7 @@ func welch(r *Ratio, before, after []float64) {
 	se, log := math.Sqrt(va+vb), math.Log(r.Value)
 	factor := t.Quantile(1 - (1-r.Level)/2)
 	r.Lo, r.Hi = exp(log-factor*se), exp(log+factor*se)
-	r.P = 2 * t.CDF(-math.Abs(log)/se)
+	r.P = min(1, 2*t.CDF(-math.Abs(log)/se)*float64(d.looks()))
 	r.Detectable = expm1((factor + t.Quantile(power)) * se)
 }
 

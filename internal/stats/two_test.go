@@ -51,6 +51,17 @@ func TestQuotientCoverage(t *testing.T) {
 	}
 }
 
+// A run that could stop at several looks has its p-values multiplied by their number.
+func TestQuotientOfLooks(t *testing.T) {
+	rng := rand.New(rand.NewPCG(13, 14))
+	a, b := roundsOf(rng, 0, 0.02, 8), roundsOf(rng, 0.01, 0.02, 8)
+	one, _ := Quotient(a, b, Design{Confidence: 0.95, Looks: 1})
+	three, _ := Quotient(a, b, Design{Confidence: 0.95, Looks: 3})
+	if one.P > 0.2 || !almostEqual(three.P, 3*one.P) {
+		t.Errorf("p %v of one look, and %v of three", one.P, three.P)
+	}
+}
+
 func TestQuotientOfFew(t *testing.T) {
 	d := Design{Confidence: 0.95}
 	if _, ok := Quotient(nil, [][]float64{{1}}, d); ok {

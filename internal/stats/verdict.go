@@ -56,10 +56,12 @@ func NewFloor(series [][]float64, d Design, margin float64) (Floor, bool) {
 	if !ok {
 		return Floor{}, false
 	}
-	f := Floor{Ratio: r}
-	if r.Open {
-		return f, true
+	// Within a series, two identical arms differ by their sockets: the size of that is what is asked for.
+	if r.Open || r.WithinSeries {
+		r.Open, r.Lo, r.Hi, r.Detectable = true, 0, 0, 0
+		return Floor{Ratio: r}, true
 	}
+	f := Floor{Ratio: r}
 	half, _ := r.HalfWidth()
 	f.Size = max(half, expm1(math.Abs(math.Log(r.Value))))
 	strict, _ := FromRounds(series, Design{Confidence: max(FloorLevel, d.Confidence), Looks: d.Looks, Anytime: d.Anytime})

@@ -126,6 +126,9 @@ func changeView(before, after NamedRecord, c *analysis.Change) *view.Content {
 	for _, m := range c.Missing {
 		v.Remarks = append(v.Remarks, "Only "+a+" has "+sanitize.Text(m)+".")
 	}
+	for _, u := range c.Uncompared {
+		v.Remarks = append(v.Remarks, "NOT COMPARED: "+sanitize.Text(u.Path)+" in "+view.CellName(u.Cell)+": "+u.Reason+".")
+	}
 	return v
 }
 

@@ -189,6 +189,21 @@ func TestLayoutGolden(t *testing.T) {
 	}
 }
 
+// What a run that stops when it is decided says of its family is what its correction promises.
+func TestLayoutUntilDecided(t *testing.T) {
+	truth := overlaysTruth()
+	truth.Series = 10
+	rec := recordtest.Make(truth)
+	rec.Plan.UntilDecided = true
+	var got bytes.Buffer
+	if err := Write(&got, []Wired{{Record: rec}}, twoTables(), view.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if text := got.String(); !strings.Contains(text, "(e-BH)") || strings.Contains(text, "Holm") {
+		t.Errorf("%s", text)
+	}
+}
+
 // byWire goes by paths and wires; one path is on one of them only.
 func byWire() Layout {
 	figure := Figure{Name: "64 KiB", Load: "tcp_bw", Sizes: []int{64 << 10}, Flows: []int{1}, Unit: "Gb/s"}

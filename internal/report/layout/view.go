@@ -277,24 +277,31 @@ func explainMarks(s *source, ratios []entry) string {
 
 // families says among how many comparisons a verdict holds.
 func families(all sources, ratios []entry) string {
-	var parts []string
+	var holm, eBH []string
 	for _, e := range ratios {
 		s := all.find(e.Wire)
 		if s.sums[s.host].Series < stats.MinSeries {
 			continue // there are no verdicts
 		}
-		if tests := s.sums[e.Baseline].Tests; tests > 1 {
-			text := fmt.Sprintf("for all %d comparisons with %s together", tests, sanitize.Text(e.Baseline))
-			if e.Wire != "" {
-				text += " on wire " + sanitize.Text(e.Wire)
-			}
-			parts = view.Union(parts, []string{text})
+		tests := s.sums[e.Baseline].Tests
+		if tests <= 1 {
+			continue
+		}
+		text := fmt.Sprintf("%d comparisons with %s", tests, sanitize.Text(e.Baseline))
+		wire := ""
+		if e.Wire != "" {
+			wire = " on wire " + sanitize.Text(e.Wire)
+		}
+		if s.rec.Plan.UntilDecided {
+			eBH = view.Union(eBH, []string{fmt.Sprintf("Of all faster and slower of these %s%s, %s at most are false in the mean (e-BH).", text, wire, unit.ExactPercent(1-s.rec.Plan.Confidence))})
+		} else {
+			holm = view.Union(holm, []string{"for all " + text + " together" + wire})
 		}
 	}
-	if len(parts) == 0 {
-		return ""
+	if len(holm) > 0 {
+		eBH = slices.Insert(eBH, 0, "Faster and slower hold "+strings.Join(holm, ", and ")+" (Holm's correction).")
 	}
-	return "Faster and slower hold " + strings.Join(parts, ", and ") + " (Holm's correction)."
+	return strings.Join(eBH, " ")
 }
 
 // widths says how precise the ratios are, for each pair of paths: a noisy path

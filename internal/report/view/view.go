@@ -138,7 +138,7 @@ func FloorText(c *analysis.Cell) string {
 	case f == nil:
 		return "noise floor not measured"
 	case f.Ratio.Open:
-		return "noise floor unknown, too few rounds"
+		return "noise floor unknown, too few series"
 	case f.Invalid:
 		return "TOO NOISY: two identical paths differ by " + unit.Change(f.Ratio.Value)
 	default:
