@@ -84,8 +84,12 @@ func bridgeMTU(s *Netns, bridge *host.NetDevice) (all []Finding) {
 
 // isLeaf tells whether a pod or a virtual machine is behind a device.
 func isLeaf(d *host.NetDevice) bool {
-	return d.Kind == "veth" || d.Kind == "netkit" || d.Kind == "tun" || d.Kind == "tuntap"
+	return d.Kind == "veth" || d.Kind == "netkit" || isTap(d)
 }
+
+// isTap tells whether a program is behind a device, such as QEMU: it says which offloads
+// of sending it takes, and nobody else can switch the others on.
+func isTap(d *host.NetDevice) bool { return d.Kind == "tun" || d.Kind == "tuntap" }
 
 var mtuTunnel = Rule{
 	Facts: Facts{

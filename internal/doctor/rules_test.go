@@ -245,6 +245,10 @@ var healthyVariants = map[string]func(rig){
 	},
 	"segmentation that is off for want of checksums": func(r rig) { r.card.Features[tsoFeature] = host.Feature{Settable: true, Wanted: true} },
 	"an offload that the device cannot have":         func(r rig) { r.card.Features[tsoFeature] = host.Feature{} },
+	"a tap of a virtual machine whose card takes no offloads": func(r rig) {
+		switchOff(r.port, txChecksum, tsoFeature, tso6Feature)
+		r.port.Kind = "tuntap"
+	},
 	"a device that is down": func(r rig) {
 		switchOff(r.vx, txChecksum, groFeature)
 		r.vx.Up = false

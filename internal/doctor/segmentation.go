@@ -23,7 +23,7 @@ var segmentationOff = Rule{
 		Code:     "segmentation-off",
 		Title:    "Large TCP packets are cut too early",
 		Severity: Warning,
-		Looks:    "scatter-gather, TSO and GSO of cards and virtual devices: off, though the device supports them",
+		Looks:    "scatter-gather, TSO and GSO of cards and virtual devices, but TUN and TAP: off, though the device supports them",
 		Effect:   Impact{"each packet of 1,500 bytes goes down the stack alone, instead of up to 64 KiB at once: several times less throughput per core", "kernel documentation of segmentation offloads; no isolated number was found", "C"},
 		Knob:     "nic.seg",
 		Do:       "somebody may have switched it off because the driver is broken (e1000e is known for it)",
@@ -31,7 +31,7 @@ var segmentationOff = Rule{
 	Check: func(v *View) []Finding {
 		return eachDevice(v, func(s *Netns, d *host.NetDevice) []Finding {
 			off := disabledFeatures(d, gatherFeature, tsoFeature, tso6Feature, gsoFeature)
-			if len(off) == 0 {
+			if isTap(d) || len(off) == 0 {
 				return nil
 			}
 			f := finding(s, d, features(d, off...))
