@@ -141,6 +141,8 @@ var faults = []struct {
 		r.Routes = append(r.Routes, PeerRoute{Netns: r.home, Peer: "10.0.0.7", ResolvedRoute: host.ResolvedRoute{Device: "eth0", MTU: 1500}, DeviceMTU: 1500, Probe: host.ProbeVanishes})
 	}},
 	{"lro-forwarding", Error, "eth0 ", "venturi knob set nic.lro off --dev eth0", func(r rig) { r.card.Features[lroFeature] = host.Feature{Settable: true, Wanted: true, On: true} }},
+	{"lro-forwarding", Error, "eth0 ", "venturi knob set nic.lro off --dev eth0", func(r rig) { lroBelowBond(r, 4, 0) }},
+	{"lro-forwarding", Error, "eth0 ", "venturi knob set nic.lro off --dev eth0", func(r rig) { lroBelowBond(r, 0, 4) }},
 	{"conntrack-full", Warning, " shop", "venturi knob set ct.size max=524288", func(r rig) { r.pod.Sysctls[conntrackCount] = "220000" }},
 	{"conntrack-full", Error, " shop", "venturi knob set ct.size max=524288", func(r rig) { r.pod.Sysctls[conntrackCount] = "262000" }},
 	{"tunnel-checksum-errors", Warning, "vx ", "venturi knob set virt.tx_csum off --dev vx", func(r rig) {
@@ -249,6 +251,7 @@ var healthyVariants = map[string]func(rig){
 		switchOff(r.port, txChecksum, tsoFeature, tso6Feature)
 		r.port.Kind = "tuntap"
 	},
+	"LRO below a bond": func(r rig) { lroBelowBond(r, 0, 0) },
 	"a device that is down": func(r rig) {
 		switchOff(r.vx, txChecksum, groFeature)
 		r.vx.Up = false

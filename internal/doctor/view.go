@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -107,6 +108,32 @@ func (v *View) lower(s *Netns, d *host.NetDevice) (*Netns, *host.NetDevice) {
 		return nil, nil
 	}
 	return there, there.device(d.Lower)
+}
+
+// lowerDevices gives a device, and those of its namespace that it stands on, down to
+// the cards: the ports of a bond, bridge or switch, and what a VLAN is on.
+func (s *Netns) lowerDevices(d *host.NetDevice) []*host.NetDevice {
+	found := []*host.NetDevice{d}
+	for i := 0; i < len(found); i++ {
+		for k := range s.Devices {
+			if lower := &s.Devices[k]; s.standsOn(found[i], lower) && !slices.Contains(found, lower) {
+				found = append(found, lower)
+			}
+		}
+	}
+	return found
+}
+
+// standsOn tells whether packets that a device sends may leave by another one.
+func (s *Netns) standsOn(d, lower *host.NetDevice) bool {
+	switch d.Kind {
+	case "vlan", "macvlan":
+		return d.LowerSpace < 0 && d.Lower == lower.Index
+	case "openvswitch": // ports have one device of that kind for a master, whichever of the bridges they are of
+		m := s.device(lower.Master)
+		return m != nil && m.Kind == "openvswitch"
+	}
+	return lower.Master == d.Index
 }
 
 // peer gives the other end of a pair; nil: the device is none of a pair.
