@@ -195,7 +195,7 @@ var faults = []struct {
 	}},
 	{"filter-long-chain", Warning, " shop", "", func(r rig) { r.pod.Legacy = []nft.LegacyTable{{Name: "filter", Entries: 2000}} }},
 	{"filter-long-nat", Note, " shop", "", func(r rig) { r.pod.Chains = []nft.ChainSummary{base("nat", "prerouting", rules(2000))} }},
-	{"bridge-nf-long-chain", Warning, " ", "venturi knob set net.bridge_nf iptables=off", func(r rig) { r.home.Chains = []nft.ChainSummary{base("filter", "forward", rules(2000))} }},
+	{"bridge-nf-long-chain", Warning, " ", "", func(r rig) { r.home.Chains = []nft.ChainSummary{base("filter", "forward", rules(2000))} }},
 	{"tunnel-conntracked", Note, " ", "", func(r rig) { r.home.Tracked = 30 }},
 	{"tunnel-conntracked", Warning, " ", "", func(r rig) { r.home.Tracked = 90000 }},
 	{"congestion-odd", Warning, " shop", "venturi knob set tcp.cc cubic --netns shop", func(r rig) { r.pod.Sysctls[congestion] = "vegas" }},
