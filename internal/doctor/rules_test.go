@@ -159,6 +159,7 @@ var faults = []struct {
 	{"tunnel-checksum-off", Warning, "tunl0 ", "venturi knob set nic.csum tx=on --dev tunl0", func(r rig) { switchOff(r.ipip, txChecksum) }},
 	{"nic-checksum-off", Warning, "eth0 ", "venturi knob set nic.csum on --dev eth0", func(r rig) { switchOff(r.card, rxChecksum) }},
 	{"segmentation-off", Warning, "uplink 77", "venturi knob set nic.seg tso=on --dev uplink --netns 77", func(r rig) { switchOff(r.peer, tsoFeature) }},
+	{"segmentation-off", Note, "eth0 ", "", func(r rig) { r.card.Driver = "r8169"; switchOff(r.card, gatherFeature, tsoFeature) }},
 	{"tunnel-segmentation-off", Warning, "eth0 ", "venturi knob set nic.tnl_seg seg=on --dev eth0", func(r rig) { switchOff(r.card, tunnelFeature) }},
 	{"gro-off", Warning, "vx ", "venturi knob set nic.gro on --dev vx", func(r rig) { switchOff(r.vx, groFeature) }},
 	{"gro-off", Warning, "eth0 ", "venturi knob set nic.gro on --dev eth0", func(r rig) { switchOff(r.card, groFeature) }},

@@ -23,7 +23,7 @@ var segmentationOff = Rule{
 		Code:     "segmentation-off",
 		Title:    "Large TCP packets are cut too early",
 		Severity: Warning,
-		Looks:    "scatter-gather, TSO and GSO of cards and virtual devices, but TUN and TAP: off, though the device supports them",
+		Looks:    "scatter-gather, TSO and GSO of cards and virtual devices, but TUN and TAP: off, though the device supports them. A note for r8169, which leaves them off by itself",
 		Effect:   Impact{"each packet of 1,500 bytes goes down the stack alone, instead of up to 64 KiB at once: several times less throughput per core", "kernel documentation of segmentation offloads; no isolated number was found", "C"},
 		Knob:     "nic.seg",
 		Do:       "somebody may have switched it off because the driver is broken (e1000e is known for it)",
@@ -35,6 +35,10 @@ var segmentationOff = Rule{
 				return nil
 			}
 			f := finding(s, d, features(d, off...))
+			if d.Driver == "r8169" {
+				f.Severity, f.Do = Note, "the driver begins with it off, as some of its chips stop sending with it: switch it on at your own risk"
+				return []Finding{f}
+			}
 			f.Value = wordsOf(off, map[string]string{gatherFeature: "sg", tsoFeature: "tso", tso6Feature: "tso", gsoFeature: "gso"})
 			return []Finding{f}
 		})
