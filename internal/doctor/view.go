@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -162,6 +163,20 @@ func (s *Netns) tunnelCarriers() map[int]*host.NetDevice {
 		}
 		if c := s.carrier(d); c != nil && found[c.Index] == nil {
 			found[c.Index] = d
+		}
+	}
+	return found
+}
+
+// tunnelCards adds to these the cards below them: where a tunnel sends by a bond, VLAN,
+// bridge or switch, those do the work.
+func (s *Netns) tunnelCards() map[int]*host.NetDevice {
+	found := s.tunnelCarriers()
+	for _, index := range slices.Sorted(maps.Keys(found)) {
+		for _, d := range s.lowerDevices(s.device(index)) {
+			if d.Card && d.Up && found[d.Index] == nil {
+				found[d.Index] = found[index]
+			}
 		}
 	}
 	return found
