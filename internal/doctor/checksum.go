@@ -29,12 +29,17 @@ var tunnelChecksumOff = Rule{
 				return nil
 			}
 			f := finding(s, d, features(d, txChecksum))
-			if d.Kind != "vxlan" && d.Kind != "geneve" {
+			if !hasChecksumKnob(d) {
 				f.Knob, f.Value = "nic.csum", "tx=on"
 			}
 			return []Finding{f}
 		})
 	},
+}
+
+// hasChecksumKnob tells whether virt.tx_csum is for a tunnel; for others, nic.csum is.
+func hasChecksumKnob(tunnel *host.NetDevice) bool {
+	return tunnel.Kind == "vxlan" || tunnel.Kind == "geneve"
 }
 
 var virtualChecksumOff = Rule{

@@ -145,14 +145,11 @@ var faults = []struct {
 	{"lro-forwarding", Error, "eth0 ", "venturi knob set nic.lro off --dev eth0", func(r rig) { lroBelowBond(r, 0, 4) }},
 	{"conntrack-full", Warning, " shop", "venturi knob set ct.size max=524288", func(r rig) { r.pod.Sysctls[conntrackCount] = "220000" }},
 	{"conntrack-full", Error, " shop", "venturi knob set ct.size max=524288", func(r rig) { r.pod.Sysctls[conntrackCount] = "262000" }},
-	{"tunnel-checksum-errors", Warning, "vx ", "venturi knob set virt.tx_csum off --dev vx", func(r rig) {
-		r.Second.Protocols[r.pod.ID]["Tcp/InCsumErrors"]++
-		r.ipip.Tunnel = nil
-	}},
+	{"tunnel-checksum-errors", Warning, "tunl0 ", "venturi knob set nic.csum tx=off --dev tunl0", func(r rig) { r.Second.Protocols[r.pod.ID]["Tcp/InCsumErrors"]++ }},
 	{"tunnel-checksum-errors", Warning, "vx ", "venturi knob set virt.tx_csum off --dev vx", func(r rig) {
 		r.Second.Protocols[r.pod.ID]["Tcp/RetransSegs"] += 30
 		r.Second.Protocols[r.pod.ID]["Tcp/OutSegs"] += 900
-		r.ipip.Tunnel = nil
+		r.ipip.Features = nil
 	}},
 	{"tunnel-checksum-off", Warning, "vx ", "venturi knob set virt.tx_csum on --dev vx", func(r rig) { switchOff(r.vx, txChecksum) }},
 	{"virtual-checksum-off", Warning, "eth0 shop", "venturi knob set nic.csum tx=on --dev eth0 --netns shop", func(r rig) { switchOff(r.eth0, txChecksum) }},
