@@ -170,11 +170,19 @@ var faults = []struct {
 	}},
 	{"ring-drops", Warning, "eth0 ", "venturi knob set nic.ring rx=max --dev eth0", func(r rig) { r.Second.Devices[deviceKey{r.home.ID, 2}]["rx_missed_errors"] = 9 }},
 	{"ring-drops", Warning, "eth0 ", "venturi knob set nic.channels max --dev eth0", func(r rig) {
-		r.card.Rings.RX = 4096
+		r.card.Rings.RX, r.card.MaxQueues = 4096, 16
 		r.Second.Devices[deviceKey{r.home.ID, 2}]["rx_missed_errors"] = 9
 	}},
 	{"ring-drops", Warning, "eth0 ", "venturi knob set nic.channels max --dev eth0", func(r rig) { // a driver that does not tell
-		r.card.Rings = host.Rings{}
+		r.card.Rings, r.card.MaxQueues = host.Rings{}, 16
+		r.Second.Devices[deviceKey{r.home.ID, 2}]["rx_missed_errors"] = 9
+	}},
+	{"ring-drops", Warning, "eth0 ", "", func(r rig) { // all queues are in use
+		r.card.Rings.RX, r.card.MaxQueues = 4096, 8
+		r.Second.Devices[deviceKey{r.home.ID, 2}]["rx_missed_errors"] = 9
+	}},
+	{"ring-drops", Warning, "eth0 ", "", func(r rig) { // a driver that tells of neither
+		r.card.Rings, r.card.MaxQueues = host.Rings{}, 0
 		r.Second.Devices[deviceKey{r.home.ID, 2}]["rx_missed_errors"] = 9
 	}},
 	{"ring-drops", Note, "eth0 ", "venturi knob set nic.ring rx=max --dev eth0", func(r rig) {
