@@ -97,7 +97,7 @@ var mtuTunnel = Rule{
 		Title:    "A tunnel's packets do not fit into the device below",
 		Severity: Error,
 		Looks:    "the MTU of each tunnel, and what it adds, against the MTU of the device below. Where Open vSwitch chooses the tunnel for each packet, the MTUs of the switch's ports",
-		Effect:   Impact{"every full packet is fragmented, or lost: an overlay adds 50 bytes (VXLAN, Geneve without options) or 20 (IPIP)", "kernel documentation; no isolated number was found", "C"},
+		Effect:   Impact{"every full packet is fragmented, or lost: an overlay adds 50 bytes (VXLAN, Geneve without options) or 20 (IPIP), and 20 more over IPv6", "kernel documentation; no isolated number was found", "C"},
 		Knob:     "nic.mtu",
 		Do:       "the MTU of the pods' devices must go down with it, or raise that of the device below",
 	},
