@@ -33,8 +33,8 @@ var backlogDrops = Rule{
 
 // softnetGrew sums how much a counter of all CPUs grew; they have 32 bits.
 func (v *View) softnetGrew(counter func(host.CPUCounters) uint64) (sum uint64) {
-	for n, after := range v.Second.CPUs {
-		sum += uint64(uint32(counter(after)) - uint32(counter(v.First.CPUs[n])))
+	for _, n := range v.countedCPUs() {
+		sum += uint64(uint32(counter(v.Second.CPUs[n])) - uint32(counter(v.First.CPUs[n])))
 	}
 	return sum
 }
@@ -79,8 +79,8 @@ var timeSqueeze = Rule{
 	Check: func(v *View) []Finding {
 		n := v.softnetGrew(func(c host.CPUCounters) uint64 { return c.Squeezed })
 		var runs uint64
-		for cpu, after := range v.Second.CPUs {
-			runs += grew(v.First.CPUs[cpu].NetRX, after.NetRX)
+		for _, cpu := range v.countedCPUs() {
+			runs += grew(v.First.CPUs[cpu].NetRX, v.Second.CPUs[cpu].NetRX)
 		}
 		if n == 0 || float64(n) < squeezeRate*v.seconds() || float64(n) < squeezeOf*float64(runs) {
 			return nil
