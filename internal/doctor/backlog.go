@@ -33,8 +33,8 @@ var backlogDrops = Rule{
 
 // softnetGrew sums how much a counter of all CPUs grew; they have 32 bits.
 func (v *View) softnetGrew(counter func(host.CPUCounters) uint64) (sum uint64) {
-	for n, after := range v.Second.CPUs {
-		sum += uint64(uint32(counter(after)) - uint32(counter(v.First.CPUs[n])))
+	for _, n := range v.countedCPUs() {
+		sum += uint64(uint32(counter(v.Second.CPUs[n])) - uint32(counter(v.First.CPUs[n])))
 	}
 	return sum
 }
@@ -62,6 +62,8 @@ var backlogSmall = Rule{
 const (
 	squeezeRate = 10   // a second
 	squeezeOf   = 0.01 // of the softirqs that receive
+
+	doubleBudget = "first check for one hot CPU and for backlog drops; then double it step by step"
 )
 
 var timeSqueeze = Rule{
@@ -72,18 +74,22 @@ var timeSqueeze = Rule{
 		Looks:    "two readings of the third column of softnet_stat: it grows by ten a second or more, and by 1 % of the receive softirqs",
 		Effect:   Impact{"packets wait longer; more budget alone did not end losses, and 300 ms of it starved other work", "bpftune issue 178", "B"},
 		Knob:     "net.budget",
-		Do:       "first check for one hot CPU and for backlog drops; then double it step by step: venturi knob set net.budget 600",
+		Do:       doubleBudget,
 	},
 	Check: func(v *View) []Finding {
 		n := v.softnetGrew(func(c host.CPUCounters) uint64 { return c.Squeezed })
 		var runs uint64
-		for cpu, after := range v.Second.CPUs {
-			runs += grew(v.First.CPUs[cpu].NetRX, after.NetRX)
+		for _, cpu := range v.countedCPUs() {
+			runs += grew(v.First.CPUs[cpu].NetRX, v.Second.CPUs[cpu].NetRX)
 		}
 		if n == 0 || float64(n) < squeezeRate*v.seconds() || float64(n) < squeezeOf*float64(runs) {
 			return nil
 		}
-		return []Finding{finding(nil, nil, counted("/proc/net/softnet_stat", "column 3 (time_squeeze)", n, v.seconds()),
-			sysctl("net.core.netdev_budget", v.Sysctls), sysctl("net.core.netdev_budget_usecs", v.Sysctls))}
+		f := finding(nil, nil, counted("/proc/net/softnet_stat", "column 3 (time_squeeze)", n, v.seconds()),
+			sysctl("net.core.netdev_budget", v.Sysctls), sysctl("net.core.netdev_budget_usecs", v.Sysctls))
+		if now := number(v.Sysctls, "net.core.netdev_budget"); now > 0 {
+			f.Do = fmt.Sprintf("%s: venturi knob set net.budget %d", doubleBudget, 2*now)
+		}
+		return []Finding{f}
 	},
 }

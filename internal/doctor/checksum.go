@@ -29,7 +29,7 @@ var tunnelChecksumOff = Rule{
 				return nil
 			}
 			f := finding(s, d, features(d, txChecksum))
-			if d.Kind != "vxlan" && d.Kind != "geneve" {
+			if !hasChecksumKnob(d) {
 				f.Knob, f.Value = "nic.csum", "tx=on"
 			}
 			return []Finding{f}
@@ -37,18 +37,23 @@ var tunnelChecksumOff = Rule{
 	},
 }
 
+// hasChecksumKnob tells whether virt.tx_csum is for a tunnel; for others, nic.csum is.
+func hasChecksumKnob(tunnel *host.NetDevice) bool {
+	return tunnel.Kind == "vxlan" || tunnel.Kind == "geneve"
+}
+
 var virtualChecksumOff = Rule{
 	Facts: Facts{
 		Code:     "virtual-checksum-off",
 		Title:    "A virtual device computes checksums in software, and so cannot pass on large packets",
 		Severity: Warning,
-		Looks:    "the offload " + txChecksum + " of veth, bridge and other virtual devices that are not tunnels: off, though the device supports it. Not where Open vSwitch forwards in its own process, which needs it off",
+		Looks:    "the offload " + txChecksum + " of veth, bridge and other virtual devices that are not tunnels, TUN or TAP devices: off, though the device supports it. Not where Open vSwitch forwards in its own process, which needs it off",
 		Effect:   Impact{"segmentation goes with it, so throughput of TCP drops to that of single packets", "the kernel's rule that no large packet is sent without checksum offload; no isolated number was found", "C"},
 		Knob:     "nic.csum", Value: "tx=on",
 	},
 	Check: func(v *View) []Finding {
 		return eachDevice(v, func(s *Netns, d *host.NetDevice) []Finding {
-			if d.Tunnel != nil || d.Card || len(disabledFeatures(d, txChecksum)) == 0 {
+			if d.Tunnel != nil || d.Card || isTap(d) || len(disabledFeatures(d, txChecksum)) == 0 {
 				return nil
 			}
 			if there, _ := v.peer(s, d); there != nil && there.deviceByName(userspaceSwitch) != nil {

@@ -14,7 +14,7 @@ var tunnelChecksumErrors = Rule{
 		Looks:    "two readings: a tunnel has " + txChecksum + " on, and a namespace receives wrong checksums, or sends at least 2 % of TCP's segments (and 20) again",
 		Effect:   Impact{"200 Mbit/s with it, more than 9 Gbit/s without, on vxlan.calico and kernel 6.12; 63 s stalls", "Calico issues 11435 and 3145", "B"},
 		Knob:     "virt.tx_csum", Value: "off",
-		Do: "retransmissions have other causes too: try it, and keep it only if they end (venturi tune --prove does so)",
+		Do: "retransmissions have other causes too: try it (on ipip and gre devices with knob nic.csum), and keep it only if they end (venturi tune --prove does so)",
 	},
 	Check: func(v *View) []Finding {
 		var evidence []Evidence
@@ -28,7 +28,11 @@ var tunnelChecksumErrors = Rule{
 			if d.Tunnel == nil || !d.Features[txChecksum].On {
 				return nil
 			}
-			return []Finding{finding(s, d, append([]Evidence{features(d, txChecksum)}, evidence...)...)}
+			f := finding(s, d, append([]Evidence{features(d, txChecksum)}, evidence...)...)
+			if !hasChecksumKnob(d) {
+				f.Knob, f.Value = "nic.csum", "tx=off"
+			}
+			return []Finding{f}
 		})
 	},
 }

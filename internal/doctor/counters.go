@@ -1,6 +1,8 @@
 package doctor
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/host"
@@ -30,6 +32,17 @@ func grew[T uint32 | uint64](before, after T) T {
 		return 0
 	}
 	return after - before
+}
+
+// countedCPUs are the numbers of the CPUs of both readings: those of one that came online
+// between them count from when the machine was started.
+func (v *View) countedCPUs() (both []int) {
+	for _, n := range slices.Sorted(maps.Keys(v.Second.CPUs)) {
+		if _, known := v.First.CPUs[n]; known {
+			both = append(both, n)
+		}
+	}
+	return both
 }
 
 func (v *View) deviceGrew(s *Netns, d *host.NetDevice, counter string) uint64 {

@@ -93,7 +93,9 @@ func (r *Report) Worst() Severity {
 func (r Rule) complete(f Finding) Finding {
 	f.Code, f.Title, f.Effect = r.Code, r.Title, r.Effect
 	f.Severity, f.Do = cmp.Or(f.Severity, r.Severity), cmp.Or(f.Do, r.Do)
-	f.Knob, f.Value = cmp.Or(f.Knob, r.Knob), cmp.Or(f.Value, r.Value)
+	if f.Knob == "" { // a value is of its knob
+		f.Knob, f.Value = r.Knob, cmp.Or(f.Value, r.Value)
+	}
 	if f.location.netns != nil {
 		f.Netns = f.location.netns.argument()
 	}

@@ -148,8 +148,8 @@ var bridgeNFLongChain = Rule{
 		Severity: Warning,
 		Looks:    "sysctl net.bridge.bridge-nf-call-iptables, bridges with two ports or more, and chains of 100 rules or more for IPv4",
 		Effect:   Impact{"what a bridge could forward alone goes through the IP rules, and again where it is routed", "kernel documentation of br_netfilter; no isolated number was found", "C"},
-		Knob:     "net.bridge_nf", Value: "iptables=off",
-		Do: "leave it on where Services or policies must hold between pods on one bridge, as most clusters need; shorten the chain instead",
+		Knob:     "net.bridge_nf",
+		Do:       "leave it on where Services or policies must hold between pods on one bridge, as most clusters need; shorten the chain instead",
 	},
 	Check: func(v *View) (all []Finding) {
 		for _, s := range v.Netns {

@@ -1,6 +1,8 @@
 package doctor
 
 import (
+	"slices"
+
 	"github.com/venturi-net/venturi/internal/host"
 )
 
@@ -58,23 +60,39 @@ var lroForwarding = Rule{
 		Code:     "lro-forwarding",
 		Title:    "A card merges packets in a way that forwarding cannot undo",
 		Severity: Error,
-		Looks:    "LRO on a card that is a port of a bridge or switch, or in a namespace that forwards",
+		Looks:    "LRO on a card that is a port of a bridge or switch, itself or below a bond or VLAN, or in a namespace that forwards",
 		Effect:   Impact{"merged packets are larger than the MTU of the next device, and are dropped", "kernel documentation: LRO must be off where packets are forwarded or bridged; the kernel switches it off, so somebody switched it on again", "C"},
 		Knob:     "nic.lro", Value: "off",
 	},
 	Check: func(v *View) []Finding {
 		return eachDevice(v, func(s *Netns, d *host.NetDevice) []Finding {
-			if !d.Features[lroFeature].On || !s.forwards() && d.Master == 0 {
+			if !d.Features[lroFeature].On {
+				return nil
+			}
+			port, bridge := s.bridgePort(d)
+			if !s.forwards() && port == nil {
 				return nil
 			}
 			found := []Evidence{features(d, lroFeature)}
 			if s.forwards() {
 				found = append(found, sysctl("net.ipv4.ip_forward", s.Sysctls))
 			}
-			if m := s.device(d.Master); m != nil {
-				found = append(found, Evidence{"master of " + d.Name, m.Name + " (" + m.Kind + ")"})
+			if port != nil {
+				found = append(found, Evidence{"master of " + port.Name, bridge.Name + " (" + bridge.Kind + ")"})
 			}
 			return []Finding{finding(s, d, found...)}
 		})
 	},
+}
+
+// bridgePort gives the port of a bridge or switch that is a device, or stands on it, and
+// the bridge; nil: there is none. The ports of a bond may merge what the machine itself receives.
+func (s *Netns) bridgePort(d *host.NetDevice) (port, bridge *host.NetDevice) {
+	for i := range s.Devices {
+		port, bridge = &s.Devices[i], s.device(s.Devices[i].Master)
+		if bridge != nil && (bridge.Kind == "bridge" || bridge.Kind == "openvswitch") && slices.Contains(s.lowerDevices(port), d) {
+			return port, bridge
+		}
+	}
+	return nil, nil
 }

@@ -46,17 +46,18 @@ var steal = Rule{
 		Do:       "give the virtual machine dedicated CPUs, or move it",
 	},
 	Check: func(v *View) []Finding {
-		if !v.hasInterval() || len(v.Second.CPUs) == 0 {
+		cpus := v.countedCPUs()
+		if !v.hasInterval() || len(cpus) == 0 {
 			return nil
 		}
 		share := 0.0
-		for n, after := range v.Second.CPUs {
-			share += loadOf(v.First.CPUs[n], after).steal / float64(len(v.Second.CPUs))
+		for _, n := range cpus {
+			share += loadOf(v.First.CPUs[n], v.Second.CPUs[n]).steal / float64(len(cpus))
 		}
 		if share < someSteal {
 			return nil
 		}
-		f := finding(nil, nil, Evidence{"/proc/stat", fmt.Sprintf("steal is %.1f %% of the time of %d CPUs", 100*share, len(v.Second.CPUs))})
+		f := finding(nil, nil, Evidence{"/proc/stat", fmt.Sprintf("steal is %.1f %% of the time of %d CPUs", 100*share, len(cpus))})
 		if share < muchSteal {
 			f.Severity = Note
 		}

@@ -84,8 +84,12 @@ func bridgeMTU(s *Netns, bridge *host.NetDevice) (all []Finding) {
 
 // isLeaf tells whether a pod or a virtual machine is behind a device.
 func isLeaf(d *host.NetDevice) bool {
-	return d.Kind == "veth" || d.Kind == "netkit" || d.Kind == "tun" || d.Kind == "tuntap"
+	return d.Kind == "veth" || d.Kind == "netkit" || isTap(d)
 }
+
+// isTap tells whether a program is behind a device, such as QEMU: it says which offloads
+// of sending it takes, and nobody else can switch the others on.
+func isTap(d *host.NetDevice) bool { return d.Kind == "tun" || d.Kind == "tuntap" }
 
 var mtuTunnel = Rule{
 	Facts: Facts{
@@ -93,7 +97,7 @@ var mtuTunnel = Rule{
 		Title:    "A tunnel's packets do not fit into the device below",
 		Severity: Error,
 		Looks:    "the MTU of each tunnel, and what it adds, against the MTU of the device below. Where Open vSwitch chooses the tunnel for each packet, the MTUs of the switch's ports",
-		Effect:   Impact{"every full packet is fragmented, or lost: an overlay adds 50 bytes (VXLAN, Geneve without options) or 20 (IPIP)", "kernel documentation; no isolated number was found", "C"},
+		Effect:   Impact{"every full packet is fragmented, or lost: an overlay adds 50 bytes (VXLAN, Geneve without options) or 20 (IPIP), and 20 more over IPv6", "kernel documentation; no isolated number was found", "C"},
 		Knob:     "nic.mtu",
 		Do:       "the MTU of the pods' devices must go down with it, or raise that of the device below",
 	},

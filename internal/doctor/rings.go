@@ -17,7 +17,7 @@ var ringDrops = Rule{
 		Looks:    "two readings of the card's counters of missed packets, fifo errors and missing buffers. Those that do not grow, but are above 0.01 % of all packets while the ring could be larger, are a note",
 		Effect:   Impact{"igc with 256 entries: 425,000 overruns ended with 4096. A larger ring adds latency; not needed from kernel 6.11 on, says ESnet", "xunholy issue 4196, ESnet", "D"},
 		Knob:     "nic.ring", Value: "rx=max",
-		Do: "the link may go down for some seconds. If the ring is at its largest, spread the load over more queues",
+		Do: "the link may go down for some seconds. If the ring is at its largest, spread the load over more queues, or where there are no more, over more CPUs (knob net.rps)",
 	},
 	Check: func(v *View) []Finding {
 		return eachDevice(v, func(s *Netns, d *host.NetDevice) []Finding {
@@ -58,11 +58,19 @@ func (v *View) ringDrops(s *Netns, d *host.NetDevice) []Finding {
 		f = finding(s, d, append(before, ring)...)
 		f.Severity = Note
 	}
-	if !below {
-		f.Knob, f.Value, f.Do = "nic.channels", "max", "the ring is as large as it can be: spread the load over more queues"
+	if below {
+		return []Finding{f}
 	}
+	f.Do = "the ring is as large as it can be"
 	if !told {
-		f.Do = "its ring cannot be made larger: spread the load over more queues"
+		f.Do = "its ring cannot be made larger"
+	}
+	if d.MaxQueues > d.Queues {
+		f.Knob, f.Value = "nic.channels", "max"
+		f.Do += ": spread the load over more queues"
+	} else {
+		f.Knob = "net.rps"
+		f.Do += ", and the card has no more queues to use: spread the work behind them over more CPUs (venturi knob set net.rps 0-3 --dev DEVICE), or have packets sent to it in smaller bursts"
 	}
 	return []Finding{f}
 }

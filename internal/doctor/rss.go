@@ -12,14 +12,14 @@ var rssIgnoresPorts = Rule{
 		Code:     "rss-ignores-ports",
 		Title:    "All packets of a tunnel arrive on one queue of the card",
 		Severity: Warning,
-		Looks:    "the receive hash of a card with several queues that a tunnel over UDP uses: addresses only. Tunnels put the flow into the source port",
+		Looks:    "the receive hash of a card with several queues that a tunnel over UDP uses, itself or through a bond, VLAN, bridge or switch: addresses only. Tunnels put the flow into the source port",
 		Effect:   Impact{"VXLAN reached 2 to 3 of 10 Gbit/s with hashes of addresses only (ixgbe)", "Cumulus knowledge base", "B"},
 		Knob:     "nic.rss_udp", Value: "sdfn",
 		Do: "fragments of UDP packets may then be reordered",
 	},
 	Check: func(v *View) (all []Finding) {
 		for _, s := range v.Netns {
-			under := s.tunnelCarriers()
+			under := s.tunnelCards()
 			for _, index := range slices.Sorted(maps.Keys(under)) {
 				d, tunnel := s.device(index), under[index]
 				if !d.Card || d.Queues < 2 || tunnel.Tunnel.Port == 0 {

@@ -141,22 +141,22 @@ var faults = []struct {
 		r.Routes = append(r.Routes, PeerRoute{Netns: r.home, Peer: "10.0.0.7", ResolvedRoute: host.ResolvedRoute{Device: "eth0", MTU: 1500}, DeviceMTU: 1500, Probe: host.ProbeVanishes})
 	}},
 	{"lro-forwarding", Error, "eth0 ", "venturi knob set nic.lro off --dev eth0", func(r rig) { r.card.Features[lroFeature] = host.Feature{Settable: true, Wanted: true, On: true} }},
+	{"lro-forwarding", Error, "eth0 ", "venturi knob set nic.lro off --dev eth0", func(r rig) { lroBelowBond(r, 4, 0) }},
+	{"lro-forwarding", Error, "eth0 ", "venturi knob set nic.lro off --dev eth0", func(r rig) { lroBelowBond(r, 0, 4) }},
 	{"conntrack-full", Warning, " shop", "venturi knob set ct.size max=524288", func(r rig) { r.pod.Sysctls[conntrackCount] = "220000" }},
 	{"conntrack-full", Error, " shop", "venturi knob set ct.size max=524288", func(r rig) { r.pod.Sysctls[conntrackCount] = "262000" }},
-	{"tunnel-checksum-errors", Warning, "vx ", "venturi knob set virt.tx_csum off --dev vx", func(r rig) {
-		r.Second.Protocols[r.pod.ID]["Tcp/InCsumErrors"]++
-		r.ipip.Tunnel = nil
-	}},
+	{"tunnel-checksum-errors", Warning, "tunl0 ", "venturi knob set nic.csum tx=off --dev tunl0", func(r rig) { r.Second.Protocols[r.pod.ID]["Tcp/InCsumErrors"]++ }},
 	{"tunnel-checksum-errors", Warning, "vx ", "venturi knob set virt.tx_csum off --dev vx", func(r rig) {
 		r.Second.Protocols[r.pod.ID]["Tcp/RetransSegs"] += 30
 		r.Second.Protocols[r.pod.ID]["Tcp/OutSegs"] += 900
-		r.ipip.Tunnel = nil
+		r.ipip.Features = nil
 	}},
 	{"tunnel-checksum-off", Warning, "vx ", "venturi knob set virt.tx_csum on --dev vx", func(r rig) { switchOff(r.vx, txChecksum) }},
 	{"virtual-checksum-off", Warning, "eth0 shop", "venturi knob set nic.csum tx=on --dev eth0 --netns shop", func(r rig) { switchOff(r.eth0, txChecksum) }},
 	{"tunnel-checksum-off", Warning, "tunl0 ", "venturi knob set nic.csum tx=on --dev tunl0", func(r rig) { switchOff(r.ipip, txChecksum) }},
 	{"nic-checksum-off", Warning, "eth0 ", "venturi knob set nic.csum on --dev eth0", func(r rig) { switchOff(r.card, rxChecksum) }},
 	{"segmentation-off", Warning, "uplink 77", "venturi knob set nic.seg tso=on --dev uplink --netns 77", func(r rig) { switchOff(r.peer, tsoFeature) }},
+	{"segmentation-off", Note, "eth0 ", "", func(r rig) { r.card.Driver = "r8169"; switchOff(r.card, gatherFeature, tsoFeature) }},
 	{"tunnel-segmentation-off", Warning, "eth0 ", "venturi knob set nic.tnl_seg seg=on --dev eth0", func(r rig) { switchOff(r.card, tunnelFeature) }},
 	{"gro-off", Warning, "vx ", "venturi knob set nic.gro on --dev vx", func(r rig) { switchOff(r.vx, groFeature) }},
 	{"gro-off", Warning, "eth0 ", "venturi knob set nic.gro on --dev eth0", func(r rig) { switchOff(r.card, groFeature) }},
@@ -170,11 +170,19 @@ var faults = []struct {
 	}},
 	{"ring-drops", Warning, "eth0 ", "venturi knob set nic.ring rx=max --dev eth0", func(r rig) { r.Second.Devices[deviceKey{r.home.ID, 2}]["rx_missed_errors"] = 9 }},
 	{"ring-drops", Warning, "eth0 ", "venturi knob set nic.channels max --dev eth0", func(r rig) {
-		r.card.Rings.RX = 4096
+		r.card.Rings.RX, r.card.MaxQueues = 4096, 16
 		r.Second.Devices[deviceKey{r.home.ID, 2}]["rx_missed_errors"] = 9
 	}},
 	{"ring-drops", Warning, "eth0 ", "venturi knob set nic.channels max --dev eth0", func(r rig) { // a driver that does not tell
-		r.card.Rings = host.Rings{}
+		r.card.Rings, r.card.MaxQueues = host.Rings{}, 16
+		r.Second.Devices[deviceKey{r.home.ID, 2}]["rx_missed_errors"] = 9
+	}},
+	{"ring-drops", Warning, "eth0 ", "", func(r rig) { // all queues are in use
+		r.card.Rings.RX, r.card.MaxQueues = 4096, 8
+		r.Second.Devices[deviceKey{r.home.ID, 2}]["rx_missed_errors"] = 9
+	}},
+	{"ring-drops", Warning, "eth0 ", "", func(r rig) { // a driver that tells of neither
+		r.card.Rings, r.card.MaxQueues = host.Rings{}, 0
 		r.Second.Devices[deviceKey{r.home.ID, 2}]["rx_missed_errors"] = 9
 	}},
 	{"ring-drops", Note, "eth0 ", "venturi knob set nic.ring rx=max --dev eth0", func(r rig) {
@@ -193,7 +201,7 @@ var faults = []struct {
 	}},
 	{"filter-long-chain", Warning, " shop", "", func(r rig) { r.pod.Legacy = []nft.LegacyTable{{Name: "filter", Entries: 2000}} }},
 	{"filter-long-nat", Note, " shop", "", func(r rig) { r.pod.Chains = []nft.ChainSummary{base("nat", "prerouting", rules(2000))} }},
-	{"bridge-nf-long-chain", Warning, " ", "venturi knob set net.bridge_nf iptables=off", func(r rig) { r.home.Chains = []nft.ChainSummary{base("filter", "forward", rules(2000))} }},
+	{"bridge-nf-long-chain", Warning, " ", "", func(r rig) { r.home.Chains = []nft.ChainSummary{base("filter", "forward", rules(2000))} }},
 	{"tunnel-conntracked", Note, " ", "", func(r rig) { r.home.Tracked = 30 }},
 	{"tunnel-conntracked", Warning, " ", "", func(r rig) { r.home.Tracked = 90000 }},
 	{"congestion-odd", Warning, " shop", "venturi knob set tcp.cc cubic --netns shop", func(r rig) { r.pod.Sysctls[congestion] = "vegas" }},
@@ -245,6 +253,11 @@ var healthyVariants = map[string]func(rig){
 	},
 	"segmentation that is off for want of checksums": func(r rig) { r.card.Features[tsoFeature] = host.Feature{Settable: true, Wanted: true} },
 	"an offload that the device cannot have":         func(r rig) { r.card.Features[tsoFeature] = host.Feature{} },
+	"a tap of a virtual machine whose card takes no offloads": func(r rig) {
+		switchOff(r.port, txChecksum, tsoFeature, tso6Feature)
+		r.port.Kind = "tuntap"
+	},
+	"LRO below a bond": func(r rig) { lroBelowBond(r, 0, 0) },
 	"a device that is down": func(r rig) {
 		switchOff(r.vx, txChecksum, groFeature)
 		r.vx.Up = false

@@ -25,13 +25,14 @@ var hotCore = Rule{
 		Do:       "a single flow always stays on one CPU. Otherwise check first whether the card could use more queues (knobs nic.channels, nic.rss_udp, irq.affinity), then spread by software: venturi knob set net.rps 0-3 --dev DEVICE",
 	},
 	Check: func(v *View) []Finding {
-		if !v.hasInterval() || len(v.Second.CPUs) < 2 {
+		cpus := v.countedCPUs()
+		if !v.hasInterval() || len(cpus) < 2 {
 			return nil
 		}
 		load := map[int]cpuLoad{}
 		var packets uint64
-		for n, after := range v.Second.CPUs {
-			load[n] = loadOf(v.First.CPUs[n], after)
+		for _, n := range cpus {
+			load[n] = loadOf(v.First.CPUs[n], v.Second.CPUs[n])
 			packets += load[n].packets
 		}
 		hot := hottest(load)

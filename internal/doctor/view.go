@@ -2,6 +2,8 @@ package doctor
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -109,6 +111,32 @@ func (v *View) lower(s *Netns, d *host.NetDevice) (*Netns, *host.NetDevice) {
 	return there, there.device(d.Lower)
 }
 
+// lowerDevices gives a device, and those of its namespace that it stands on, down to
+// the cards: the ports of a bond, bridge or switch, and what a VLAN is on.
+func (s *Netns) lowerDevices(d *host.NetDevice) []*host.NetDevice {
+	found := []*host.NetDevice{d}
+	for i := 0; i < len(found); i++ {
+		for k := range s.Devices {
+			if lower := &s.Devices[k]; s.standsOn(found[i], lower) && !slices.Contains(found, lower) {
+				found = append(found, lower)
+			}
+		}
+	}
+	return found
+}
+
+// standsOn tells whether packets that a device sends may leave by another one.
+func (s *Netns) standsOn(d, lower *host.NetDevice) bool {
+	switch d.Kind {
+	case "vlan", "macvlan":
+		return d.LowerSpace < 0 && d.Lower == lower.Index
+	case "openvswitch": // ports have one device of that kind for a master, whichever of the bridges they are of
+		m := s.device(lower.Master)
+		return m != nil && m.Kind == "openvswitch"
+	}
+	return lower.Master == d.Index
+}
+
 // peer gives the other end of a pair; nil: the device is none of a pair.
 func (v *View) peer(s *Netns, d *host.NetDevice) (*Netns, *host.NetDevice) {
 	if d.Kind != "veth" && d.Kind != "netkit" {
@@ -135,6 +163,20 @@ func (s *Netns) tunnelCarriers() map[int]*host.NetDevice {
 		}
 		if c := s.carrier(d); c != nil && found[c.Index] == nil {
 			found[c.Index] = d
+		}
+	}
+	return found
+}
+
+// tunnelCards adds to these the cards below them: where a tunnel sends by a bond, VLAN,
+// bridge or switch, those do the work.
+func (s *Netns) tunnelCards() map[int]*host.NetDevice {
+	found := s.tunnelCarriers()
+	for _, index := range slices.Sorted(maps.Keys(found)) {
+		for _, d := range s.lowerDevices(s.device(index)) {
+			if d.Card && d.Up && found[d.Index] == nil {
+				found[d.Index] = found[index]
+			}
 		}
 	}
 	return found

@@ -5,6 +5,7 @@ var (
 	ContainerNamespaceBelow = containerNamespace
 	Put                     = put
 	PutProcess              = putProcess
+	TunnelOf                = tunnelOf
 )
 
 const MostState = mostState

@@ -52,7 +52,7 @@ type Rings struct{ RX, RXMax, TX, TXMax int }
 // Tunnel is what a device wraps packets into.
 type Tunnel struct {
 	Port          int // UDP, that it receives on; 0: it does not use UDP
-	Overhead      int // bytes a packet, with an outer IPv4 header
+	Overhead      int // bytes a packet, with the outer IP header
 	Device        int // index of the device that it is bound to; 0: none
 	Local, Remote netip.Addr
 	Shared        bool // a switch says for each packet where it goes
@@ -184,9 +184,21 @@ const (
 	overheadVXLAN = 20 + 8 + 8 + 14
 	overheadIPIP  = 20
 	overheadGRE   = 20 + 4
+
+	moreIPv6 = 20 // that its header is longer
 )
 
+// tunnelOf reads what a device wraps packets into; nil: it is no tunnel.
 func tunnelOf(link netlink.Link) *Tunnel {
+	t := overIPv4(link)
+	if t != nil && (t.Local.Is6() || t.Remote.Is6()) {
+		t.Overhead += moreIPv6
+	}
+	return t
+}
+
+// overIPv4 is tunnelOf with the overhead of an outer IPv4 header.
+func overIPv4(link netlink.Link) *Tunnel {
 	switch t := link.(type) {
 	case *netlink.Vxlan:
 		return &Tunnel{Port: t.Port, Overhead: overheadVXLAN, Device: t.VtepDevIndex, Local: nlmsg.ToAddr(t.SrcAddr), Remote: nlmsg.ToAddr(t.Group), Shared: t.FlowBased}

@@ -1,9 +1,12 @@
 package host_test
 
 import (
+	"net"
 	"net/netip"
 	"slices"
 	"testing"
+
+	"github.com/vishvananda/netlink"
 
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/netcfg"
@@ -72,6 +75,24 @@ func TestNetDevices(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// A tunnel over IPv6 adds a longer header.
+func TestTunnelOverhead(t *testing.T) {
+	v4, v6 := net.ParseIP("192.0.2.1"), net.ParseIP("2001:db8::1")
+	for want, links := range map[int][]netlink.Link{
+		50: {&netlink.Vxlan{SrcAddr: v4}, &netlink.Vxlan{FlowBased: true}, &netlink.Geneve{Remote: v4}},
+		70: {&netlink.Vxlan{SrcAddr: v6}, &netlink.Vxlan{Group: v6}, &netlink.Geneve{Remote: v6}},
+		20: {&netlink.Iptun{Local: v4}},
+		38: {&netlink.Gretap{Local: v4, Remote: v4}},
+		44: {&netlink.Gretun{Local: v6, Remote: v6}},
+	} {
+		for _, l := range links {
+			if got := host.TunnelOf(l).Overhead; got != want {
+				t.Errorf("%s %+v adds %d bytes, want %d", l.Type(), l, got, want)
+			}
+		}
+	}
 }
 
 func TestFind(t *testing.T) {
