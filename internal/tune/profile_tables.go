@@ -72,8 +72,8 @@ func mend() []Step {
 	}
 	for _, on := range []Group{NICs, Tunnels, Veths} {
 		steps = append(steps,
+			Step{Name: "checksums", Knob: "nic.csum", On: on, Value: "on", Reason: "segmentation needs it"}, // and so it comes first
 			Step{Name: "segmentation", Knob: "nic.seg", On: on, Value: "on", Reason: "without it each packet goes through the whole stack alone"},
-			Step{Name: "checksums", Knob: "nic.csum", On: on, Value: "on", Reason: "segmentation needs it"},
 			Step{Name: "merging on receive", Knob: "nic.gro", On: on, Value: "on", Reason: "as segmentation, on receive"},
 		)
 	}
