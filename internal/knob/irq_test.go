@@ -108,6 +108,32 @@ func TestIRQAvoidsIsolatedCores(t *testing.T) {
 	}
 }
 
+// The kernel takes cores that are off, and for RPS those that are isolated, out of a mask:
+// what would not be as it was set is not offered, and refused.
+func TestMasksOfCores(t *testing.T) {
+	on := knob.Target{Device: "lo"}
+	for _, c := range []struct{ online, isolated, trials, refused string }{
+		{"0,2", "2", "", "0,2"},
+		{"0,2,4", "", "0,2,4 2,4", "0-2"},
+		{"0-3", "1", "0,2-3 2-3", "rx-0=1"},
+		{"0-3", "0-3", "", "5"},
+	} {
+		b := fixture(t, map[string]string{"/sys/devices/system/cpu/online": c.online + "\n", "/sys/devices/system/cpu/isolated": c.isolated + "\n"})
+		values, err := entry(t, "net.rps").Knob.(knob.Ranger).Range(b.m, on)
+		if got := strings.Join(values, " "); err != nil || got != c.trials {
+			t.Errorf("%+v: worth a trial are %q (%v)", c, got, err)
+		}
+		for _, value := range append(values, "off") {
+			if _, err := entry(t, "net.rps").Plan(b.m, on, value); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := entry(t, "net.rps").Plan(b.m, on, c.refused); verr.Code(err) != verr.Usage {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
 // Interrupts get other numbers when a driver starts anew; an undo finds them by
 // what they are for.
 func TestIRQUndoneByAction(t *testing.T) {
