@@ -36,3 +36,35 @@ func TestConfirmationSpendsItsChance(t *testing.T) {
 		t.Errorf("%d of %d were confirmed, want 5 %%", confirmed, trials)
 	}
 }
+
+// Among many knobs that do nothing seldom one is harmful for losses that come and go; one
+// that loses packets is.
+func TestTroubleOfManyKnobs(t *testing.T) {
+	const trials, knobs = 200, 30
+	rng, accused := rand.New(rand.NewPCG(1, 2)), 0
+	for range trials {
+		r := &run{Problem: problem(make([]string, knobs)...), noise: make([]Noise, len(goals))}
+		for k := range knobs {
+			c := r.contest(nil, Subset{k})
+			c.pairs = suspectPairs
+			for range c.pairs {
+				growth := troubleMargin + 0.01*rng.NormFloat64()
+				if k == 0 {
+					growth = 0.02 + 0.001*rng.NormFloat64()
+				}
+				c.growth[0] = append(c.growth[0], growth)
+			}
+			r.arms = append(r.arms, &arm{knobs: []int{k}, best: c})
+		}
+		harmful := r.harmful()
+		if harmful[0] != "retransmits" {
+			t.Fatalf("what loses packets is not found: %v", harmful)
+		}
+		if len(harmful) > 1 {
+			accused++
+		}
+	}
+	if accused > trials/20 {
+		t.Errorf("%d of %d searches call something harmful that is not, want 5 %% at most", accused, trials)
+	}
+}
