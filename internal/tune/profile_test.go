@@ -229,6 +229,20 @@ func TestSegmentationOfDrivers(t *testing.T) {
 	}
 }
 
+// While governor performance is on, the kernel takes no preference back: a proof tries one
+// of both at a time.
+func TestGovernorExcludesPreference(t *testing.T) {
+	var all []Assignment
+	for _, s := range latency().Steps {
+		if s.Knob == "cpu.governor" || s.Knob == "cpu.epp" {
+			all = append(all, Assignment{Knob: knob.Entry{Facts: knob.Facts{Name: s.Knob}}, Value: s.Value, Step: &s})
+		}
+	}
+	if c := Candidates(all); len(c) != 2 || c[0].Group == "" || c[0].Group != c[1].Group {
+		t.Errorf("they are candidates %+v", c)
+	}
+}
+
 func TestCouples(t *testing.T) {
 	for _, c := range couple {
 		for _, name := range c {

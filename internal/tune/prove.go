@@ -214,6 +214,8 @@ func Candidates(assignments []Assignment) []Candidate {
 		values, group := []string{w.Value}, ""
 		if len(w.Ladder) > 0 {
 			values, group = w.Ladder, w.Knob.Name+stepOf(w)
+		} else if w.Knob.Name == "cpu.governor" || w.Knob.Name == "cpu.epp" {
+			group = "clock" // governor performance has its own preference, and the kernel then takes no other back
 		}
 		for _, v := range values {
 			own := w
