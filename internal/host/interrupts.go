@@ -68,6 +68,23 @@ func (r Reader) CardCores(sys, device string) string {
 	return ""
 }
 
+// CardDriver names the driver of the card behind a network device. Empty: there is no such
+// card, or the kernel does not tell. Sys is as of [Reader.IRQs].
+func (r Reader) CardDriver(sys, device string) string {
+	if sys == "" {
+		sys = r.path("sys")
+	}
+	folder, err := cardOf(filepath.Join(sys, "class/net"), device)
+	if err != nil {
+		return ""
+	}
+	driver, err := os.Readlink(filepath.Join(folder, "driver"))
+	if err != nil {
+		return ""
+	}
+	return filepath.Base(driver)
+}
+
 // CardIRQs lists those of a card, by its address on its bus, with those that nothing uses
 // now. Errors: [ErrGone], if there is none on any bus; os.ErrNotExist, if it has none.
 func (r Reader) CardIRQs(card string) ([]IRQ, error) {

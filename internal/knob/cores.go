@@ -2,6 +2,7 @@ package knob
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -54,16 +55,27 @@ func FormatMask(list string) (string, error) {
 }
 
 // OnlineCores lists the cores that are on; none if that cannot be read.
-func OnlineCores(m Machine) []int {
-	v, err := m.Settings.Read(setting.Setting{Backend: "kernel", Key: "/sys/devices/system/cpu/online"})
+func OnlineCores(m Machine) []int { return coreList(m, "online") }
+
+// SharedCores lists the cores that are on and that the boot line keeps for nobody: it
+// isolates some (isolcpus), or has some run without ticks (nohz_full).
+func SharedCores(m Machine) []int {
+	kept := append(coreList(m, "isolated"), coreList(m, "nohz_full")...)
+	return slices.DeleteFunc(OnlineCores(m), func(core int) bool { return slices.Contains(kept, core) })
+}
+
+// coreList reads one of the kernel's lists of cores; none if that cannot be read, or is
+// " (null)", as nohz_full is where it was not asked for.
+func coreList(m Machine, file string) []int {
+	v, err := m.Settings.Read(setting.Setting{Backend: "kernel", Key: "/sys/devices/system/cpu/" + file})
 	if err != nil {
 		return nil
 	}
-	on, err := host.ParseNumbers(strings.TrimSpace(v.String()))
+	cores, err := host.ParseNumbers(strings.TrimSpace(v.String()))
 	if err != nil {
 		return nil
 	}
-	return on
+	return cores
 }
 
 // CoreCount is how many cores the machine can have, by their highest number; 0

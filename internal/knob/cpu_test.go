@@ -116,6 +116,21 @@ func TestGovernorBeforePreference(t *testing.T) {
 	}
 }
 
+// The preference that governor performance has itself may follow it, as in profiles: a plan
+// does not know that it has come by itself.
+func TestPreferenceAfterGovernor(t *testing.T) {
+	b := fixture(t, bareMetal())
+	governor := tune.Assignment{Knob: entry(t, "cpu.governor"), Value: "performance"}
+	preference := tune.Assignment{Knob: entry(t, "cpu.epp"), Value: "performance"}
+	if planned, err := tune.DryRun(b.m, []tune.Assignment{governor, preference}); err != nil || len(tune.Total(planned)) != 4 {
+		t.Errorf("both are planned as %v (%v)", planned, err)
+	}
+	preference.Value = "balance_performance"
+	if _, err := tune.DryRun(b.m, []tune.Assignment{governor, preference}); verr.Code(err) != verr.Missing {
+		t.Errorf("another preference: %v", err)
+	}
+}
+
 // A virtual machine says that it is one.
 func TestProcessorKnobsNeedTheMachine(t *testing.T) {
 	b := fixture(t, map[string]string{"/proc/cpuinfo": "processor\t: 0\nflags\t\t: fpu hypervisor\n", "/sys/class/dmi/id/sys_vendor": "QEMU\n"})

@@ -83,6 +83,57 @@ func TestIRQAffinity(t *testing.T) {
 	}
 }
 
+// Interrupts are not dealt to cores that the boot line keeps for programs, unless there are
+// no others.
+func TestIRQAvoidsIsolatedCores(t *testing.T) {
+	for _, c := range []struct{ isolated, ticks, inputs, trials string }{
+		{"2-3\n", " (null)\n", "0 1", "near 1"}, // all that are near
+		{"3\n", "\n", "2 2", "near 0-2 1-2"},
+		{"\n", "0,2\n", "3 3", "near 1,3"},
+		{"1-3\n", "\n", "0 0", "near"},
+		{"0-3\n", "0-3\n", "2 3", "near 0-3 1-3"},
+	} {
+		b, on := card(t, 37), knob.Target{Device: "eth0"}
+		for name, text := range map[string]string{"isolated": c.isolated, "nohz_full": c.ticks} {
+			if err := os.WriteFile(filepath.Join(b.m.Root, "sys/devices/system/cpu", name), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		values, err := entry(t, "irq.affinity").Knob.(knob.Ranger).Range(b.m, on)
+		if got := strings.Join(values, " "); err != nil || got != c.trials {
+			t.Errorf("%+v: worth a trial are %q (%v)", c, got, err)
+		}
+		inputs := strings.Fields(c.inputs)
+		b.turns("irq.affinity", on, "near", fmt.Sprintf("virtio2-config=0-3 virtio2-input.0=%[1]s virtio2-output.0=%[1]s virtio2-input.1=%[2]s virtio2-output.1=%[2]s", inputs[0], inputs[1]))
+	}
+}
+
+// The kernel takes cores that are off, and for RPS those that are isolated, out of a mask:
+// what would not be as it was set is not offered, and refused.
+func TestMasksOfCores(t *testing.T) {
+	on := knob.Target{Device: "lo"}
+	for _, c := range []struct{ online, isolated, trials, refused string }{
+		{"0,2", "2", "", "0,2"},
+		{"0,2,4", "", "0,2,4 2,4", "0-2"},
+		{"0-3", "1", "0,2-3 2-3", "rx-0=1"},
+		{"0-3", "0-3", "", "5"},
+	} {
+		b := fixture(t, map[string]string{"/sys/devices/system/cpu/online": c.online + "\n", "/sys/devices/system/cpu/isolated": c.isolated + "\n"})
+		values, err := entry(t, "net.rps").Knob.(knob.Ranger).Range(b.m, on)
+		if got := strings.Join(values, " "); err != nil || got != c.trials {
+			t.Errorf("%+v: worth a trial are %q (%v)", c, got, err)
+		}
+		for _, value := range append(values, "off") {
+			if _, err := entry(t, "net.rps").Plan(b.m, on, value); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := entry(t, "net.rps").Plan(b.m, on, c.refused); verr.Code(err) != verr.Usage {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
 // Interrupts get other numbers when a driver starts anew; an undo finds them by
 // what they are for.
 func TestIRQUndoneByAction(t *testing.T) {

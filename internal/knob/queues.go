@@ -113,6 +113,25 @@ func ParseLists(value string, queues []Queue, spread func(list string) ([]string
 	return lists, nil
 }
 
+// CheckCores refuses lists with a core that is none of some, and says of it what that means.
+// Without any, they are not known.
+func CheckCores(lists map[string]string, cores []int, why string) error {
+	for _, list := range lists {
+		if list == Off || len(cores) == 0 {
+			continue
+		}
+		numbers, err := host.ParseNumbers(list)
+		if err != nil {
+			return err
+		}
+		others := slices.DeleteFunc(numbers, func(core int) bool { return slices.Contains(cores, core) })
+		if len(others) > 0 {
+			return fmt.Errorf("core %s %s", host.FormatNumbers(others), why)
+		}
+	}
+	return nil
+}
+
 // MaskWrites gives the writes of lists to queues. Most is how many bits there
 // are, 0 if that is not known.
 func MaskWrites(queues []Queue, lists map[string]string, most int) ([]setting.Write, error) {

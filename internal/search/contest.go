@@ -156,7 +156,7 @@ func (r *run) harm(c *contest, sure float64) string {
 		}
 	}
 	for t, name := range r.Troubles {
-		if troubleGrew(c.growth[t]) {
+		if troubleGrew(c.growth[t], troubleSure) {
 			return name
 		}
 	}
@@ -164,14 +164,15 @@ func (r *run) harm(c *contest, sure float64) string {
 }
 
 // What a trouble may grow by, as a share of the packets, and how sure one must be
-// that it does by more.
+// that it does by more to give a knob up.
 const (
 	troubleMargin = 0.001
 	troubleSure   = 0.005
 )
 
-// troubleGrew tells whether a trouble is shown to grow by more than nothing to speak of.
-func troubleGrew(growth []float64) bool {
+// troubleGrew tells whether a trouble is shown, with a chance of error, to grow by more than
+// nothing to speak of.
+func troubleGrew(growth []float64, alpha float64) bool {
 	if len(growth) == 0 || stats.Median(growth) <= troubleMargin {
 		return false
 	}
@@ -179,7 +180,7 @@ func troubleGrew(growth []float64) bool {
 	for i, g := range growth {
 		above[i] = g - troubleMargin
 	}
-	return signedRankP(above) < troubleSure
+	return signedRankP(above) <= alpha
 }
 
 // margin is by how much a metric may become worse, as a logarithm: what is asked

@@ -16,7 +16,7 @@ const (
 	gatePairs    = 16 // that the gate takes
 	fullPairs    = 24 // of a proof
 	confirmMost  = 40 // of a confirmation that cannot tell yet
-	suspectPairs = 12 // that it takes to call a knob harmful
+	suspectPairs = 16 // that it takes to call one of many knobs harmful
 )
 
 // screenPairs are after how many pairs a knob may be dropped. The last number is

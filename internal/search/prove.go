@@ -110,20 +110,24 @@ func (r *run) confirm(ctx context.Context, set Subset, proofs map[int]*proof) (S
 	if p := proofs[set[0]]; len(set) == 1 && len(p.from) == 0 {
 		known = p.contest
 	}
-	pairs := fullPairs
+	pairs, before, unsure := fullPairs, 0.0, ""
 	for {
 		pairs = min(pairs, c.pairs+r.pairsLeft())
 		if err := r.measure(ctx, StageConfirm, c, pairs); err != nil {
 			return nil, err
 		}
-		unsure := r.unsure(known, c)
-		if unsure == "" || pairs >= confirmMost || r.pairsLeft() == 0 || r.harm(c, harmErrors) != "" {
+		last := pairs >= confirmMost || r.pairsLeft() == 0
+		now := confirmSure // the last look may spend all that is left
+		if !last {
+			now = alphaSpent(confirmSure, float64(pairs)/confirmMost)
+		}
+		if unsure = r.unsure(known, c, now-before); unsure == "" || last || r.harm(c, harmErrors) != "" {
 			break
 		}
-		pairs += screenPairs[1]
+		pairs, before = pairs+screenPairs[1], now
 	}
 	r.out.Confirm = r.effects(c)
-	if why := r.objection(known, c, set, proofs); why != "" {
+	if why := r.objection(c, unsure, set, proofs); why != "" {
 		r.out.Reason = why
 		return nil, nil
 	}
@@ -131,27 +135,28 @@ func (r *run) confirm(ctx context.Context, set Subset, proofs map[int]*proof) (S
 }
 
 // unsure names the first metric that contests of the same states do not show to be no
-// worse than the margin.
-func (r *run) unsure(known, fresh *contest) string {
+// worse than the margin, at a level of error.
+func (r *run) unsure(known, fresh *contest, alpha float64) string {
 	for m, metric := range r.Metrics {
 		if metric.Role != Goal && metric.Role != Guard {
 			continue
 		}
 		all := slices.Concat(known.gains[m], fresh.gains[m])
-		if lo, ok := lowerBound(all, confirmSure); !ok || lo < -r.margin(m) {
+		if lo, ok := lowerBound(all, alpha); !ok || lo < -r.margin(m) {
 			return metric.Name
 		}
 	}
 	return ""
 }
 
-// objection is what speaks against a set as a whole; "" for nothing.
-func (r *run) objection(known, c *contest, set Subset, proofs map[int]*proof) string {
+// objection is what speaks against a set as a whole, of which a metric may be unsure; ""
+// for nothing.
+func (r *run) objection(c *contest, unsure string, set Subset, proofs map[int]*proof) string {
 	if harm := r.harm(c, harmErrors); harm != "" {
 		return "together they make it worse: " + harm
 	}
-	if name := r.unsure(known, c); name != "" {
-		return fmt.Sprintf("together they were not shown to leave %s as good as it was", name)
+	if unsure != "" {
+		return fmt.Sprintf("together they were not shown to leave %s as good as it was", unsure)
 	}
 	claimed := map[int]bool{}
 	for _, k := range set {

@@ -127,6 +127,7 @@ func (r *run) names(s Subset) []string {
 // the number of things that were looked at (Bonferroni).
 func (r *run) harmful() map[int]string {
 	out := map[int]string{}
+	alpha := 0.05 / float64(len(r.Knobs)*(len(r.Metrics)+len(r.Troubles)))
 	for k := range r.Knobs {
 		c := r.arms[k].best
 		if c == nil || c.pairs == 0 && c.broken == nil {
@@ -138,12 +139,12 @@ func (r *run) harmful() map[int]string {
 		}
 		for m, metric := range r.Metrics {
 			worse := len(c.gains[m]) > 0 && metric.Role != Reported && c.gain(m) < -r.worth(m) && stats.Median(c.gains[m]) < 0
-			if worse && stats.SignedRank(c.gains[m])*float64(len(r.Knobs)*len(r.Metrics)) <= 0.05 {
+			if worse && stats.SignedRank(c.gains[m]) <= alpha {
 				out[k] = metric.Name
 			}
 		}
 		for t, name := range r.Troubles {
-			if troubleGrew(c.growth[t]) {
+			if troubleGrew(c.growth[t], alpha) {
 				out[k] = name
 			}
 		}

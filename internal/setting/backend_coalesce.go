@@ -42,6 +42,7 @@ var coalesce = fields{
 		{"tx-aggr-time-usecs", coalesceAggrMaxBytes + 2, number, 0},
 	},
 	rounds: coalesceMatches, queues: true,
+	chosenBy: map[string]string{"rx-usecs": "adaptive-rx", "rx-frames": "adaptive-rx", "tx-usecs": "adaptive-tx", "tx-frames": "adaptive-tx"},
 }
 
 // coalesceMatches tells whether a driver may make found of asked: it counts in steps

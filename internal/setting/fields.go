@@ -18,6 +18,7 @@ type fields struct {
 	get, set    uint8 // the messages
 	list        []field
 	rounds      func(name string, asked, found int) bool // whether a driver may make found of asked in a field; nil: none does
+	chosenBy    map[string]string                        // flags with which a driver chooses a field itself, and may reset it when they change
 	disturbs    bool                                     // drivers make the device anew for it
 	queues      bool                                     // what single queues were told to wait is lost by it
 	lag         time.Duration                            // how long what was written may take to show
@@ -155,24 +156,36 @@ func (f fields) write(s Setting, v Value) error {
 				return err
 			}
 		}
-		err = e.set(f.set, func(a *netlink.AttributeEncoder) error {
-			for _, field := range f.list {
-				n, asked := missing[field.name]
-				switch {
-				case !asked:
-				case field.kind == number:
-					a.Uint32(field.attr, uint32(n))
-				default:
-					a.Uint8(field.attr, uint8(n))
-				}
+		err = f.send(e, missing)
+		if err == nil && len(f.chosenBy) > 0 {
+			if missing, err = f.pending(e, want); err == nil && len(missing) > 0 {
+				// A driver that has changed who chooses takes the rest now, or leaves it out: what is
+				// read back tells.
+				_ = f.send(e, missing)
 			}
-			return nil
-		})
+		}
 		for end := time.Now().Add(f.lag); err == nil && len(missing) > 0 && time.Now().Before(end); {
 			time.Sleep(lagPoll)
 			missing, err = f.pending(e, want)
 		}
 		return err
+	})
+}
+
+// send tells a device some values in one message.
+func (f fields) send(e *ethConn, values map[string]int) error {
+	return e.set(f.set, func(a *netlink.AttributeEncoder) error {
+		for _, field := range f.list {
+			n, asked := values[field.name]
+			switch {
+			case !asked:
+			case field.kind == number:
+				a.Uint32(field.attr, uint32(n))
+			default:
+				a.Uint8(field.attr, uint8(n))
+			}
+		}
+		return nil
 	})
 }
 
@@ -202,8 +215,8 @@ func (f fields) backend() Backend {
 			return Text(f.text(now)), nil
 		},
 		Write:      f.write,
-		Matches:    func(_ Setting, asked, found Value) bool { return f.compare(asked, found, f.rounds) },
-		Equivalent: func(_ Setting, asked, found Value) bool { return f.compare(asked, found, nil) },
+		Matches:    func(_ Setting, asked, found Value) bool { return f.compare(asked, found, true) },
+		Equivalent: func(_ Setting, asked, found Value) bool { return f.compare(asked, found, false) },
 	}
 	if f.disturbs {
 		b.SideEffects = otherDeviceSettings
@@ -211,15 +224,18 @@ func (f fields) backend() Backend {
 	return b
 }
 
-// compare tells whether each field that was asked for is there, or alike.
-func (f fields) compare(asked, found Value, alike func(name string, asked, found int) bool) bool {
+// compare tells whether each field that was asked for is there, or what a driver may make
+// of it.
+func (f fields) compare(asked, found Value, made bool) bool {
 	a, err1 := f.parse(asked.String())
 	b, err2 := f.parse(found.String())
 	if err1 != nil || err2 != nil {
 		return false
 	}
 	for name, n := range a {
-		if b[name] != n && (alike == nil || !alike(name, n, b[name])) {
+		rounded := f.rounds != nil && f.rounds(name, n, b[name])
+		chosen := a[f.chosenBy[name]] == 1 && b[f.chosenBy[name]] == 1
+		if b[name] != n && (!made || !rounded && !chosen) {
 			return false
 		}
 	}

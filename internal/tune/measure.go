@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/venturi-net/venturi/internal/search"
 	"github.com/venturi-net/venturi/internal/stats"
@@ -108,7 +109,7 @@ var troubles = []struct {
 	}},
 }
 
-// maxSteal is the share of the time in which the machine may have been taken away
+// maxSteal is the share of the time of all cores in which they may have been taken away
 // from us; in more, a measurement is void.
 const maxSteal = 0.05
 
@@ -126,7 +127,7 @@ func sampleOf(r *result.Record, metrics []search.Metric) search.Sample {
 	wall, steal := 0.0, 0.0
 	for _, m := range r.Meters {
 		if m.Name == "cpu" {
-			wall += float64(m.WallNs)
+			wall += float64(m.WallNs) * float64(cores(m))
 			steal += float64(m.Values["steal"])
 		}
 	}
@@ -134,6 +135,16 @@ func sampleOf(r *result.Record, metrics []search.Metric) search.Sample {
 		s.Void = fmt.Sprintf("the hypervisor took the CPU away for %.0f %% of the time", 100*steal/wall)
 	}
 	return s
+}
+
+// cores is how many cores a meter has measured; one, if it does not tell them apart.
+func cores(m result.Meter) (n int) {
+	for key := range m.Values {
+		if strings.HasPrefix(key, "cpu") && strings.HasSuffix(key, "/busy") {
+			n++
+		}
+	}
+	return max(n, 1)
 }
 
 // delivered tells whether anything came through at all; else why not.

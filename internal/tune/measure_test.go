@@ -55,6 +55,17 @@ func TestSampleOfRecord(t *testing.T) {
 	if s := sampleOf(rec, metrics); !strings.Contains(s.Void, "10 %") {
 		t.Errorf("void %q", s.Void)
 	}
+	// What was taken of several cores is a share of the time of them all.
+	for _, core := range []string{"cpu0", "cpu1", "cpu5", "cpu11"} {
+		rec.Meters[0].Values[core+"/busy"] = 100
+	}
+	if s := sampleOf(rec, metrics); s.Void != "" {
+		t.Errorf("of 4 cores: void %q", s.Void)
+	}
+	rec.Meters[0].Values["steal"] = 240
+	if s := sampleOf(rec, metrics); !strings.Contains(s.Void, " 6 %") {
+		t.Errorf("of 4 cores: void %q", s.Void)
+	}
 	// A receiver that gets next to nothing is as bad as can be, and no gap.
 	for _, c := range []struct {
 		stream result.Stream

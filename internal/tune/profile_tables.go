@@ -71,9 +71,13 @@ func mend() []Step {
 		{Name: "checksums on tunnels", Knob: "virt.tx_csum", On: Tunnels, Reason: "off where the card corrupts them: 0.2 to more than 9 Gb/s; on where it is off for no reason: both are tried"},
 	}
 	for _, on := range []Group{NICs, Tunnels, Veths} {
+		when := Condition{}
+		if on == NICs {
+			when = segments
+		}
 		steps = append(steps,
-			Step{Name: "segmentation", Knob: "nic.seg", On: on, Value: "on", Reason: "without it each packet goes through the whole stack alone"},
-			Step{Name: "checksums", Knob: "nic.csum", On: on, Value: "on", Reason: "segmentation needs it"},
+			Step{Name: "checksums", Knob: "nic.csum", On: on, Value: "on", Reason: "segmentation needs it"}, // and so it comes first
+			Step{Name: "segmentation", Knob: "nic.seg", On: on, Value: "on", Condition: when, Reason: "without it each packet goes through the whole stack alone"},
 			Step{Name: "merging on receive", Knob: "nic.gro", On: on, Value: "on", Reason: "as segmentation, on receive"},
 		)
 	}

@@ -210,6 +210,39 @@ func TestAssignmentsByCounters(t *testing.T) {
 	}
 }
 
+// A driver that keeps segmentation off for a reason is left so, and the plan says why.
+func TestSegmentationOfDrivers(t *testing.T) {
+	for driver, want := range map[string]bool{"r8169": false, "e1000e": true} {
+		m := fixtureMachine(t, map[string]string{"sys/class/net/eth0/device/vendor": "0x10ec\n"})
+		if err := os.Symlink("../../../../bus/pci/drivers/"+driver, filepath.Join(m.Root, "sys/class/net/eth0/device/driver")); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range mend() {
+			if s.Knob != "nic.seg" || s.On != NICs {
+				continue
+			}
+			why, seen := s.unmetCondition(m, knob.Target{Device: "eth0"})
+			if (why == "") != want || !want && (!strings.Contains(why, "use at own risk") || seen != "driver r8169") {
+				t.Errorf("%s: %q, %q", driver, why, seen)
+			}
+		}
+	}
+}
+
+// While governor performance is on, the kernel takes no preference back: a proof tries one
+// of both at a time.
+func TestGovernorExcludesPreference(t *testing.T) {
+	var all []Assignment
+	for _, s := range latency().Steps {
+		if s.Knob == "cpu.governor" || s.Knob == "cpu.epp" {
+			all = append(all, Assignment{Knob: knob.Entry{Facts: knob.Facts{Name: s.Knob}}, Value: s.Value, Step: &s})
+		}
+	}
+	if c := Candidates(all); len(c) != 2 || c[0].Group == "" || c[0].Group != c[1].Group {
+		t.Errorf("they are candidates %+v", c)
+	}
+}
+
 func TestCouples(t *testing.T) {
 	for _, c := range couple {
 		for _, name := range c {

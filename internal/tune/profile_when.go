@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/knob"
 	"github.com/venturi-net/venturi/internal/knob/table"
 	"github.com/venturi-net/venturi/internal/setting"
@@ -58,6 +59,23 @@ var ringDrops = Condition{Text: "the card dropped packets for lack of room (rx_m
 		seen = append(seen, counter+" "+strings.TrimSpace(v.String()))
 	}
 	return holds, strings.Join(seen, ", "), nil
+}}
+
+// segments holds where nothing is known against segmentation by a device's driver.
+var segments = Condition{Text: "its driver does not keep it off for a reason: r8169 does, since cards stopped to send, and its maintainers say \"use at own risk\"", Holds: func(m knob.Machine, t knob.Target) (bool, string, error) {
+	driver := ""
+	find := func(sys string) error {
+		driver = host.Reader{Root: m.Root}.CardDriver(sys, t.Device)
+		return nil
+	}
+	if m.Root != "" {
+		_ = find("")
+	} else if scope, err := t.Scope(); err != nil {
+		return false, "", err
+	} else if err := scope.Enter(func(string) error { return host.Sysfs(find) }); err != nil {
+		return false, "", err
+	}
+	return driver != "r8169", "driver " + driver, nil
 }}
 
 // mirrorOn holds where a file has Kube-OVN copy all traffic.

@@ -190,7 +190,7 @@ var couple = [][2]string{
 func couples(all []Candidate) (pairs [][]int) {
 	first := func(name string) int {
 		for i, c := range all {
-			if c.Assignments[0].Knob.Name == name {
+			if c.Assignments[len(c.Assignments)-1].Knob.Name == name {
 				return i
 			}
 		}
@@ -205,7 +205,8 @@ func couples(all []Candidate) (pairs [][]int) {
 }
 
 // Candidates puts the assignments of a profile together: all targets of a step are one
-// candidate, and each value of its ladder is.
+// candidate, and each value of its ladder is. Segmentation has no effect without checksums:
+// where these are off too, both are one candidate.
 func Candidates(assignments []Assignment) []Candidate {
 	var all []Candidate
 	at := map[string]int{}
@@ -213,17 +214,23 @@ func Candidates(assignments []Assignment) []Candidate {
 		values, group := []string{w.Value}, ""
 		if len(w.Ladder) > 0 {
 			values, group = w.Ladder, w.Knob.Name+stepOf(w)
+		} else if w.Knob.Name == "cpu.governor" || w.Knob.Name == "cpu.epp" {
+			group = "clock" // governor performance has its own preference, and the kernel then takes no other back
 		}
 		for _, v := range values {
 			own := w
 			own.Value, own.Ladder = v, nil
 			name := w.Knob.Name + "=" + v + stepOf(w)
+			var first []Assignment
+			if i, off := at["nic.csum=on"+stepOf(w)]; off && w.Knob.Name == "nic.seg" {
+				name, first = "nic.csum=on and "+name, all[i].Assignments
+			}
 			if i, known := at[name]; known {
 				all[i].Assignments = append(all[i].Assignments, own)
 				continue
 			}
 			at[name] = len(all)
-			all = append(all, Candidate{Name: name, Group: group, Assignments: []Assignment{own}})
+			all = append(all, Candidate{Name: name, Group: group, Assignments: append(slices.Clone(first), own)})
 		}
 	}
 	return all

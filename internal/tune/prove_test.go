@@ -274,6 +274,27 @@ func TestCandidatesAndTheirCommands(t *testing.T) {
 	}
 }
 
+// Where a card has all offloads off, segmentation is of no use before checksums.
+func TestSegmentationNeedsChecksums(t *testing.T) {
+	var all []Assignment
+	for _, s := range mend() {
+		if s.On == NICs && (s.Knob == "nic.seg" || s.Knob == "nic.csum") {
+			all = append(all, Assignment{Knob: knob.Entry{Facts: knob.Facts{Name: s.Knob}}, Target: knob.Target{Device: "eth0"}, Value: s.Value, Step: &s})
+		}
+	}
+	var got []string
+	for _, c := range Candidates(all) {
+		got = append(got, c.Name+": "+strings.Join(c.Commands(true), "; "))
+	}
+	const csum, seg = "venturi knob set nic.csum on --dev eth0", "venturi knob set nic.seg on --dev eth0"
+	if want := []string{"nic.csum=on on nics: " + csum, "nic.csum=on and nic.seg=on on nics: " + csum + "; " + seg}; !slices.Equal(got, want) {
+		t.Errorf("candidates are\n%s, want\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if c := Candidates(all[1:]); len(c) != 1 || len(c[0].Assignments) != 1 {
+		t.Errorf("with checksums on, candidates are %+v", c)
+	}
+}
+
 func TestTurnSettles(t *testing.T) {
 	s := newFakeHost(t, map[string]string{"a": "bad"})
 	j := s.open(t)

@@ -21,14 +21,14 @@ const cpuFolder = "/sys/devices/system/cpu/"
 // have one clock. One value is for all of them, or each is named:
 // "policy0=performance policy4=powersave".
 type cpuFiles struct {
-	name    string                                    // of the knob
-	pattern string                                    // of the files, below cpuFolder if it does not begin with a slash
-	check   func(value string) error                  // nil: the file of choices says what there is
-	choices string                                    // a file beside each, with what it takes
-	refuse  func(m knob.Machine, q knob.Queue) error  // why one cannot be written now; nil: it always can
-	trials  []string                                  // values worth a trial
-	needs   string                                    // what gives a machine these files
-	note    func(m knob.Machine, q knob.Queue) string // what else to know; nil: nothing
+	name    string                                                // of the knob
+	pattern string                                                // of the files, below cpuFolder if it does not begin with a slash
+	check   func(value string) error                              // nil: the file of choices says what there is
+	choices string                                                // a file beside each, with what it takes
+	refuse  func(m knob.Machine, q knob.Queue, text string) error // why a text cannot be written to one now; nil: it always can
+	trials  []string                                              // values worth a trial
+	needs   string                                                // what gives a machine these files
+	note    func(m knob.Machine, q knob.Queue) string             // what else to know; nil: nothing
 }
 
 // coreFiles reads files that match a pattern, in the order of their numbers. What a driver does not let be read is left out.
@@ -127,7 +127,7 @@ func (k cpuFiles) Plan(m knob.Machine, _ knob.Target, value string) ([]setting.W
 			continue
 		}
 		if k.refuse != nil {
-			if err := k.refuse(m, f); err != nil {
+			if err := k.refuse(m, f, text); err != nil {
 				return nil, err
 			}
 		}

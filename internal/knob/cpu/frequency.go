@@ -59,7 +59,10 @@ var cpuEPP = powerHint(knob.Facts{
 }, cpuFiles{
 	pattern: "cpufreq/policy*/" + eppFile, choices: "energy_performance_available_preferences",
 	trials: []string{"performance", "balance_performance"}, needs: "it takes a driver that lets the hardware choose: intel_pstate or amd_pstate",
-	refuse: func(m knob.Machine, q knob.Queue) error {
+	refuse: func(m knob.Machine, q knob.Queue, text string) error {
+		if text == "performance" || text == "0" {
+			return nil // what the governor of that name has itself
+		}
 		v, err := m.Settings.Read(setting.Setting{Backend: "kernel", Key: filepath.Join(filepath.Dir(q.Setting.Key), "scaling_governor")})
 		if errors.Is(err, os.ErrNotExist) || err == nil && strings.TrimSpace(v.String()) != "performance" {
 			return nil

@@ -21,7 +21,7 @@ var irqAffinity = knob.Entry{
 	Facts: knob.Facts{
 		Name:     "irq.affinity",
 		Title:    "Which cores take the interrupts of a card's queues",
-		Values:   `cores to spread the queues over, such as 2-5; near: those of the card's NUMA node, without the first core if there are enough others; or one for each interrupt, such as "eth0-TxRx-0=2 eth0-TxRx-1=3"`,
+		Values:   `cores to spread the queues over, such as 2-5; near: those of the card's NUMA node, without isolated cores, and without the first core if there are enough others; or one for each interrupt, such as "eth0-TxRx-0=2 eth0-TxRx-1=3"`,
 		Scope:    knob.ScopeDevice,
 		Helps:    []knob.Benefit{knob.Latency, knob.Throughput, knob.Packets},
 		Risk:     "a core that gets more than it can handle; some drivers forget it when the device comes up again",
@@ -117,7 +117,7 @@ func (k affinity) Plan(m knob.Machine, t knob.Target, value string) ([]setting.W
 	case strings.Contains(value, "="):
 		lists, err = knob.ParseLists(value, c.all, nil)
 	case value == "near":
-		lists, err = c.spread(c.nearest(on))
+		lists, err = c.spread(c.nearest(dealtTo(m)))
 	default:
 		var cores []int
 		if cores, err = host.ParseNumbers(value); err == nil {
@@ -181,8 +181,17 @@ func (c interrupts) spread(cores []int) (map[string]string, error) {
 	return lists, nil
 }
 
-// nearest are the cores that the queues are dealt to best: those near the card that
-// are on. The first core has most else to do: it is left out where each queue has
+// dealtTo are the cores that queues are dealt to where nobody names any: what is isolated is
+// kept for programs that interrupts would disturb.
+func dealtTo(m knob.Machine) []int {
+	if shared := knob.SharedCores(m); len(shared) > 0 {
+		return shared
+	}
+	return knob.OnlineCores(m)
+}
+
+// nearest are the cores that the queues are dealt to best: those of some that are near the
+// card. The first core has most else to do: it is left out where each queue has
 // one of its own without it.
 func (c interrupts) nearest(on []int) []int {
 	cores := slices.DeleteFunc(slices.Clone(c.local), func(core int) bool { return !slices.Contains(on, core) })
@@ -204,9 +213,9 @@ func (c interrupts) nearest(on []int) []int {
 // Range is of [knob.Ranger]: dealt to the cores near the card, to all, and to all but the
 // first.
 func (k affinity) Range(m knob.Machine, t knob.Target) ([]string, error) {
-	on := knob.OnlineCores(m)
+	on := dealtTo(m)
 	c, err := k.read(m, t)
-	if err != nil || len(on) < 2 {
+	if err != nil || len(knob.OnlineCores(m)) < 2 {
 		return nil, err
 	}
 	now := map[string]string{}

@@ -132,7 +132,10 @@ func (k fields) parse(h fieldsReading, t knob.Target, value string) (want fieldS
 	}
 	for name, word := range want {
 		most, limited := h.max[name]
-		if _, has := h.now[name]; !has {
+		if _, has := h.now[name]; !has && word == "off" && strings.HasPrefix(name, "adaptive-") {
+			delete(want, name) // it is: the driver does not adapt
+			continue
+		} else if !has {
 			return nil, verr.New(verr.Missing, fmt.Sprintf("cannot set %q of %s", name, t.Device), "its driver has no such setting", "name what it has: "+strings.Join(h.order, ", "))
 		}
 		if word == "max" && limited {

@@ -14,7 +14,7 @@ var seg = knob.Entry{
 		Scope:    knob.ScopeDevice,
 		Helps:    []knob.Benefit{knob.Throughput, knob.CPU},
 		Risk:     "some cards segment wrongly (e1000e); off costs throughput and CPU time",
-		Needs:    "sg needs transmit checksums, tso and gso need sg: see nic.csum",
+		Needs:    "tso needs sg and transmit checksums (nic.csum), gso needs sg",
 		Grade:    knob.GradeC,
 		Evidence: "on by default everywhere; no figure known; check where it is off",
 		Undo:     undoFeature,

@@ -1,9 +1,7 @@
 package nic
 
 import (
-	"fmt"
-	"strconv"
-
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/knob"
 	"github.com/venturi-net/venturi/internal/setting"
 )
@@ -17,7 +15,7 @@ var netRPS = knob.Entry{
 		Scope:    knob.ScopeDevice,
 		Helps:    []knob.Benefit{knob.Packets, knob.Throughput},
 		Risk:     "an inter-processor interrupt for each batch, which adds latency; redundant where the card has as many queues as there are cores",
-		Needs:    "fewer queues than cores, and one core whose softirq is saturated; cores near the card, but not the siblings of those that take its interrupts",
+		Needs:    "fewer queues than cores, and one core whose softirq is saturated; cores near the card, but not the siblings of those that take its interrupts; none that are off or isolated (isolcpus, nohz_full)",
 		Grade:    knob.GradeC,
 		Evidence: "the kernel's scaling guide and Amazon's ENA best practices recommend it, without a number",
 		Undo:     "the old masks are written back",
@@ -55,25 +53,22 @@ func (rps) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Write, e
 		return nil, knob.BadValue("net.rps", value, err)
 	}
 	writes, err := knob.MaskWrites(queues, lists, knob.CoreCount(m))
+	if err == nil {
+		err = knob.CheckCores(lists, knob.SharedCores(m), "is off, or the boot line isolates it (isolcpus, nohz_full): the kernel leaves it out")
+	}
 	if err != nil {
 		return nil, knob.BadValue("net.rps", value, err)
 	}
 	return writes, nil
 }
 
-// Range is of [knob.Ranger]: all cores, and all but the first, which has most else to do.
+// Range is of [knob.Ranger]: all cores that the kernel takes, and all but the first of them,
+// which has most else to do.
 func (k rps) Range(m knob.Machine, t knob.Target) ([]string, error) {
 	now, err := k.Get(m, t)
-	on := knob.OnlineCores(m)
-	if err != nil || len(on) < 2 {
+	cores := knob.SharedCores(m)
+	if err != nil || len(cores) < 2 {
 		return nil, err
 	}
-	last := on[len(on)-1]
-	values := []string{fmt.Sprintf("0-%d", last)}
-	if len(on) > 2 {
-		values = append(values, fmt.Sprintf("1-%d", last))
-	} else {
-		values = append(values, strconv.Itoa(last))
-	}
-	return knob.OtherThan(values...)(now.Value), nil
+	return knob.OtherThan(host.FormatNumbers(cores), host.FormatNumbers(cores[1:]))(now.Value), nil
 }

@@ -87,6 +87,9 @@ func (xps) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Write, e
 		return nil, knob.BadValue("net.xps", value, err)
 	}
 	writes, err := knob.MaskWrites(queues, lists, knob.CoreCount(m))
+	if err == nil {
+		err = knob.CheckCores(lists, knob.OnlineCores(m), "is off: the kernel leaves it out")
+	}
 	if err != nil {
 		return nil, knob.BadValue("net.xps", value, err)
 	}
@@ -155,7 +158,7 @@ func (k xps) Range(m knob.Machine, t knob.Target) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	shares, err := share("0-"+strconv.Itoa(on[len(on)-1]), len(queues))
+	shares, err := share(host.FormatNumbers(on), len(queues))
 	for i := range shares {
 		queues[i].Value = shares[i]
 	}
