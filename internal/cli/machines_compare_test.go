@@ -115,7 +115,7 @@ func TestStrangersAtDataPorts(t *testing.T) {
 	}
 	testenv.Must(t, err)
 	t.Logf("the stranger said %v bytes", s.volume)
-	if s.volume["tcp"]+s.volume["udp"] < 100_000 || s.volume["tcp"] == 0 || s.volume["udp"] == 0 {
+	if s.volume["tcp"] < 10_000 || s.volume["udp"] < 1000 {
 		t.Errorf("the stranger said %v bytes only", s.volume)
 	}
 	if !strings.Contains(c.output(), "b refused ") || !strings.Contains(c.output(), "connections and datagrams at its data ports") {
