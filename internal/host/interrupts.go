@@ -28,10 +28,7 @@ const mostVectors = 2048
 // order of their numbers. Sys is the folder that shows the device; empty: the
 // reader's own. Error: os.ErrNotExist, if there is no card that has any.
 func (r Reader) IRQs(sys, device string) ([]IRQ, error) {
-	if sys == "" {
-		sys = r.path("sys")
-	}
-	folder, err := cardOf(filepath.Join(sys, "class/net"), device)
+	folder, err := r.cardOf(sys, device)
 	if err != nil {
 		return nil, err
 	}
@@ -53,10 +50,7 @@ func UsedIRQs(irqs []IRQ) []IRQ {
 // node: "0-15". Empty: there is no such card, or the kernel does not tell. Sys is as
 // of [Reader.IRQs].
 func (r Reader) CardCores(sys, device string) string {
-	if sys == "" {
-		sys = r.path("sys")
-	}
-	folder, err := cardOf(filepath.Join(sys, "class/net"), device)
+	folder, err := r.cardOf(sys, device)
 	if err != nil {
 		return ""
 	}
@@ -71,10 +65,7 @@ func (r Reader) CardCores(sys, device string) string {
 // CardDriver names the driver of the card behind a network device. Empty: there is no such
 // card, or the kernel does not tell. Sys is as of [Reader.IRQs].
 func (r Reader) CardDriver(sys, device string) string {
-	if sys == "" {
-		sys = r.path("sys")
-	}
-	folder, err := cardOf(filepath.Join(sys, "class/net"), device)
+	folder, err := r.cardOf(sys, device)
 	if err != nil {
 		return ""
 	}
@@ -139,10 +130,14 @@ func (r Reader) vectors(card string) ([]IRQ, error) {
 	return irqs, nil
 }
 
-// cardOf gives the folder of the card behind a network device. A sysfs that is
-// mounted nowhere has no name from which links could be followed one by one: the
-// kernel follows those that are here, and the text of one says the rest.
-func cardOf(net, device string) (string, error) {
+// cardOf gives the folder of the card behind a network device. Sys is as of [Reader.IRQs]. A
+// sysfs that is mounted nowhere has no name from which links could be followed one by one:
+// the kernel follows those that are here, and the text of one says the rest.
+func (r Reader) cardOf(sys, device string) (string, error) {
+	if sys == "" {
+		sys = r.path("sys")
+	}
+	net := filepath.Join(sys, "class/net")
 	file := filepath.Join(net, device, "device")
 	if _, err := os.Stat(file); err != nil {
 		return "", err

@@ -55,12 +55,8 @@ func checkInvalid(t *testing.T, arm lab.Arm, m lab.Machine, pins string) {
 		ct state invalid udp dport %[2]d counter name wrong; ct state new udp dport %[2]d drop; }; }'`, family, to.Port()))
 	withdraw := "nft delete table " + family + " denied"
 	defer func() { shell(t, m, nil, withdraw) }()
-	for end := time.Now().Add(testenv.Timeout); rulesHeard() == before; time.Sleep(10 * time.Millisecond) { // a busy daemon hears of them late
-		if time.Now().After(end) {
-			t.Fatalf("after %v the daemon has not heard of the rules: %+v", testenv.Timeout, stateOf(t, arm))
-		}
-	}
-	untilOneWay(t, arm, a, other) // by those rules
+	eventually(t, "the daemon has heard of the rules", func() bool { return rulesHeard() != before }) // a busy one hears late
+	untilOneWay(t, arm, a, other)                                                                     // by those rules
 	sendInvalid(t, arm.Client(), from, to)
 	for range invalidDatagrams {
 		send(t, a, b)
