@@ -122,7 +122,7 @@ func takeJournal(ctx context.Context, env *Env, end func(*journal.Txn) bool) (*j
 		if t != nil {
 			who = fmt.Sprintf(": transaction %d of %s, %s", t.ID, t.User, t.Command)
 		}
-		sanitize.Fprintf(env.Stderr, "venturi: waiting until another venturi is done with changing this machine%s\n", who)
+		sanitize.Fprintf(env.Stderr, "venturi: waiting for another venturi that is changing this machine%s\n", who)
 	}
 }
 

@@ -70,8 +70,8 @@ there are no verdicts.
 
 ` + display.PathAndLoadHelp() + `
 
-It needs root, except with --machines and --kube. In a lab, it changes only its own
-network namespaces, and removes those that a killed run left behind.`,
+It needs root, except with --machines, --kube and --kernel. In a lab, it changes only its
+own network namespaces, and removes those that a killed run left behind.`,
 		Example: `  venturi compare
   venturi compare vxlan --load tcp_lat,udp_lat --budget 30s
   venturi compare --wire tso=on,tunnel-tso=off --load tcp_bw
@@ -125,7 +125,7 @@ func (c *compareFlags) planFlags(f *pflag.FlagSet) {
 	f.BoolVar(&c.q.UntilDecided, "until-decided", false, fmt.Sprintf("stop when every comparison has its verdict, or when --budget is used up (without --budget: %s);\non by default in a terminal, unless --series, --rounds, --precision or --with is given", experiment.DefaultBudget))
 	f.Var((*share)(&c.q.Margin), "margin", "differences within this are \"same\" (default 3%)")
 	f.Var(number{&c.q.Series, 1, compare.MaxSeries}, "series", fmt.Sprintf("sets of fresh connections (default %d)", experiment.DefaultSeries))
-	f.Var(number{&c.q.Rounds, 1, compare.MaxRounds}, "rounds", fmt.Sprintf("slices of each path in a series (default %d)", experiment.DefaultRounds))
+	f.Var(number{&c.q.Rounds, 1, compare.MaxRounds}, "rounds", fmt.Sprintf("slices of each path in a series (default %d; fewer in a cluster, where a run takes about 70 s)", experiment.DefaultRounds))
 	f.DurationVar(&c.q.Slice, "slice", 0, "length of a slice (default 25ms for ping-pongs, 50ms for streams, 100ms or more for probe\nand ping)")
 	f.StringVar(&c.q.Cores, "cores", "", lab.CoresHelp)
 	runFlags(f, &c.q)
@@ -134,13 +134,13 @@ func (c *compareFlags) planFlags(f *pflag.FlagSet) {
 // labFlags are those that mean nothing in a cluster.
 func (c *compareFlags) labFlags(all *pflag.FlagSet) {
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
-	f.StringVar(&c.q.Baseline, "baseline", "", "compare with this `PATH`, one of those named or another (default: the host network, or the first\npath if all are attach or host)")
+	f.StringVar(&c.q.Baseline, "baseline", "", "compare with this `PATH`, one of those named or another (default: the host network, or the first\npath if all are attach or, with --machines, host)")
 	f.StringVar(&c.q.Wire, "wire", "", lab.WireHelp)
 	f.Var(hostsFlag(&c.q.Hosts), "hosts", lab.HostsHelp)
 	f.Var(servicesFlag(&c.q.Services), "services", "give the machines kube-proxy's rules for this many Services")
 	f.StringSliceVar(&c.q.BesideTools, "with", nil, "run a real tool in turn with Venturi's loads on the host network, and print how far they\nagree: "+strings.Join(tool.Names(), ", "))
 	f.StringSliceVar(&c.q.LoadTools, "tool", nil, "also run the loads with a real tool, on every path: "+strings.Join(tool.Names(), ", "))
-	f.DurationVar(&c.q.ToolTime, "tool-time", 0, "length of each run of a real tool, in whole seconds (default 2s)")
+	f.DurationVar(&c.q.ToolTime, "tool-time", 0, "length of each run of a real tool, in whole seconds, 1m at most (default 2s)")
 	c.kernel.flags(f)
 	c.machines.flags(f)
 	fastPathStatsFlag(f, &c.opt.FastPathStats)

@@ -33,7 +33,7 @@ func TestFastpathUnderKernels(t *testing.T) {
 			return
 		}
 		b.sh(t, verr.OK, attached+"attached >before")
-		const why, do = `^  why: this kernel has no programs that carry a device's packets .*: count with atomic instructions \(Linux 5\.12 or later\): .*operation not supported$`,
+		const why, do = `^  why: this kernel has no BPF programs at tc .*: count with atomic instructions \(Linux 5\.12 or later\): .*operation not supported$`,
 			`^  do:  run kernel 5\.13 or later, [^;]*$`
 		for command, summary := range map[string]string{
 			"plan": "cannot plan a fast path", "plan --json": "cannot plan a fast path", "plan --ipv6": "cannot plan a fast path",

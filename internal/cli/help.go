@@ -17,10 +17,10 @@ var exitCodes = []struct {
 	Text string
 }{
 	{verr.OK, "done, whatever the verdicts are"},
-	{verr.Failed, "something that should work did not"},
+	{verr.Failed, "something that should work did not; or \"verify\" missed a limit"},
 	{verr.Usage, "the command line is wrong; nothing was changed"},
 	{verr.Permission, "not root, or not allowed"},
-	{verr.Missing, "the kernel or the host lacks something that is needed; or a fast path can carry nothing\n       here, \"fastpath shadow\" compared nothing, or \"fastpath stats\" finds no fast path"},
+	{verr.Missing, "the kernel or the host lacks something that is needed; or a knob is obsolete; or a fast path\n       can carry nothing here, \"fastpath shadow\" compared nothing, or \"fastpath stats\" finds no fast path"},
 	{verr.Busy, "another run holds the lock, or another command is changing the host"},
 	{verr.BadRecord, "a record is truncated, newer than this program, or not a record"},
 	{verr.Partial, "some paths of the run failed, or a machine was lost, and the rest is reported; or undo\n       left values alone that somebody else has changed since"},

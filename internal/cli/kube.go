@@ -36,7 +36,7 @@ this version of venturi: "make image" builds it, and --image or VENTURI_IMAGE na
   kubectl venturi mesh --image IMAGE                       find slow nodes and pairs of nodes
   kubectl venturi tune --profile cilium --cluster          show what a list of tunings would change
   kubectl venturi rbac --node-agents                       print the rights that it needs
-  kubectl venturi cleanup                                  remove what killed runs left behind`,
+  kubectl venturi cleanup                                  remove what runs left; ends runs in progress, too`,
 		Commands: append([]func(*Env) *cobra.Command{newKubeCompare, newKubeDoctor, newKubeMesh, newKubeTune, newKubeConfirm, newKubeUndo, newRBAC, newCleanup, newReport, newVersion, newExitCodes}, startedCommands()...),
 	}
 }
@@ -92,7 +92,8 @@ By default it measures for about 70 s, and the result is there in less than 90 s
 or sizes take longer; --budget, or --series and --rounds, say for how long it measures.
 
 Control streams go through the API server (pods/exec). Only the data ports of the run are
-open: 19000 to 29999, TCP and UDP. Every object has the label
+open: 19000 to 29999, TCP and UDP, and for path nodeport those that the cluster assigns.
+Every object has the label
 ` + kube.Label + ` and belongs to one Job. If this command
 dies, the pods end within half a minute, and the Job removes the rest.`
 	cmd.Example = `  kubectl venturi compare --image IMAGE

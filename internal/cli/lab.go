@@ -117,7 +117,7 @@ Paths:
 // failed when that which was built of it was taken down again.
 func notRaised(name string, err error) error {
 	failed := splitJoined(err)
-	do := "what was built is gone again; the reason says what to change"
+	do := "what was built has been removed; fix the cause, and run the command again"
 	if len(failed) > 1 {
 		do = removeRest + "; the reason says what to change"
 	}

@@ -31,9 +31,9 @@ type meshRun struct {
 func (m *meshRun) flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&m.loads, "load", mesh.DefaultLoads, "loads, comma-separated: a stream is measured in both directions")
 	f.DurationVar(&m.o.Budget, "budget", 0, "time for all passes (default: 6 s a node, at least 1m)")
-	f.IntVar(&m.o.Passes, "passes", mesh.DefaultPasses, "measure every pair so many times at most")
-	f.IntVar(&m.o.Parallel, "parallel", 0, "measure so many pairs at a time at most (default: half of the nodes)")
-	f.Float64Var(&m.o.Margin, "margin", mesh.DefaultMargin, "how much slower than the rest a node or pair may be without being named")
+	f.IntVar(&m.o.Passes, "passes", mesh.DefaultPasses, "measure every pair at most this many times")
+	f.IntVar(&m.o.Parallel, "parallel", 0, "measure at most this many pairs at a time (default: half of the nodes)")
+	f.Float64Var(&m.o.Margin, "margin", mesh.DefaultMargin, "a node or pair is slow if it is slower than the rest leads to expect by more than this share")
 	f.StringVar(&m.format, "format", meshreport.Formats()[0], "one of "+strings.Join(meshreport.Formats(), ", "))
 	f.BoolVar(&m.asJSON, "json", false, "the same as --format json")
 	f.StringVar(&m.out, "out", "", "also keep the result in this file, as JSON")

@@ -55,8 +55,8 @@ every byte), and with "fastpath", which carries pods' flows past the overlay.
 
 Measurements run in a lab unless you name pods, machines or namespaces. A lab is two or more
 machines, played by network namespaces that Venturi creates and removes. Only "venturi knob
-set", "venturi tune" and "venturi fastpath enable" change this machine's own network, and
-"venturi undo" restores it.`
+set", "venturi tune" with --apply or --prove, and "venturi fastpath enable" and "shadow"
+change this machine's own network; "venturi undo" restores it.`
 
 // product is the program of users.
 func product() CommandLine {

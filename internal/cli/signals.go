@@ -55,13 +55,13 @@ func withSignals(ctx context.Context, env *Env) (context.Context, func()) {
 					if restore := env.beforeExit.Load(); restore != nil {
 						(*restore)()
 					}
-					sanitize.Fprintf(env.Stderr, "venturi: quitting at once; `venturi undo` brings back what was changed, `venturi lab down` removes what is left behind\n")
+					sanitize.Fprintf(env.Stderr, "venturi: quitting at once; `venturi undo` restores what was changed, `venturi lab down` removes what is left behind\n")
 					env.Exit(verr.Interrupted)
 					return
 				}
 				asked = time.Now()
 				if env.Getenv(insideVariable) == "" { // else it is said outside
-					sanitize.Fprintf(env.Stderr, "venturi: stopping; once more to quit at once\n")
+					sanitize.Fprintf(env.Stderr, "venturi: stopping; press Ctrl-C again to quit at once\n")
 				}
 				cancel(errSignal)
 			}

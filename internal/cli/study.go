@@ -153,8 +153,8 @@ With several wires, each has its own record, in a folder named after the wire. T
 that compare wires are printed after the last one. Between real machines (--machines),
 one comparison of all paths runs over the wire that exists.
 
-It needs root. It changes only its own network namespaces, and removes those that a
-killed run left behind.`,
+It needs root, except with --machines and --kernel. It changes only its own network
+namespaces, and removes those that a killed run left behind.`,
 		Example: `  venturi study run calico-bgp-vs-ovs
   venturi study run ./my-overlay.yaml --budget 5m --out mine
   venturi study run calico-bgp-vs-ovs --kernel 6.1
@@ -233,7 +233,7 @@ func runStudy(cmd *cobra.Command, env *Env, s *study.Study, flags compare.Reques
 		if err != nil && verr.Code(err) != verr.Partial {
 			break
 		}
-		sanitize.Fprintf(env.Stderr, "venturi: all that it holds is shown by: venturi report %s\n", sanitize.Path(folders[i]))
+		sanitize.Fprintf(env.Stderr, "venturi: see the full report with: venturi report %s\n", sanitize.Path(folders[i]))
 	}
 	if err := printTables(env, s.CrossWireLayout(), flags.Out, recs, opt); err != nil {
 		failed = append(failed, err)

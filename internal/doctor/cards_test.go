@@ -50,8 +50,10 @@ func TestCardsBelowTunnel(t *testing.T) {
 		unplugged.Index, unplugged.Name, unplugged.Up = 31, "eth2", false
 		elsewhere := r.home.Devices[0]
 		elsewhere.Index, elsewhere.Name, elsewhere.Master = 32, "eth3", 0
-		r.home.Devices = append(r.home.Devices, other, unplugged, elsewhere)
-		r.home.Carrier[3] = 20
+		ipip := device(40, "tunl1", "ipip", 1450) // needs nothing of a card, and does not hide the tunnel that does
+		ipip.Tunnel = &host.Tunnel{Overhead: 20}
+		r.home.Devices = append([]host.NetDevice{ipip}, append(r.home.Devices, other, unplugged, elsewhere)...)
+		r.home.Carrier[3], r.home.Carrier[40] = 20, 20
 		var got []string
 		for _, f := range Judge(r.View, Options{}).Findings {
 			got = append(got, f.Code+" "+f.Device)

@@ -209,8 +209,11 @@ func short(err error) string {
 	return err.Error()
 }
 
-// defaultProbe is an address that only the default route leads to.
-var defaultProbe = netip.MustParseAddr("192.0.2.1")
+// Addresses that only the default routes lead to.
+var (
+	defaultProbe     = netip.MustParseAddr("192.0.2.1")
+	defaultProbeIPv6 = netip.MustParseAddr("2001:db8::1")
+)
 
 // carriers finds the devices that tunnels send by, in the calling thread's namespace.
 func (s *Netns) carriers() map[int]int {
@@ -234,14 +237,18 @@ func (s *Netns) carriers() map[int]int {
 // egressDevice names the device that a tunnel sends by: as the route to its other end
 // says, or else its own address, or else the default route; empty: none tells.
 func egressDevice(t *host.Tunnel) string {
-	if t.Remote.Is4() && !t.Remote.IsUnspecified() && !t.Remote.IsMulticast() {
+	if t.Remote.IsValid() && !t.Remote.IsUnspecified() && !t.Remote.IsMulticast() {
 		route, err := host.RouteTo(t.Remote, netip.Addr{})
 		if err != nil || route.Local {
 			return ""
 		}
 		return route.Device
 	}
-	if t.Local.Is4() && !t.Local.IsUnspecified() {
+	probe := defaultProbe
+	if t.Remote.Is6() || t.Local.Is6() {
+		probe = defaultProbeIPv6
+	}
+	if t.Local.IsValid() && !t.Local.IsUnspecified() {
 		all, err := host.Addresses()
 		for _, a := range all {
 			if err == nil && a.Addr == t.Local {
@@ -249,7 +256,7 @@ func egressDevice(t *host.Tunnel) string {
 			}
 		}
 	}
-	route, err := host.RouteTo(defaultProbe, netip.Addr{})
+	route, err := host.RouteTo(probe, netip.Addr{})
 	if err != nil {
 		return ""
 	}

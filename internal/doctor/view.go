@@ -153,7 +153,8 @@ func (v *View) peer(s *Netns, d *host.NetDevice) (*Netns, *host.NetDevice) {
 // known.
 func (s *Netns) carrier(d *host.NetDevice) *host.NetDevice { return s.device(s.Carrier[d.Index]) }
 
-// tunnelCarriers lists the devices that carry tunnels, each with the first tunnel on it.
+// tunnelCarriers lists the devices that carry tunnels, each with the first tunnel on it
+// that is wrapped in UDP, for which cards need settings; if there is none, the first.
 func (s *Netns) tunnelCarriers() map[int]*host.NetDevice {
 	found := map[int]*host.NetDevice{}
 	for i := range s.Devices {
@@ -161,7 +162,11 @@ func (s *Netns) tunnelCarriers() map[int]*host.NetDevice {
 		if d.Tunnel == nil || !d.Up {
 			continue
 		}
-		if c := s.carrier(d); c != nil && found[c.Index] == nil {
+		c := s.carrier(d)
+		if c == nil {
+			continue
+		}
+		if known := found[c.Index]; known == nil || known.Tunnel.Port == 0 && d.Tunnel.Port != 0 {
 			found[c.Index] = d
 		}
 	}

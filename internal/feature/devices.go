@@ -25,7 +25,7 @@ var (
 	// Encap is asked of any device: the kernel takes such a route before it knows
 	// whether the device heeds it.
 	Encap = &Probe{
-		Name: "route that says how to encapsulate",
+		Name: "route with encapsulation (lightweight tunnel)",
 		Get:  "run a kernel built with CONFIG_LWTUNNEL",
 		Try: func(n *netcfg.Namespace) error {
 			if err := pair(n); err != nil {
@@ -39,13 +39,13 @@ var (
 		},
 	}
 	TCX = &Probe{
-		Name: "programs on a device's packets (tcx)",
+		Name: "tcx programs",
 		Get:  "run kernel 6.6 or later, built with CONFIG_BPF_SYSCALL",
 		Try:  func(n *netcfg.Namespace) error { return kernel.ProbeTCX(n) },
 	}
 	// Programs are what a fast path is made of.
 	Programs = &Probe{
-		Name: "programs that carry a device's packets (tcx, or bpf filters of clsact)",
+		Name: "BPF programs at tc (tcx, or clsact with bpf filters)",
 		Get:  "run kernel 5.13 or later, built with CONFIG_BPF_SYSCALL and without CONFIG_PREEMPT_RT, and before 6.6 with CONFIG_NET_CLS_BPF and CONFIG_NET_SCH_INGRESS",
 		Try:  func(n *netcfg.Namespace) error { return kernel.ProbePrograms(n) },
 	}

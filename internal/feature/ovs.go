@@ -11,7 +11,7 @@ import (
 // What Open vSwitch needs of the kernel for a datapath in it.
 var (
 	OVSDatapath = &Probe{
-		Name: "datapath for Open vSwitch",
+		Name: "Open vSwitch kernel datapath",
 		Get: "load the module openvswitch (modprobe openvswitch), run a kernel built with CONFIG_OPENVSWITCH, " +
 			"or give the path datapath=netdev, which forwards in the switch's own process",
 		// Asking for the family loads the module where there is one.

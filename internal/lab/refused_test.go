@@ -92,14 +92,14 @@ func TestPathRefused(t *testing.T) {
 func TestKernelLacks(t *testing.T) {
 	testenv.Root(t)
 	if answer, _ := feature.OVSDatapath.Ask(); answer == feature.Yes {
-		t.Skip("this kernel has a datapath for Open vSwitch")
+		t.Skip("this kernel has a Open vSwitch kernel datapath")
 	}
 	for _, name := range path.Names() {
 		if d, err := path.Lookup(name); err != nil || !hasOption(d, "datapath") {
 			continue
 		}
 		_, err := lab.Up(t.Context(), lab.Options{Name: testenv.LabName(), Paths: []string{name + ":datapath=system"}})
-		checkRefusal(t, err, verr.Missing, "datapath for Open vSwitch")
+		checkRefusal(t, err, verr.Missing, "Open vSwitch kernel datapath")
 		if err != nil && !strings.Contains(err.Error(), "datapath=netdev") {
 			t.Errorf("%s: %v, want it to tell of datapath=netdev", name, err)
 		}

@@ -23,7 +23,7 @@ func Run(ctx context.Context, env *cli.Env) int {
 		Short: "Benchmarks of Venturi itself",
 		Long:  longHelp,
 		Example: `  venturi-bench fast       how near the fast path comes to the host network, about an hour
-  venturi-bench proofs     faults that tune --prove must fix, up to 5 hours
+  venturi-bench proofs     faults that tune --prove must fix, up to 4 hours
   venturi-bench rates      schedules and rates, and a core that carries too much, about 10 minutes`,
 		// A lab starts this very program as its agents and daemons.
 		Commands: append([]func(*cli.Env) *cobra.Command{newFast, newProofs, newRates}, cli.HiddenCommands()...),
