@@ -92,11 +92,11 @@ func ReadTimeouts(protocol uint8) (silent, least uint32, err error) {
 func (s *sweep) Forget(keys []bpf.FlowKey) error { return s.forget(keys) }
 
 func NewFlows(fast *bpf.Objects, tenants []uint32) *Flows {
-	p, err := newEpoch(fast)
+	e, err := newEpoch(fast)
 	if err != nil {
 		panic(err)
 	}
-	f := newFlows(fast, nil, p)
+	f := newFlows(fast, nil, e)
 	f.setTenants(tenants)
 	return f
 }
@@ -160,20 +160,20 @@ const MaxPodEnds = maxPodEnds
 type EventQueue = eventQueue
 
 func NewEventQueue(fast *bpf.Objects) (*EventQueue, error) {
-	p, err := newEpoch(fast)
+	e, err := newEpoch(fast)
 	if err != nil {
 		return nil, err
 	}
 	queue := newEventQueue()
-	return queue, queue.bumpBy(p)
+	return queue, queue.bumpBy(e)
 }
 
-func (i *eventQueue) Push(batch ...topology.Event)     { i.push(batch) }
-func (i *eventQueue) SetTopology(w topology.Topology)  { i.setTopology(w) }
-func (i *eventQueue) Drain() (topology.Changes, error) { return i.drain() }
-func (i *eventQueue) Numbers() trackingNumbers         { return i.trackingNumbers() }
-func (i *eventQueue) Track(now bpf.Tracking, of trackingNumbers) (more bool, err error) {
-	return i.track(now, of)
+func (q *eventQueue) Push(batch ...topology.Event)     { q.push(batch) }
+func (q *eventQueue) SetTopology(w topology.Topology)  { q.setTopology(w) }
+func (q *eventQueue) Drain() (topology.Changes, error) { return q.drain() }
+func (q *eventQueue) Numbers() trackingNumbers         { return q.trackingNumbers() }
+func (q *eventQueue) Track(now bpf.Tracking, of trackingNumbers) (more bool, err error) {
+	return q.track(now, of)
 }
 
 // Follow is a daemon in a namespace, the calling thread's, that reads the topology as it is

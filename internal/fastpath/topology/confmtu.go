@@ -58,6 +58,6 @@ func (r *reader) notRouter(wire string) string {
 }
 
 // ConfMTUsChanged tells whether one of some differs from what [Read] found.
-func (s *Poller) ConfMTUsChanged(some []ConfMTU) bool {
+func (p *Poller) ConfMTUsChanged(some []ConfMTU) bool {
 	return slices.ContainsFunc(some, func(was ConfMTU) bool { return readConf(was.device, "mtu") != was.mtu })
 }

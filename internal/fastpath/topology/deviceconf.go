@@ -65,16 +65,16 @@ func ConfsDiffer(was, is Topology) bool {
 }
 
 // ConfsChanged tells whether one of some devices has other settings than [Read] found.
-func (s *Poller) ConfsChanged(some []DeviceConf) bool {
+func (p *Poller) ConfsChanged(some []DeviceConf) bool {
 	return slices.ContainsFunc(some, func(was DeviceConf) bool {
-		now, err := s.querier.conf(was.device)
+		now, err := p.querier.conf(was.device)
 		return err == nil && now != was.values // a device that has gone is announced
 	})
 }
 
 // conf reads the settings of a device.
-func (p *rtnlQuerier) conf(device int) (string, error) {
-	p.startDevice(device)
-	attrs, err := p.RoundTrip(unix.SizeofIfInfomsg)
+func (q *rtnlQuerier) conf(device int) (string, error) {
+	q.startDevice(device)
+	attrs, err := q.RoundTrip(unix.SizeofIfInfomsg)
 	return confOf(attrs), err
 }

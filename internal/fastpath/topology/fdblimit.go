@@ -51,14 +51,14 @@ func fdbOwner(message []byte) (owner int) {
 
 // dedupNeighbour is [dedup] of neighbours. It tells of which device so many are known that it is refused for them:
 // then others are not kept.
-func (n *rtnlFilter) dedupNeighbour(e *neighbourEntry, gone bool) (was string, again, crowded bool) {
-	key, list, before := keyOfNeighbour(e), deviceKey{byte(e.Family), uint32(cmp.Or(e.owner, e.LinkIndex))}, len(n.neighbours)
-	if _, known := n.neighbours[key]; !known && !gone && n.sizes[list] == keptFDB {
+func (f *rtnlFilter) dedupNeighbour(e *neighbourEntry, gone bool) (was string, again, crowded bool) {
+	key, list, before := keyOfNeighbour(e), deviceKey{byte(e.Family), uint32(cmp.Or(e.owner, e.LinkIndex))}, len(f.neighbours)
+	if _, known := f.neighbours[key]; !known && !gone && f.sizes[list] == keptFDB {
 		return "", true, true
 	}
-	was, again = dedup(n.neighbours, key, neighbourFingerprint(e), gone)
-	if n.sizes[list] += len(n.neighbours) - before; n.sizes[list] == 0 {
-		delete(n.sizes, list)
+	was, again = dedup(f.neighbours, key, neighbourFingerprint(e), gone)
+	if f.sizes[list] += len(f.neighbours) - before; f.sizes[list] == 0 {
+		delete(f.sizes, list)
 	}
-	return was, again, n.sizes[list] > quietFDB
+	return was, again, f.sizes[list] > quietFDB
 }

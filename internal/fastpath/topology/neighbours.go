@@ -20,11 +20,11 @@ type Neighbour struct {
 
 // StaleNeighbours returns which of some neighbours of the poller's namespace are stale: the kernel still sends to them,
 // and then verifies that they are reachable. If the table keeps changing during the dump, some may be missing.
-func (s *Poller) StaleNeighbours(of map[Neighbour]bool) (stale []Neighbour, err error) {
+func (p *Poller) StaleNeighbours(of map[Neighbour]bool) (stale []Neighbour, err error) {
 	if len(of) == 0 { // the table may be long
 		return nil, nil
 	}
-	err = s.querier.Dump(unix.RTM_GETNEIGH, append([]byte{s.family.Number()}, make([]byte, ndmSize-1)...), func(m []byte) (more bool) {
+	err = p.querier.Dump(unix.RTM_GETNEIGH, append([]byte{p.family.Number()}, make([]byte, ndmSize-1)...), func(m []byte) (more bool) {
 		if len(m) < ndmSize || binary.NativeEndian.Uint16(m[ndmState:])&unix.NUD_STALE == 0 {
 			return true
 		}

@@ -275,7 +275,7 @@ func dumpFilters(device int, parent uint32) ([][]byte, error) {
 }
 
 // readFilters reads the clsact or ingress filters of a device.
-func (w *TCState) readFilters(device int, owns ProgramOwner) error {
+func (s *TCState) readFilters(device int, owns ProgramOwner) error {
 	for parent, side := range map[uint32]audit.Direction{parentIngress: audit.Ingress, parentEgress: audit.Egress} {
 		found, err := dumpFilters(device, parent)
 		if err != nil {
@@ -285,9 +285,9 @@ func (w *TCState) readFilters(device int, owns ProgramOwner) error {
 			pin, foreign := ownFilter(answer, owns)
 			switch {
 			case foreign:
-				w.ForeignFilters |= side
+				s.ForeignFilters |= side
 			case pin != "":
-				w.OwnFilters = append(w.OwnFilters, pin)
+				s.OwnFilters = append(s.OwnFilters, pin)
 			}
 		}
 	}

@@ -43,11 +43,11 @@ var familyGroups = map[audit.Family][]uint32{
 }
 
 // Add adds another change, of which nothing but its kind and cause is known then.
-func (n *Event) Add(other Event) {
-	if n.Changes&RulesChanged == 0 {
-		n.Cause = other.Cause
+func (e *Event) Add(other Event) {
+	if e.Changes&RulesChanged == 0 {
+		e.Cause = other.Cause
 	}
-	n.Changes |= other.Changes
+	e.Changes |= other.Changes
 }
 
 // A Watcher reports changes in a namespace, and what was there when it began.
@@ -206,9 +206,9 @@ func namespaceOf(control []byte) int {
 
 // event is what an announcement says about a device. One that goes takes its other end along, which
 // is announced.
-func (r *podEndReader) event(m netlink.Message) (n Event) {
+func (r *podEndReader) event(m netlink.Message) (e Event) {
 	if r.nsid < 0 || len(m.Data) < unix.SizeofIfInfomsg || m.Header.Type != unix.RTM_NEWLINK {
-		return n
+		return e
 	}
 	return Event{Changes: TopologyChanged, PodEnd: newPodEnd(r.nsid, int(int32(nlmsg.NativeUint32(m.Data[4:]))), m.Data[unix.SizeofIfInfomsg:])}
 }
@@ -236,9 +236,9 @@ func subscribe(family int, groups ...uint32) (*netlink.Conn, error) {
 }
 
 // nftEvent recognizes the end of an nftables transaction: each commit ends with a new generation.
-func nftEvent(m netlink.Message) (n Event) {
+func nftEvent(m netlink.Message) (e Event) {
 	if m.Header.Type == netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWGEN) {
-		n.Changes, n.Cause = RulesChanged, Rules
+		e.Changes, e.Cause = RulesChanged, Rules
 	}
-	return n
+	return e
 }
