@@ -78,9 +78,9 @@ type epoch struct {
 	all   Epochs // that this daemon has begun
 }
 
-func newEpoch(fast *bpf.Objects) (*epoch, error) {
-	e := &epoch{objs: fast, all: Epochs{Counts: map[topology.Cause]uint64{}}}
-	return e, fast.Epoch.Get(&e.value)
+func newEpoch(objs *bpf.Objects) (*epoch, error) {
+	e := &epoch{objs: objs, all: Epochs{Counts: map[topology.Cause]uint64{}}}
+	return e, objs.Epoch.Get(&e.value)
 }
 
 // bump invalidates everything that was learned until now.

@@ -120,17 +120,17 @@ func (q *eventQueue) push(batch []topology.Event) {
 
 // setTopology sets the topology by which packets are carried from now on. One of its
 // neighbours or pods may have changed since the topology was read.
-func (q *eventQueue) setTopology(w topology.Topology) {
+func (q *eventQueue) setTopology(topo topology.Topology) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.topo = w
+	q.topo = topo
 	for n := range q.unused {
-		if concerns(w, n) {
+		if concerns(topo, n) {
 			q.add(topology.RulesChanged, topology.Neighbours)
 			break
 		}
 	}
-	if anyPodEnd(w, func(e topology.PodEnd) bool {
+	if anyPodEnd(topo, func(e topology.PodEnd) bool {
 		now, announced := q.ends[keyOfPodEnd(e)]
 		return announced && now != e
 	}) {
@@ -163,23 +163,23 @@ func (q *eventQueue) drain() (changed topology.Changes, err error) {
 
 // contradicts tells whether a pod's end is not as the topology has it. What the topology does not
 // have is read when a pod is found behind it.
-func contradicts(w topology.Topology, is topology.PodEnd) bool {
-	return anyPodEnd(w, func(e topology.PodEnd) bool { return keyOfPodEnd(e) == keyOfPodEnd(is) && e != is })
+func contradicts(topo topology.Topology, is topology.PodEnd) bool {
+	return anyPodEnd(topo, func(e topology.PodEnd) bool { return keyOfPodEnd(e) == keyOfPodEnd(is) && e != is })
 }
 
 // anyPodEnd tells whether a pod's end that was looked at meets a condition.
-func anyPodEnd(w topology.Topology, meets func(topology.PodEnd) bool) bool {
+func anyPodEnd(topo topology.Topology, meets func(topology.PodEnd) bool) bool {
 	of := func(p topology.LocalPod) bool { return p.PodEnd != (topology.PodEnd{}) && meets(p.PodEnd) }
-	return slices.ContainsFunc(w.Pods, of) || slices.ContainsFunc(w.PodsWithXDP, of)
+	return slices.ContainsFunc(topo.Pods, of) || slices.ContainsFunc(topo.PodsWithXDP, of)
 }
 
 // concerns tells whether an event of a neighbour may concern carried packets. The zero
 // neighbour stands for all of them. A tunnel device's neighbours all count, because routes
 // choose among them.
-func concerns(w topology.Topology, n topology.Neighbour) bool {
+func concerns(topo topology.Topology, n topology.Neighbour) bool {
 	return n == topology.Neighbour{} ||
-		slices.ContainsFunc(w.Pods, func(p topology.LocalPod) bool { return n == topology.Neighbour{Device: p.NeighDevice, Addr: p.Addr} }) ||
-		slices.ContainsFunc(w.NextHops, func(p topology.NextHop) bool {
+		slices.ContainsFunc(topo.Pods, func(p topology.LocalPod) bool { return n == topology.Neighbour{Device: p.NeighDevice, Addr: p.Addr} }) ||
+		slices.ContainsFunc(topo.NextHops, func(p topology.NextHop) bool {
 			return n.Device == p.Device || n == topology.Neighbour{Device: p.WireDevice, Addr: p.Addr}
 		})
 }

@@ -168,10 +168,10 @@ func NewEventQueue(fast *bpf.Objects) (*EventQueue, error) {
 	return queue, queue.bumpBy(e)
 }
 
-func (q *eventQueue) Push(batch ...topology.Event)     { q.push(batch) }
-func (q *eventQueue) SetTopology(w topology.Topology)  { q.setTopology(w) }
-func (q *eventQueue) Drain() (topology.Changes, error) { return q.drain() }
-func (q *eventQueue) Numbers() trackingNumbers         { return q.trackingNumbers() }
+func (q *eventQueue) Push(batch ...topology.Event)       { q.push(batch) }
+func (q *eventQueue) SetTopology(topo topology.Topology) { q.setTopology(topo) }
+func (q *eventQueue) Drain() (topology.Changes, error)   { return q.drain() }
+func (q *eventQueue) Numbers() trackingNumbers           { return q.trackingNumbers() }
 func (q *eventQueue) Track(now bpf.Tracking, of trackingNumbers) (more bool, err error) {
 	return q.track(now, of)
 }
@@ -359,7 +359,7 @@ func (f *netfilterLinks) Look(tunnels bool) (hook string, err error) { return f.
 // NewTables are tables that nothing is in yet.
 func NewTables(fast *bpf.Objects) *tables { return newTables(fast, 1) }
 
-func (t *tables) Sync(w topology.Topology) error { return t.sync(w) }
+func (t *tables) Sync(topo topology.Topology) error { return t.sync(topo) }
 
 // SendProbes has the pods of a machine speak, those that are known and those that are not.
 func SendProbes(m *netcfg.Namespace, topo topology.Topology) error {

@@ -102,8 +102,8 @@ func (f *flows) sweepLoop(ctx context.Context, track *kernel.Conntrack) error {
 	}
 }
 
-func newSweep(fast *bpf.Objects, track *kernel.Conntrack) *sweep {
-	return &sweep{objs: fast, track: track, keys: make([]bpf.FlowKey, sweepBatch), values: make([]bpf.Flow, sweepBatch)}
+func newSweep(objs *bpf.Objects, track *kernel.Conntrack) *sweep {
+	return &sweep{objs: objs, track: track, keys: make([]bpf.FlowKey, sweepBatch), values: make([]bpf.Flow, sweepBatch)}
 }
 
 // start starts another sweep. The number of entries in the previous one decides how long

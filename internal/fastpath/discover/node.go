@@ -319,7 +319,7 @@ func (n *node) pods(p *Plan, found topology.Topology) []PlannedPod {
 			continue
 		}
 		pod := PlannedPod{Device: a.Name, Outlook: Carried}
-		if i := slices.IndexFunc(found.Pods, func(w topology.LocalPod) bool { return w.Device == a.Index }); i >= 0 {
+		if i := slices.IndexFunc(found.Pods, func(known topology.LocalPod) bool { return known.Device == a.Index }); i >= 0 {
 			pod.Addr = found.Pods[i].Addr.String()
 		} else {
 			pod.Outlook, pod.Reason = n.whyNoPod(l, found.Refusals)

@@ -28,18 +28,18 @@ func confOf(attrs []byte) string {
 
 // deviceConfs are the settings of the devices by which the host receives packets of some pods and peers.
 // Packets of IPv6 do not depend on them.
-func (r *reader) deviceConfs(w Topology) (all []DeviceConf) {
+func (r *reader) deviceConfs(topo Topology) (all []DeviceConf) {
 	if r.family != audit.IPv4 {
 		return nil
 	}
 	users := map[int]int{}
-	for _, p := range w.Pods {
+	for _, p := range topo.Pods {
 		users[p.NeighDevice]++
 		if p.NeighDevice != p.Device {
 			users[p.NeighDevice]++ // a bridge
 		}
 	}
-	for _, p := range w.NextHops {
+	for _, p := range topo.NextHops {
 		users[p.Device]++
 		users[p.WireDevice] += 2
 	}
@@ -58,9 +58,9 @@ func (r *reader) deviceConfs(w Topology) (all []DeviceConf) {
 
 // ConfsDiffer tells whether a device of both topologies has other settings in one than in the other.
 func ConfsDiffer(was, is Topology) bool {
-	return slices.ContainsFunc(was.DeviceConfs, func(w DeviceConf) bool {
-		i, there := slices.BinarySearchFunc(is.DeviceConfs, w.device, func(c DeviceConf, device int) int { return c.device - device })
-		return there && is.DeviceConfs[i].values != w.values
+	return slices.ContainsFunc(was.DeviceConfs, func(before DeviceConf) bool {
+		i, there := slices.BinarySearchFunc(is.DeviceConfs, before.device, func(c DeviceConf, device int) int { return c.device - device })
+		return there && is.DeviceConfs[i].values != before.values
 	})
 }
 
