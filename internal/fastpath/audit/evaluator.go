@@ -58,8 +58,7 @@ var (
 )
 
 const (
-	metaTime   = 30 // NFT_META_TIME_NS; day and hour follow
-	verdictReg = 0  // NFT_REG_VERDICT
+	metaTime = 30 // NFT_META_TIME_NS; day and hour follow
 
 	// struct xt_conntrack_mtinfo1, flags
 	trackOfState   = 1 << 0

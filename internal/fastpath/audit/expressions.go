@@ -98,7 +98,7 @@ func (e *exprEvaluator) immediate(data nlmsg.Map) {
 		e.dropValues()
 	}
 	value, err := nl.ParseRouteAttr(data[unix.NFTA_IMMEDIATE_DATA])
-	if err != nil || into != verdictReg {
+	if err != nil || into != unix.NFT_REG_VERDICT {
 		return
 	}
 	verdict, to, known := verdictOf(nlmsg.ByNumber(value)[unix.NFTA_DATA_VERDICT])

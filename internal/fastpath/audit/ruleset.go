@@ -227,7 +227,5 @@ func verdictOf(nested []byte) (verdict, to string, known bool) {
 	data := nlmsg.ByNumber(parts)
 	code := int32(binary.BigEndian.Uint32(append(slices.Clone(data[unix.NFTA_VERDICT_CODE]), 0, 0, 0, 0)))
 	verdict, known = nft.Verdicts[code]
-	return verdict, data.Text(unix.NFTA_VERDICT_CHAIN), known && verdict != "other" || code == verdictBreak
+	return verdict, data.Text(unix.NFTA_VERDICT_CHAIN), known && verdict != "other" || code == unix.NFT_BREAK
 }
-
-const verdictBreak = -2 // NFT_BREAK

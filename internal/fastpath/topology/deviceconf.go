@@ -18,12 +18,9 @@ type DeviceConf struct {
 	Shared bool
 }
 
-// inetConf is IFLA_INET_CONF: a device's settings for IPv4, 32 bits each.
-const inetConf = 1
-
-// confOf finds the settings in the attributes of a device.
+// confOf finds the settings in the attributes of a device: 32 bits each.
 func confOf(attrs []byte) string {
-	return string(nlmsg.FindIn(attrs, unix.IFLA_AF_SPEC, unix.AF_INET, inetConf))
+	return string(nlmsg.FindIn(attrs, unix.IFLA_AF_SPEC, unix.AF_INET, unix.IFLA_INET_CONF))
 }
 
 // deviceConfs are the settings of the devices by which the host receives packets of some pods and peers.

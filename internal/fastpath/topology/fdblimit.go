@@ -42,10 +42,10 @@ func (r *reader) crowdedReason(l netlink.Link) string {
 // fdbOwner is the ifindex of the bridge or the tunnel that the forwarding entry of a message belongs to; 0: it
 // is of a neighbour.
 func fdbOwner(message []byte) (owner int) {
-	if len(message) < ndmSize || message[0] != familyBridge {
+	if len(message) < unix.SizeofNdMsg || message[0] != familyBridge {
 		return 0
 	}
-	master := nlmsg.NativeUint32(nlmsg.FindIn(message[ndmSize:], unix.NDA_MASTER))
+	master := nlmsg.NativeUint32(nlmsg.FindIn(message[unix.SizeofNdMsg:], unix.NDA_MASTER))
 	return int(cmp.Or(master, nlmsg.NativeUint32(message[ndmIndex:]))) // of a tunnel that is no port: its own
 }
 

@@ -22,7 +22,7 @@ func floodMAC(n int) net.HardwareAddr { return binary.BigEndian.AppendUint32([]b
 
 // fdbMessage is what the kernel says about the entry of a bridge, or of a tunnel (0), for one of many MACs.
 func fdbMessage(bridge, port, n int) []byte {
-	header := make([]byte, ndmSize)
+	header := make([]byte, unix.SizeofNdMsg)
 	header[0] = familyBridge
 	binary.NativeEndian.PutUint32(header[ndmIndex:], uint32(port))
 	binary.NativeEndian.PutUint16(header[ndmState:], unix.NUD_REACHABLE)
@@ -124,7 +124,7 @@ func TestCrowdedFDB(t *testing.T) {
 func TestFloodOfNeighboursIsNoNews(t *testing.T) {
 	n := newRtnlFilter(nil, audit.IPv4)
 	event := func(kind netlink.HeaderType, device, addr, mac int) Changes {
-		header := neighbourMessage(device, 0)[:ndmSize]
+		header := neighbourMessage(device, 0)[:unix.SizeofNdMsg]
 		to := binary.BigEndian.AppendUint32(nil, uint32(10<<24+addr))
 		return n.event(netlink.Message{Header: netlink.Header{Type: kind}, Data: slices.Concat(header,
 			nl.NewRtAttr(unix.NDA_DST, to).Serialize(), nl.NewRtAttr(unix.NDA_LLADDR, floodMAC(mac)).Serialize())}).Changes

@@ -63,7 +63,7 @@ func newNeighbourList(family, owner, limit int) *neighbourList {
 
 // add adds the neighbour of a message, and tells whether more are wanted.
 func (l *neighbourList) add(message []byte) (more bool) {
-	if len(message) < ndmSize {
+	if len(message) < unix.SizeofNdMsg {
 		l.err = fmt.Errorf("parse a neighbour: message of %d bytes is too short", len(message))
 		return false
 	}

@@ -21,7 +21,7 @@ import (
 
 // neighbourMessage is what the kernel says about the neighbour 192.0.2.n of a device.
 func neighbourMessage(device, n int) []byte {
-	header := make([]byte, ndmSize)
+	header := make([]byte, unix.SizeofNdMsg)
 	header[0] = unix.AF_INET
 	binary.NativeEndian.PutUint32(header[ndmIndex:], uint32(device))
 	binary.NativeEndian.PutUint16(header[ndmState:], unix.NUD_REACHABLE)
@@ -29,7 +29,7 @@ func neighbourMessage(device, n int) []byte {
 }
 
 // unparsed is one of which the kernel says the same, in fewer bytes than that takes.
-func unparsed(device int) []byte { return neighbourMessage(device, 1)[:ndmSize+7] }
+func unparsed(device int) []byte { return neighbourMessage(device, 1)[:unix.SizeofNdMsg+7] }
 
 // A list of neighbours that is not whole has its device refused where all of them count: a second one may be of
 // the same pod. A next hop stands for itself: the others are carried.
@@ -214,7 +214,7 @@ func TestTooManyNeighbours(t *testing.T) {
 		t.Errorf("after %d neighbours: %v", read, list.err)
 	}
 	list = newNeighbourList(unix.AF_INET, 0, 2)
-	if list.add(neighbourMessage(1, 1)[:ndmSize-1]) || list.err == nil {
+	if list.add(neighbourMessage(1, 1)[:unix.SizeofNdMsg-1]) || list.err == nil {
 		t.Error("a message without a device is no error")
 	}
 }

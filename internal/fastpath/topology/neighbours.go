@@ -24,11 +24,12 @@ func (p *Poller) StaleNeighbours(of map[Neighbour]bool) (stale []Neighbour, err 
 	if len(of) == 0 { // the table may be long
 		return nil, nil
 	}
-	err = p.querier.Dump(unix.RTM_GETNEIGH, append([]byte{p.family.Number()}, make([]byte, ndmSize-1)...), func(m []byte) (more bool) {
-		if len(m) < ndmSize || binary.NativeEndian.Uint16(m[ndmState:])&unix.NUD_STALE == 0 {
+	request := append([]byte{p.family.Number()}, make([]byte, unix.SizeofNdMsg-1)...)
+	err = p.querier.Dump(unix.RTM_GETNEIGH, request, func(m []byte) (more bool) {
+		if len(m) < unix.SizeofNdMsg || binary.NativeEndian.Uint16(m[ndmState:])&unix.NUD_STALE == 0 {
 			return true
 		}
-		addr, _ := netip.AddrFromSlice(nlmsg.FindIn(m[ndmSize:], unix.NDA_DST))
+		addr, _ := netip.AddrFromSlice(nlmsg.FindIn(m[unix.SizeofNdMsg:], unix.NDA_DST))
 		if n := (Neighbour{int(int32(nlmsg.NativeUint32(m[ndmIndex:]))), addr}); of[n] {
 			stale = append(stale, n)
 		}
@@ -56,19 +57,18 @@ var volatileNeighbourAttrs = map[uint16]bool{unix.NDA_DST: true, unix.NDA_LLADDR
 var neighbourAttrSizes = map[uint16]int{netlink.NDA_FLAGS_EXT: 4, unix.NDA_VLAN: 2, unix.NDA_VNI: 4, unix.NDA_MASTER: 4, unix.NDA_CACHEINFO: 16}
 
 const (
-	ndmSize          = 12   // struct ndmsg
-	ndmIndex         = 4    // offset of the ifindex in it
-	ndmState         = 8    // of the state
-	ndmFlags         = 10   // of the flags
-	ndmVolatileFlags = 0x21 // NTF_USE, NTF_OFFLOADED: origin and offload state
+	ndmIndex         = 4                                 // offset of the ifindex in struct ndmsg
+	ndmState         = 8                                 // of the state
+	ndmFlags         = 10                                // of the flags
+	ndmVolatileFlags = unix.NTF_USE | unix.NTF_OFFLOADED // origin and offload state
 )
 
 func readNeighbour(message []byte) (e neighbourEntry, err error) {
-	if len(message) < ndmSize {
+	if len(message) < unix.SizeofNdMsg {
 		return e, fmt.Errorf("message of %d bytes is too short", len(message))
 	}
 	var room nlmsg.Room
-	attrs, err := nlmsg.AppendAttrs(room[:0], message[ndmSize:])
+	attrs, err := nlmsg.AppendAttrs(room[:0], message[unix.SizeofNdMsg:])
 	if err != nil {
 		return e, err
 	}
