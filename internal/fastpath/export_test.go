@@ -3,6 +3,7 @@ package fastpath
 import (
 	"context"
 	"errors"
+	"syscall"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/fastpath/audit"
@@ -70,11 +71,11 @@ func (s *sweep) Run(tick uint32, flush bool, silent map[uint8]uint32) (turns, se
 // seconds its connection is to live then; 0: as long as it does.
 func (s *sweep) Inspect(began, tick uint32, v bpf.Flow, limit int32, silent, least uint32) (alive uint32, forgotten bool) {
 	s.prevStart, s.startTick, s.idleLimit, s.expired, s.refresh = s.startTick, began, limit, nil, nil
-	s.lifetimes[protoTCP] = ctTimeouts{silent, least}
+	s.lifetimes[syscall.IPPROTO_TCP] = ctTimeouts{silent, least}
 	if s.objs == nil {
 		s.objs = new(bpf.Objects) // of no tables, as for IPv4
 	}
-	if err := s.inspect(bpf.FlowKey{TenantProto: protoTCP}, v, tick); err != nil {
+	if err := s.inspect(bpf.FlowKey{TenantProto: syscall.IPPROTO_TCP}, v, tick); err != nil {
 		panic(err) // it looks nothing up
 	}
 	for _, u := range s.refresh {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -148,7 +149,8 @@ func (f *flows) prepare(requests []bpf.CtRequest, track *kernel.Conntrack) error
 	var of []bpf.CtRequest
 	for _, r := range requests {
 		if c, ok := connection(f.objs, r.Key); ok {
-			updates, of = append(updates, kernel.Update{Conn: c, Liberal: c.Protocol == protoTCP}), append(of, r)
+			updates = append(updates, kernel.Update{Conn: c, Liberal: c.Protocol == syscall.IPPROTO_TCP})
+			of = append(of, r)
 		}
 	}
 	var failed error
@@ -230,11 +232,6 @@ func (f *flows) endedKeys(tenant uint32, c kernel.Ended) (keys []bpf.FlowKey, er
 	}
 	return keys, err
 }
-
-const (
-	protoTCP = 6
-	protoUDP = 17
-)
 
 // connection is the conntrack tuple of a flow; false: nobody knows its addresses any more.
 func connection(objs *bpf.Objects, k bpf.FlowKey) (kernel.Connection, bool) {

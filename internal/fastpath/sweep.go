@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -186,7 +187,10 @@ func (s *sweep) inspect(k bpf.FlowKey, v bpf.Flow, tick uint32) error {
 			s.expire(k, v)
 			return nil
 		}
-		s.refresh = append(s.refresh, kernel.Update{Conn: of, Liberal: of.Protocol == protoTCP, Unreplied: v.Unreplied != 0, Timeout: time.Duration(alive) * time.Second})
+		s.refresh = append(s.refresh, kernel.Update{
+			Conn: of, Liberal: of.Protocol == syscall.IPPROTO_TCP, Unreplied: v.Unreplied != 0,
+			Timeout: time.Duration(alive) * time.Second,
+		})
 		s.refreshed = append(s.refreshed, flowEntry{k, v})
 	}
 	return nil
@@ -289,12 +293,12 @@ type ctTimeouts struct {
 
 // timeoutSysctls are the sysctls of timeouts, that of established connections first.
 var timeoutSysctls = map[uint8][]string{
-	protoUDP: {"udp_timeout_stream"},
-	protoTCP: {"tcp_timeout_established", "tcp_timeout_unacknowledged", "tcp_timeout_max_retrans"},
+	syscall.IPPROTO_UDP: {"udp_timeout_stream"},
+	syscall.IPPROTO_TCP: {"tcp_timeout_established", "tcp_timeout_unacknowledged", "tcp_timeout_max_retrans"},
 }
 
 // unrepliedSysctls are those of flows without a reply.
-var unrepliedSysctls = map[uint8][]string{protoUDP: {"udp_timeout"}}
+var unrepliedSysctls = map[uint8][]string{syscall.IPPROTO_UDP: {"udp_timeout"}}
 
 // readLifetimes reads how long connections live.
 func (s *sweep) readLifetimes() (err error) {
@@ -302,7 +306,7 @@ func (s *sweep) readLifetimes() (err error) {
 		return err
 	}
 	unreplied, err := readTimeouts(unrepliedSysctls)
-	s.unreplied = unreplied[protoUDP]
+	s.unreplied = unreplied[syscall.IPPROTO_UDP]
 	return err
 }
 
