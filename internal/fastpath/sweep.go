@@ -15,6 +15,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
 )
 
 const (
@@ -293,12 +294,12 @@ type ctTimeouts struct {
 
 // timeoutSysctls are the sysctls of timeouts, that of established connections first.
 var timeoutSysctls = map[uint8][]string{
-	syscall.IPPROTO_UDP: {"udp_timeout_stream"},
-	syscall.IPPROTO_TCP: {"tcp_timeout_established", "tcp_timeout_unacknowledged", "tcp_timeout_max_retrans"},
+	syscall.IPPROTO_UDP: topology.UDPTimeouts,
+	syscall.IPPROTO_TCP: topology.TCPTimeouts,
 }
 
 // unrepliedSysctls are those of flows without a reply.
-var unrepliedSysctls = map[uint8][]string{syscall.IPPROTO_UDP: {"udp_timeout"}}
+var unrepliedSysctls = map[uint8][]string{syscall.IPPROTO_UDP: topology.UnrepliedUDPTimeouts}
 
 // readLifetimes reads how long connections live.
 func (s *sweep) readLifetimes() (err error) {

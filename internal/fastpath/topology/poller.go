@@ -18,8 +18,21 @@ import (
 // those that are carried would end before the fast path has prolonged them.
 const LeastTimeout = 20
 
-// timeouts are the sysctls with the times that packets of carried connections give these.
-var timeouts = []string{"netfilter/nf_conntrack_udp_timeout", "netfilter/nf_conntrack_udp_timeout_stream", "netfilter/nf_conntrack_tcp_timeout_established", "netfilter/nf_conntrack_tcp_timeout_unacknowledged", "netfilter/nf_conntrack_tcp_timeout_max_retrans"}
+// Timeouts are the sysctls net.netfilter.nf_conntrack_* with the times that packets of carried connections give
+// these, that of established ones first.
+var (
+	UnrepliedUDPTimeouts = []string{"udp_timeout"}
+	UDPTimeouts          = []string{"udp_timeout_stream"}
+	TCPTimeouts          = []string{"tcp_timeout_established", "tcp_timeout_unacknowledged", "tcp_timeout_max_retrans"}
+)
+
+// timeouts are the files of all of them.
+var timeouts = func() (files []string) {
+	for _, name := range slices.Concat(UnrepliedUDPTimeouts, UDPTimeouts, TCPTimeouts) {
+		files = append(files, "netfilter/nf_conntrack_"+name)
+	}
+	return files
+}()
 
 // polledSysctls are the sysctls of a namespace that affect packets and whose changes send no
 // notification.
