@@ -65,7 +65,7 @@ func ListensAt(at netip.AddrPort) bool {
 	if p == nil {
 		return false
 	}
-	defer func() { _ = p.Release() }() // to close a descriptor cannot fail in a way that matters
+	defer release(p)
 	return host.ListensAt(p.Pid, at)
 }
 
