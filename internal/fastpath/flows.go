@@ -166,7 +166,7 @@ func (f *flows) prepare(requests []bpf.CtRequest, track *kernel.Conntrack) error
 func (f *flows) markReady(r bpf.CtRequest) error {
 	var flow bpf.Flow
 	if err := f.objs.Flows.Lookup(r.Key, &flow); err != nil {
-		return ignoreMissing(err)
+		return bpf.IgnoreMissing(err)
 	}
 	if flow.CtEntry == r.Entry {
 		return nil // a repeated request
@@ -174,7 +174,7 @@ func (f *flows) markReady(r bpf.CtRequest) error {
 	// This overwrites what programs write meanwhile. So the flow is learned anew, and nothing
 	// that was invalidated becomes valid again.
 	flow.CtEntry, flow.Epoch, flow.SeenOut, flow.SeenIn = r.Entry, 0, 0, 0
-	return ignoreMissing(f.objs.Flows.Update(r.Key, flow, ebpf.UpdateExist))
+	return bpf.IgnoreMissing(f.objs.Flows.Update(r.Key, flow, ebpf.UpdateExist))
 }
 
 // destroyed deletes the flows of connections that conntrack has destroyed. If events were
@@ -201,7 +201,7 @@ func (f *flows) destroyed(all []kernel.Ended, lost bool) error {
 				if err == nil {
 					err = f.objs.InvalidateSlots(k)
 				}
-				if err := ignoreMissing(err); err != nil {
+				if err := bpf.IgnoreMissing(err); err != nil {
 					return fmt.Errorf("delete a flow: %w", err)
 				}
 			}

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/cilium/ebpf"
-
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 )
@@ -182,9 +180,9 @@ func (t *tables) dropPod(device int, p podEntry) error {
 	// Another pod may have taken its address.
 	at, key := uint32(0), bpf.PodKey{Tenant: p.entry.Tenant, Addr: p.entry.Addr}
 	if err := t.objs.PodAt.Lookup(key, &at); err != nil || at != uint32(device) {
-		return ignoreMissing(err)
+		return bpf.IgnoreMissing(err)
 	}
-	return ignoreMissing(t.objs.PodAt.Delete(key))
+	return bpf.IgnoreMissing(t.objs.PodAt.Delete(key))
 }
 
 func (t *tables) syncPeers(hops []topology.NextHop) error {
@@ -277,7 +275,7 @@ func (t *tables) dropPeer(h hop, p peerEntry) error {
 	}
 	t.free = append(t.free, p.number)
 	delete(t.peers, h)
-	return ignoreMissing(t.objs.Hops.Delete(h.key()))
+	return bpf.IgnoreMissing(t.objs.Hops.Delete(h.key()))
 }
 
 // number allocates a number for a peer.
@@ -328,14 +326,6 @@ func newPeer(next topology.NextHop, epoch uint32) (p bpf.Peer) {
 // size is the largest IP packet that an MTU lets through, in bytes. The IP header limits it. One that
 // is not known yet, less the headers of a tunnel, lets none through.
 func size(mtu int) uint32 { return uint32(max(0, min(mtu, math.MaxUint16))) }
-
-// ignoreMissing drops the error of a missing key.
-func ignoreMissing(err error) error {
-	if errors.Is(err, ebpf.ErrKeyNotExist) {
-		return nil
-	}
-	return err
-}
 
 // tenants lists the VNIs of flows.
 func (t *tables) tenants() []uint32 {
