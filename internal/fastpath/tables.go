@@ -303,9 +303,15 @@ func hopOf(next topology.NextHop) hop {
 
 func (h hop) key() bpf.HopKey { return bpf.NewHopKey(h.device, []byte(h.to)) }
 
-// newPeer makes the entry of a peer, with the headers that lead there.
-func newPeer(next topology.NextHop, epoch uint32) (p bpf.Peer) {
-	defer func() { p.IngressIfindex = uint32(next.Device) }()
+// newPeer makes the entry of a peer.
+func newPeer(next topology.NextHop, epoch uint32) bpf.Peer {
+	p := peerHeaders(next, epoch)
+	p.IngressIfindex = uint32(next.Device)
+	return p
+}
+
+// peerHeaders makes it with the headers that lead there.
+func peerHeaders(next topology.NextHop, epoch uint32) bpf.Peer {
 	if next.Encap == nil || next.Encap.ByDevice {
 		return bpf.RoutedPeer(epoch, uint32(next.WireDevice), size(next.MTU), next.SrcMAC, next.DstMAC)
 	}
