@@ -3,7 +3,6 @@ package topology
 import (
 	"slices"
 
-	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/nlmsg"
 	"golang.org/x/sys/unix"
 )
@@ -26,7 +25,7 @@ func confOf(attrs []byte) string {
 // deviceConfs are the settings of the devices by which the host receives packets of some pods and peers.
 // Packets of IPv6 do not depend on them.
 func (r *reader) deviceConfs(topo Topology) (all []DeviceConf) {
-	if r.family != audit.IPv4 {
+	if r.family != IPv4 {
 		return nil
 	}
 	users := map[int]int{}

@@ -3,7 +3,6 @@ package topology
 import (
 	"net"
 
-	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/nlmsg"
 	"github.com/vishvananda/netlink"
 )
@@ -21,7 +20,7 @@ type BridgeNeighbour struct {
 //
 // Of IPv6 it returns none: they are not probed, and a bridge announces it when they speak.
 func (r *reader) missingFDB(pods []string) (found []BridgeNeighbour) {
-	if r.family == audit.IPv6 {
+	if r.family == IPv6 {
 		return nil
 	}
 	bridges := map[int]net.HardwareAddr{}

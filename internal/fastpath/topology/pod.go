@@ -7,7 +7,6 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/nlmsg"
 )
 
@@ -102,7 +101,7 @@ func (r *reader) bridgedNeighbours(port, bridge int) (found []neighbourEntry) {
 		if mac := string(e.HardwareAddr); !seen[mac] {
 			seen[mac] = true
 			for _, n := range r.arpByMAC[deviceMAC{bridge, mac}] {
-				if !nlmsg.ToAddr(n.IP).IsLinkLocalUnicast() || r.family == audit.IPv4 { // every pod has one of IPv6 besides
+				if !nlmsg.ToAddr(n.IP).IsLinkLocalUnicast() || r.family == IPv4 { // every pod has one of IPv6 besides
 					found = append(found, n)
 				}
 			}

@@ -36,14 +36,14 @@ var timeouts = func() (files []string) {
 
 // polledSysctls are the sysctls of a namespace that affect packets and whose changes send no
 // notification.
-var polledSysctls = map[audit.Family][]string{
-	audit.IPv4: append([]string{"bridge/bridge-nf-call-iptables", updatesPriority, refusesUnknown, "bridge/bridge-nf-filter-vlan-tagged", "ipv4/ip_default_ttl", "ipv4/ip_forward_use_pmtu",
+var polledSysctls = map[Family][]string{
+	IPv4: append([]string{"bridge/bridge-nf-call-iptables", updatesPriority, refusesUnknown, "bridge/bridge-nf-filter-vlan-tagged", "ipv4/ip_default_ttl", "ipv4/ip_forward_use_pmtu",
 		"ipv4/conf/all/src_valid_mark", "ipv4/conf/all/accept_local", "ipv4/conf/all/route_localnet"}, timeouts...),
-	audit.IPv6: append([]string{"bridge/bridge-nf-call-ip6tables", refusesUnknown, "bridge/bridge-nf-filter-vlan-tagged"}, timeouts...),
+	IPv6: append([]string{"bridge/bridge-nf-call-ip6tables", refusesUnknown, "bridge/bridge-nf-filter-vlan-tagged"}, timeouts...),
 }
 
 // legacyTables are the files with the loaded tables of legacy iptables.
-var legacyTables = map[audit.Family]string{audit.IPv4: nft.LegacyTablesFile, audit.IPv6: nft.LegacyTables6File}
+var legacyTables = map[Family]string{IPv4: nft.LegacyTablesFile, IPv6: nft.LegacyTables6File}
 
 const (
 	// BridgesAsk is which of [Poller.Sysctls] has packets on all bridges meet the rules for IP.
@@ -65,7 +65,7 @@ var refusedSysctls = []struct{ name, value, why string }{
 // its files and sockets open: opening one costs several times as much as reading it.
 type Poller struct {
 	Hooks   *audit.HookPoller
-	family  audit.Family
+	family  Family
 	sysctls []host.PolledFile
 	acct    host.PolledFile
 	legacy  host.PolledFile
@@ -84,14 +84,14 @@ const (
 )
 
 // OpenPoller opens a poller of the calling thread's namespace, for packets of a family.
-func OpenPoller(family audit.Family) (*Poller, error) {
+func OpenPoller(family Family) (*Poller, error) {
 	p := &Poller{
 		family: family,
 		acct:   host.PolledFile{Path: "/proc/sys/net/netfilter/nf_conntrack_acct"},
 		legacy: host.PolledFile{Path: legacyTables[family]}, snmp: host.PolledFile{Path: snmpFile, Size: snmpSize},
 		snmp6: host.PolledFile{Path: snmp6File},
 	}
-	if family == audit.IPv6 {
+	if family == IPv6 {
 		p.snmp6.Size = snmp6Size
 	}
 	for _, name := range polledSysctls[family] {
@@ -184,7 +184,7 @@ func (p *Poller) PodsChanged(pods []LocalPod) bool {
 // Unreachables counts the ICMP messages received that say that a destination, or a packet of its
 // size, does not get through: routes learn path MTUs from nothing else.
 func (p *Poller) Unreachables() (string, error) {
-	if p.family == audit.IPv6 {
+	if p.family == IPv6 {
 		return p.counter6("Icmp6InPktTooBigs")
 	}
 	text, err := p.snmp.Read()

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/nlmsg"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -58,7 +57,7 @@ var (
 
 // readRoute reads the kernel's message about a route. It keeps to what is used: no part that nobody knows makes the rest
 // unreadable.
-func readRoute(message []byte, family audit.Family) (r Route) {
+func readRoute(message []byte, family Family) (r Route) {
 	if len(message) < unix.SizeofRtMsg {
 		r.reason = fmt.Sprintf("a message of %d bytes", len(message))
 		return r
@@ -127,7 +126,7 @@ type nexthopMessage struct {
 	reason     string
 }
 
-func readNexthop(message []byte, family audit.Family) (m nexthopMessage, err error) {
+func readNexthop(message []byte, family Family) (m nexthopMessage, err error) {
 	if len(message) < nexthopSize {
 		return m, fmt.Errorf("message of %d bytes is too short", len(message))
 	}
@@ -184,7 +183,7 @@ func (r *reader) markUncertain(route Route) {
 	}
 }
 
-func readNexthops(family audit.Family) (map[uint32]nexthopMessage, error) {
+func readNexthops(family Family) (map[uint32]nexthopMessage, error) {
 	var all map[uint32]nexthopMessage
 	err := dumpFamily(unix.RTM_GETNEXTHOP, unix.RTM_NEWNEXTHOP, &nexthopRequest{}, func() func(message []byte) error {
 		all = map[uint32]nexthopMessage{}

@@ -24,10 +24,10 @@ type rtnlFilter struct {
 	devices    map[deviceKey]deviceState
 	addresses  map[string]string
 	owns       ProgramOwner
-	family     audit.Family
+	family     Family
 }
 
-func newRtnlFilter(owns ProgramOwner, family audit.Family) *rtnlFilter {
+func newRtnlFilter(owns ProgramOwner, family Family) *rtnlFilter {
 	return &rtnlFilter{neighbours: map[neighbourKey]string{}, sizes: map[deviceKey]int{}, devices: map[deviceKey]deviceState{}, addresses: map[string]string{}, owns: owns, family: family}
 }
 
@@ -38,7 +38,7 @@ func (f *rtnlFilter) resync() { f.load(readTables(f.family), readFilterTables(f.
 type filterTables struct{ ports, addresses [][]byte }
 
 // readFilterTables reads them in the calling thread's namespace.
-func readFilterTables(family audit.Family) filterTables {
+func readFilterTables(family Family) filterTables {
 	// Requests VLANs of a bridge in the same form as in notifications.
 	vlans := nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(bridgeVLANs))
 	return filterTables{

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 
-	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -15,7 +14,7 @@ import (
 // Tables are the largest of the kernel's tables that say where packets go, as read at one time. With
 // a thousand pods, the kernel takes tens of milliseconds to list them.
 type Tables struct {
-	family   audit.Family     // of neighbours
+	family   Family           // of neighbours
 	links    [][]byte         // messages about devices
 	arp, fdb []neighbourEntry // arp: of IP
 	gaps                      // in them
@@ -23,7 +22,7 @@ type Tables struct {
 }
 
 // readTables reads the tables of the calling thread's namespace.
-func readTables(family audit.Family) *Tables {
+func readTables(family Family) *Tables {
 	t := &Tables{family: family}
 	if t.links, t.err = dumpLinks(maxDevices); t.err != nil {
 		t.err = fmt.Errorf("list devices: %w", t.err)

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/nlmsg"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -82,9 +81,9 @@ type DeviceNames struct {
 	Tunnels []string `json:"tunnels"` // vxlan, geneve or ipip devices; empty: peers are directly on the wire
 	// GenevePort has the tunnels be all geneve devices with this UDP port, of which there is one to each
 	// peer: they come and go. 0: Tunnels are all.
-	GenevePort int          `json:"geneve_port,omitempty"`
-	Pods       []string     `json:"pods"` // the host's ends of the pods' links
-	Family     audit.Family `json:"-"`    // of the addresses of pods and routes
+	GenevePort int      `json:"geneve_port,omitempty"`
+	Pods       []string `json:"pods"` // the host's ends of the pods' links
+	Family     Family   `json:"-"`    // of the addresses of pods and routes
 	// Node is a host that somebody else has wired: every link to another namespace may lead
 	// to a pod, and a wire must be of a kind that is proven.
 	Node bool `json:"node,omitempty"`

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/mdlayher/netlink"
-	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/nlmsg"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -37,9 +36,9 @@ type Event struct {
 
 // familyGroups are the groups of announcements that concern one version of IP: of addresses, routes,
 // policy rules and forwarding.
-var familyGroups = map[audit.Family][]uint32{
-	audit.IPv4: {unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV4_NETCONF},
-	audit.IPv6: {unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_IPV6_RULE, unix.RTNLGRP_IPV6_NETCONF},
+var familyGroups = map[Family][]uint32{
+	IPv4: {unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV4_NETCONF},
+	IPv6: {unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_IPV6_RULE, unix.RTNLGRP_IPV6_NETCONF},
 }
 
 // Add adds another change, of which nothing but its kind and cause is known then.
@@ -72,7 +71,7 @@ func (w *Watcher) Settle() {
 //
 // It also reports changes of the devices in other namespaces that the namespace knows by number, as
 // those of pods, unless the kernel refuses to announce them.
-func Watch(ctx context.Context, family audit.Family, owns ProgramOwner, tell func([]Event)) (w Watcher, err error) {
+func Watch(ctx context.Context, family Family, owns ProgramOwner, tell func([]Event)) (w Watcher, err error) {
 	w.filter = newLateFilter(owns, family)
 	sources, err := openSources(family, w.filter)
 	if err != nil {
@@ -109,7 +108,7 @@ func Watch(ctx context.Context, family audit.Family, owns ProgramOwner, tell fun
 }
 
 // openSources subscribes to what the kernel announces in the calling thread's namespace.
-func openSources(family audit.Family, known *lateFilter) (sources []*eventSource, err error) {
+func openSources(family Family, known *lateFilter) (sources []*eventSource, err error) {
 	defer func() {
 		if err != nil {
 			closeSources(sources)
