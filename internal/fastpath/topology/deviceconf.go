@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/venturi-net/venturi/internal/nlmsg"
@@ -43,19 +44,21 @@ func (r *reader) deviceConfs(topo Topology) (all []DeviceConf) {
 		if len(m) < unix.SizeofIfInfomsg {
 			continue
 		}
-		index := int(int32(nlmsg.NativeUint32(m[4:])))
+		index := linkIndex(m)
 		if n := users[index]; n > 0 {
 			all = append(all, DeviceConf{index, confOf(m[unix.SizeofIfInfomsg:]), n > 1})
 		}
 	}
-	slices.SortFunc(all, func(a, b DeviceConf) int { return a.device - b.device })
+	slices.SortFunc(all, func(a, b DeviceConf) int { return cmp.Compare(a.device, b.device) })
 	return all
 }
 
 // ConfsDiffer tells whether a device of both topologies has other settings in one than in the other.
 func ConfsDiffer(was, is Topology) bool {
 	return slices.ContainsFunc(was.DeviceConfs, func(before DeviceConf) bool {
-		i, there := slices.BinarySearchFunc(is.DeviceConfs, before.device, func(c DeviceConf, device int) int { return c.device - device })
+		i, there := slices.BinarySearchFunc(is.DeviceConfs, before.device, func(c DeviceConf, device int) int {
+			return cmp.Compare(c.device, device)
+		})
 		return there && is.DeviceConfs[i].values != before.values
 	})
 }

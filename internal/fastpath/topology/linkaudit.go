@@ -188,7 +188,7 @@ func auditLink(message []byte) (index int, reason string, err error) {
 	if len(message) < unix.SizeofIfInfomsg {
 		return 0, "", fmt.Errorf("message of %d bytes is too short", len(message))
 	}
-	index = int(int32(binary.NativeEndian.Uint32(message[4:])))
+	index = linkIndex(message)
 	var room, infoRoom, dataRoom nlmsg.Room
 	attrs, err := nlmsg.AppendAttrs(room[:0], message[unix.SizeofIfInfomsg:])
 	if err != nil {

@@ -29,7 +29,7 @@ func (r *reader) missingFDB(pods []string) (found []BridgeNeighbour) {
 		if !ok {
 			continue
 		}
-		if bridge, ok := r.byIndex[l.Attrs().MasterIndex].(*netlink.Bridge); ok && bridge.Flags&net.FlagUp != 0 && r.crowdedReason(bridge) == "" {
+		if bridge, ok := r.byIndex[l.Attrs().MasterIndex].(*netlink.Bridge); ok && IsUp(bridge) && r.crowdedReason(bridge) == "" {
 			bridges[bridge.Index] = bridge.HardwareAddr
 		}
 	}

@@ -90,7 +90,9 @@ func (l *neighbourList) add(message []byte) (more bool) {
 
 // tooMany names the device that has the most neighbours.
 func (l *neighbourList) tooMany() error {
-	device := slices.MaxFunc(slices.Sorted(maps.Keys(l.sizes)), func(a, b int) int { return l.sizes[a] - l.sizes[b] })
+	device := slices.MaxFunc(slices.Sorted(maps.Keys(l.sizes)), func(a, b int) int {
+		return cmp.Compare(l.sizes[a], l.sizes[b])
+	})
 	name := fmt.Sprint("device ", device)
 	if found, err := net.InterfaceByIndex(device); err == nil {
 		name = found.Name

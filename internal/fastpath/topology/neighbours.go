@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -91,7 +92,7 @@ func readNeighbour(message []byte) (e neighbourEntry, err error) {
 	}
 	// The kernel does not guarantee an order of attributes.
 	slices.SortStableFunc(attrs, func(a, b nlmsg.Attr) int {
-		return int(nlmsg.Number(a.Attr.Type)) - int(nlmsg.Number(b.Attr.Type))
+		return cmp.Compare(nlmsg.Number(a.Attr.Type), nlmsg.Number(b.Attr.Type))
 	})
 	e.unknownAttr = proven.FirstUnknown(attrs)
 	e.stableRest = string(appendStable([]byte{message[ndmFlags] &^ ndmVolatileFlags}, attrs, volatileNeighbourAttrs))
@@ -115,7 +116,7 @@ func keyOfNeighbour(e *neighbourEntry) neighbourKey {
 		k.bridge = e.MasterIndex
 	case e.Family == familyBridge:
 		k.device = e.LinkIndex
-		if e.HardwareAddr.String() == zeroMAC {
+		if isFlood(e.HardwareAddr) {
 			k.addr = nlmsg.ToAddr(e.IP)
 		}
 	default:

@@ -3,7 +3,6 @@ package topology
 import (
 	"cmp"
 	"fmt"
-	"net"
 
 	"github.com/vishvananda/netlink"
 
@@ -14,7 +13,7 @@ import (
 // neighbour with a MAC behind this port; for any other device, the address that is routed to it.
 func (r *reader) pod(name string) (LocalPod, bool) {
 	l, ok := r.byName[name]
-	if !ok || !IsPodLink(l) || l.Attrs().Flags&net.FlagUp == 0 {
+	if !ok || !IsPodLink(l) || !IsUp(l) {
 		return LocalPod{}, false
 	}
 	a := l.Attrs()

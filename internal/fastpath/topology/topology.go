@@ -208,7 +208,7 @@ func unsupportedBridgeReason(l netlink.Link) string {
 // wireNextHops returns the neighbours on a wire.
 func (r *reader) wireNextHops(name string) (peers []NextHop) {
 	l, ok := r.byName[name]
-	if !ok || l.Attrs().Flags&net.FlagUp == 0 {
+	if !ok || !IsUp(l) {
 		return nil
 	}
 	a := l.Attrs()
@@ -233,7 +233,7 @@ func (r *reader) wireNextHops(name string) (peers []NextHop) {
 // tunnelNextHops returns the next hops behind a tunnel device.
 func (r *reader) tunnelNextHops(name string) (peers []NextHop, err error) {
 	l, ok := r.byName[name]
-	if !ok || l.Attrs().Flags&net.FlagUp == 0 {
+	if !ok || !IsUp(l) {
 		return nil, nil
 	}
 	if l.Attrs().NetNsID >= 0 { // it keeps to the routes and rules of the namespace in which it was made
@@ -273,7 +273,7 @@ func (r *reader) vxlanNextHops(tunnel *netlink.Vxlan) (peers []NextHop, err erro
 		}
 	}
 	for _, n := range r.fdb {
-		if n.LinkIndex != a.Index || len(n.HardwareAddr) != macLen || n.MasterIndex != 0 || n.HardwareAddr.String() == zeroMAC {
+		if n.LinkIndex != a.Index || len(n.HardwareAddr) != macLen || n.MasterIndex != 0 || isFlood(n.HardwareAddr) {
 			continue
 		}
 		if n.unknownAttr != "" {
@@ -297,7 +297,7 @@ func (r *reader) vxlanNextHops(tunnel *netlink.Vxlan) (peers []NextHop, err erro
 	return peers, nil
 }
 
-const (
-	zeroMAC           = "00:00:00:00:00:00" // in a forwarding entry: flood
-	udpTunnelOverhead = 50                  // IPv4, UDP, VXLAN or Geneve, and Ethernet
-)
+// isFlood tells whether a forwarding entry with a MAC says where to flood: then the MAC is all zeros.
+func isFlood(mac net.HardwareAddr) bool { return mac.String() == "00:00:00:00:00:00" }
+
+const udpTunnelOverhead = 50 // IPv4, UDP, VXLAN or Geneve, and Ethernet

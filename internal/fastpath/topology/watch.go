@@ -209,7 +209,7 @@ func (r *podEndReader) event(m netlink.Message) (e Event) {
 	if r.nsid < 0 || len(m.Data) < unix.SizeofIfInfomsg || m.Header.Type != unix.RTM_NEWLINK {
 		return e
 	}
-	return Event{Changes: TopologyChanged, PodEnd: newPodEnd(r.nsid, int(int32(nlmsg.NativeUint32(m.Data[4:]))), m.Data[unix.SizeofIfInfomsg:])}
+	return Event{Changes: TopologyChanged, PodEnd: newPodEnd(r.nsid, linkIndex(m.Data), m.Data[unix.SizeofIfInfomsg:])}
 }
 
 // newsBuffer is the room for notifications that wait, bytes. Probing a thousand pods causes that
