@@ -66,10 +66,6 @@ const (
 	trackExpire    = 1 << 7
 	trackDirection = 1 << 12
 	trackAlias     = 1 << 13 // it is written as the match state
-
-	stateInvalid   = 1 << 0 // as stateNew
-	stateRelated   = 1 << 2
-	stateUntracked = 1 << 6
 )
 
 // loadedField is the packet field that was loaded last, for a later comparison.

@@ -24,15 +24,15 @@ type BPFNews struct {
 // programs and links, anything may be.
 func (o *BPFObjectIDs) Poll() (news BPFNews) {
 	first := o.program == 0
-	programs := eachNew(unix.BPF_PROG_GET_NEXT_ID, &o.program, func(id uint32) {
+	knowsPrograms := eachNew(unix.BPF_PROG_GET_NEXT_ID, &o.program, func(id uint32) {
 		news.Programs = news.Programs || !first && seesPackets(ebpf.ProgramID(id))
 	})
-	links := eachNew(unix.BPF_LINK_GET_NEXT_ID, &o.link, func(id uint32) {
+	knowsLinks := eachNew(unix.BPF_LINK_GET_NEXT_ID, &o.link, func(id uint32) {
 		if !first {
 			news.add(newsOfLink(link.ID(id)))
 		}
 	})
-	if first || !programs || !links {
+	if first || !knowsPrograms || !knowsLinks {
 		return BPFNews{true, true}
 	}
 	return news

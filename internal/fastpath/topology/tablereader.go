@@ -3,7 +3,6 @@ package topology
 import (
 	"errors"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -100,21 +99,17 @@ func (r *TableReader) Read(pods int) (topo Topology, err error) {
 
 // ageing is the least time after which a bridge of pods removes an FDB entry that is not refreshed.
 func (r *reader) ageing(pods []LocalPod) time.Duration {
-	var all []time.Duration
-	seen := map[int]bool{}
+	const none = time.Duration(math.MaxInt64)
+	least := none
 	for _, p := range pods {
-		if seen[p.NeighDevice] {
-			continue
-		}
-		seen[p.NeighDevice] = true
 		if b, ok := r.byIndex[p.NeighDevice].(*netlink.Bridge); ok && b.AgeingTime != nil {
-			all = append(all, time.Duration(*b.AgeingTime)*userTick)
+			least = min(least, time.Duration(*b.AgeingTime)*userTick)
 		}
 	}
-	if len(all) == 0 {
+	if least == none {
 		return 0
 	}
-	return slices.Min(all)
+	return least
 }
 
 // userTick is the unit of times that the kernel tells: its USER_HZ is 100 on all that Go runs on.

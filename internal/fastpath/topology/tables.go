@@ -59,13 +59,15 @@ func dumpLinks(most int) ([][]byte, error) {
 // ListLinks lists the devices of the calling thread's namespace. If there are too many, it returns a [TooManyError].
 func ListLinks() (found []netlink.Link, err error) {
 	all, err := dumpLinks(maxDevices)
-	for i := 0; err == nil && i < len(all); i++ {
-		var l netlink.Link
-		l, err = netlink.LinkDeserialize(nil, all[i])
-		found = append(found, l)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("list devices: %w", err)
+	}
+	for _, message := range all {
+		l, err := netlink.LinkDeserialize(nil, message)
+		if err != nil {
+			return nil, fmt.Errorf("list devices: %w", err)
+		}
+		found = append(found, l)
 	}
 	return found, nil
 }
