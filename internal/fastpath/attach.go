@@ -311,8 +311,8 @@ func (c *Config) egress() kernel.AttachPoint {
 
 // podIngress is the attach point for what a pod sends. For a netkit pair it lies in the
 // pod's own transmission, from which packets reach the wire without waiting in a queue.
-func (c *Config) podIngress(w topology.TCState) kernel.AttachPoint {
-	if w.Netkit {
+func (c *Config) podIngress(state topology.TCState) kernel.AttachPoint {
+	if state.Netkit {
 		return kernel.NetkitPeer
 	}
 	return c.ingress()

@@ -220,29 +220,37 @@ func (d *daemon) poll() error {
 			return err
 		}
 	}
-	begin := time.Now()
-	changed, all, err := d.programs.changed(d.pollBatch())
+	changed, inPods, err := d.pollPrograms()
 	if err != nil {
 		return err
-	}
-	inPods := all && d.programs.podsDue() && d.poller.PodsChanged(d.topo.Pods)
-	if all {
-		d.programs.nextFull = begin.Add(fullPollRest * min(time.Since(begin), maxFullPoll))
-	}
-	if changed { // one of ours may be detached
-		if err := d.reattach(slices.Collect(maps.Keys(d.attach.attached))); err != nil {
-			return err
-		}
 	}
 	if !reset && !advertised && !changed && !inPods && !d.mtusChanged() {
 		return nil
 	}
-	begin = time.Now()
+	begin := time.Now()
 	err = d.resync()
 	if advertised {
 		d.neigh.nextAdvertised = time.Now().Add(min(mtusRest*time.Since(begin), maxAdvertisedRest))
 	}
 	return err
+}
+
+// pollPrograms tells whether programs were attached or detached, and whether pods' own devices have changed. It plans
+// to attach those of the daemon again that somebody else has detached.
+func (d *daemon) pollPrograms() (changed, inPods bool, err error) {
+	begin := time.Now()
+	changed, all, err := d.programs.changed(d.pollBatch())
+	if err != nil {
+		return false, false, err
+	}
+	if all {
+		inPods = d.programs.podsDue() && d.poller.PodsChanged(d.topo.Pods)
+		d.programs.nextFull = begin.Add(fullPollRest * min(time.Since(begin), maxFullPoll))
+	}
+	if changed { // one of ours may be detached
+		err = d.reattach(slices.Collect(maps.Keys(d.attach.attached)))
+	}
+	return changed, inPods, err
 }
 
 // readSysctls reads whether connections are counted, and the sysctls that affect packets, and tells

@@ -78,32 +78,32 @@ type epoch struct {
 	all   Epochs // that this daemon has begun
 }
 
-func newEpoch(fast *bpf.Objects) (*epoch, error) {
-	p := &epoch{objs: fast, all: Epochs{Counts: map[topology.Cause]uint64{}}}
-	return p, fast.Epoch.Get(&p.value)
+func newEpoch(objs *bpf.Objects) (*epoch, error) {
+	e := &epoch{objs: objs, all: Epochs{Counts: map[topology.Cause]uint64{}}}
+	return e, objs.Epoch.Get(&e.value)
 }
 
 // bump invalidates everything that was learned until now.
-func (p *epoch) bump(cause topology.Cause) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if wait := minEpochInterval - time.Since(p.all.Time); wait > 0 {
+func (e *epoch) bump(cause topology.Cause) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if wait := minEpochInterval - time.Since(e.all.Time); wait > 0 {
 		time.Sleep(wait)
 	}
-	if p.all.Counts[cause]++; cause == causeStart {
-		p.all.Counts[cause] = 1 // the first lease begins another one
+	if e.all.Counts[cause]++; cause == causeStart {
+		e.all.Counts[cause] = 1 // the first lease begins another one
 	}
-	p.all.Last, p.all.Time = cause, time.Now()
-	p.value++
-	if p.value == 0 {
-		p.value++ // 0 means none
+	e.all.Last, e.all.Time = cause, time.Now()
+	e.value++
+	if e.value == 0 {
+		e.value++ // 0 means none
 	}
-	return p.objs.Epoch.Set(p.value)
+	return e.objs.Epoch.Set(e.value)
 }
 
 // history tells of all epochs until now.
-func (p *epoch) history() *Epochs {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return &Epochs{maps.Clone(p.all.Counts), p.all.Last, p.all.Time.Round(0)}
+func (e *epoch) history() *Epochs {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return &Epochs{maps.Clone(e.all.Counts), e.all.Last, e.all.Time.Round(0)}
 }

@@ -43,143 +43,143 @@ func newEventQueue() *eventQueue {
 }
 
 // bumpBy bumps an epoch, and again with each event from now on.
-func (i *eventQueue) bumpBy(e *epoch) error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.epoch = e
-	return errors.Join(i.setTracking(bpf.Tracking{Routed: true, Bridged: true}), e.bump(causeStart))
+func (q *eventQueue) bumpBy(e *epoch) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.epoch = e
+	return errors.Join(q.setTracking(bpf.Tracking{Routed: true, Bridged: true}), e.bump(causeStart))
 }
 
-func (i *eventQueue) setTracking(now bpf.Tracking) error {
-	i.tracked = now
-	return i.epoch.objs.SetTracking(now)
+func (q *eventQueue) setTracking(now bpf.Tracking) error {
+	q.tracked = now
+	return q.epoch.objs.SetTracking(now)
 }
 
 // expectTracking has the programs learn nothing of what connection tracking does not know, if a new rule may go by it:
 // of what is bridged, too, if a bridge asks for the rules.
-func (i *eventQueue) expectTracking(what topology.Changes, cause topology.Cause) error {
-	now := i.tracked
+func (q *eventQueue) expectTracking(what topology.Changes, cause topology.Cause) error {
+	now := q.tracked
 	if cause == topology.Rules || cause == topology.LostEvents {
-		i.numbers.rules++
+		q.numbers.rules++
 		now.Routed, now.Bridged = true, true
 	}
 	if what&topology.BridgeAsks != 0 {
-		i.numbers.bridges++
+		q.numbers.bridges++
 		now.Bridged = true
 	}
-	if now == i.tracked {
+	if now == q.tracked {
 		return nil
 	}
-	return i.setTracking(now)
+	return q.setTracking(now)
 }
 
 // trackingNumbers are those of rules and bridges that are read from now on, see [eventQueue.track].
-func (i *eventQueue) trackingNumbers() trackingNumbers {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.numbers
+func (q *eventQueue) trackingNumbers() trackingNumbers {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.numbers
 }
 
 // track tells the programs what connection tracking sees for the sake of rules and bridges with these numbers, unless
 // they may have changed since. More: that is more than it was.
-func (i *eventQueue) track(now bpf.Tracking, of trackingNumbers) (more bool, err error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if of != i.numbers || now == i.tracked {
+func (q *eventQueue) track(now bpf.Tracking, of trackingNumbers) (more bool, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if of != q.numbers || now == q.tracked {
 		return false, nil
 	}
-	more = now.Routed && !i.tracked.Routed || now.Bridged && !i.tracked.Bridged
-	return more, i.setTracking(now)
+	more = now.Routed && !q.tracked.Routed || now.Bridged && !q.tracked.Bridged
+	return more, q.setTracking(now)
 }
 
 // push adds events that were read together: one epoch after the last of them is enough for all.
-func (i *eventQueue) push(batch []topology.Event) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
+func (q *eventQueue) push(batch []topology.Event) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	var all topology.Event
 	isNews := false
 	for _, n := range batch {
-		if n.PodEnd != (topology.PodEnd{}) && !contradicts(i.topo, n.PodEnd) {
-			i.ends[keyOfPodEnd(n.PodEnd)] = n.PodEnd
-			if len(i.ends) <= maxPodEnds {
+		if n.PodEnd != (topology.PodEnd{}) && !contradicts(q.topo, n.PodEnd) {
+			q.ends[keyOfPodEnd(n.PodEnd)] = n.PodEnd
+			if len(q.ends) <= maxPodEnds {
 				continue
 			}
-			clear(i.ends) // the topology is read anew, so none is missed
+			clear(q.ends) // the topology is read anew, so none is missed
 		}
-		if n.Changes&topology.RulesChanged != 0 && !concerns(i.topo, n.Neighbour) {
+		if n.Changes&topology.RulesChanged != 0 && !concerns(q.topo, n.Neighbour) {
 			n.Changes &^= topology.RulesChanged
-			i.unused[n.Neighbour] = true
+			q.unused[n.Neighbour] = true
 		}
 		all.Add(n)
 		isNews = true
 	}
 	if isNews {
-		i.add(all.Changes, all.Cause)
+		q.add(all.Changes, all.Cause)
 	}
 }
 
 // setTopology sets the topology by which packets are carried from now on. One of its
 // neighbours or pods may have changed since the topology was read.
-func (i *eventQueue) setTopology(w topology.Topology) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.topo = w
-	for n := range i.unused {
-		if concerns(w, n) {
-			i.add(topology.RulesChanged, topology.Neighbours)
+func (q *eventQueue) setTopology(topo topology.Topology) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.topo = topo
+	for n := range q.unused {
+		if concerns(topo, n) {
+			q.add(topology.RulesChanged, topology.Neighbours)
 			break
 		}
 	}
-	if anyPodEnd(w, func(e topology.PodEnd) bool {
-		now, announced := i.ends[keyOfPodEnd(e)]
+	if anyPodEnd(topo, func(e topology.PodEnd) bool {
+		now, announced := q.ends[keyOfPodEnd(e)]
 		return announced && now != e
 	}) {
-		i.add(topology.TopologyChanged, "")
+		q.add(topology.TopologyChanged, "")
 	}
 }
 
 // add adds changes, and what has caused those of rules.
-func (i *eventQueue) add(what topology.Changes, cause topology.Cause) {
-	if what&topology.RulesChanged != 0 && i.failed == nil && i.epoch != nil {
-		i.failed = errors.Join(i.expectTracking(what, cause), i.epoch.bump(cause))
+func (q *eventQueue) add(what topology.Changes, cause topology.Cause) {
+	if what&topology.RulesChanged != 0 && q.failed == nil && q.epoch != nil {
+		q.failed = errors.Join(q.expectTracking(what, cause), q.epoch.bump(cause))
 	}
-	i.changed |= what
+	q.changed |= what
 	select {
-	case i.filled <- struct{}{}:
+	case q.filled <- struct{}{}:
 	default: // already signalled
 	}
 }
 
 // drain empties the queue, and says what has changed. Rules and topology that are read
 // afterwards are no older than the epoch.
-func (i *eventQueue) drain() (changed topology.Changes, err error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	changed, i.changed = i.changed, 0
-	clear(i.unused)
-	clear(i.ends)
-	return changed, i.failed
+func (q *eventQueue) drain() (changed topology.Changes, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	changed, q.changed = q.changed, 0
+	clear(q.unused)
+	clear(q.ends)
+	return changed, q.failed
 }
 
 // contradicts tells whether a pod's end is not as the topology has it. What the topology does not
 // have is read when a pod is found behind it.
-func contradicts(w topology.Topology, is topology.PodEnd) bool {
-	return anyPodEnd(w, func(e topology.PodEnd) bool { return keyOfPodEnd(e) == keyOfPodEnd(is) && e != is })
+func contradicts(topo topology.Topology, is topology.PodEnd) bool {
+	return anyPodEnd(topo, func(e topology.PodEnd) bool { return keyOfPodEnd(e) == keyOfPodEnd(is) && e != is })
 }
 
 // anyPodEnd tells whether a pod's end that was looked at meets a condition.
-func anyPodEnd(w topology.Topology, meets func(topology.PodEnd) bool) bool {
+func anyPodEnd(topo topology.Topology, meets func(topology.PodEnd) bool) bool {
 	of := func(p topology.LocalPod) bool { return p.PodEnd != (topology.PodEnd{}) && meets(p.PodEnd) }
-	return slices.ContainsFunc(w.Pods, of) || slices.ContainsFunc(w.PodsWithXDP, of)
+	return slices.ContainsFunc(topo.Pods, of) || slices.ContainsFunc(topo.PodsWithXDP, of)
 }
 
 // concerns tells whether an event of a neighbour may concern carried packets. The zero
 // neighbour stands for all of them. A tunnel device's neighbours all count, because routes
 // choose among them.
-func concerns(w topology.Topology, n topology.Neighbour) bool {
+func concerns(topo topology.Topology, n topology.Neighbour) bool {
 	return n == topology.Neighbour{} ||
-		slices.ContainsFunc(w.Pods, func(p topology.LocalPod) bool { return n == topology.Neighbour{Device: p.NeighDevice, Addr: p.Addr} }) ||
-		slices.ContainsFunc(w.NextHops, func(p topology.NextHop) bool {
+		slices.ContainsFunc(topo.Pods, func(p topology.LocalPod) bool { return n == topology.Neighbour{Device: p.NeighDevice, Addr: p.Addr} }) ||
+		slices.ContainsFunc(topo.NextHops, func(p topology.NextHop) bool {
 			return n.Device == p.Device || n == topology.Neighbour{Device: p.WireDevice, Addr: p.Addr}
 		})
 }

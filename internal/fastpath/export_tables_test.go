@@ -10,8 +10,8 @@ import (
 )
 
 // Hop tells what the programs' tables have of a next hop.
-func (t *tables) Hop(w topology.NextHop) (hop bpf.Hop, peer bpf.Peer, err error) {
-	if err = t.objs.Hops.Lookup(hopOf(w).key(), &hop); err == nil {
+func (t *tables) Hop(next topology.NextHop) (hop bpf.Hop, peer bpf.Peer, err error) {
+	if err = t.objs.Hops.Lookup(hopOf(next).key(), &hop); err == nil {
 		err = t.objs.Peers.Lookup(hop.Peer, &peer)
 	}
 	return hop, peer, err
@@ -19,9 +19,9 @@ func (t *tables) Hop(w topology.NextHop) (hop bpf.Hop, peer bpf.Peer, err error)
 
 // SyncTables writes who is where into tables that are new, and tells how many are
 // known then.
-func SyncTables(fast *bpf.Objects, w topology.Topology) (pods, peers int, err error) {
+func SyncTables(fast *bpf.Objects, topo topology.Topology) (pods, peers int, err error) {
 	t := newTables(fast, 1)
-	err = t.sync(w)
+	err = t.sync(topo)
 	return len(t.pods), len(t.peers), err
 }
 
@@ -46,11 +46,11 @@ const StrangersReason = strangersReason
 
 // ReasonsAtReads audits the rules of the calling thread's namespace, and again when they were changed. It gives why
 // nothing was carried: at each read of the topology, and at the end.
-func ReasonsAtReads(c *Config, n *netcfg.Namespace, fast *bpf.Objects, w topology.Topology, change func() error) (reasons []string, err error) {
+func ReasonsAtReads(c *Config, n *netcfg.Namespace, fast *bpf.Objects, topo topology.Topology, change func() error) (reasons []string, err error) {
 	var d *daemon
 	d, end, err := newTestDaemon(c, n, fast, func() (topology.Topology, error) {
 		reasons = append(reasons, d.audit.off)
-		return w, nil
+		return topo, nil
 	})
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package fastpath
 import (
 	"context"
 	"errors"
+	"syscall"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/fastpath/audit"
@@ -70,11 +71,11 @@ func (s *sweep) Run(tick uint32, flush bool, silent map[uint8]uint32) (turns, se
 // seconds its connection is to live then; 0: as long as it does.
 func (s *sweep) Inspect(began, tick uint32, v bpf.Flow, limit int32, silent, least uint32) (alive uint32, forgotten bool) {
 	s.prevStart, s.startTick, s.idleLimit, s.expired, s.refresh = s.startTick, began, limit, nil, nil
-	s.lifetimes[protoTCP] = ctTimeouts{silent, least}
+	s.lifetimes[syscall.IPPROTO_TCP] = ctTimeouts{silent, least}
 	if s.objs == nil {
 		s.objs = new(bpf.Objects) // of no tables, as for IPv4
 	}
-	if err := s.inspect(bpf.FlowKey{TenantProto: protoTCP}, v, tick); err != nil {
+	if err := s.inspect(bpf.FlowKey{TenantProto: syscall.IPPROTO_TCP}, v, tick); err != nil {
 		panic(err) // it looks nothing up
 	}
 	for _, u := range s.refresh {
@@ -92,11 +93,11 @@ func ReadTimeouts(protocol uint8) (silent, least uint32, err error) {
 func (s *sweep) Forget(keys []bpf.FlowKey) error { return s.forget(keys) }
 
 func NewFlows(fast *bpf.Objects, tenants []uint32) *Flows {
-	p, err := newEpoch(fast)
+	e, err := newEpoch(fast)
 	if err != nil {
 		panic(err)
 	}
-	f := newFlows(fast, nil, p)
+	f := newFlows(fast, nil, e)
 	f.setTenants(tenants)
 	return f
 }
@@ -160,20 +161,20 @@ const MaxPodEnds = maxPodEnds
 type EventQueue = eventQueue
 
 func NewEventQueue(fast *bpf.Objects) (*EventQueue, error) {
-	p, err := newEpoch(fast)
+	e, err := newEpoch(fast)
 	if err != nil {
 		return nil, err
 	}
 	queue := newEventQueue()
-	return queue, queue.bumpBy(p)
+	return queue, queue.bumpBy(e)
 }
 
-func (i *eventQueue) Push(batch ...topology.Event)     { i.push(batch) }
-func (i *eventQueue) SetTopology(w topology.Topology)  { i.setTopology(w) }
-func (i *eventQueue) Drain() (topology.Changes, error) { return i.drain() }
-func (i *eventQueue) Numbers() trackingNumbers         { return i.trackingNumbers() }
-func (i *eventQueue) Track(now bpf.Tracking, of trackingNumbers) (more bool, err error) {
-	return i.track(now, of)
+func (q *eventQueue) Push(batch ...topology.Event)       { q.push(batch) }
+func (q *eventQueue) SetTopology(topo topology.Topology) { q.setTopology(topo) }
+func (q *eventQueue) Drain() (topology.Changes, error)   { return q.drain() }
+func (q *eventQueue) Numbers() trackingNumbers           { return q.trackingNumbers() }
+func (q *eventQueue) Track(now bpf.Tracking, of trackingNumbers) (more bool, err error) {
+	return q.track(now, of)
 }
 
 // Follow is a daemon in a namespace, the calling thread's, that reads the topology as it is
@@ -359,7 +360,7 @@ func (f *netfilterLinks) Look(tunnels bool) (hook string, err error) { return f.
 // NewTables are tables that nothing is in yet.
 func NewTables(fast *bpf.Objects) *tables { return newTables(fast, 1) }
 
-func (t *tables) Sync(w topology.Topology) error { return t.sync(w) }
+func (t *tables) Sync(topo topology.Topology) error { return t.sync(topo) }
 
 // SendProbes has the pods of a machine speak, those that are known and those that are not.
 func SendProbes(m *netcfg.Namespace, topo topology.Topology) error {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -148,7 +149,8 @@ func (f *flows) prepare(requests []bpf.CtRequest, track *kernel.Conntrack) error
 	var of []bpf.CtRequest
 	for _, r := range requests {
 		if c, ok := connection(f.objs, r.Key); ok {
-			updates, of = append(updates, kernel.Update{Conn: c, Liberal: c.Protocol == protoTCP}), append(of, r)
+			updates = append(updates, kernel.Update{Conn: c, Liberal: c.Protocol == syscall.IPPROTO_TCP})
+			of = append(of, r)
 		}
 	}
 	var failed error
@@ -164,7 +166,7 @@ func (f *flows) prepare(requests []bpf.CtRequest, track *kernel.Conntrack) error
 func (f *flows) markReady(r bpf.CtRequest) error {
 	var flow bpf.Flow
 	if err := f.objs.Flows.Lookup(r.Key, &flow); err != nil {
-		return ignoreMissing(err)
+		return bpf.IgnoreMissing(err)
 	}
 	if flow.CtEntry == r.Entry {
 		return nil // a repeated request
@@ -172,7 +174,7 @@ func (f *flows) markReady(r bpf.CtRequest) error {
 	// This overwrites what programs write meanwhile. So the flow is learned anew, and nothing
 	// that was invalidated becomes valid again.
 	flow.CtEntry, flow.Epoch, flow.SeenOut, flow.SeenIn = r.Entry, 0, 0, 0
-	return ignoreMissing(f.objs.Flows.Update(r.Key, flow, ebpf.UpdateExist))
+	return bpf.IgnoreMissing(f.objs.Flows.Update(r.Key, flow, ebpf.UpdateExist))
 }
 
 // destroyed deletes the flows of connections that conntrack has destroyed. If events were
@@ -199,7 +201,7 @@ func (f *flows) destroyed(all []kernel.Ended, lost bool) error {
 				if err == nil {
 					err = f.objs.InvalidateSlots(k)
 				}
-				if err := ignoreMissing(err); err != nil {
+				if err := bpf.IgnoreMissing(err); err != nil {
 					return fmt.Errorf("delete a flow: %w", err)
 				}
 			}
@@ -230,11 +232,6 @@ func (f *flows) endedKeys(tenant uint32, c kernel.Ended) (keys []bpf.FlowKey, er
 	}
 	return keys, err
 }
-
-const (
-	protoTCP = 6
-	protoUDP = 17
-)
 
 // connection is the conntrack tuple of a flow; false: nobody knows its addresses any more.
 func connection(objs *bpf.Objects, k bpf.FlowKey) (kernel.Connection, bool) {

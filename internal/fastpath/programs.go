@@ -58,24 +58,24 @@ func (t *programTracker) loadOwn(objs *bpf.Objects) error {
 
 // list gives the programs at an attach point, in order, and records the revision. ours is the
 // index of this daemon's program, or the length of the list.
-func (t *programTracker) list(h attachPoint) (programs []seenProgram, ours int, err error) {
-	list, err := t.query(h)
+func (t *programTracker) list(p attachPoint) (programs []seenProgram, ours int, err error) {
+	list, err := t.query(p)
 	if err != nil {
 		return nil, 0, err
 	}
 	ours = len(list.Programs)
-	t.revisions[h] = list.Revision
-	for i, p := range list.Programs {
-		if slices.Contains(t.ownIDs, p.ID) {
+	t.revisions[p] = list.Revision
+	for i, attached := range list.Programs {
+		if slices.Contains(t.ownIDs, attached.ID) {
 			ours = i
 		}
-		seen, known := t.cache[p.ID]
+		seen, known := t.cache[attached.ID]
 		if !known {
-			if seen.name, err = programName(p.ID); err != nil {
+			if seen.name, err = programName(attached.ID); err != nil {
 				return nil, 0, err
 			}
-			seen.fastPath = t.owns(uint32(p.ID))
-			t.cache[p.ID] = seen // IDs are not reused
+			seen.fastPath = t.owns(uint32(attached.ID))
+			t.cache[attached.ID] = seen // IDs are not reused
 		}
 		programs = append(programs, seen)
 	}
@@ -93,14 +93,14 @@ func foreign(programs []seenProgram) string {
 
 // query lists the programs at an attach point. If the device is gone, or is no
 // longer a netkit, the list is empty.
-func (t *programTracker) query(h attachPoint) (list *link.QueryResult, err error) {
+func (t *programTracker) query(p attachPoint) (list *link.QueryResult, err error) {
 	switch {
-	case h.point == attachXDP:
-		return t.queryXDP(h.device)
+	case p.point == attachXDP:
+		return t.queryXDP(p.device)
 	case !kernel.HasTCX(): // and netkit is newer
 		return &link.QueryResult{}, nil
 	}
-	o := link.QueryOptions{Target: h.device, Attach: ebpf.AttachType(h.point)}
+	o := link.QueryOptions{Target: p.device, Attach: ebpf.AttachType(p.point)}
 	for range 3 { // one may come while the kernel is asked
 		if list, err = link.QueryPrograms(o); !errors.Is(err, syscall.ENOSPC) {
 			break
@@ -171,12 +171,12 @@ func (t *programTracker) changed(batch int) (is, all bool, err error) {
 	}
 	some := t.queue[:n]
 	t.queue = t.queue[n:]
-	for _, h := range some {
-		revision, err := t.revisionAt(h)
+	for _, p := range some {
+		revision, err := t.revisionAt(p)
 		if err != nil {
 			return false, all, err
 		}
-		if was, known := t.revisions[h]; known && revision != was {
+		if was, known := t.revisions[p]; known && revision != was {
 			return true, all, nil
 		}
 	}
@@ -201,28 +201,28 @@ const fullPollRest = 400
 const maxFullPoll = 10 * time.Millisecond
 
 // revisionAt reads the revision of the programs at an attach point.
-func (t *programTracker) revisionAt(h attachPoint) (uint64, error) {
-	if h.point == attachXDP || !kernel.HasTCX() {
-		list, err := t.query(h)
+func (t *programTracker) revisionAt(p attachPoint) (uint64, error) {
+	if p.point == attachXDP || !kernel.HasTCX() {
+		list, err := t.query(p)
 		if err != nil {
 			return 0, err
 		}
 		return list.Revision, nil
 	}
-	return kernel.ProgramsRevision(h.device, uint32(h.point))
+	return kernel.ProgramsRevision(p.device, uint32(p.point))
 }
 
 // noteOwnChange accounts for one change that this daemon has made at an attach point. A
 // change by somebody else at the same time is still found.
 func (t *programTracker) noteOwnChange(p attachment) error {
-	h := attachPoint{p.device, p.point}
-	was, known := t.revisions[h]
+	at := attachPoint{p.device, p.point}
+	was, known := t.revisions[at]
 	if !known {
 		return nil
 	}
-	revision, err := t.revisionAt(h)
+	revision, err := t.revisionAt(at)
 	if revision == was+1 {
-		t.revisions[h] = revision
+		t.revisions[at] = revision
 	}
 	return err
 }

@@ -31,7 +31,7 @@ type attachPoint struct {
 // refuse removes the pods and next hops whose packets meet something on the slow path that
 // carried packets would bypass: a limit, a filter, a program of somebody else. Programs that
 // only count or record cannot be told from others, and count too.
-func (d *daemon) refuse(w topology.Topology) (topology.Topology, error) {
+func (d *daemon) refuse(topo topology.Topology) (topology.Topology, error) {
 	d.programs.revisions = map[attachPoint]uint64{}
 	if len(d.programs.cache) > maxCached {
 		clear(d.programs.cache)
@@ -41,57 +41,57 @@ func (d *daemon) refuse(w topology.Topology) (topology.Topology, error) {
 		if known, ok := why[index]; ok {
 			return known, nil
 		}
-		reason, err := d.refusal(crossing{index, w.TC[index], at, false})
+		reason, err := d.refusal(crossing{index, topo.TC[index], at, false})
 		why[index] = reason
 		return reason, err
 	}
 	var peers []topology.NextHop
-	for _, p := range w.NextHops {
+	for _, p := range topo.NextHops {
 		onWire, known := wires[p.WireDevice]
 		err := error(nil)
 		if !known {
-			onWire, err = d.wireRefusal(p.WireDevice, w.TC)
+			onWire, err = d.wireRefusal(p.WireDevice, topo.TC)
 			wires[p.WireDevice] = onWire
 		}
-		behind, also := cmp.Or(d.otherTunnel(p), d.strangerReason(p, w.TC)), error(nil)
+		behind, also := cmp.Or(d.otherTunnel(p), d.strangerReason(p, topo.TC)), error(nil)
 		if behind == "" && p.Device != p.WireDevice {
 			behind, also = look(p.Device, 0)
 		}
 		if err := errors.Join(err, also); err != nil {
-			return w, err
+			return topo, err
 		}
 		switch {
 		case onWire != "":
-			w.Refusals = append(w.Refusals, topology.Refusal{Device: w.TC[p.WireDevice].Name, Reason: onWire})
+			topo.Refusals = append(topo.Refusals, topology.Refusal{Device: topo.TC[p.WireDevice].Name, Reason: onWire})
 		case behind != "":
-			w.Refusals = append(w.Refusals, topology.Refusal{Device: w.TC[p.Device].Name, Reason: behind})
+			topo.Refusals = append(topo.Refusals, topology.Refusal{Device: topo.TC[p.Device].Name, Reason: behind})
 		default:
 			peers = append(peers, p)
 		}
 	}
 	var pods []topology.LocalPod
-	for _, p := range w.Pods {
-		reason, err := look(p.Device, d.podIngress(w.TC[p.Device]))
+	for _, p := range topo.Pods {
+		reason, err := look(p.Device, d.podIngress(topo.TC[p.Device]))
 		if err == nil && reason == "" && p.NeighDevice != p.Device {
 			if reason, err = look(p.NeighDevice, 0); reason != "" {
-				reason = w.TC[p.NeighDevice].Name + " " + reason
+				reason = topo.TC[p.NeighDevice].Name + " " + reason
 			}
 		}
 		if err != nil {
-			return w, err
+			return topo, err
 		}
 		if reason != "" {
-			w.Refusals = append(w.Refusals, topology.Refusal{Device: w.TC[p.Device].Name, Reason: reason})
+			topo.Refusals = append(topo.Refusals, topology.Refusal{Device: topo.TC[p.Device].Name, Reason: reason})
 			continue
 		}
 		pods = append(pods, p)
 	}
-	w.NextHops, w.Pods = peers, pods
-	slices.SortFunc(w.Refusals, func(a, b topology.Refusal) int {
+	topo.NextHops, topo.Pods = peers, pods
+	slices.SortFunc(topo.Refusals, func(a, b topology.Refusal) int {
 		return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.Reason, b.Reason))
 	})
-	w.Refusals = slices.Compact(w.Refusals)
-	return w, nil
+	topo.Refusals = slices.Compact(topo.Refusals)
+	return topo, nil
 }
 
 // otherTunnel says that the tunnel to a next hop is not of the kind, or has not the UDP port, that the
@@ -165,13 +165,13 @@ var (
 const attachXDP = kernel.AttachPoint(ebpf.AttachXDP)
 
 // programPoints are the attach points in one direction of a device.
-func programPoints(w topology.TCState, side audit.Direction) []kernel.AttachPoint {
+func programPoints(state topology.TCState, side audit.Direction) []kernel.AttachPoint {
 	switch {
-	case side == audit.Ingress && w.Netkit:
+	case side == audit.Ingress && state.Netkit:
 		return []kernel.AttachPoint{kernel.NetkitPeer, attachXDP, kernel.Ingress}
 	case side == audit.Ingress:
 		return []kernel.AttachPoint{kernel.Ingress}
-	case w.Netkit:
+	case state.Netkit:
 		return []kernel.AttachPoint{kernel.Egress, kernel.NetkitPrimary}
 	}
 	return []kernel.AttachPoint{kernel.Egress}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
@@ -110,7 +111,7 @@ func (c *closedConns) reopen(track *kernel.Conntrack) error {
 		return err
 	}
 	now := time.Now()
-	open, err := track.Reopen(c.all, time.Duration(alive[protoTCP].established)*time.Second)
+	open, err := track.Reopen(c.all, time.Duration(alive[syscall.IPPROTO_TCP].established)*time.Second)
 	for _, of := range open {
 		delete(c.all, of)
 	}
@@ -134,13 +135,13 @@ func (c *closedConns) end(some []kernel.Ended, lost bool) {
 // resetTimeout is the timeout that a reset gives a connection; 0: an established connection may have
 // as short a one.
 func resetTimeout() (time.Duration, error) {
-	reset, err := readTimeouts(map[uint8][]string{protoTCP: {"tcp_timeout_close"}})
+	reset, err := readTimeouts(map[uint8][]string{syscall.IPPROTO_TCP: {"tcp_timeout_close"}})
 	if err != nil {
 		return 0, err
 	}
 	alive, err := readTimeouts(timeoutSysctls)
-	if err != nil || alive[protoTCP].shortest <= reset[protoTCP].shortest {
+	if err != nil || alive[syscall.IPPROTO_TCP].shortest <= reset[syscall.IPPROTO_TCP].shortest {
 		return 0, err
 	}
-	return time.Duration(reset[protoTCP].shortest) * time.Second, nil
+	return time.Duration(reset[syscall.IPPROTO_TCP].shortest) * time.Second, nil
 }

@@ -2,6 +2,7 @@ package fastpath
 
 import (
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
@@ -29,6 +30,12 @@ var ErrOtherVersion = bpf.ErrOtherVersion
 // CheckVersion expects that this version can read the tables of a fast path from the folder of its pins. Before its
 // daemon has made them, the error wraps os.ErrNotExist.
 func CheckVersion(c *Config, pins string) error { return bpf.CheckLayout(pins, c.Kind) }
+
+// HasTables tells whether the tables of a fast path can be seen in the folder of its pins.
+func HasTables(pins string) bool {
+	_, err := os.Stat(bpf.TableFile(pins, "flows"))
+	return err == nil
+}
 
 // ReadStats reads the counters of a fast path from the folder of its pins, one for every
 // outcome, in order. The daemon need not run.

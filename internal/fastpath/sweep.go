@@ -8,12 +8,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/cilium/ebpf"
 
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
 )
 
 const (
@@ -102,8 +104,8 @@ func (f *flows) sweepLoop(ctx context.Context, track *kernel.Conntrack) error {
 	}
 }
 
-func newSweep(fast *bpf.Objects, track *kernel.Conntrack) *sweep {
-	return &sweep{objs: fast, track: track, keys: make([]bpf.FlowKey, sweepBatch), values: make([]bpf.Flow, sweepBatch)}
+func newSweep(objs *bpf.Objects, track *kernel.Conntrack) *sweep {
+	return &sweep{objs: objs, track: track, keys: make([]bpf.FlowKey, sweepBatch), values: make([]bpf.Flow, sweepBatch)}
 }
 
 // start starts another sweep. The number of entries in the previous one decides how long
@@ -186,7 +188,10 @@ func (s *sweep) inspect(k bpf.FlowKey, v bpf.Flow, tick uint32) error {
 			s.expire(k, v)
 			return nil
 		}
-		s.refresh = append(s.refresh, kernel.Update{Conn: of, Liberal: of.Protocol == protoTCP, Unreplied: v.Unreplied != 0, Timeout: time.Duration(alive) * time.Second})
+		s.refresh = append(s.refresh, kernel.Update{
+			Conn: of, Liberal: of.Protocol == syscall.IPPROTO_TCP, Unreplied: v.Unreplied != 0,
+			Timeout: time.Duration(alive) * time.Second,
+		})
 		s.refreshed = append(s.refreshed, flowEntry{k, v})
 	}
 	return nil
@@ -289,12 +294,12 @@ type ctTimeouts struct {
 
 // timeoutSysctls are the sysctls of timeouts, that of established connections first.
 var timeoutSysctls = map[uint8][]string{
-	protoUDP: {"udp_timeout_stream"},
-	protoTCP: {"tcp_timeout_established", "tcp_timeout_unacknowledged", "tcp_timeout_max_retrans"},
+	syscall.IPPROTO_UDP: topology.UDPTimeouts,
+	syscall.IPPROTO_TCP: topology.TCPTimeouts,
 }
 
 // unrepliedSysctls are those of flows without a reply.
-var unrepliedSysctls = map[uint8][]string{protoUDP: {"udp_timeout"}}
+var unrepliedSysctls = map[uint8][]string{syscall.IPPROTO_UDP: topology.UnrepliedUDPTimeouts}
 
 // readLifetimes reads how long connections live.
 func (s *sweep) readLifetimes() (err error) {
@@ -302,7 +307,7 @@ func (s *sweep) readLifetimes() (err error) {
 		return err
 	}
 	unreplied, err := readTimeouts(unrepliedSysctls)
-	s.unreplied = unreplied[protoUDP]
+	s.unreplied = unreplied[syscall.IPPROTO_UDP]
 	return err
 }
 

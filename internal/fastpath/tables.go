@@ -10,8 +10,6 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/cilium/ebpf"
-
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 )
@@ -44,15 +42,15 @@ type peerEntry struct {
 	tenant uint32
 }
 
-func newTables(f *bpf.Objects, epoch uint32) *tables {
-	return &tables{objs: f, pods: map[int]podEntry{}, peers: map[hop]peerEntry{}, unprobed: map[int]topology.LocalPod{}, epoch: epoch}
+func newTables(objs *bpf.Objects, epoch uint32) *tables {
+	return &tables{objs: objs, pods: map[int]podEntry{}, peers: map[hop]peerEntry{}, unprobed: map[int]topology.LocalPod{}, epoch: epoch}
 }
 
 // sync writes a topology to the tables. Each pod or peer that has changed gets a new epoch,
 // which invalidates its flows at once.
-func (t *tables) sync(w topology.Topology) error {
+func (t *tables) sync(topo topology.Topology) error {
 	tenant := uint32(0) // of all pods: a network with several VNIs is not supported
-	for _, p := range w.NextHops {
+	for _, p := range topo.NextHops {
 		if p.Encap != nil {
 			tenant = tenantOf(p.Encap)
 		}
@@ -60,10 +58,10 @@ func (t *tables) sync(w topology.Topology) error {
 	if err := t.objs.Tenant.Set(tenant); err != nil {
 		return err
 	}
-	if err := t.syncPods(w.Pods, tenant, w.TC); err != nil {
+	if err := t.syncPods(topo.Pods, tenant, topo.TC); err != nil {
 		return fmt.Errorf("write pods: %w", err)
 	}
-	if err := t.syncPeers(w.NextHops); err != nil {
+	if err := t.syncPeers(topo.NextHops); err != nil {
 		return fmt.Errorf("write peers: %w", err)
 	}
 	return nil
@@ -89,12 +87,12 @@ func (t *tables) newEpoch() uint32 {
 func (t *tables) syncPods(pods []topology.LocalPod, tenant uint32, tc map[int]topology.TCState) error {
 	// On a host where many pods have come and gone, an ifindex may exceed the table: such
 	// pods stay slow.
-	pods = slices.DeleteFunc(slices.Clone(pods), func(w topology.LocalPod) bool {
-		return w.Device >= int(t.objs.Pods.MaxEntries())
+	pods = slices.DeleteFunc(slices.Clone(pods), func(pod topology.LocalPod) bool {
+		return pod.Device >= int(t.objs.Pods.MaxEntries())
 	})
 	there := map[int]bool{}
-	for _, w := range pods {
-		there[w.Device] = true
+	for _, pod := range pods {
+		there[pod.Device] = true
 	}
 	for device, p := range t.pods {
 		if !there[device] {
@@ -103,8 +101,8 @@ func (t *tables) syncPods(pods []topology.LocalPod, tenant uint32, tc map[int]to
 			}
 		}
 	}
-	for _, w := range pods {
-		if err := t.syncPod(w, tenant, tc[w.Device].Netkit); err != nil {
+	for _, pod := range pods {
+		if err := t.syncPod(pod, tenant, tc[pod.Device].Netkit); err != nil {
 			return err
 		}
 	}
@@ -119,23 +117,23 @@ func (t *tables) syncPods(pods []topology.LocalPod, tenant uint32, tc map[int]to
 }
 
 // syncPod writes a pod, unless the table has it so.
-func (t *tables) syncPod(w topology.LocalPod, tenant uint32, netkit bool) (err error) {
-	was, known := t.pods[w.Device]
-	is := bpf.NewPod(was.entry.Epoch, tenant, uint16(size(w.MTU)), w.Addr, w.MAC, w.Gateway)
-	is.IngressIfindex, is.MacEpoch = uint32(w.NeighDevice), was.entry.MacEpoch
+func (t *tables) syncPod(pod topology.LocalPod, tenant uint32, netkit bool) (err error) {
+	was, known := t.pods[pod.Device]
+	is := bpf.NewPod(was.entry.Epoch, tenant, uint16(size(pod.MTU)), pod.Addr, pod.MAC, pod.Gateway)
+	is.IngressIfindex, is.MacEpoch = uint32(pod.NeighDevice), was.entry.MacEpoch
 	if !netkit { // whose programs cannot redirect into a pod
 		is.Sibling = 1
 	}
-	is.Addr, err = t.objs.AddrWord(w.Addr)
+	is.Addr, err = t.objs.AddrWord(pod.Addr)
 	noRoom := errors.Is(err, syscall.E2BIG) // for its address: the pod stays slow
 	if err != nil && !noRoom {
 		return err
 	}
-	if known && !noRoom && is == was.entry && w.PodEnd.MAC == was.mac {
+	if known && !noRoom && is == was.entry && pod.PodEnd.MAC == was.mac {
 		return nil
 	}
 	if known {
-		if err := t.dropPod(w.Device, was); err != nil {
+		if err := t.dropPod(pod.Device, was); err != nil {
 			return err
 		}
 	}
@@ -143,19 +141,19 @@ func (t *tables) syncPod(w topology.LocalPod, tenant uint32, netkit bool) (err e
 		return nil
 	}
 	is.Epoch, is.MacEpoch = t.newEpoch(), 0
-	if !hasMAC(w.MAC) {
+	if !hasMAC(pod.MAC) {
 		is.MacEpoch = is.Epoch // it accepts any frame
 	}
-	t.unprobed[w.Device] = w
-	if err := t.objs.PutPodAt(bpf.PodKey{Tenant: tenant, Addr: is.Addr}, uint32(w.Device)); err != nil {
+	t.unprobed[pod.Device] = pod
+	if err := t.objs.PutPodAt(bpf.PodKey{Tenant: tenant, Addr: is.Addr}, uint32(pod.Device)); err != nil {
 		return err
 	}
 	blank := is
 	blank.Epoch = 0
-	if err := putBlankFirst(t.objs.PutPod, uint32(w.Device), blank, is); err != nil {
+	if err := putBlankFirst(t.objs.PutPod, uint32(pod.Device), blank, is); err != nil {
 		return err
 	}
-	t.pods[w.Device] = podEntry{is, w.Addr, w.PodEnd.MAC}
+	t.pods[pod.Device] = podEntry{is, pod.Addr, pod.PodEnd.MAC}
 	return nil
 }
 
@@ -182,17 +180,17 @@ func (t *tables) dropPod(device int, p podEntry) error {
 	// Another pod may have taken its address.
 	at, key := uint32(0), bpf.PodKey{Tenant: p.entry.Tenant, Addr: p.entry.Addr}
 	if err := t.objs.PodAt.Lookup(key, &at); err != nil || at != uint32(device) {
-		return ignoreMissing(err)
+		return bpf.IgnoreMissing(err)
 	}
-	return ignoreMissing(t.objs.PodAt.Delete(key))
+	return bpf.IgnoreMissing(t.objs.PodAt.Delete(key))
 }
 
 func (t *tables) syncPeers(hops []topology.NextHop) error {
 	least := map[hop]int{} // MTU: a router has several addresses of IPv6
-	for _, w := range hops {
-		h := hopOf(w)
-		if mtu, known := least[h]; !known || w.MTU < mtu {
-			least[h] = w.MTU
+	for _, next := range hops {
+		h := hopOf(next)
+		if mtu, known := least[h]; !known || next.MTU < mtu {
+			least[h] = next.MTU
 		}
 	}
 	for h, p := range t.peers {
@@ -204,11 +202,11 @@ func (t *tables) syncPeers(hops []topology.NextHop) error {
 	}
 	var added newPeers
 	first := t.next // and all above were never used, so nothing refers to them
-	for _, w := range hops {
-		h := hopOf(w)
-		w.MTU = least[h]
+	for _, next := range hops {
+		h := hopOf(next)
+		next.MTU = least[h]
 		was, known := t.peers[h]
-		is := newPeer(w, was.entry.Epoch)
+		is := newPeer(next, was.entry.Epoch)
 		if known && is == was.entry {
 			continue
 		}
@@ -219,8 +217,8 @@ func (t *tables) syncPeers(hops []topology.NextHop) error {
 			}
 			was.number = number
 		}
-		if w.Encap != nil {
-			was.tenant = tenantOf(w.Encap)
+		if next.Encap != nil {
+			was.tenant = tenantOf(next.Encap)
 		}
 		is.Epoch = t.newEpoch()
 		at := bpf.Hop{Peer: was.number, Tenant: was.tenant}
@@ -277,7 +275,7 @@ func (t *tables) dropPeer(h hop, p peerEntry) error {
 	}
 	t.free = append(t.free, p.number)
 	delete(t.peers, h)
-	return ignoreMissing(t.objs.Hops.Delete(h.key()))
+	return bpf.IgnoreMissing(t.objs.Hops.Delete(h.key()))
 }
 
 // number allocates a number for a peer.
@@ -296,46 +294,44 @@ func (t *tables) number() (uint32, bool) {
 
 // hopOf is how packets for a peer leave the host: by which device on the wire, and to which
 // MAC, inside the tunnel if there is one; or to which address, if the tunnel has no MACs.
-func hopOf(w topology.NextHop) hop {
-	if w.Encap != nil && w.Encap.IPIP {
-		return hop{w.WireDevice, string(w.Encap.Remote.AsSlice())}
+func hopOf(next topology.NextHop) hop {
+	if next.Encap != nil && next.Encap.IPIP {
+		return hop{next.WireDevice, string(next.Encap.Remote.AsSlice())}
 	}
-	return hop{w.WireDevice, string(w.MAC)}
+	return hop{next.WireDevice, string(next.MAC)}
 }
 
 func (h hop) key() bpf.HopKey { return bpf.NewHopKey(h.device, []byte(h.to)) }
 
-// newPeer makes the entry of a peer, with the headers that lead there.
-func newPeer(w topology.NextHop, epoch uint32) (p bpf.Peer) {
-	defer func() { p.IngressIfindex = uint32(w.Device) }()
-	if w.Encap == nil || w.Encap.ByDevice {
-		return bpf.RoutedPeer(epoch, uint32(w.WireDevice), size(w.MTU), w.SrcMAC, w.DstMAC)
+// newPeer makes the entry of a peer.
+func newPeer(next topology.NextHop, epoch uint32) bpf.Peer {
+	p := peerHeaders(next, epoch)
+	p.IngressIfindex = uint32(next.Device)
+	return p
+}
+
+// peerHeaders makes it with the headers that lead there.
+func peerHeaders(next topology.NextHop, epoch uint32) bpf.Peer {
+	if next.Encap == nil || next.Encap.ByDevice {
+		return bpf.RoutedPeer(epoch, uint32(next.WireDevice), size(next.MTU), next.SrcMAC, next.DstMAC)
 	}
 	o := bpf.Outer{
-		From: w.SrcMAC, To: w.DstMAC, Local: w.Encap.Local, Remote: w.Encap.Remote,
-		DSCP: uint8(w.Encap.DSCP), TTL: uint8(w.Encap.TTL), DontFragment: w.Encap.DontFragment, Port: uint16(w.Encap.Port), VNI: uint32(w.Encap.VNI),
-		InnerFrom: w.Encap.MAC, InnerTo: net.HardwareAddr(w.MAC),
+		From: next.SrcMAC, To: next.DstMAC, Local: next.Encap.Local, Remote: next.Encap.Remote,
+		DSCP: uint8(next.Encap.DSCP), TTL: uint8(next.Encap.TTL), DontFragment: next.Encap.DontFragment, Port: uint16(next.Encap.Port), VNI: uint32(next.Encap.VNI),
+		InnerFrom: next.Encap.MAC, InnerTo: net.HardwareAddr(next.MAC),
 	}
 	switch {
-	case w.Encap.IPIP:
-		return bpf.IPIPPeer(epoch, uint32(w.WireDevice), size(w.MTU), o)
-	case w.Encap.Geneve:
-		return bpf.GenevePeer(epoch, uint32(w.WireDevice), size(w.MTU), o)
+	case next.Encap.IPIP:
+		return bpf.IPIPPeer(epoch, uint32(next.WireDevice), size(next.MTU), o)
+	case next.Encap.Geneve:
+		return bpf.GenevePeer(epoch, uint32(next.WireDevice), size(next.MTU), o)
 	}
-	return bpf.VXLANPeer(epoch, uint32(w.WireDevice), size(w.MTU), o)
+	return bpf.VXLANPeer(epoch, uint32(next.WireDevice), size(next.MTU), o)
 }
 
 // size is the largest IP packet that an MTU lets through, in bytes. The IP header limits it. One that
 // is not known yet, less the headers of a tunnel, lets none through.
 func size(mtu int) uint32 { return uint32(max(0, min(mtu, math.MaxUint16))) }
-
-// ignoreMissing drops the error of a missing key.
-func ignoreMissing(err error) error {
-	if errors.Is(err, ebpf.ErrKeyNotExist) {
-		return nil
-	}
-	return err
-}
 
 // tenants lists the VNIs of flows.
 func (t *tables) tenants() []uint32 {

@@ -24,16 +24,16 @@ func TestTablesFull(t *testing.T) {
 	}
 	defer fast.Close()
 	mac := func(n int) net.HardwareAddr { return binary.BigEndian.AppendUint32([]byte{2, 0}, uint32(n)) }
-	var w topology.Topology
+	var topo topology.Topology
 	for _, device := range []int{7, int(fast.Pods.MaxEntries()) - 1, int(fast.Pods.MaxEntries()), 1 << 30} {
-		addr := netip.AddrFrom4([4]byte{10, 0, 0, byte(len(w.Pods))})
-		w.Pods = append(w.Pods, topology.LocalPod{Device: device, Addr: addr, MAC: mac(1), Gateway: mac(2)})
+		addr := netip.AddrFrom4([4]byte{10, 0, 0, byte(len(topo.Pods))})
+		topo.Pods = append(topo.Pods, topology.LocalPod{Device: device, Addr: addr, MAC: mac(1), Gateway: mac(2)})
 	}
 	most := int(fast.Peers.MaxEntries())
 	for n := range most + 3 {
-		w.NextHops = append(w.NextHops, topology.NextHop{Device: 3, WireDevice: 3, MTU: 1500, MAC: mac(n), SrcMAC: mac(2), DstMAC: mac(n)})
+		topo.NextHops = append(topo.NextHops, topology.NextHop{Device: 3, WireDevice: 3, MTU: 1500, MAC: mac(n), SrcMAC: mac(2), DstMAC: mac(n)})
 	}
-	pods, peers, err := fastpath.SyncTables(fast, w)
+	pods, peers, err := fastpath.SyncTables(fast, topo)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,23 +66,23 @@ func TestPeersInTables(t *testing.T) {
 	} {
 		must(t, tables.Sync(topology.Topology{NextHops: step.hops}))
 		want, numbers := map[string]int{}, map[uint32]string{}
-		for _, w := range step.hops {
-			want[w.MAC.String()] = w.MTU
+		for _, next := range step.hops {
+			want[next.MAC.String()] = next.MTU
 		}
-		for _, w := range step.hops {
-			hop, got, err := tables.Hop(w)
+		for _, next := range step.hops {
+			hop, got, err := tables.Hop(next)
 			must(t, err)
-			if got.Epoch == 0 || int(got.Size) != want[w.MAC.String()] {
-				t.Errorf("%s: %v has epoch %d and size %d, want %d", step.name, w.MAC, got.Epoch, got.Size, want[w.MAC.String()])
+			if got.Epoch == 0 || int(got.Size) != want[next.MAC.String()] {
+				t.Errorf("%s: %v has epoch %d and size %d, want %d", step.name, next.MAC, got.Epoch, got.Size, want[next.MAC.String()])
 			}
-			if other := numbers[hop.Peer]; other != "" && other != w.MAC.String() {
-				t.Errorf("%s: %v and %s have one number", step.name, w.MAC, other)
+			if other := numbers[hop.Peer]; other != "" && other != next.MAC.String() {
+				t.Errorf("%s: %v and %s have one number", step.name, next.MAC, other)
 			}
-			numbers[hop.Peer] = w.MAC.String()
+			numbers[hop.Peer] = next.MAC.String()
 		}
-		for _, w := range step.gone {
-			if _, _, err := tables.Hop(w); !errors.Is(err, ebpf.ErrKeyNotExist) {
-				t.Errorf("%s: %v is still there, error %v", step.name, w.MAC, err)
+		for _, next := range step.gone {
+			if _, _, err := tables.Hop(next); !errors.Is(err, ebpf.ErrKeyNotExist) {
+				t.Errorf("%s: %v is still there, error %v", step.name, next.MAC, err)
 			}
 		}
 	}

@@ -53,7 +53,7 @@ func upperDevice(h *netlink.Handle, links []netlink.Link, card netlink.Link) (st
 	builtOn := func(l netlink.Link, netns int) bool {
 		a := l.Attrs()
 		v, isVXLAN := l.(*netlink.Vxlan)
-		return a.ParentIndex == index && a.NetNsID == netns && l.Type() != "veth" && l.Type() != "netkit" ||
+		return a.ParentIndex == index && a.NetNsID == netns && !IsPair(l.Type()) ||
 			netns < 0 && isVXLAN && v.VtepDevIndex == index
 	}
 	for _, l := range links {

@@ -40,7 +40,7 @@ func LowerLinks(links iter.Seq[netlink.Link], l netlink.Link) (lower []netlink.L
 	a := l.Attrs()
 	var parents []int
 	// What a veth names is its other end; a parent elsewhere has a number of its own namespace.
-	if kind := l.Type(); kind != "veth" && kind != "netkit" && a.NetNsID < 0 {
+	if !IsPair(l.Type()) && a.NetNsID < 0 {
 		parents = append(parents, a.ParentIndex)
 		if v, ok := l.(*netlink.Vxlan); ok {
 			parents = append(parents, v.VtepDevIndex)

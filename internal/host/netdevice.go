@@ -273,9 +273,12 @@ func IsPaired(namespace, but string) (bool, error) {
 	there := number(h, namespace)
 	return there >= 0 && slices.ContainsFunc(links, func(l netlink.Link) bool {
 		a := l.Attrs()
-		return (l.Type() == "veth" || l.Type() == "netkit") && a.NetNsID == there && a.Name != but
+		return IsPair(l.Type()) && a.NetNsID == there && a.Name != but
 	}), nil
 }
+
+// IsPair tells whether devices of a kind come in pairs, whose ends may be in two namespaces.
+func IsPair(kind string) bool { return kind == "veth" || kind == "netkit" }
 
 // number gives the number of a namespace; -1: it has none here.
 func number(h *netlink.Handle, path string) int {

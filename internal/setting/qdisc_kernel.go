@@ -9,21 +9,15 @@ import (
 	"os"
 	"slices"
 
+	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/host"
 )
 
-const (
-	tcRoot     = 0xffffffff // the parent of a root: TC_H_ROOT
-	nlaType    = 0x3fff     // what of an attribute's type is no flag: NLA_TYPE_MASK
-	tcIngress  = 0xfffffff1 // that of what acts on receive: TC_H_INGRESS
-	tcStats2   = 7          // TCA_STATS2
-	tcRateEst  = 2          // TCA_STATS_RATE_EST
-	tcRateWide = 5          // TCA_STATS_RATE_EST64
-
-)
+// nlaType is what of an attribute's type is no flag: NLA_TYPE_MASK.
+const nlaType = 0x3fff
 
 func tcRequest(command, index, flags int, parent, handle uint32) *nl.NetlinkRequest {
 	req := nl.NewNetlinkRequest(command, flags)
@@ -41,14 +35,14 @@ func readQdiscs(index int) (root Qdisc, err error) {
 	found := false
 	for _, answer := range answers {
 		msg := nl.DeserializeTcMsg(answer)
-		if int(msg.Ifindex) != index || msg.Parent == tcIngress {
+		if int(msg.Ifindex) != index || msg.Parent == netlink.HANDLE_INGRESS {
 			continue
 		}
 		q, err := readQdisc(index, msg, answer[nl.SizeofTcMsg:])
 		if err != nil {
 			return root, err
 		}
-		if msg.Parent == tcRoot {
+		if msg.Parent == netlink.HANDLE_ROOT {
 			root, found = q, true
 			continue
 		}
@@ -79,13 +73,13 @@ func readQdisc(index int, msg *nl.TcMsg, attrs []byte) (Qdisc, error) {
 			q.Attached = append(q.Attached, "a size table")
 		case unix.TCA_INGRESS_BLOCK, unix.TCA_EGRESS_BLOCK:
 			q.Attached = append(q.Attached, "a shared block of filters")
-		case tcStats2:
+		case unix.TCA_STATS2:
 			stats, err := nl.ParseRouteAttr(a.Value)
 			if err != nil {
 				return q, err
 			}
 			for _, s := range stats {
-				if s.Attr.Type == tcRateEst || s.Attr.Type == tcRateWide {
+				if s.Attr.Type == nl.TCA_STATS_RATE_EST || s.Attr.Type == nl.TCA_STATS_RATE_EST64 {
 					q.Attached = append(q.Attached, "a rate estimator")
 				}
 			}
@@ -96,7 +90,7 @@ func readQdisc(index int, msg *nl.TcMsg, attrs []byte) (Qdisc, error) {
 	}
 	if filters, err := tcRequest(unix.RTM_GETTFILTER, index, unix.NLM_F_DUMP, msg.Handle, 0).Execute(unix.NETLINK_ROUTE, unix.RTM_NEWTFILTER); err != nil {
 		return q, fmt.Errorf("list filters: %w", err)
-	} else if len(filters) > 0 && (msg.Handle != 0 || msg.Parent == tcRoot) {
+	} else if len(filters) > 0 && (msg.Handle != 0 || msg.Parent == netlink.HANDLE_ROOT) {
 		q.Attached = append(q.Attached, "filters")
 	}
 	slices.Sort(q.Attached)
@@ -130,7 +124,8 @@ func writeQdiscs(index int, want Qdisc, chosen string) error {
 	}
 	// A root of the same handle would be changed, not made anew, and keep what it has.
 	if now.Handle != kernelHandle && (want.Handle == kernelHandle || want.Handle == now.Handle) {
-		if _, err := tcRequest(unix.RTM_DELQDISC, index, unix.NLM_F_ACK, tcRoot, 0).Execute(unix.NETLINK_ROUTE, 0); err != nil {
+		req := tcRequest(unix.RTM_DELQDISC, index, unix.NLM_F_ACK, netlink.HANDLE_ROOT, 0)
+		if _, err := req.Execute(unix.NETLINK_ROUTE, 0); err != nil {
 			return fmt.Errorf("delete %s %s: %w", now.Kind, now.Handle, err)
 		}
 	}
@@ -138,7 +133,7 @@ func writeQdiscs(index int, want Qdisc, chosen string) error {
 		return nil
 	}
 	root := parseHandle(want.Handle) << 16
-	if err := makeQdisc(index, tcRoot, want); err != nil {
+	if err := makeQdisc(index, netlink.HANDLE_ROOT, want); err != nil {
 		return err
 	}
 	for _, leaf := range want.Leaves {

@@ -66,7 +66,7 @@ func readBase(message []byte) (names []string, side Direction, drops bool, err e
 			switch nlmsg.Number(h.Attr.Type) {
 			case unix.NFTA_HOOK_HOOKNUM:
 				side = Ingress // NF_NETDEV_INGRESS, or NF_INET_INGRESS of an inet table
-				if nlmsg.ByNumber(nlmsg.Attrs{h}).BigEndian32(unix.NFTA_HOOK_HOOKNUM) == netdevEgress {
+				if nlmsg.ByNumber(nlmsg.Attrs{h}).BigEndian32(unix.NFTA_HOOK_HOOKNUM) == unix.NF_NETDEV_EGRESS {
 					side = Egress
 				}
 			case hookDevices:
@@ -94,7 +94,6 @@ func hasRules(message []byte) bool {
 }
 
 const (
-	netdevEgress = 1 // NF_NETDEV_EGRESS
 	hookDevices  = 4 // NFTA_HOOK_DEVS
 	devicePrefix = 2 // NFTA_DEVICE_PREFIX
 	policyDrop   = 0 // NF_DROP

@@ -89,8 +89,8 @@ func (w *chainWalker) noteConsumption(c chainName, rule ruleEffect, message []by
 }
 
 // noteCounters takes what a walker has found.
-func (is *RulesetAudit) noteCounters(r *chainWalker) {
-	is.Counters, is.IPTablesCounters = r.counting.counters(), r.countingByIPTables.counters()
+func (a *RulesetAudit) noteCounters(w *chainWalker) {
+	a.Counters, a.IPTablesCounters = w.counting.counters(), w.countingByIPTables.counters()
 }
 
 // countAt records that the rule counts packets which get there.

@@ -58,8 +58,7 @@ var (
 )
 
 const (
-	metaTime   = 30 // NFT_META_TIME_NS; day and hour follow
-	verdictReg = 0  // NFT_REG_VERDICT
+	metaTime = 30 // NFT_META_TIME_NS; day and hour follow
 
 	// struct xt_conntrack_mtinfo1, flags
 	trackOfState   = 1 << 0
@@ -67,10 +66,6 @@ const (
 	trackExpire    = 1 << 7
 	trackDirection = 1 << 12
 	trackAlias     = 1 << 13 // it is written as the match state
-
-	stateInvalid   = 1 << 0 // as stateNew
-	stateRelated   = 1 << 2
-	stateUntracked = 1 << 6
 )
 
 // loadedField is the packet field that was loaded last, for a later comparison.

@@ -32,9 +32,9 @@ func TunnelRuleOf(of Overlay, message []byte) (perPacket string, matches bool, e
 
 // UntrackedRuleOf does so for a rule that pods' packets to the tunnel's port meet, which are not tracked.
 func UntrackedRuleOf(of Overlay, message []byte) (perPacket string, matches bool, err error) {
-	r := newWalker(of)
-	r.stateless, r.toTunnel = true, true
-	rule, err := r.read(chainOf("c"), markState{reached: true}, message)
+	w := newWalker(of)
+	w.stateless, w.toTunnel = true, true
+	rule, err := w.read(chainOf("c"), markState{reached: true}, message)
 	return cmp.Or(rule.unproven, rule.perPacket), !rule.neverMatches, err
 }
 
@@ -84,34 +84,34 @@ func FlowtableOf(message []byte, of Family) (string, error) { return flowtableOf
 // RulesVisited counts the visits of rules in one walk through what the rules of a chain may jump to, and
 // ends the walk when there are more than some. Rules are given by their chain.
 func RulesVisited(rules map[string][][]byte, first string, most int) (visits int, err error) {
-	r, known := walkerOf(rules), map[chainName]bool{}
+	w, known := walkerOf(rules), map[chainName]bool{}
 	var visit func(c chainName, rule ruleEffect) (bool, error)
 	visit = func(c chainName, rule ruleEffect) (bool, error) {
 		if visits++; visits > most {
 			return false, nil
 		}
-		return r.everyTarget(c, rule, known, visit)
+		return w.everyTarget(c, rule, known, visit)
 	}
-	_, err = r.everyRule(chainOf(first), visit)
+	_, err = w.everyRule(chainOf(first), visit)
 	return visits, err
 }
 
 // FindingOf audits the rules that packets meet from a chain on.
 func FindingOf(rules map[string][][]byte, first string) (string, error) {
-	r := walkerOf(rules)
-	err := r.walkAll([]baseChain{{chainName: chainOf(first)}})
-	return r.summary(), err
+	w := walkerOf(rules)
+	err := w.walkAll([]baseChain{{chainName: chainOf(first)}})
+	return w.summary(), err
 }
 
 func chainOf(name string) chainName { return chainName{family: "ip", table: "t", chain: name} }
 
 // walkerOf is a walker that has read some rules, and reads no others of these chains.
 func walkerOf(rules map[string][][]byte) *chainWalker {
-	r := newWalker(Overlay{})
+	w := newWalker(Overlay{})
 	for chain, messages := range rules {
-		r.chains[[3]string{"ip", "t", chain}] = messages
+		w.chains[[3]string{"ip", "t", chain}] = messages
 	}
-	return r
+	return w
 }
 
 // PollerOf is a poller of one hook, with a socket to who answers for the kernel.

@@ -13,7 +13,7 @@ import (
 // expression is what is known of a kind of expression.
 type expression struct {
 	attrs    uint16 // number of its known attributes, which are numbered from 1
-	evaluate func(r *exprEvaluator, data nlmsg.Map)
+	evaluate func(e *exprEvaluator, data nlmsg.Map)
 	source   uint16 // attribute with the register that it compares; 0: none
 	target   uint16 // attribute with the register that it writes; 0: none
 	acts     bool   // it does something to packets or connections, and nothing else
@@ -98,7 +98,7 @@ func (e *exprEvaluator) immediate(data nlmsg.Map) {
 		e.dropValues()
 	}
 	value, err := nl.ParseRouteAttr(data[unix.NFTA_IMMEDIATE_DATA])
-	if err != nil || into != verdictReg {
+	if err != nil || into != unix.NFT_REG_VERDICT {
 		return
 	}
 	verdict, to, known := verdictOf(nlmsg.ByNumber(value)[unix.NFTA_DATA_VERDICT])

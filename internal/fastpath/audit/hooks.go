@@ -55,9 +55,12 @@ type hookPoint struct {
 func hookPoints(of Family) []hookPoint {
 	n := of.Number()
 	return []hookPoint{
-		{n, 0, false}, {n, 1, true}, {n, 2, false}, {n, 3, true}, {n, 4, false},
+		{n, unix.NF_INET_PRE_ROUTING, false}, {n, unix.NF_INET_LOCAL_IN, true}, {n, unix.NF_INET_FORWARD, false},
+		{n, unix.NF_INET_LOCAL_OUT, true}, {n, unix.NF_INET_POST_ROUTING, false},
 		// Packets of pods pass bridges on their way to and from the host, and to each other.
-		{unix.NFPROTO_BRIDGE, 0, false}, {unix.NFPROTO_BRIDGE, 1, false}, {unix.NFPROTO_BRIDGE, 2, false}, {unix.NFPROTO_BRIDGE, 3, false}, {unix.NFPROTO_BRIDGE, 4, false},
+		{unix.NFPROTO_BRIDGE, unix.NF_INET_PRE_ROUTING, false}, {unix.NFPROTO_BRIDGE, unix.NF_INET_LOCAL_IN, false},
+		{unix.NFPROTO_BRIDGE, unix.NF_INET_FORWARD, false}, {unix.NFPROTO_BRIDGE, unix.NF_INET_LOCAL_OUT, false},
+		{unix.NFPROTO_BRIDGE, unix.NF_INET_POST_ROUTING, false},
 	}
 }
 

@@ -29,7 +29,7 @@ func (e *exprEvaluator) lookup(data nlmsg.Map) {
 	}
 	e.protocolIn = 0 // data of a map may be written over it
 	mapped := data.Has(unix.NFTA_LOOKUP_DREG)
-	verdicts := mapped && data.BigEndian32(unix.NFTA_LOOKUP_DREG) == verdictReg
+	verdicts := mapped && data.BigEndian32(unix.NFTA_LOOKUP_DREG) == unix.NFT_REG_VERDICT
 	last, part := e.loaded, e.field
 	list := of.elements
 	combined := slices.ContainsFunc(list, func(el element) bool { return len(el.key) != 0 && len(el.key) != 4 }) // the key contains the state

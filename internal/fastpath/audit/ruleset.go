@@ -56,8 +56,8 @@ type RulesetAudit struct {
 }
 
 // DirectionsAt returns the directions in which chains are attached to a device.
-func (r RulesetAudit) DirectionsAt(device string) (sides Direction) {
-	for name, s := range r.DeviceChains {
+func (a RulesetAudit) DirectionsAt(device string) (sides Direction) {
+	for name, s := range a.DeviceChains {
 		if matchesDevice(name, device) {
 			sides |= s
 		}
@@ -88,93 +88,93 @@ func Ruleset(of Overlay) (RulesetAudit, error) {
 	if err != nil {
 		return RulesetAudit{}, fmt.Errorf("dump nftables chains: %w", err)
 	}
-	is := RulesetAudit{DeviceChains: map[string]Direction{}}
-	if is.Flowtable, err = flowtable(of.Family); err != nil {
-		return is, err
+	a := RulesetAudit{DeviceChains: map[string]Direction{}}
+	if a.Flowtable, err = flowtable(of.Family); err != nil {
+		return a, err
 	}
-	r := newWalker(of)
+	w := newWalker(of)
 	var begins []baseChain
 	for _, m := range chains {
 		c, err := nft.ReadChain(m)
 		if err != nil {
-			return is, fmt.Errorf("parse nftables chain: %w", err)
+			return a, fmt.Errorf("parse nftables chain: %w", err)
 		}
 		table := [2]string{c.Family, c.Table}
 		if isOfIPTables(c) {
-			r.iptables[table] = true
+			w.iptables[table] = true
 		}
 		if c.Hook != "" && c.Type != "nat" {
-			r.filters[table] = true
+			w.filters[table] = true
 		}
-		if !slices.Contains(r.unscanned, table) {
-			r.unscanned = append(r.unscanned, table)
+		if !slices.Contains(w.unscanned, table) {
+			w.unscanned = append(w.unscanned, table)
 		}
 		if c.Hook == "" || slices.Contains(of.Family.otherTables(), c.Family) {
 			continue
 		}
 		devices, side, drops, err := readBase(m)
 		if err != nil {
-			return is, fmt.Errorf("parse nftables chain: %w", err)
+			return a, fmt.Errorf("parse nftables chain: %w", err)
 		}
 		for _, d := range devices {
-			is.DeviceChains[d] |= side
+			a.DeviceChains[d] |= side
 		}
 		met := baseChains(c, drops, of.Protocol != 0)
 		if len(met) == 0 {
-			r.unmet[chainName{family: c.Family, table: c.Table, chain: c.Name}] = true
+			w.unmet[chainName{family: c.Family, table: c.Table, chain: c.Name}] = true
 		}
 		switch {
 		case c.Type == "nat":
-			is.Translates = true
-			r.tracks = r.tracks || hasRules(m) // connection tracking may not even be there without one
-			r.noteTranslating(met)
+			a.Translates = true
+			w.tracks = w.tracks || hasRules(m) // connection tracking may not even be there without one
+			w.noteTranslating(met)
 		case len(devices) == 0:
 			begins = append(begins, met...)
 		}
 	}
-	if err := r.scanRules(false); err != nil {
-		return is, err
+	if err := w.scanRules(false); err != nil {
+		return a, err
 	}
 	sortChains(begins)
-	err = is.audit(r, begins)
-	is.Tracks, is.TracksBridged = r.tracks || r.onBridges, r.onBridges
-	return is, err
+	err = a.audit(w, begins)
+	a.Tracks, a.TracksBridged = w.tracks || w.onBridges, w.onBridges
+	return a, err
 }
 
 // walk walks the chains as packets of established flows do, and as those of connections without a
 // reply.
-func (is *RulesetAudit) walk(r *chainWalker, begins []baseChain) error {
-	err := r.walkAll(begins)
-	if err == nil && r.untracked { // once more for packets of connections that are not tracked
-		r.stateless = true
-		err = r.walkAll(begins)
-		r.stateless = false
-	} else if err == nil && r.untracksPort {
-		err = r.walkUntracked(begins)
+func (a *RulesetAudit) walk(w *chainWalker, begins []baseChain) error {
+	err := w.walkAll(begins)
+	if err == nil && w.untracked { // once more for packets of connections that are not tracked
+		w.stateless = true
+		err = w.walkAll(begins)
+		w.stateless = false
+	} else if err == nil && w.untracksPort {
+		err = w.walkUntracked(begins)
 	}
-	if err == nil && (r.separated || len(r.nat) > 0) {
-		err = r.findLater(begins)
+	if err == nil && (w.separated || len(w.nat) > 0) {
+		err = w.findLater(begins)
 	}
-	is.PerPacket, is.MarkChain, is.LeavesMark = r.summary(), r.markChain, r.leavesMark
-	is.noteCounters(r)
+	a.PerPacket, a.MarkChain, a.LeavesMark = w.summary(), w.markChain, w.leavesMark
+	a.noteCounters(w)
 	if err != nil {
 		return err
 	}
 	// To connection tracking, each packet is the first of its connection until one is answered.
 	// Tunnel packets get no reply, and are audited as such anyway.
-	established, counting := *r, len(r.counting.names)
-	r.findings, r.unreplied = nil, true
-	err = r.walkAll(slices.DeleteFunc(begins, func(c baseChain) bool { return c.outer }))
-	is.HidesEvents = r.hidesEvents
-	if what := r.besideAdmits(r.counting.names[counting:]); what != "" {
-		r.findings = append(r.findings, what)
+	established, counting := *w, len(w.counting.names)
+	w.findings, w.unreplied = nil, true
+	err = w.walkAll(slices.DeleteFunc(begins, func(c baseChain) bool { return c.outer }))
+	a.HidesEvents = w.hidesEvents
+	if what := w.besideAdmits(w.counting.names[counting:]); what != "" {
+		w.findings = append(w.findings, what)
 	}
-	if is.PerPacketUnreplied = r.summary(); is.PerPacketUnreplied != "" {
-		r = &established // others are not carried
+	if a.PerPacketUnreplied = w.summary(); a.PerPacketUnreplied != "" {
+		w = &established // others are not carried
 	} else {
-		is.noteCounters(r)
+		a.noteCounters(w)
 	}
-	is.ReadsConnMark, is.IPSets = r.readsConnMark, slices.Sorted(slices.Values(r.asked))
+	a.ReadsConnMark, a.IPSets = w.readsConnMark, slices.Sorted(slices.Values(w.asked))
 	return err
 }
 
@@ -227,7 +227,5 @@ func verdictOf(nested []byte) (verdict, to string, known bool) {
 	data := nlmsg.ByNumber(parts)
 	code := int32(binary.BigEndian.Uint32(append(slices.Clone(data[unix.NFTA_VERDICT_CODE]), 0, 0, 0, 0)))
 	verdict, known = nft.Verdicts[code]
-	return verdict, data.Text(unix.NFTA_VERDICT_CHAIN), known && verdict != "other" || code == verdictBreak
+	return verdict, data.Text(unix.NFTA_VERDICT_CHAIN), known && verdict != "other" || code == unix.NFT_BREAK
 }
-
-const verdictBreak = -2 // NFT_BREAK

@@ -6,6 +6,12 @@ import (
 	"github.com/venturi-net/venturi/internal/nft"
 )
 
+// States of connections, beside [nft.StateNew] and [nft.StateEstablished].
+const (
+	stateInvalid   = 1 << 0
+	stateUntracked = 1 << 6
+)
+
 // states are the connection states that packets may have. Packets of a tunnel in UDP get no replies,
 // because packets in the other direction use other ports. So each may be the first of its
 // connection; those of IPIP get replies, and any may be the first after the entry's timeout. Ahead of

@@ -108,16 +108,16 @@ func (e *exprEvaluator) compareDevice(value []byte, equal bool) {
 
 // audit audits the rules for tunnels of any address. If that finds something, it does so for those whose packets are
 // none of the [Strangers].
-func (is *RulesetAudit) audit(r *chainWalker, begins []baseChain) error {
-	refuses := func(a RulesetAudit) bool { return a.PerPacket != "" || a.LeavesMark && r.ByDevice }
-	without, again := *is, *r
-	if err := is.walk(r, slices.Clone(begins)); err != nil || r.Protocol == 0 || !refuses(*is) {
+func (a *RulesetAudit) audit(w *chainWalker, begins []baseChain) error {
+	refuses := func(found RulesetAudit) bool { return found.PerPacket != "" || found.LeavesMark && w.ByDevice }
+	without, again := *a, *w
+	if err := a.walk(w, slices.Clone(begins)); err != nil || w.Protocol == 0 || !refuses(*a) {
 		return err
 	}
 	again.strangers, again.counting, again.countingByIPTables = newStrangerSet(), newCountingRules(), newCountingRules()
 	if err := without.walk(&again, begins); err != nil || refuses(without) {
 		return err
 	}
-	*is, is.Strangers = without, again.strangers.all()
+	*a, a.Strangers = without, again.strangers.all()
 	return nil
 }

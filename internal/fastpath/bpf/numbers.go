@@ -167,7 +167,7 @@ func (n *numbers) forgetSome(some []numbered) (err error) {
 	for _, one := range some {
 		number, ok, failed := n.find(netip.AddrFrom16(one.addr))
 		if ok && number == one.number {
-			failed = ignoreMissing(n.byAddr.Delete(one.addr))
+			failed = IgnoreMissing(n.byAddr.Delete(one.addr))
 		}
 		err = errors.Join(err, failed)
 	}
@@ -175,7 +175,7 @@ func (n *numbers) forgetSome(some []numbered) (err error) {
 	for _, one := range some {
 		delete(n.cache, one.number)
 		n.former[one.number] = netip.AddrFrom16(one.addr)
-		err = errors.Join(err, ignoreMissing(n.byNum.Delete(one.number)))
+		err = errors.Join(err, IgnoreMissing(n.byNum.Delete(one.number)))
 	}
 	return err
 }
@@ -217,8 +217,8 @@ func eachAddr(byNum *ebpf.Map, list func(number uint32, addr addr6)) error {
 	}
 }
 
-// ignoreMissing drops the error of a missing key.
-func ignoreMissing(err error) error {
+// IgnoreMissing drops the error of a missing key.
+func IgnoreMissing(err error) error {
 	if errors.Is(err, ebpf.ErrKeyNotExist) {
 		return nil
 	}

@@ -41,7 +41,7 @@ func (n *node) chooseFor6(p *Plan) {
 func (n *node) chooseVXLAN(p *Plan, kind string, best int) {
 	for _, l := range n.links {
 		tunnel, ok := l.(*netlink.Vxlan)
-		if !ok || !isUp(l) || l.Attrs().MasterIndex != 0 || kind == fastpath.VXLAN6 && !n.isOverIPv6(tunnel) {
+		if !ok || !topology.IsUp(l) || l.Attrs().MasterIndex != 0 || kind == fastpath.VXLAN6 && !n.isOverIPv6(tunnel) {
 			continue
 		}
 		if routes := len(n.routesBy(l.Attrs().Index)); routes > best {
@@ -71,7 +71,7 @@ func (n *node) chooseWire(p *Plan) {
 	best := len(n.podRoutesBy(wire))
 	for _, l := range n.links {
 		tunnel, ok := l.(*netlink.Iptun)
-		if !ok || !isUp(l) || l.Attrs().MasterIndex != 0 {
+		if !ok || !topology.IsUp(l) || l.Attrs().MasterIndex != 0 {
 			continue
 		}
 		if toOne := tunnel.FlowBased || tunnel.Remote != nil && !tunnel.Remote.IsUnspecified(); toOne && best > 0 {
@@ -132,7 +132,7 @@ func (n *node) wire() (device int) {
 	best := 0
 	for _, l := range n.links {
 		index, score := l.Attrs().Index, 0
-		if !isUp(l) || n.leadsInside(l) || encapsulations[l.Type()] != "" {
+		if !topology.IsUp(l) || n.leadsInside(l) || encapsulations[l.Type()] != "" {
 			continue
 		}
 		for _, r := range n.routesBy(index) {

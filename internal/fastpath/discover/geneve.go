@@ -9,6 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/nlmsg"
 )
 
@@ -43,7 +44,7 @@ func (n *node) chooseGeneve(p *Plan, best int) {
 
 // isGeneveToPeer: it may lead to a peer. Of an external one, each packet says where it goes.
 func isGeneveToPeer(g *netlink.Geneve) bool {
-	return !g.FlowBased && isUp(g) && g.MasterIndex == 0
+	return !g.FlowBased && topology.IsUp(g) && g.MasterIndex == 0
 }
 
 // commonVNI is the VNI of all of some geneve devices; 0: they have several.

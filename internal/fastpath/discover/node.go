@@ -53,7 +53,7 @@ func (n *node) read() (err error) {
 	if n.links, err = topology.ListLinks(); err != nil {
 		return err
 	}
-	slices.SortFunc(n.links, func(a, b netlink.Link) int { return a.Attrs().Index - b.Attrs().Index })
+	slices.SortFunc(n.links, func(a, b netlink.Link) int { return cmp.Compare(a.Attrs().Index, b.Attrs().Index) })
 	for _, l := range n.links {
 		n.byIndex[l.Attrs().Index] = l
 	}
@@ -106,7 +106,8 @@ func (n *node) readRoutes() error {
 		return err
 	}
 	slices.SortFunc(n.routes, func(a, b route) int {
-		return cmp.Or(a.dst.Addr().Compare(b.dst.Addr()), a.dst.Bits()-b.dst.Bits(), a.device-b.device)
+		return cmp.Or(a.dst.Addr().Compare(b.dst.Addr()),
+			cmp.Compare(a.dst.Bits(), b.dst.Bits()), cmp.Compare(a.device, b.device))
 	})
 	return nil
 }
@@ -126,8 +127,6 @@ func (n *node) name(index int) string {
 	}
 	return fmt.Sprint("device ", index)
 }
-
-func isUp(l netlink.Link) bool { return l.Attrs().Flags&net.FlagUp != 0 }
 
 // ports are the devices that belong to another.
 func (n *node) ports(master int) (ports []netlink.Link) {
@@ -319,7 +318,7 @@ func (n *node) pods(p *Plan, found topology.Topology) []PlannedPod {
 			continue
 		}
 		pod := PlannedPod{Device: a.Name, Outlook: Carried}
-		if i := slices.IndexFunc(found.Pods, func(w topology.LocalPod) bool { return w.Device == a.Index }); i >= 0 {
+		if i := slices.IndexFunc(found.Pods, func(known topology.LocalPod) bool { return known.Device == a.Index }); i >= 0 {
 			pod.Addr = found.Pods[i].Addr.String()
 		} else {
 			pod.Outlook, pod.Reason = n.whyNoPod(l, found.Refusals)
@@ -337,7 +336,7 @@ func (n *node) whyNoPod(l netlink.Link, refused []topology.Refusal) (Outlook, st
 	}
 	addrs, ipv6 := n.addrsBehind(l, n.neighbours), n.addrsBehind(l, n.ipv6)
 	switch {
-	case !isUp(l):
+	case !topology.IsUp(l):
 		return Slow, "is down"
 	case len(addrs) > 1:
 		return Slow, fmt.Sprintf("leads to several addresses (%s), and the fast path supports pods with one", list(addrs))

@@ -10,13 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Commands of bpf(2).
-const (
-	bpfProgNextID = 11
-	bpfProgQuery  = 16
-	bpfLinkNextID = 31
-)
-
 // BPFObjectIDs detects new BPF programs and links anywhere on this host, in any namespace. The
 // kernel assigns their IDs in ascending order.
 type BPFObjectIDs struct{ program, link uint32 }
@@ -31,15 +24,15 @@ type BPFNews struct {
 // programs and links, anything may be.
 func (o *BPFObjectIDs) Poll() (news BPFNews) {
 	first := o.program == 0
-	programs := eachNew(bpfProgNextID, &o.program, func(id uint32) {
+	knowsPrograms := eachNew(unix.BPF_PROG_GET_NEXT_ID, &o.program, func(id uint32) {
 		news.Programs = news.Programs || !first && seesPackets(ebpf.ProgramID(id))
 	})
-	links := eachNew(bpfLinkNextID, &o.link, func(id uint32) {
+	knowsLinks := eachNew(unix.BPF_LINK_GET_NEXT_ID, &o.link, func(id uint32) {
 		if !first {
 			news.add(newsOfLink(link.ID(id)))
 		}
 	})
-	if first || !programs || !links {
+	if first || !knowsPrograms || !knowsLinks {
 		return BPFNews{true, true}
 	}
 	return news
@@ -112,7 +105,7 @@ func ProgramsRevision(device int, attach uint32) (revision uint64, err error) {
 		count, _                           uint32
 		_, _, _, revision                  uint64
 	}{device: uint32(device), attach: attach}
-	err = callBPF(bpfProgQuery, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
+	err = callBPF(unix.BPF_PROG_QUERY, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return FirstRevision, nil

@@ -1,3 +1,3 @@
-// Package kernel holds the fast path's kernel calls: it attaches and pins
-// programs, reads and confirms tracked connections, and confirms neighbours.
+// Package kernel holds the fast path's kernel calls: it attaches and pins programs, locks pins,
+// updates tracked connections, refreshes neighbours and sends ARP probes.
 package kernel

@@ -35,7 +35,7 @@ const (
 	exitTimeout = time.Second
 )
 
-// takeoverTimeout is how long a process may that was asked to hand over.
+// takeoverTimeout is how long a process that was asked to hand over may still hold the lock.
 var takeoverTimeout = host.ScaleTimeout(10 * time.Second)
 
 // AcquirePinLock locks a folder. With replace, it asks the process that holds the lock to

@@ -78,7 +78,7 @@ func RemovePins(folder string) error {
 	return nil
 }
 
-// RemoveFiles removes what a daemon has written beside its pins, if it is there.
+// RemoveFiles removes pins, or what a daemon has written beside them, if they are there.
 func RemoveFiles(files ...string) error {
 	var failed error
 	for _, f := range files {
@@ -231,18 +231,9 @@ func DetachProgram(n *netcfg.Namespace, pin string) error {
 		if errors.Is(err, ebpf.ErrNotSupported) { // of a kind that another version of the daemon has: it goes without its pin
 			err = nil
 		}
-		err = errors.Join(err, removePin(pin))
+		err = errors.Join(err, RemoveFiles(pin))
 	} else if err == nil || errors.Is(err, os.ErrNotExist) {
-		err = errors.Join(removeFilter(n, pin), removePin(pin))
+		err = errors.Join(removeFilter(n, pin), RemoveFiles(pin))
 	}
 	return n.Wrap("detach "+filepath.Base(pin), err)
-}
-
-// removePin removes a pin, if there is one.
-func removePin(pin string) error {
-	err := os.Remove(pin)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	return err
 }

@@ -109,7 +109,7 @@ func MarkClsacts(n *netcfg.Namespace, folder string) error {
 		}
 		err = n.Do(func() error { return requestClsact(unix.RTM_NEWQDISC, 0, device, markAttr()) })
 		if err == nil || isGone(err) {
-			err = removePin(record)
+			err = RemoveFiles(record)
 		}
 		failed = append(failed, err)
 	}

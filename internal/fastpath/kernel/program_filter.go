@@ -98,7 +98,7 @@ func newFilter(p *ebpf.Program, device int, at AttachPoint, f *topology.BPFFilte
 // repin pins a program, and atomically replaces another.
 func repin(p *ebpf.Program, pin string) error {
 	next := filepath.Join(filepath.Dir(pin), "next_"+filepath.Base(pin))
-	if err := removePin(next); err != nil {
+	if err := RemoveFiles(next); err != nil {
 		return err
 	}
 	p, err := p.Clone() // the library allows one pin for each handle

@@ -27,7 +27,7 @@ func (f files) pinsOf(pod string) string {
 	if p == nil {
 		return "" // what a killed daemon has left carries nothing
 	}
-	defer func() { _ = p.Release() }() // to close a descriptor cannot fail in a way that matters
+	defer release(p)
 	c, err := fastpath.Load(f.config)
 	if err != nil {
 		return "" // it carries IPv6 alone, or has only begun

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/fastpath"
@@ -37,7 +36,7 @@ func (f files) takeOver(ctx context.Context, j *journal.Journal) (holding, error
 	if _, err := os.Stat(f.config); errors.Is(err, fs.ErrNotExist) { // it carries IPv6 alone
 		taken = f.ipv6().pins
 	}
-	if _, err := os.Stat(filepath.Join(taken, "table_flows")); err != nil {
+	if !fastpath.HasTables(taken) {
 		return holding{}, verr.New(verr.Busy, what, "its pinned programs are not visible here: it runs in another mount namespace, as in a container",
 			"run the command in that mount namespace; or end it with: venturi fastpath disable")
 	}
@@ -65,7 +64,7 @@ func ListensAt(at netip.AddrPort) bool {
 	if p == nil {
 		return false
 	}
-	defer func() { _ = p.Release() }() // to close a descriptor cannot fail in a way that matters
+	defer release(p)
 	return host.ListensAt(p.Pid, at)
 }
 

@@ -179,7 +179,7 @@ func (f files) killHolder(late bool) (did bool, err error) {
 	if p == nil {
 		return false, nil
 	}
-	defer func() { _ = p.Release() }() // to close a descriptor cannot fail in a way that matters
+	defer release(p)
 	if !late && !isStopped(p.Pid) {
 		return false, nil
 	}
@@ -211,9 +211,12 @@ func (f files) holder() *os.Process {
 			return p
 		}
 	}
-	_ = p.Release() // as above
+	release(p)
 	return nil
 }
+
+// release closes a process's handle: that cannot fail in a way that matters.
+func release(p *os.Process) { _ = p.Release() }
 
 // isStopped tells whether a process is stopped, by a signal or by a debugger.
 func isStopped(pid int) bool {
@@ -253,7 +256,7 @@ func (f files) visible(pins string) string {
 	if p == nil {
 		return pins
 	}
-	defer func() { _ = p.Release() }() // to close a descriptor cannot fail in a way that matters
+	defer release(p)
 	return seenBy(p, pins)
 }
 

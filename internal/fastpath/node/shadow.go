@@ -111,12 +111,12 @@ func refusal(found shadow.Result) error {
 	if !found.IsDifferent() {
 		return nil
 	}
-	const what, skip = "cannot enable the fast path", "; --shadow 0 enables it without this check"
+	const skip = "; --shadow 0 enables it without this check"
 	first := slices.IndexFunc(found.Differences, func(d shadow.Mismatch) bool { return !d.IsLoss() })
 	if first < 0 {
-		return verr.New(verr.Findings, what, found.Loss.String()+", which the fast path would carry",
+		return verr.New(verr.Findings, cannotEnable, found.Loss.String()+", which the fast path would carry",
 			"find what drops them, such as a rule or a full queue; list lost packets with: venturi fastpath shadow"+skip)
 	}
 	why := fmt.Sprintf("%d of %d compared packets differ from the network's own; the first: %s", found.Different(), found.Compared(), found.Differences[first])
-	return verr.New(verr.Findings, what, why, "list all differences with: venturi fastpath shadow, and report them"+skip)
+	return verr.New(verr.Findings, cannotEnable, why, "list all differences with: venturi fastpath shadow, and report them"+skip)
 }

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/venturi-net/venturi/internal/fastpath/audit"
 )
 
 // ConfMTU is the MTU that a device has for IPv6 alone (net.ipv6.conf.*.mtu), up to that of the device.
@@ -23,7 +21,7 @@ type ConfMTU struct {
 // confMTU reads the one of a device, and has it polled from then on. Of IPv4 there is none.
 func (r *reader) confMTU(index int, onWire bool) int {
 	l, known := r.byIndex[index]
-	if r.family != audit.IPv6 || !known {
+	if r.family != IPv6 || !known {
 		return math.MaxInt
 	}
 	is := ConfMTU{l.Attrs().Name, readConf(l.Attrs().Name, "mtu"), onWire}
@@ -46,7 +44,7 @@ func readConf(device, name string) int {
 // notRouter says why the routes of IPv6 by a wire may change without an announcement; "": they do not. A
 // device that does not forward takes redirects. What is announced is when it begins or ends to.
 func (r *reader) notRouter(wire string) string {
-	if r.family != audit.IPv6 {
+	if r.family != IPv6 {
 		return ""
 	}
 	for _, of := range []string{"all", wire} {
@@ -58,6 +56,6 @@ func (r *reader) notRouter(wire string) string {
 }
 
 // ConfMTUsChanged tells whether one of some differs from what [Read] found.
-func (s *Poller) ConfMTUsChanged(some []ConfMTU) bool {
+func (p *Poller) ConfMTUsChanged(some []ConfMTU) bool {
 	return slices.ContainsFunc(some, func(was ConfMTU) bool { return readConf(was.device, "mtu") != was.mtu })
 }

@@ -65,10 +65,10 @@ func (s *eventSource) read() (events []Event, more bool, err error) {
 	}
 	var what Event
 	for _, m := range messages {
-		if n := s.judge(m); n.Neighbour != (Neighbour{}) || n.PodEnd != (PodEnd{}) {
-			events = append(events, n)
+		if e := s.judge(m); e.Neighbour != (Neighbour{}) || e.PodEnd != (PodEnd{}) {
+			events = append(events, e)
 		} else {
-			what.Add(n)
+			what.Add(e)
 		}
 	}
 	if more, err = hasPending(s.conn); err != nil {

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 
 	"github.com/mdlayher/netlink"
-	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/nlmsg"
 	vnl "github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -27,8 +26,8 @@ var Parsers = map[string]func(message []byte){
 	"vxlan":       func(m []byte) { _, _, _ = parseVXLANHeader(m) },
 	"geneve":      func(m []byte) { _, _ = parseGeneveHeader(m) },
 	"ipip":        func(m []byte) { _, _ = parseIPIPHeader(m) },
-	"route":       func(m []byte) { readRoute(m, audit.IPv4) },
-	"next hop":    func(m []byte) { _, _ = readNexthop(m, audit.IPv4) },
+	"route":       func(m []byte) { readRoute(m, IPv4) },
+	"next hop":    func(m []byte) { _, _ = readNexthop(m, IPv4) },
 	"policy rule": func(m []byte) { _, _, _ = perPacketSelector(m) },
 	"pod end": func(m []byte) {
 		(&podEndReader{}).event(netlink.Message{Header: netlink.Header{Type: unix.RTM_NEWLINK}, Data: m})
@@ -46,7 +45,7 @@ func FDBListed(bridge int) (messages int, err error) {
 var Listed = map[string]func(most int) (int, error){
 	"devices": func(most int) (int, error) { all, err := dumpLinks(most); return len(all), err },
 	"routes": func(most int) (n int, err error) {
-		err = eachRoute(audit.IPv4, most, func() func(Route) error {
+		err = eachRoute(IPv4, most, func() func(Route) error {
 			n = 0
 			return func(Route) error { n++; return nil }
 		})
@@ -61,7 +60,7 @@ const MaxListedFDB = keptFDB
 // LateFilter judges a neighbour as the filter of [Watch] does that was opened in the calling thread's
 // namespace before meanwhile: with resync, after announcements were lost.
 func LateFilter(address string, meanwhile func(), resync bool) (twice [2]Changes, err error) {
-	f := newLateFilter(func(uint32) bool { return false }, audit.IPv4)
+	f := newLateFilter(func(uint32) bool { return false }, IPv4)
 	f.read()
 	meanwhile()
 	if resync {
@@ -90,12 +89,12 @@ var PerPacketSelector = perPacketSelector
 
 // RouteOf, NexthopOf and NeighbourOf return the unproven attribute in a message.
 func RouteOf(message []byte) (why string, devices []int) {
-	m := readRoute(message, audit.IPv4)
+	m := readRoute(message, IPv4)
 	return m.reason, m.devices
 }
 
 func NexthopOf(message []byte) (why string, err error) {
-	m, err := readNexthop(message, audit.IPv4)
+	m, err := readNexthop(message, IPv4)
 	return m.reason, err
 }
 

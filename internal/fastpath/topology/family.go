@@ -16,8 +16,8 @@ const (
 )
 
 // isOf tells whether packets of a family may be sent to an address of a single machine.
-func isOf(addr netip.Addr, family audit.Family) bool {
-	if family == audit.IPv6 {
+func isOf(addr netip.Addr, family Family) bool {
+	if family == IPv6 {
 		return addr.Is6() && !addr.IsMulticast()
 	}
 	return addr.Is4()

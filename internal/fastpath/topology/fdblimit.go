@@ -42,23 +42,23 @@ func (r *reader) crowdedReason(l netlink.Link) string {
 // fdbOwner is the ifindex of the bridge or the tunnel that the forwarding entry of a message belongs to; 0: it
 // is of a neighbour.
 func fdbOwner(message []byte) (owner int) {
-	if len(message) < ndmSize || message[0] != familyBridge {
+	if len(message) < unix.SizeofNdMsg || message[0] != familyBridge {
 		return 0
 	}
-	master := nlmsg.NativeUint32(nlmsg.FindIn(message[ndmSize:], unix.NDA_MASTER))
+	master := nlmsg.NativeUint32(nlmsg.FindIn(message[unix.SizeofNdMsg:], unix.NDA_MASTER))
 	return int(cmp.Or(master, nlmsg.NativeUint32(message[ndmIndex:]))) // of a tunnel that is no port: its own
 }
 
 // dedupNeighbour is [dedup] of neighbours. It tells of which device so many are known that it is refused for them:
 // then others are not kept.
-func (n *rtnlFilter) dedupNeighbour(e *neighbourEntry, gone bool) (was string, again, crowded bool) {
-	key, list, before := keyOfNeighbour(e), deviceKey{byte(e.Family), uint32(cmp.Or(e.owner, e.LinkIndex))}, len(n.neighbours)
-	if _, known := n.neighbours[key]; !known && !gone && n.sizes[list] == keptFDB {
+func (f *rtnlFilter) dedupNeighbour(e *neighbourEntry, gone bool) (was string, again, crowded bool) {
+	key, list, before := keyOfNeighbour(e), deviceKey{byte(e.Family), uint32(cmp.Or(e.owner, e.LinkIndex))}, len(f.neighbours)
+	if _, known := f.neighbours[key]; !known && !gone && f.sizes[list] == keptFDB {
 		return "", true, true
 	}
-	was, again = dedup(n.neighbours, key, neighbourFingerprint(e), gone)
-	if n.sizes[list] += len(n.neighbours) - before; n.sizes[list] == 0 {
-		delete(n.sizes, list)
+	was, again = dedup(f.neighbours, key, neighbourFingerprint(e), gone)
+	if f.sizes[list] += len(f.neighbours) - before; f.sizes[list] == 0 {
+		delete(f.sizes, list)
 	}
-	return was, again, n.sizes[list] > quietFDB
+	return was, again, f.sizes[list] > quietFDB
 }

@@ -12,8 +12,6 @@ import (
 	vnl "github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
-
-	"github.com/venturi-net/venturi/internal/fastpath/audit"
 )
 
 const flood = 200_000 // MACs
@@ -22,7 +20,7 @@ func floodMAC(n int) net.HardwareAddr { return binary.BigEndian.AppendUint32([]b
 
 // fdbMessage is what the kernel says about the entry of a bridge, or of a tunnel (0), for one of many MACs.
 func fdbMessage(bridge, port, n int) []byte {
-	header := make([]byte, ndmSize)
+	header := make([]byte, unix.SizeofNdMsg)
 	header[0] = familyBridge
 	binary.NativeEndian.PutUint32(header[ndmIndex:], uint32(port))
 	binary.NativeEndian.PutUint16(header[ndmState:], unix.NUD_REACHABLE)
@@ -74,7 +72,7 @@ func TestCrowdedFDB(t *testing.T) {
 	defer querier.Close()
 	mac := net.HardwareAddr{2, 0, 0, 0, 0, 7}
 	r := reader{
-		Tables: &Tables{family: audit.IPv4, fdb: append(fdb, few...), gaps: found}, querier: querier,
+		Tables: &Tables{family: IPv4, fdb: append(fdb, few...), gaps: found}, querier: querier,
 		byIndex: map[int]vnl.Link{}, byName: map[string]vnl.Link{},
 	}
 	for _, l := range []vnl.Link{
@@ -122,9 +120,9 @@ func TestCrowdedFDB(t *testing.T) {
 // A flood of neighbours is no news either once their device is refused; only what was learned of one that is known ends
 // when it changes or goes. Those of another device are news.
 func TestFloodOfNeighboursIsNoNews(t *testing.T) {
-	n := newRtnlFilter(nil, audit.IPv4)
+	n := newRtnlFilter(nil, IPv4)
 	event := func(kind netlink.HeaderType, device, addr, mac int) Changes {
-		header := neighbourMessage(device, 0)[:ndmSize]
+		header := neighbourMessage(device, 0)[:unix.SizeofNdMsg]
 		to := binary.BigEndian.AppendUint32(nil, uint32(10<<24+addr))
 		return n.event(netlink.Message{Header: netlink.Header{Type: kind}, Data: slices.Concat(header,
 			nl.NewRtAttr(unix.NDA_DST, to).Serialize(), nl.NewRtAttr(unix.NDA_LLADDR, floodMAC(mac)).Serialize())}).Changes
@@ -159,7 +157,7 @@ func TestFloodOfNeighboursIsNoNews(t *testing.T) {
 // A flood of MACs is news until its bridge is refused. Then it is neither news nor kept, except that a known MAC
 // has moved, until there are fewer again.
 func TestFloodIsNoNews(t *testing.T) {
-	n := newRtnlFilter(nil, audit.IPv4)
+	n := newRtnlFilter(nil, IPv4)
 	event := func(kind netlink.HeaderType, port, mac int) bool {
 		return n.event(netlink.Message{Header: netlink.Header{Type: kind}, Data: fdbMessage(10, port, mac)}).Changes != 0
 	}

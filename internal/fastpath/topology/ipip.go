@@ -116,7 +116,7 @@ func (r *reader) ipipNextHops(l netlink.Link) (peers []NextHop, err error) {
 func (r *reader) otherReceiver(tunnel int, local netip.Addr) string {
 	for _, index := range slices.Sorted(maps.Keys(r.byIndex)) {
 		l := r.byIndex[index]
-		if index == tunnel || l.Attrs().Flags&net.FlagUp == 0 {
+		if index == tunnel || !IsUp(l) {
 			continue
 		}
 		var at, remote net.IP

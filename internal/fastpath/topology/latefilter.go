@@ -4,8 +4,6 @@ import (
 	"sync"
 
 	"github.com/mdlayher/netlink"
-
-	"github.com/venturi-net/venturi/internal/fastpath/audit"
 )
 
 // lateFilter is an [rtnlFilter] that is loaded with the first message, or when [Watcher.Settle] is
@@ -18,7 +16,7 @@ type lateFilter struct {
 	once   sync.Once
 }
 
-func newLateFilter(owns ProgramOwner, family audit.Family) *lateFilter {
+func newLateFilter(owns ProgramOwner, family Family) *lateFilter {
 	return &lateFilter{filter: newRtnlFilter(owns, family)}
 }
 

@@ -49,7 +49,7 @@ type valueRefusal func(value uint32) string
 
 var (
 	deviceKinds = map[string]provenKind{
-		"bridge":   {&provenBridge, map[uint16]valueRefusal{bridgeBoolOptions: refusedBridgeOptions}},
+		"bridge":   {&provenBridge, map[uint16]valueRefusal{unix.IFLA_BR_MULTI_BOOLOPT: refusedBridgeOptions}},
 		kindNetkit: {attrs: &provenNetkit},
 		"veth":     {attrs: &provenVeth},
 		kindVLAN:   {&provenVLAN, map[uint16]valueRefusal{nl.IFLA_VLAN_FLAGS: refusedVLANFlags}},
@@ -91,7 +91,6 @@ func allExcept(reason string, names, proven []string) valueRefusal {
 }
 
 const (
-	bridgeBoolOptions = 46 // IFLA_BR_MULTI_BOOLOPT
 	// Boolean options of a bridge, by bit: no_ll_learn, mcast_vlan_snooping,
 	// mdb_offload_fail_notification and fdb_local_vlan_0. The bit of mst_enable is excluded.
 	provenBridgeOptions = 1<<0 | 1<<1 | 1<<3 | 1<<4
@@ -189,7 +188,7 @@ func auditLink(message []byte) (index int, reason string, err error) {
 	if len(message) < unix.SizeofIfInfomsg {
 		return 0, "", fmt.Errorf("message of %d bytes is too short", len(message))
 	}
-	index = int(int32(binary.NativeEndian.Uint32(message[4:])))
+	index = linkIndex(message)
 	var room, infoRoom, dataRoom nlmsg.Room
 	attrs, err := nlmsg.AppendAttrs(room[:0], message[unix.SizeofIfInfomsg:])
 	if err != nil {

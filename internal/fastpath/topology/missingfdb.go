@@ -3,7 +3,6 @@ package topology
 import (
 	"net"
 
-	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/nlmsg"
 	"github.com/vishvananda/netlink"
 )
@@ -21,7 +20,7 @@ type BridgeNeighbour struct {
 //
 // Of IPv6 it returns none: they are not probed, and a bridge announces it when they speak.
 func (r *reader) missingFDB(pods []string) (found []BridgeNeighbour) {
-	if r.family == audit.IPv6 {
+	if r.family == IPv6 {
 		return nil
 	}
 	bridges := map[int]net.HardwareAddr{}
@@ -30,7 +29,7 @@ func (r *reader) missingFDB(pods []string) (found []BridgeNeighbour) {
 		if !ok {
 			continue
 		}
-		if bridge, ok := r.byIndex[l.Attrs().MasterIndex].(*netlink.Bridge); ok && bridge.Flags&net.FlagUp != 0 && r.crowdedReason(bridge) == "" {
+		if bridge, ok := r.byIndex[l.Attrs().MasterIndex].(*netlink.Bridge); ok && IsUp(bridge) && r.crowdedReason(bridge) == "" {
 			bridges[bridge.Index] = bridge.HardwareAddr
 		}
 	}

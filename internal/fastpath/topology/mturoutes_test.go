@@ -7,7 +7,6 @@ import (
 
 	vnl "github.com/vishvananda/netlink"
 
-	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/nlmsg"
 )
 
@@ -17,7 +16,7 @@ func TestMTURoutesAreNotKept(t *testing.T) {
 	const wire, bridge = 1, 2
 	gateways := []net.IP{{192, 0, 2, 1}, {192, 0, 2, 2}}
 	r := reader{
-		Tables: &Tables{family: audit.IPv4}, routeIndex: newRouteIndex(),
+		Tables: &Tables{family: IPv4}, routeIndex: newRouteIndex(),
 		byIndex: map[int]vnl.Link{
 			wire:   &vnl.Device{LinkAttrs: vnl.LinkAttrs{Index: wire, MTU: 1500}},
 			bridge: &vnl.Bridge{LinkAttrs: vnl.LinkAttrs{Index: bridge, MTU: 1500}},

@@ -63,7 +63,7 @@ func newNeighbourList(family, owner, limit int) *neighbourList {
 
 // add adds the neighbour of a message, and tells whether more are wanted.
 func (l *neighbourList) add(message []byte) (more bool) {
-	if len(message) < ndmSize {
+	if len(message) < unix.SizeofNdMsg {
 		l.err = fmt.Errorf("parse a neighbour: message of %d bytes is too short", len(message))
 		return false
 	}
@@ -90,7 +90,9 @@ func (l *neighbourList) add(message []byte) (more bool) {
 
 // tooMany names the device that has the most neighbours.
 func (l *neighbourList) tooMany() error {
-	device := slices.MaxFunc(slices.Sorted(maps.Keys(l.sizes)), func(a, b int) int { return l.sizes[a] - l.sizes[b] })
+	device := slices.MaxFunc(slices.Sorted(maps.Keys(l.sizes)), func(a, b int) int {
+		return cmp.Compare(l.sizes[a], l.sizes[b])
+	})
 	name := fmt.Sprint("device ", device)
 	if found, err := net.InterfaceByIndex(device); err == nil {
 		name = found.Name

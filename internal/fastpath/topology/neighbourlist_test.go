@@ -15,13 +15,12 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/nlmsg"
 )
 
 // neighbourMessage is what the kernel says about the neighbour 192.0.2.n of a device.
 func neighbourMessage(device, n int) []byte {
-	header := make([]byte, ndmSize)
+	header := make([]byte, unix.SizeofNdMsg)
 	header[0] = unix.AF_INET
 	binary.NativeEndian.PutUint32(header[ndmIndex:], uint32(device))
 	binary.NativeEndian.PutUint16(header[ndmState:], unix.NUD_REACHABLE)
@@ -29,7 +28,7 @@ func neighbourMessage(device, n int) []byte {
 }
 
 // unparsed is one of which the kernel says the same, in fewer bytes than that takes.
-func unparsed(device int) []byte { return neighbourMessage(device, 1)[:ndmSize+7] }
+func unparsed(device int) []byte { return neighbourMessage(device, 1)[:unix.SizeofNdMsg+7] }
 
 // A list of neighbours that is not whole has its device refused where all of them count: a second one may be of
 // the same pod. A next hop stands for itself: the others are carried.
@@ -64,7 +63,7 @@ func TestIncompleteNeighbours(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := reader{
-			Tables: &Tables{family: audit.IPv4, arp: list.all, gaps: list.gaps, fdb: fdbEntries(t, bridge, port, 2)}, querier: querier,
+			Tables: &Tables{family: IPv4, arp: list.all, gaps: list.gaps, fdb: fdbEntries(t, bridge, port, 2)}, querier: querier,
 			byIndex: map[int]vnl.Link{}, byName: map[string]vnl.Link{}, wireReasons: map[int]string{},
 			routeIndex: routeIndex{hostRoutes: map[Neighbour]bool{{pod, netip.AddrFrom4([4]byte{192, 0, 2, 1})}: true}},
 		}
@@ -100,7 +99,7 @@ func TestIncompleteUnderlay(t *testing.T) {
 	list.add(unparsed(wire))
 	list.add(unparsed(tunnel))
 	r := reader{
-		Tables: &Tables{family: audit.IPv4, gaps: list.gaps}, querier: answered(t, unix.RTM_NEWROUTE, route), wireReasons: map[int]string{},
+		Tables: &Tables{family: IPv4, gaps: list.gaps}, querier: answered(t, unix.RTM_NEWROUTE, route), wireReasons: map[int]string{},
 		byIndex: map[int]vnl.Link{wire: &vnl.Veth{LinkAttrs: vnl.LinkAttrs{Index: wire, Name: "w0", HardwareAddr: floodMAC(1), Flags: net.FlagUp}}},
 	}
 	defer r.querier.Close()
@@ -128,7 +127,7 @@ func TestUnlistedMayChange(t *testing.T) {
 		"the device has one unparsed": {Tables{gaps: gaps{unparsed: of(device)}}, both, TopologyChanged},
 		"another has too many":        {Tables{gaps: gaps{crowded: of(device + 1)}}, TopologyChanged, TopologyChanged},
 	} {
-		n := newRtnlFilter(nil, audit.IPv4)
+		n := newRtnlFilter(nil, IPv4)
 		n.load(&c.tables, filterTables{})
 		event := func(kind netlink.HeaderType, data []byte) Changes {
 			return n.event(netlink.Message{Header: netlink.Header{Type: kind}, Data: data}).Changes
@@ -184,7 +183,7 @@ func TestUnreadPodEnd(t *testing.T) {
 		list := newNeighbourList(unix.AF_INET, 0, 2)
 		list.add(neighbourMessage(device, 1))
 		r := reader{
-			Tables: &Tables{family: audit.IPv4, arp: list.all}, querier: answered(t, unix.NLMSG_ERROR, failure), byName: map[string]vnl.Link{"p0": veth},
+			Tables: &Tables{family: IPv4, arp: list.all}, querier: answered(t, unix.NLMSG_ERROR, failure), byName: map[string]vnl.Link{"p0": veth},
 			routeIndex: routeIndex{hostRoutes: map[Neighbour]bool{{device, netip.AddrFrom4([4]byte{192, 0, 2, 1})}: true}},
 		}
 		r.indexNeighbours()
@@ -214,7 +213,7 @@ func TestTooManyNeighbours(t *testing.T) {
 		t.Errorf("after %d neighbours: %v", read, list.err)
 	}
 	list = newNeighbourList(unix.AF_INET, 0, 2)
-	if list.add(neighbourMessage(1, 1)[:ndmSize-1]) || list.err == nil {
+	if list.add(neighbourMessage(1, 1)[:unix.SizeofNdMsg-1]) || list.err == nil {
 		t.Error("a message without a device is no error")
 	}
 }
@@ -222,7 +221,7 @@ func TestTooManyNeighbours(t *testing.T) {
 // Where the tables are too long, no topology but that is read; any other error stays one.
 func TestTooManyIsTopology(t *testing.T) {
 	for _, err := range []error{TooManyError("too many"), unix.EPERM} {
-		r, failed := OpenTableReader(&Tables{family: audit.IPv4, err: fmt.Errorf("list: %w", err)}, DeviceNames{}, nil)
+		r, failed := OpenTableReader(&Tables{family: IPv4, err: fmt.Errorf("list: %w", err)}, DeviceNames{}, nil)
 		if err == unix.EPERM {
 			if !errors.Is(failed, err) {
 				t.Errorf("%v is %v", err, failed)

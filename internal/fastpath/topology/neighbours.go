@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -20,15 +21,16 @@ type Neighbour struct {
 
 // StaleNeighbours returns which of some neighbours of the poller's namespace are stale: the kernel still sends to them,
 // and then verifies that they are reachable. If the table keeps changing during the dump, some may be missing.
-func (s *Poller) StaleNeighbours(of map[Neighbour]bool) (stale []Neighbour, err error) {
+func (p *Poller) StaleNeighbours(of map[Neighbour]bool) (stale []Neighbour, err error) {
 	if len(of) == 0 { // the table may be long
 		return nil, nil
 	}
-	err = s.querier.Dump(unix.RTM_GETNEIGH, append([]byte{s.family.Number()}, make([]byte, ndmSize-1)...), func(m []byte) (more bool) {
-		if len(m) < ndmSize || binary.NativeEndian.Uint16(m[ndmState:])&unix.NUD_STALE == 0 {
+	request := append([]byte{p.family.Number()}, make([]byte, unix.SizeofNdMsg-1)...)
+	err = p.querier.Dump(unix.RTM_GETNEIGH, request, func(m []byte) (more bool) {
+		if len(m) < unix.SizeofNdMsg || binary.NativeEndian.Uint16(m[ndmState:])&unix.NUD_STALE == 0 {
 			return true
 		}
-		addr, _ := netip.AddrFromSlice(nlmsg.FindIn(m[ndmSize:], unix.NDA_DST))
+		addr, _ := netip.AddrFromSlice(nlmsg.FindIn(m[unix.SizeofNdMsg:], unix.NDA_DST))
 		if n := (Neighbour{int(int32(nlmsg.NativeUint32(m[ndmIndex:]))), addr}); of[n] {
 			stale = append(stale, n)
 		}
@@ -56,19 +58,18 @@ var volatileNeighbourAttrs = map[uint16]bool{unix.NDA_DST: true, unix.NDA_LLADDR
 var neighbourAttrSizes = map[uint16]int{netlink.NDA_FLAGS_EXT: 4, unix.NDA_VLAN: 2, unix.NDA_VNI: 4, unix.NDA_MASTER: 4, unix.NDA_CACHEINFO: 16}
 
 const (
-	ndmSize          = 12   // struct ndmsg
-	ndmIndex         = 4    // offset of the ifindex in it
-	ndmState         = 8    // of the state
-	ndmFlags         = 10   // of the flags
-	ndmVolatileFlags = 0x21 // NTF_USE, NTF_OFFLOADED: origin and offload state
+	ndmIndex         = 4                                 // offset of the ifindex in struct ndmsg
+	ndmState         = 8                                 // of the state
+	ndmFlags         = 10                                // of the flags
+	ndmVolatileFlags = unix.NTF_USE | unix.NTF_OFFLOADED // origin and offload state
 )
 
 func readNeighbour(message []byte) (e neighbourEntry, err error) {
-	if len(message) < ndmSize {
+	if len(message) < unix.SizeofNdMsg {
 		return e, fmt.Errorf("message of %d bytes is too short", len(message))
 	}
 	var room nlmsg.Room
-	attrs, err := nlmsg.AppendAttrs(room[:0], message[ndmSize:])
+	attrs, err := nlmsg.AppendAttrs(room[:0], message[unix.SizeofNdMsg:])
 	if err != nil {
 		return e, err
 	}
@@ -91,7 +92,7 @@ func readNeighbour(message []byte) (e neighbourEntry, err error) {
 	}
 	// The kernel does not guarantee an order of attributes.
 	slices.SortStableFunc(attrs, func(a, b nlmsg.Attr) int {
-		return int(nlmsg.Number(a.Attr.Type)) - int(nlmsg.Number(b.Attr.Type))
+		return cmp.Compare(nlmsg.Number(a.Attr.Type), nlmsg.Number(b.Attr.Type))
 	})
 	e.unknownAttr = proven.FirstUnknown(attrs)
 	e.stableRest = string(appendStable([]byte{message[ndmFlags] &^ ndmVolatileFlags}, attrs, volatileNeighbourAttrs))
@@ -115,7 +116,7 @@ func keyOfNeighbour(e *neighbourEntry) neighbourKey {
 		k.bridge = e.MasterIndex
 	case e.Family == familyBridge:
 		k.device = e.LinkIndex
-		if e.HardwareAddr.String() == zeroMAC {
+		if isFlood(e.HardwareAddr) {
 			k.addr = nlmsg.ToAddr(e.IP)
 		}
 	default:

@@ -8,7 +8,6 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/nlmsg"
 )
 
@@ -24,7 +23,7 @@ func TestUnlistedNexthop(t *testing.T) {
 		if c.device != 0 {
 			message = append(message, nl.NewRtAttr(unix.RTA_OIF, nl.Uint32Attr(c.device)).Serialize()...)
 		}
-		m := readRoute(message, audit.IPv4)
+		m := readRoute(message, IPv4)
 		m.applyNexthop(map[uint32]nexthopMessage{7: {id: 7, device: 5}})
 		r := reader{routeIndex: newRouteIndex()}
 		r.markUncertain(m)

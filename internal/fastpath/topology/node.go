@@ -15,8 +15,11 @@ import (
 // IsPodLink tells whether a device may lead to a pod: it is one end of a pair, and the
 // other end is in another namespace.
 func IsPodLink(l netlink.Link) bool {
-	return (l.Type() == "veth" || l.Type() == kindNetkit) && l.Attrs().NetNsID >= 0
+	return host.IsPair(l.Type()) && l.Attrs().NetNsID >= 0
 }
+
+// IsUp tells whether a device is up.
+func IsUp(l netlink.Link) bool { return l.Attrs().Flags&net.FlagUp != 0 }
 
 // podLinks gives the devices that may lead to pods.
 func (r *reader) podLinks(of DeviceNames) []string {
@@ -139,7 +142,7 @@ func (r *reader) auditLower(l, upper netlink.Link) string {
 		return fmt.Sprintf("is of kind %s, which is not proven below a device of kind %s", l.Type(), upper.Type())
 	case a.MasterIndex != upper.Attrs().Index && r.masterReason(l) != "":
 		return r.masterReason(l) + ", which is not proven below a wire"
-	case upper.Type() == kindVLAN && a.Flags&net.FlagUp == 0:
+	case upper.Type() == kindVLAN && !IsUp(l):
 		return "is down"
 	}
 	return r.auditStack(l)

@@ -3,11 +3,9 @@ package topology
 import (
 	"cmp"
 	"fmt"
-	"net"
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/nlmsg"
 )
 
@@ -15,7 +13,7 @@ import (
 // neighbour with a MAC behind this port; for any other device, the address that is routed to it.
 func (r *reader) pod(name string) (LocalPod, bool) {
 	l, ok := r.byName[name]
-	if !ok || !IsPodLink(l) || l.Attrs().Flags&net.FlagUp == 0 {
+	if !ok || !IsPodLink(l) || !IsUp(l) {
 		return LocalPod{}, false
 	}
 	a := l.Attrs()
@@ -102,7 +100,7 @@ func (r *reader) bridgedNeighbours(port, bridge int) (found []neighbourEntry) {
 		if mac := string(e.HardwareAddr); !seen[mac] {
 			seen[mac] = true
 			for _, n := range r.arpByMAC[deviceMAC{bridge, mac}] {
-				if !nlmsg.ToAddr(n.IP).IsLinkLocalUnicast() || r.family == audit.IPv4 { // every pod has one of IPv6 besides
+				if !nlmsg.ToAddr(n.IP).IsLinkLocalUnicast() || r.family == IPv4 { // every pod has one of IPv6 besides
 					found = append(found, n)
 				}
 			}

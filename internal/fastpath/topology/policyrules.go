@@ -31,13 +31,15 @@ const (
 	ruleAction = 7
 	ruleFlags  = 8
 
-	// FIB_RULE_PERMANENT, INVERT, UNRESOLVED, IIF_DETACHED, OIF_DETACHED and FIND_SADDR.
-	provenRuleFlags = 1 | 2 | 4 | 8 | 0x10 | 0x10000
+	provenRuleFlags = unix.FIB_RULE_PERMANENT | unix.FIB_RULE_INVERT | unix.FIB_RULE_UNRESOLVED |
+		unix.FIB_RULE_IIF_DETACHED | unix.FIB_RULE_OIF_DETACHED | unix.FIB_RULE_FIND_SADDR
 )
 
-// provenRuleActions are the actions of policy rules, FR_ACT_*, that treat all packets of a flow
-// alike.
-var provenRuleActions = map[byte]string{1: "table", 2: "goto", 3: "nop", 6: "blackhole", 7: "unreachable", 8: "prohibit"}
+// provenRuleActions are the actions of policy rules that treat all packets of a flow alike.
+var provenRuleActions = map[byte]string{
+	unix.FR_ACT_TO_TBL: "table", unix.FR_ACT_GOTO: "goto", unix.FR_ACT_NOP: "nop",
+	unix.FR_ACT_BLACKHOLE: "blackhole", unix.FR_ACT_UNREACHABLE: "unreachable", unix.FR_ACT_PROHIBIT: "prohibit",
+}
 
 // auditPolicyRules audits all policy rules of the namespace, because a packet may meet any of them.
 func (r *reader) auditPolicyRules() error {

@@ -18,19 +18,32 @@ import (
 // those that are carried would end before the fast path has prolonged them.
 const LeastTimeout = 20
 
-// timeouts are the sysctls with the times that packets of carried connections give these.
-var timeouts = []string{"netfilter/nf_conntrack_udp_timeout", "netfilter/nf_conntrack_udp_timeout_stream", "netfilter/nf_conntrack_tcp_timeout_established", "netfilter/nf_conntrack_tcp_timeout_unacknowledged", "netfilter/nf_conntrack_tcp_timeout_max_retrans"}
+// Timeouts are the sysctls net.netfilter.nf_conntrack_* with the times that packets of carried connections give
+// these, that of established ones first.
+var (
+	UnrepliedUDPTimeouts = []string{"udp_timeout"}
+	UDPTimeouts          = []string{"udp_timeout_stream"}
+	TCPTimeouts          = []string{"tcp_timeout_established", "tcp_timeout_unacknowledged", "tcp_timeout_max_retrans"}
+)
+
+// timeouts are the files of all of them.
+var timeouts = func() (files []string) {
+	for _, name := range slices.Concat(UnrepliedUDPTimeouts, UDPTimeouts, TCPTimeouts) {
+		files = append(files, "netfilter/nf_conntrack_"+name)
+	}
+	return files
+}()
 
 // polledSysctls are the sysctls of a namespace that affect packets and whose changes send no
 // notification.
-var polledSysctls = map[audit.Family][]string{
-	audit.IPv4: append([]string{"bridge/bridge-nf-call-iptables", updatesPriority, refusesUnknown, "bridge/bridge-nf-filter-vlan-tagged", "ipv4/ip_default_ttl", "ipv4/ip_forward_use_pmtu",
+var polledSysctls = map[Family][]string{
+	IPv4: append([]string{"bridge/bridge-nf-call-iptables", updatesPriority, refusesUnknown, "bridge/bridge-nf-filter-vlan-tagged", "ipv4/ip_default_ttl", "ipv4/ip_forward_use_pmtu",
 		"ipv4/conf/all/src_valid_mark", "ipv4/conf/all/accept_local", "ipv4/conf/all/route_localnet"}, timeouts...),
-	audit.IPv6: append([]string{"bridge/bridge-nf-call-ip6tables", refusesUnknown, "bridge/bridge-nf-filter-vlan-tagged"}, timeouts...),
+	IPv6: append([]string{"bridge/bridge-nf-call-ip6tables", refusesUnknown, "bridge/bridge-nf-filter-vlan-tagged"}, timeouts...),
 }
 
 // legacyTables are the files with the loaded tables of legacy iptables.
-var legacyTables = map[audit.Family]string{audit.IPv4: nft.LegacyTablesFile, audit.IPv6: nft.LegacyTables6File}
+var legacyTables = map[Family]string{IPv4: nft.LegacyTablesFile, IPv6: nft.LegacyTables6File}
 
 const (
 	// BridgesAsk is which of [Poller.Sysctls] has packets on all bridges meet the rules for IP.
@@ -52,7 +65,7 @@ var refusedSysctls = []struct{ name, value, why string }{
 // its files and sockets open: opening one costs several times as much as reading it.
 type Poller struct {
 	Hooks   *audit.HookPoller
-	family  audit.Family
+	family  Family
 	sysctls []host.PolledFile
 	acct    host.PolledFile
 	legacy  host.PolledFile
@@ -71,70 +84,70 @@ const (
 )
 
 // OpenPoller opens a poller of the calling thread's namespace, for packets of a family.
-func OpenPoller(family audit.Family) (*Poller, error) {
-	s := &Poller{
+func OpenPoller(family Family) (*Poller, error) {
+	p := &Poller{
 		family: family,
 		acct:   host.PolledFile{Path: "/proc/sys/net/netfilter/nf_conntrack_acct"},
 		legacy: host.PolledFile{Path: legacyTables[family]}, snmp: host.PolledFile{Path: snmpFile, Size: snmpSize},
 		snmp6: host.PolledFile{Path: snmp6File},
 	}
-	if family == audit.IPv6 {
-		s.snmp6.Size = snmp6Size
+	if family == IPv6 {
+		p.snmp6.Size = snmp6Size
 	}
 	for _, name := range polledSysctls[family] {
-		s.sysctls = append(s.sysctls, host.PolledFile{Path: filepath.Join("/proc/sys/net", name)})
+		p.sysctls = append(p.sysctls, host.PolledFile{Path: filepath.Join("/proc/sys/net", name)})
 	}
-	if err := s.dial(); err != nil {
-		s.Close()
+	if err := p.dial(); err != nil {
+		p.Close()
 		return nil, err
 	}
-	return s, nil
+	return p, nil
 }
 
-func (s *Poller) dial() (err error) {
-	if s.Hooks, err = audit.OpenHookPoller(s.family); err != nil {
+func (p *Poller) dial() (err error) {
+	if p.Hooks, err = audit.OpenHookPoller(p.family); err != nil {
 		return err
 	}
-	s.querier, err = openRtnlQuerier()
+	p.querier, err = openRtnlQuerier()
 	return err
 }
 
 // Close closes the poller's files and sockets.
-func (s *Poller) Close() {
-	for i := range s.sysctls {
-		s.sysctls[i].Close()
+func (p *Poller) Close() {
+	for i := range p.sysctls {
+		p.sysctls[i].Close()
 	}
-	s.acct.Close()
-	s.legacy.Close()
-	s.snmp.Close()
-	s.snmp6.Close()
-	if s.Hooks != nil {
-		s.Hooks.Close()
+	p.acct.Close()
+	p.legacy.Close()
+	p.snmp.Close()
+	p.snmp6.Close()
+	if p.Hooks != nil {
+		p.Hooks.Close()
 	}
-	if s.querier != nil {
-		s.querier.Close()
+	if p.querier != nil {
+		p.querier.Close()
 	}
 }
 
 // Sysctls reads the sysctls that affect packets. A sysctl that does not exist is empty.
-func (s *Poller) Sysctls() []string {
-	values := make([]string, len(s.sysctls))
-	for i := range s.sysctls {
-		values[i], _ = s.sysctls[i].Read()
+func (p *Poller) Sysctls() []string {
+	values := make([]string, len(p.sysctls))
+	for i := range p.sysctls {
+		values[i], _ = p.sysctls[i].Read()
 	}
 	return values
 }
 
 // SysctlRefusal says which value of [Poller.Sysctls] keeps everything slow; empty means none.
-func (s *Poller) SysctlRefusal(sysctls []string) string {
+func (p *Poller) SysctlRefusal(sysctls []string) string {
 	for _, name := range timeouts {
-		i := slices.Index(polledSysctls[s.family], name)
+		i := slices.Index(polledSysctls[p.family], name)
 		if seconds, err := strconv.Atoi(strings.TrimSpace(sysctls[i])); err == nil && seconds < LeastTimeout {
 			return fmt.Sprintf("the sysctl net.%s is %d s, so connections could expire while they are carried: it must be at least %d s", strings.ReplaceAll(name, "/", "."), seconds, LeastTimeout)
 		}
 	}
 	for _, r := range refusedSysctls {
-		if i := slices.Index(polledSysctls[s.family], r.name); i >= 0 && strings.TrimSpace(sysctls[i]) == r.value {
+		if i := slices.Index(polledSysctls[p.family], r.name); i >= 0 && strings.TrimSpace(sysctls[i]) == r.value {
 			return r.why
 		}
 	}
@@ -142,14 +155,14 @@ func (s *Poller) SysctlRefusal(sysctls []string) string {
 }
 
 // CountsConnections reports whether connection tracking counts the packets and bytes of connections.
-func (s *Poller) CountsConnections() bool {
-	value, err := s.acct.Read() // where nothing is tracked, there is no such file
+func (p *Poller) CountsConnections() bool {
+	value, err := p.acct.Read() // where nothing is tracked, there is no such file
 	return err == nil && strings.TrimSpace(value) != "0"
 }
 
 // LegacyTables lists the loaded tables of legacy iptables, by name.
-func (s *Poller) LegacyTables() ([]string, error) {
-	names, err := s.legacy.Read()
+func (p *Poller) LegacyTables() ([]string, error) {
+	names, err := p.legacy.Read()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -158,23 +171,23 @@ func (s *Poller) LegacyTables() ([]string, error) {
 
 // PodsChanged reports whether the MTU of a pod's own device differs from what [Read] found, or the
 // device has an XDP program now, or no longer; or whether it is gone, or cannot be read.
-func (s *Poller) PodsChanged(pods []LocalPod) bool {
-	return slices.ContainsFunc(pods, func(p LocalPod) bool {
-		if p.PodEnd == (PodEnd{}) {
+func (p *Poller) PodsChanged(pods []LocalPod) bool {
+	return slices.ContainsFunc(pods, func(pod LocalPod) bool {
+		if pod.PodEnd == (PodEnd{}) {
 			return false
 		}
-		now, err := s.querier.podEnd(p.PodEnd.NSID, p.PodEnd.Index)
-		return err != nil || now != p.PodEnd
+		now, err := p.querier.podEnd(pod.PodEnd.NSID, pod.PodEnd.Index)
+		return err != nil || now != pod.PodEnd
 	})
 }
 
 // Unreachables counts the ICMP messages received that say that a destination, or a packet of its
 // size, does not get through: routes learn path MTUs from nothing else.
-func (s *Poller) Unreachables() (string, error) {
-	if s.family == audit.IPv6 {
-		return s.counter6("Icmp6InPktTooBigs")
+func (p *Poller) Unreachables() (string, error) {
+	if p.family == IPv6 {
+		return p.counter6("Icmp6InPktTooBigs")
 	}
-	text, err := s.snmp.Read()
+	text, err := p.snmp.Read()
 	if err != nil {
 		return "", err
 	}
@@ -183,11 +196,11 @@ func (s *Poller) Unreachables() (string, error) {
 
 // Advertisements counts the router advertisements received. One may give a route a lifetime, which sends no
 // notification.
-func (s *Poller) Advertisements() (string, error) { return s.counter6("Icmp6InRouterAdvertisements") }
+func (p *Poller) Advertisements() (string, error) { return p.counter6("Icmp6InRouterAdvertisements") }
 
 // counter6 reads a counter of IPv6.
-func (s *Poller) counter6(name string) (string, error) {
-	text, err := s.snmp6.Read()
+func (p *Poller) counter6(name string) (string, error) {
+	text, err := p.snmp6.Read()
 	if err != nil {
 		return "", err
 	}
@@ -214,12 +227,12 @@ func snmpCounter(text, group, name string) string {
 
 // PathMTUsChanged reports whether the MTU of the way to a peer differs from what [Read] found. No
 // notification is sent when a route learns a path MTU.
-func (s *Poller) PathMTUsChanged(peers []NextHop) bool {
-	return slices.ContainsFunc(peers, func(p NextHop) bool {
-		if p.Encap == nil {
+func (p *Poller) PathMTUsChanged(peers []NextHop) bool {
+	return slices.ContainsFunc(peers, func(hop NextHop) bool {
+		if hop.Encap == nil {
 			return false // the pods themselves handle the path MTU beyond the peer
 		}
-		route, err := s.querier.routeOf(p.Encap)
-		return err != nil || route.mtu != p.RouteMTU
+		route, err := p.querier.routeOf(hop.Encap)
+		return err != nil || route.mtu != hop.RouteMTU
 	})
 }

@@ -5,6 +5,8 @@ import (
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/nlmsg"
 )
 
 // readLink returns the kernel's message about a device of the calling thread's namespace, by
@@ -23,3 +25,6 @@ func readLink(index int) (message []byte, err error) {
 	}
 	return found[0], nil
 }
+
+// linkIndex is the ifindex in the kernel's message about a device, which has a whole header.
+func linkIndex(message []byte) int { return int(int32(nlmsg.NativeUint32(message[4:]))) }

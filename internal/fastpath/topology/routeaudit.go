@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/nlmsg"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -58,47 +57,47 @@ var (
 
 // readRoute reads the kernel's message about a route. It keeps to what is used: no part that nobody knows makes the rest
 // unreadable.
-func readRoute(message []byte, family audit.Family) (m Route) {
+func readRoute(message []byte, family Family) (r Route) {
 	if len(message) < unix.SizeofRtMsg {
-		m.reason = fmt.Sprintf("a message of %d bytes", len(message))
-		return m
+		r.reason = fmt.Sprintf("a message of %d bytes", len(message))
+		return r
 	}
-	m.Table, m.Type, m.TOS = uint32(message[rtTable]), message[rtType], message[rtTOS]
-	m.Learned, m.byRA = binary.NativeEndian.Uint32(message[rtFlags:])&unix.RTM_F_CLONED != 0, message[rtProtocol] == unix.RTPROT_RA
+	r.Table, r.Type, r.TOS = uint32(message[rtTable]), message[rtType], message[rtTOS]
+	r.Learned, r.byRA = binary.NativeEndian.Uint32(message[rtFlags:])&unix.RTM_F_CLONED != 0, message[rtProtocol] == unix.RTPROT_RA
 	attrs, err := nlmsg.AppendAttrs(nil, message[unix.SizeofRtMsg:])
 	data := nlmsg.ByNumber(attrs)
 	metrics, failed := nlmsg.AppendAttrs(nil, data[unix.RTA_METRICS])
 	if err = cmp.Or(err, failed); err != nil {
-		m.reason = fmt.Sprintf("a part that cannot be parsed (%v)", err)
-		return m
+		r.reason = fmt.Sprintf("a part that cannot be parsed (%v)", err)
+		return r
 	}
-	m.Table = cmp.Or(nlmsg.NativeUint32(data[unix.RTA_TABLE]), m.Table)
-	m.object = nlmsg.NativeUint32(data[rtNexthop])
-	m.MTU = int(nlmsg.NativeUint32(nlmsg.Find(metrics, unix.RTAX_MTU)))
+	r.Table = cmp.Or(nlmsg.NativeUint32(data[unix.RTA_TABLE]), r.Table)
+	r.object = nlmsg.NativeUint32(data[rtNexthop])
+	r.MTU = int(nlmsg.NativeUint32(nlmsg.Find(metrics, unix.RTAX_MTU)))
 	to, _ := netip.AddrFromSlice(data[unix.RTA_DST])
 	if !to.IsValid() {
 		to = family.Unspecified()
 	}
-	m.To = netip.PrefixFrom(to, int(message[rtDestinationBits]))
+	r.To = netip.PrefixFrom(to, int(message[rtDestinationBits]))
 	if device := nlmsg.NativeUint32(data[unix.RTA_OIF]); device != 0 {
 		gateway, _ := netip.AddrFromSlice(data[unix.RTA_GATEWAY])
-		m.Hops = append(m.Hops, RouteHop{int(device), gateway})
+		r.Hops = append(r.Hops, RouteHop{int(device), gateway})
 	}
-	m.Hops = append(m.Hops, readHops(data[unix.RTA_MULTIPATH])...)
-	for _, hop := range m.Hops {
-		m.devices = append(m.devices, hop.Device)
+	r.Hops = append(r.Hops, readHops(data[unix.RTA_MULTIPATH])...)
+	for _, hop := range r.Hops {
+		r.devices = append(r.devices, hop.Device)
 	}
 	switch {
-	case m.Type == 0 || m.Type > latestRoute:
-		m.reason = fmt.Sprintf("type %d", m.Type)
+	case r.Type == 0 || r.Type > latestRoute:
+		r.reason = fmt.Sprintf("type %d", r.Type)
 	case message[rtSourceBits] != 0:
-		m.reason = "a source prefix (from)"
-	case !m.Learned && expires(data[unix.RTA_CACHEINFO]):
-		m.reason = "a lifetime (expires), whose end the kernel announces late"
+		r.reason = "a source prefix (from)"
+	case !r.Learned && expires(data[unix.RTA_CACHEINFO]):
+		r.reason = "a lifetime (expires), whose end the kernel announces late"
 	default:
-		m.reason = cmp.Or(provenRoutes.FirstUnknownNamed(attrs, routeReasons), provenMetrics.FirstUnknown(metrics))
+		r.reason = cmp.Or(provenRoutes.FirstUnknownNamed(attrs, routeReasons), provenMetrics.FirstUnknown(metrics))
 	}
-	return m
+	return r
 }
 
 // expires tells by its struct rta_cacheinfo whether a route ends by itself. Of IPv6, those from router
@@ -127,7 +126,7 @@ type nexthopMessage struct {
 	reason     string
 }
 
-func readNexthop(message []byte, family audit.Family) (m nexthopMessage, err error) {
+func readNexthop(message []byte, family Family) (m nexthopMessage, err error) {
 	if len(message) < nexthopSize {
 		return m, fmt.Errorf("message of %d bytes is too short", len(message))
 	}
@@ -147,44 +146,44 @@ func readNexthop(message []byte, family audit.Family) (m nexthopMessage, err err
 }
 
 // auditRoute notes the devices of a route that may send the next packet of a flow elsewhere, or do more to it.
-func (r *reader) auditRoute(m Route, nexthops map[uint32]nexthopMessage) {
-	if m.object != 0 {
-		m.applyNexthop(nexthops)
+func (r *reader) auditRoute(route Route, nexthops map[uint32]nexthopMessage) {
+	if route.object != 0 {
+		route.applyNexthop(nexthops)
 	}
-	r.advertised = r.advertised || m.byRA
-	r.markUncertain(m)
+	r.advertised = r.advertised || route.byRA
+	r.markUncertain(route)
 }
 
 // applyNexthop applies the audit of a next hop object to a route that uses it.
-func (m *Route) applyNexthop(nexthops map[uint32]nexthopMessage) {
-	object, ok := nexthops[m.object]
+func (r *Route) applyNexthop(nexthops map[uint32]nexthopMessage) {
+	object, ok := nexthops[r.object]
 	if !ok { // a notification follows, by which this is read again
 		object.reason = "a next hop object that was made or removed meanwhile"
 	}
-	m.reason = cmp.Or(object.reason, m.reason)
+	r.reason = cmp.Or(object.reason, r.reason)
 	for _, id := range append(object.members, object.id) {
 		if device := nexthops[id].device; device != 0 {
-			m.devices = append(m.devices, int(device))
+			r.devices = append(r.devices, int(device))
 		}
-		m.reason = cmp.Or(m.reason, nexthops[id].reason)
+		r.reason = cmp.Or(r.reason, nexthops[id].reason)
 	}
 }
 
 // markUncertain refuses the devices that a route leads to, or all devices if it names none.
-func (r *reader) markUncertain(m Route) {
-	if m.reason == "" {
+func (r *reader) markUncertain(route Route) {
+	if route.reason == "" {
 		return
 	}
-	why := fmt.Sprintf("the route to %v in table %d has %s", m.To, m.Table, m.reason)
-	for _, device := range m.devices {
+	why := fmt.Sprintf("the route to %v in table %d has %s", route.To, route.Table, route.reason)
+	for _, device := range route.devices {
 		r.uncertainDevices[device] = why
 	}
-	if len(m.devices) == 0 {
+	if len(route.devices) == 0 {
 		r.perPacket = why
 	}
 }
 
-func readNexthops(family audit.Family) (map[uint32]nexthopMessage, error) {
+func readNexthops(family Family) (map[uint32]nexthopMessage, error) {
 	var all map[uint32]nexthopMessage
 	err := dumpFamily(unix.RTM_GETNEXTHOP, unix.RTM_NEWNEXTHOP, &nexthopRequest{}, func() func(message []byte) error {
 		all = map[uint32]nexthopMessage{}

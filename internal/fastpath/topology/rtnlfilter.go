@@ -24,21 +24,21 @@ type rtnlFilter struct {
 	devices    map[deviceKey]deviceState
 	addresses  map[string]string
 	owns       ProgramOwner
-	family     audit.Family
+	family     Family
 }
 
-func newRtnlFilter(owns ProgramOwner, family audit.Family) *rtnlFilter {
+func newRtnlFilter(owns ProgramOwner, family Family) *rtnlFilter {
 	return &rtnlFilter{neighbours: map[neighbourKey]string{}, sizes: map[deviceKey]int{}, devices: map[deviceKey]deviceState{}, addresses: map[string]string{}, owns: owns, family: family}
 }
 
 // resync reloads the state from the kernel. Objects that cannot be read count as unknown.
-func (n *rtnlFilter) resync() { n.load(readTables(n.family), readFilterTables(n.family)) }
+func (f *rtnlFilter) resync() { f.load(readTables(f.family), readFilterTables(f.family)) }
 
 // filterTables are the tables that only the filter needs, besides [Tables].
 type filterTables struct{ ports, addresses [][]byte }
 
 // readFilterTables reads them in the calling thread's namespace.
-func readFilterTables(family audit.Family) filterTables {
+func readFilterTables(family Family) filterTables {
 	// Requests VLANs of a bridge in the same form as in notifications.
 	vlans := nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(bridgeVLANs))
 	return filterTables{
@@ -48,27 +48,27 @@ func readFilterTables(family audit.Family) filterTables {
 }
 
 // load loads the state that has been read.
-func (n *rtnlFilter) load(tables *Tables, more filterTables) {
-	clear(n.neighbours)
-	clear(n.sizes)
-	clear(n.devices)
-	clear(n.addresses)
-	n.gaps, n.partial = tables.gaps, tables.err != nil
+func (f *rtnlFilter) load(tables *Tables, more filterTables) {
+	clear(f.neighbours)
+	clear(f.sizes)
+	clear(f.devices)
+	clear(f.addresses)
+	f.gaps, f.partial = tables.gaps, tables.err != nil
 	for _, entries := range [][]neighbourEntry{tables.arp, tables.fdb} {
 		for i := range entries {
-			n.dedupNeighbour(&entries[i], false)
+			f.dedupNeighbour(&entries[i], false)
 		}
 	}
 	for _, links := range [][][]byte{tables.links, more.ports} {
 		for _, m := range links {
 			if d, ok := readDevice(m); ok {
-				n.devices[d.key] = d.deviceState
+				f.devices[d.key] = d.deviceState
 			}
 		}
 	}
 	for _, m := range more.addresses {
 		if name, is, ok := readAddress(m); ok {
-			n.addresses[name] = is
+			f.addresses[name] = is
 		}
 	}
 }
@@ -87,31 +87,31 @@ func dumpRoute(message int, data ...nl.NetlinkRequestData) [][]byte {
 	return found
 }
 
-func (n *rtnlFilter) event(m netlink.Message) Event {
+func (f *rtnlFilter) event(m netlink.Message) Event {
 	if m.Header.Type == unix.RTM_NEWNEIGH || m.Header.Type == unix.RTM_DELNEIGH {
-		return n.neighbourEvent(m)
+		return f.neighbourEvent(m)
 	}
-	return Event{Changes: n.changes(m), Cause: causes[m.Header.Type]}
+	return Event{Changes: f.changes(m), Cause: causes[m.Header.Type]}
 }
 
-func (n *rtnlFilter) changes(m netlink.Message) Changes {
+func (f *rtnlFilter) changes(m netlink.Message) Changes {
 	switch m.Header.Type {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
-		return n.deviceChanges(m)
+		return f.deviceChanges(m)
 	case unix.RTM_NEWQDISC:
 		if isEmptyClsact(m.Data) {
 			return 0
 		}
 		return TopologyChanged
 	case unix.RTM_NEWTFILTER:
-		if pin, foreign := ownFilter(m.Data, n.owns); !foreign && pin != "" {
+		if pin, foreign := ownFilter(m.Data, f.owns); !foreign && pin != "" {
 			return 0
 		}
 		return TopologyChanged
 	case unix.RTM_DELQDISC, unix.RTM_DELTFILTER, unix.RTM_DELCHAIN: // a new chain is empty
 		return TopologyChanged
 	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
-		return n.addressChanges(m)
+		return f.addressChanges(m)
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE,
 		unix.RTM_NEWRULE, unix.RTM_DELRULE, unix.RTM_NEWNETCONF, unix.RTM_DELNETCONF,
 		unix.RTM_NEWNEXTHOP, unix.RTM_DELNEXTHOP, unix.RTM_NEWNEXTHOPBUCKET, unix.RTM_DELNEXTHOPBUCKET:
@@ -148,26 +148,26 @@ func dedup[K comparable](all map[K]string, name K, is string, gone bool) (was st
 // neighbourEvent classifies a message about a neighbour. If a neighbour in use changes or
 // disappears, its packets go elsewhere or nowhere, though no route changed. A new neighbour affects
 // no existing flow; one that is not known, where not all are, may not be new.
-func (n *rtnlFilter) neighbourEvent(m netlink.Message) Event {
+func (f *rtnlFilter) neighbourEvent(m netlink.Message) Event {
 	e, err := readNeighbour(m.Data)
 	if err != nil {
 		return Event{Changes: RulesChanged | TopologyChanged, Cause: Neighbours}
 	}
-	if e.Family != familyBridge && e.Family != int(n.family.Number()) {
+	if e.Family != familyBridge && e.Family != int(f.family.Number()) {
 		return Event{} // of the other version of IP
 	}
-	_, known := n.neighbours[keyOfNeighbour(&e)]
+	_, known := f.neighbours[keyOfNeighbour(&e)]
 	gone := m.Header.Type == unix.RTM_DELNEIGH
-	was, again, crowded := n.dedupNeighbour(&e, gone)
+	was, again, crowded := f.dedupNeighbour(&e, gone)
 	if again {
 		return Event{}
 	}
 	changes := TopologyChanged
-	isIP := e.Family == int(n.family.Number())
+	isIP := e.Family == int(f.family.Number())
 	if crowded && (isIP || was == "" || gone) { // that a forwarding entry has moved is news
 		changes = 0
 	}
-	if isIP && (was != "" || !known && !crowded && (n.partial || n.reason(e.LinkIndex) != "")) {
+	if isIP && (was != "" || !known && !crowded && (f.partial || f.reason(e.LinkIndex) != "")) {
 		return Event{Changes: RulesChanged | changes, Cause: Neighbours, Neighbour: Neighbour{e.LinkIndex, nlmsg.ToAddr(e.IP)}}
 	}
 	return Event{Changes: changes}
@@ -176,24 +176,24 @@ func (n *rtnlFilter) neighbourEvent(m netlink.Message) Event {
 // deviceChanges classifies a message about a device. Attributes of a bridge or its ports decide
 // what they forward; rules match devices by name, group and master. Any other new device affects no
 // existing flow.
-func (n *rtnlFilter) deviceChanges(m netlink.Message) Changes {
+func (f *rtnlFilter) deviceChanges(m netlink.Message) Changes {
 	d, ok := readDevice(m.Data)
 	if !ok {
 		return RulesChanged | TopologyChanged | BridgeAsks
 	}
-	was, known := n.devices[d.key]
-	unsure := n.partial && !known
+	was, known := f.devices[d.key]
+	unsure := f.partial && !known
 	if m.Header.Type == unix.RTM_DELLINK {
-		delete(n.devices, d.key)
+		delete(f.devices, d.key)
 		known = false
 	} else {
-		n.devices[d.key] = d.deviceState
+		f.devices[d.key] = d.deviceState
 	}
 	switch {
 	case known && was == d.deviceState && !d.event:
 		return 0
 	case known && was.forwarding != d.forwarding || !known && d.bridged || unsure:
-		if audit.BridgeAsks(m.Data, n.family) {
+		if audit.BridgeAsks(m.Data, f.family) {
 			return RulesChanged | TopologyChanged | BridgeAsks
 		}
 		return RulesChanged | TopologyChanged
@@ -330,12 +330,12 @@ func appendAttr(b []byte, number uint16, value []byte) []byte {
 }
 
 // addressChanges classifies a message about an address. A new lease time is no change.
-func (n *rtnlFilter) addressChanges(m netlink.Message) Changes {
+func (f *rtnlFilter) addressChanges(m netlink.Message) Changes {
 	name, is, ok := readAddress(m.Data)
 	if !ok {
 		return RulesChanged | TopologyChanged
 	}
-	if _, again := dedup(n.addresses, name, is, m.Header.Type == unix.RTM_DELADDR); again {
+	if _, again := dedup(f.addresses, name, is, m.Header.Type == unix.RTM_DELADDR); again {
 		return 0
 	}
 	return RulesChanged | TopologyChanged

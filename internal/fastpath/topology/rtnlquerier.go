@@ -22,18 +22,18 @@ func openRtnlQuerier() (*rtnlQuerier, error) {
 }
 
 // startDevice begins a request for a device.
-func (p *rtnlQuerier) startDevice(index int) {
+func (q *rtnlQuerier) startDevice(index int) {
 	header := nl.NewIfInfomsg(unix.AF_UNSPEC)
 	header.Index = int32(index)
-	p.Start(unix.RTM_GETLINK, 0, header.Serialize())
-	p.AddUint32(unix.IFLA_EXT_MASK, withoutCounters)
+	q.Start(unix.RTM_GETLINK, 0, header.Serialize())
+	q.AddUint32(unix.IFLA_EXT_MASK, withoutCounters)
 }
 
 // podEnd reads a device in another namespace, by nsid; zero: it is gone, or its namespace is.
-func (p *rtnlQuerier) podEnd(space, index int) (end PodEnd, err error) {
-	p.startDevice(index)
-	p.AddUint32(unix.IFLA_TARGET_NETNSID, uint32(space))
-	attrs, err := p.RoundTrip(unix.SizeofIfInfomsg)
+func (q *rtnlQuerier) podEnd(space, index int) (end PodEnd, err error) {
+	q.startDevice(index)
+	q.AddUint32(unix.IFLA_TARGET_NETNSID, uint32(space))
+	attrs, err := q.RoundTrip(unix.SizeofIfInfomsg)
 	if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EINVAL) {
 		return end, nil
 	}
@@ -44,9 +44,9 @@ func (p *rtnlQuerier) podEnd(space, index int) (end PodEnd, err error) {
 }
 
 // xdpProgram returns the ID of the XDP program of a device of the querier's namespace; 0 means none.
-func (p *rtnlQuerier) xdpProgram(index int) (uint32, error) {
-	p.startDevice(index)
-	attrs, err := p.RoundTrip(unix.SizeofIfInfomsg)
+func (q *rtnlQuerier) xdpProgram(index int) (uint32, error) {
+	q.startDevice(index)
+	attrs, err := q.RoundTrip(unix.SizeofIfInfomsg)
 	if err != nil {
 		return 0, err
 	}
@@ -65,9 +65,9 @@ type chosenRoute struct {
 }
 
 // routeOf returns the route of a tunnel's outer packets.
-func (p *rtnlQuerier) routeOf(e *Encap) (chosen chosenRoute, err error) {
-	p.requestRoute(0, e)
-	attrs, err := p.RoundTrip(unix.SizeofRtMsg)
+func (q *rtnlQuerier) routeOf(e *Encap) (chosen chosenRoute, err error) {
+	q.requestRoute(0, e)
+	attrs, err := q.RoundTrip(unix.SizeofRtMsg)
 	if err != nil {
 		return chosen, err
 	}
@@ -88,9 +88,9 @@ func (p *rtnlQuerier) routeOf(e *Encap) (chosen chosenRoute, err error) {
 
 // hasOneHop tells whether the route of a tunnel's outer packets is one with a single next hop, so that it
 // leads the same way whatever else they have in them.
-func (p *rtnlQuerier) hasOneHop(e *Encap) (bool, error) {
-	p.requestRoute(unix.RTM_F_FIB_MATCH, e)
-	attrs, err := p.RoundTrip(unix.SizeofRtMsg)
+func (q *rtnlQuerier) hasOneHop(e *Encap) (bool, error) {
+	q.requestRoute(unix.RTM_F_FIB_MATCH, e)
+	attrs, err := q.RoundTrip(unix.SizeofRtMsg)
 	if err != nil {
 		return false, err
 	}
@@ -99,7 +99,7 @@ func (p *rtnlQuerier) hasOneHop(e *Encap) (bool, error) {
 
 // requestRoute begins a request for the route of a tunnel's outer packets, which the kernel looks up by all
 // that it is given here. Their source port is left out, which is not the same for all.
-func (p *rtnlQuerier) requestRoute(flags uint32, e *Encap) {
+func (q *rtnlQuerier) requestRoute(flags uint32, e *Encap) {
 	m := nl.RtMsg{}
 	m.Family, m.Dst_len, m.Flags = unix.AF_INET, uint8(e.Remote.BitLen()), flags
 	if e.Remote.Is6() {
@@ -110,16 +110,16 @@ func (p *rtnlQuerier) requestRoute(flags uint32, e *Encap) {
 	if hasSource {
 		m.Src_len = uint8(from.BitLen())
 	}
-	p.Start(unix.RTM_GETROUTE, 0, m.Serialize())
-	p.Add(unix.RTA_DST, e.Remote.AsSlice())
+	q.Start(unix.RTM_GETROUTE, 0, m.Serialize())
+	q.Add(unix.RTA_DST, e.Remote.AsSlice())
 	if hasSource {
-		p.Add(unix.RTA_SRC, from.AsSlice())
+		q.Add(unix.RTA_SRC, from.AsSlice())
 	}
 	if e.RouteDevice != 0 {
-		p.AddUint32(unix.RTA_OIF, uint32(e.RouteDevice))
+		q.AddUint32(unix.RTA_OIF, uint32(e.RouteDevice))
 	}
 	if !e.IPIP {
-		p.Add(unix.RTA_IP_PROTO, []byte{unix.IPPROTO_UDP})
-		p.Add(unix.RTA_DPORT, binary.BigEndian.AppendUint16(nil, uint16(e.Port)))
+		q.Add(unix.RTA_IP_PROTO, []byte{unix.IPPROTO_UDP})
+		q.Add(unix.RTA_DPORT, binary.BigEndian.AppendUint16(nil, uint16(e.Port)))
 	}
 }

@@ -3,7 +3,6 @@ package topology
 import (
 	"errors"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -50,71 +49,67 @@ func OpenTableReader(tables *Tables, of DeviceNames, owns ProgramOwner) (*TableR
 func (r *TableReader) Close() { r.querier.Close() }
 
 // Read gives the topology with so many pods at most, and all peers.
-func (r *TableReader) Read(pods int) (w Topology, err error) {
+func (r *TableReader) Read(pods int) (topo Topology, err error) {
 	if r.tooMany != "" {
 		return Topology{TooMany: r.tooMany.Error()}, nil
 	}
 	r.findings = findings{geneveMACs: map[deviceMAC]int{}}
 	links := r.podLinks(r.names)
 	for i, name := range links {
-		if len(w.Pods) >= pods {
-			w.Unread = len(links) - i
+		if len(topo.Pods) >= pods {
+			topo.Unread = len(links) - i
 			break
 		}
 		if pod, ok := r.pod(name); ok {
 			pod.MTU = r.podMTU(pod)
-			w.Pods = append(w.Pods, pod)
+			topo.Pods = append(topo.Pods, pod)
 		}
 	}
 	tunnels := r.names.Tunnels
 	if port := r.names.GenevePort; port != 0 {
 		tunnels = r.geneveTunnels(port)
 	} else if len(tunnels) == 0 {
-		w.NextHops = r.wireNextHops(r.names.Wire)
+		topo.NextHops = r.wireNextHops(r.names.Wire)
 	}
 	for _, name := range tunnels {
 		peers, err := r.tunnelNextHops(name)
 		if err != nil {
 			return Topology{}, err
 		}
-		w.NextHops = append(w.NextHops, peers...)
+		topo.NextHops = append(topo.NextHops, peers...)
 	}
 	devices, wires := map[int]bool{}, map[int]bool{}
-	for _, p := range w.Pods {
+	for _, p := range topo.Pods {
 		devices[p.Device], devices[p.NeighDevice] = true, true
 	}
-	for _, p := range w.NextHops {
+	for _, p := range topo.NextHops {
 		devices[p.Device], devices[p.WireDevice], wires[p.WireDevice] = true, true, true
 	}
 	queues, err := dumpQdiscs()
 	if err != nil {
 		return Topology{}, err
 	}
-	w.TC, err = r.tcStates(queues, devices, wires)
-	w.Clsacts = devicesWithClsact(queues)
-	w.Refusals, w.PodsWithXDP, w.PerPacket, w.MissingFDB = r.refused, r.withXDP, r.perPacket, r.missingFDB(links)
-	w.Ageing = r.ageing(w.Pods)
-	w.ConfMTUs, w.Advertised, w.DeviceConfs = r.confMTUs, r.advertised, r.deviceConfs(w)
-	return w, err
+	topo.TC, err = r.tcStates(queues, devices, wires)
+	topo.Clsacts = devicesWithClsact(queues)
+	topo.Refusals, topo.PodsWithXDP, topo.PerPacket, topo.MissingFDB = r.refused, r.withXDP, r.perPacket, r.missingFDB(links)
+	topo.Ageing = r.ageing(topo.Pods)
+	topo.ConfMTUs, topo.Advertised, topo.DeviceConfs = r.confMTUs, r.advertised, r.deviceConfs(topo)
+	return topo, err
 }
 
 // ageing is the least time after which a bridge of pods removes an FDB entry that is not refreshed.
 func (r *reader) ageing(pods []LocalPod) time.Duration {
-	var all []time.Duration
-	seen := map[int]bool{}
+	const none = time.Duration(math.MaxInt64)
+	least := none
 	for _, p := range pods {
-		if seen[p.NeighDevice] {
-			continue
-		}
-		seen[p.NeighDevice] = true
 		if b, ok := r.byIndex[p.NeighDevice].(*netlink.Bridge); ok && b.AgeingTime != nil {
-			all = append(all, time.Duration(*b.AgeingTime)*userTick)
+			least = min(least, time.Duration(*b.AgeingTime)*userTick)
 		}
 	}
-	if len(all) == 0 {
+	if least == none {
 		return 0
 	}
-	return slices.Min(all)
+	return least
 }
 
 // userTick is the unit of times that the kernel tells: its USER_HZ is 100 on all that Go runs on.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 
-	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -15,7 +14,7 @@ import (
 // Tables are the largest of the kernel's tables that say where packets go, as read at one time. With
 // a thousand pods, the kernel takes tens of milliseconds to list them.
 type Tables struct {
-	family   audit.Family     // of neighbours
+	family   Family           // of neighbours
 	links    [][]byte         // messages about devices
 	arp, fdb []neighbourEntry // arp: of IP
 	gaps                      // in them
@@ -23,7 +22,7 @@ type Tables struct {
 }
 
 // readTables reads the tables of the calling thread's namespace.
-func readTables(family audit.Family) *Tables {
+func readTables(family Family) *Tables {
 	t := &Tables{family: family}
 	if t.links, t.err = dumpLinks(maxDevices); t.err != nil {
 		t.err = fmt.Errorf("list devices: %w", t.err)
@@ -60,13 +59,15 @@ func dumpLinks(most int) ([][]byte, error) {
 // ListLinks lists the devices of the calling thread's namespace. If there are too many, it returns a [TooManyError].
 func ListLinks() (found []netlink.Link, err error) {
 	all, err := dumpLinks(maxDevices)
-	for i := 0; err == nil && i < len(all); i++ {
-		var l netlink.Link
-		l, err = netlink.LinkDeserialize(nil, all[i])
-		found = append(found, l)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("list devices: %w", err)
+	}
+	for _, message := range all {
+		l, err := netlink.LinkDeserialize(nil, message)
+		if err != nil {
+			return nil, fmt.Errorf("list devices: %w", err)
+		}
+		found = append(found, l)
 	}
 	return found, nil
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
@@ -34,14 +35,6 @@ type TCState struct {
 // does.
 var plainQdiscs = map[string]bool{"noqueue": true, "pfifo_fast": true, "pfifo": true, "bfifo": true, "mq": true}
 
-// Parents of the filters of clsact and ingress: TC_H_CLSACT, and TC_H_MIN_INGRESS and
-// TC_H_MIN_EGRESS below it.
-const (
-	parentClsact  = 0xfffffff1
-	parentIngress = 0xfffffff2
-	parentEgress  = 0xfffffff3
-)
-
 // tcStates reads the traffic control state of devices, and of those below the wires among them.
 func (r *reader) tcStates(queues []qdisc, devices, wires map[int]bool) (_ map[int]TCState, err error) {
 	states, lower := map[int]TCState{}, map[int][]int{}
@@ -61,7 +54,7 @@ func (r *reader) tcStates(queues []qdisc, devices, wires map[int]bool) (_ map[in
 		switch {
 		case !ok || plainQdiscs[q.kind]:
 			continue
-		case q.parent == parentClsact: // the ingress qdisc has this parent, too
+		case q.parent == netlink.HANDLE_CLSACT: // the ingress qdisc has this parent, too
 			state.IngressQdisc = q.kind == "ingress"
 			if err = state.readFilters(q.device, r.owns); err != nil {
 				return nil, err
@@ -119,7 +112,7 @@ func (r *reader) packetReaders(wire int, lower []int, queues []qdisc) (byMarks, 
 			parent := q.handle
 			switch {
 			case q.kind == "clsact":
-				parent = parentEgress
+				parent = netlink.HANDLE_MIN_EGRESS
 			case !filtered:
 				continue
 			}
@@ -222,7 +215,9 @@ func (r *reader) filterKinds(device int, parent uint32) (kinds []filterKind, err
 type filterKind struct{ kind, action string }
 
 // actionAttrs are the attributes that hold the actions, by filter kind.
-var actionAttrs = map[string]uint16{"u32": 7, "flower": 3, "matchall": 2, "fw": 4, "bpf": 1}
+var actionAttrs = map[string]uint16{
+	"u32": nl.TCA_U32_ACT, "flower": nl.TCA_FLOWER_ACT, "matchall": nl.TCA_MATCHALL_ACT, "fw": nl.TCA_FW_ACT, "bpf": nl.TCA_BPF_ACT,
+}
 
 // readFilter parses a filter, or the head of a filter chain.
 func readFilter(answer []byte) filterKind {
@@ -253,8 +248,7 @@ func readFilter(answer []byte) filterKind {
 
 // actionKind returns the kind of an action.
 func actionKind(action []byte) string {
-	const actKind = 1 // TCA_ACT_KIND
-	return unix.ByteSliceToString(nlmsg.FindIn(action, actKind))
+	return unix.ByteSliceToString(nlmsg.FindIn(action, nl.TCA_ACT_KIND))
 }
 
 // dumpFilters lists filters and chain heads at a parent of a device. A device that is gone has
@@ -275,8 +269,9 @@ func dumpFilters(device int, parent uint32) ([][]byte, error) {
 }
 
 // readFilters reads the clsact or ingress filters of a device.
-func (w *TCState) readFilters(device int, owns ProgramOwner) error {
-	for parent, side := range map[uint32]audit.Direction{parentIngress: audit.Ingress, parentEgress: audit.Egress} {
+func (s *TCState) readFilters(device int, owns ProgramOwner) error {
+	sides := map[uint32]audit.Direction{netlink.HANDLE_MIN_INGRESS: audit.Ingress, netlink.HANDLE_MIN_EGRESS: audit.Egress}
+	for parent, side := range sides {
 		found, err := dumpFilters(device, parent)
 		if err != nil {
 			return err
@@ -285,9 +280,9 @@ func (w *TCState) readFilters(device int, owns ProgramOwner) error {
 			pin, foreign := ownFilter(answer, owns)
 			switch {
 			case foreign:
-				w.ForeignFilters |= side
+				s.ForeignFilters |= side
 			case pin != "":
-				w.OwnFilters = append(w.OwnFilters, pin)
+				s.OwnFilters = append(s.OwnFilters, pin)
 			}
 		}
 	}
@@ -336,7 +331,7 @@ func BPFFilters(device int, parent uint32) (all []BPFFilter, err error) {
 // HasFilters tells whether a device has filters at its clsact with the names of a fast path's, and
 // whether it has others, of whatever kind.
 func HasFilters(device int) (own, others bool, err error) {
-	for _, parent := range []uint32{parentIngress, parentEgress} {
+	for _, parent := range []uint32{netlink.HANDLE_MIN_INGRESS, netlink.HANDLE_MIN_EGRESS} {
 		found, failed := dumpFilters(device, parent)
 		err = errors.Join(err, failed)
 		for _, answer := range found {

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/nlmsg"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -82,9 +81,9 @@ type DeviceNames struct {
 	Tunnels []string `json:"tunnels"` // vxlan, geneve or ipip devices; empty: peers are directly on the wire
 	// GenevePort has the tunnels be all geneve devices with this UDP port, of which there is one to each
 	// peer: they come and go. 0: Tunnels are all.
-	GenevePort int          `json:"geneve_port,omitempty"`
-	Pods       []string     `json:"pods"` // the host's ends of the pods' links
-	Family     audit.Family `json:"-"`    // of the addresses of pods and routes
+	GenevePort int      `json:"geneve_port,omitempty"`
+	Pods       []string `json:"pods"` // the host's ends of the pods' links
+	Family     Family   `json:"-"`    // of the addresses of pods and routes
 	// Node is a host that somebody else has wired: every link to another namespace may lead
 	// to a pod, and a wire must be of a kind that is proven.
 	Node bool `json:"node,omitempty"`
@@ -209,7 +208,7 @@ func unsupportedBridgeReason(l netlink.Link) string {
 // wireNextHops returns the neighbours on a wire.
 func (r *reader) wireNextHops(name string) (peers []NextHop) {
 	l, ok := r.byName[name]
-	if !ok || l.Attrs().Flags&net.FlagUp == 0 {
+	if !ok || !IsUp(l) {
 		return nil
 	}
 	a := l.Attrs()
@@ -234,7 +233,7 @@ func (r *reader) wireNextHops(name string) (peers []NextHop) {
 // tunnelNextHops returns the next hops behind a tunnel device.
 func (r *reader) tunnelNextHops(name string) (peers []NextHop, err error) {
 	l, ok := r.byName[name]
-	if !ok || l.Attrs().Flags&net.FlagUp == 0 {
+	if !ok || !IsUp(l) {
 		return nil, nil
 	}
 	if l.Attrs().NetNsID >= 0 { // it keeps to the routes and rules of the namespace in which it was made
@@ -274,7 +273,7 @@ func (r *reader) vxlanNextHops(tunnel *netlink.Vxlan) (peers []NextHop, err erro
 		}
 	}
 	for _, n := range r.fdb {
-		if n.LinkIndex != a.Index || len(n.HardwareAddr) != macLen || n.MasterIndex != 0 || n.HardwareAddr.String() == zeroMAC {
+		if n.LinkIndex != a.Index || len(n.HardwareAddr) != macLen || n.MasterIndex != 0 || isFlood(n.HardwareAddr) {
 			continue
 		}
 		if n.unknownAttr != "" {
@@ -298,7 +297,7 @@ func (r *reader) vxlanNextHops(tunnel *netlink.Vxlan) (peers []NextHop, err erro
 	return peers, nil
 }
 
-const (
-	zeroMAC           = "00:00:00:00:00:00" // in a forwarding entry: flood
-	udpTunnelOverhead = 50                  // IPv4, UDP, VXLAN or Geneve, and Ethernet
-)
+// isFlood tells whether a forwarding entry with a MAC says where to flood: then the MAC is all zeros.
+func isFlood(mac net.HardwareAddr) bool { return mac.String() == "00:00:00:00:00:00" }
+
+const udpTunnelOverhead = 50 // IPv4, UDP, VXLAN or Geneve, and Ethernet

@@ -97,9 +97,9 @@ func topologyOf(t *testing.T, m string) (topo topology.Topology) {
 	return topo
 }
 
-func refusals(w topology.Topology) string {
+func refusals(topo topology.Topology) string {
 	var all []string
-	for _, r := range w.Refusals {
+	for _, r := range topo.Refusals {
 		all = append(all, r.Device+" "+r.Reason)
 	}
 	return strings.Join(all, "; ")

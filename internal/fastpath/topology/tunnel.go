@@ -78,19 +78,22 @@ var perPacketVXLAN = []struct {
 	value  uint8
 	name   string
 }{
-	{6, 1, "tos inherit"},
-	{12, 1, "rsc"},
-	{21, 1, "remcsumtx"},
-	{22, 1, "remcsumrx"},
-	{nl.IFLA_VXLAN_GBP, 0, "gbp"},
-	{nl.IFLA_VXLAN_FLOWBASED, 1, "external"},
-	{27, 0, "gpe"},
-	{28, 1, "ttl inherit"},
-	{30, 1, "vnifilter"},
-	{vxlanDF, 2, "df inherit"},
+	{unix.IFLA_VXLAN_TOS, tosInherit, "tos inherit"},
+	{unix.IFLA_VXLAN_RSC, 1, "rsc"},
+	{unix.IFLA_VXLAN_REMCSUM_TX, 1, "remcsumtx"},
+	{unix.IFLA_VXLAN_REMCSUM_RX, 1, "remcsumrx"},
+	{unix.IFLA_VXLAN_GBP, 0, "gbp"},
+	{unix.IFLA_VXLAN_COLLECT_METADATA, 1, "external"},
+	{unix.IFLA_VXLAN_GPE, 0, "gpe"},
+	{unix.IFLA_VXLAN_TTL_INHERIT, 1, "ttl inherit"},
+	{unix.IFLA_VXLAN_VNIFILTER, 1, "vnifilter"},
+	{unix.IFLA_VXLAN_DF, vxlanInheritDF, "df inherit"},
 }
 
-const vxlanDF = 29 // value 1 means always
+const (
+	vxlanSetDF     = 1
+	vxlanInheritDF = 2
+)
 
 // readVXLANHeader reads how a vxlan device writes outer headers: whether it sets DF, and why the
 // headers differ between packets to one peer; "" means that they do not.
@@ -141,6 +144,6 @@ func parseVXLANHeader(data []byte) (dontFragment bool, perPacket string, err err
 	if why := provenVXLAN.FirstUnknown(attrs); why != "" {
 		names = append(names, why)
 	}
-	df := is[vxlanDF]
-	return len(df) > 0 && df[0] == 1, strings.Join(names, ", "), nil
+	df := is[unix.IFLA_VXLAN_DF]
+	return len(df) > 0 && df[0] == vxlanSetDF, strings.Join(names, ", "), nil
 }

@@ -3,7 +3,6 @@ package topology
 import (
 	"cmp"
 	"fmt"
-	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -25,7 +24,7 @@ func (r *reader) resolveUnderlay(p *NextHop) bool {
 		return false // there is no route at present
 	}
 	wire, ok := r.byIndex[route.device]
-	if !ok || wire.Attrs().Flags&net.FlagUp == 0 {
+	if !ok || !IsUp(wire) {
 		return false
 	}
 	hop := p.Encap.Remote

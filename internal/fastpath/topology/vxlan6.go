@@ -2,7 +2,6 @@ package topology
 
 import (
 	"fmt"
-	"net"
 
 	"github.com/vishvananda/netlink"
 
@@ -26,7 +25,7 @@ func (r *reader) vxlan6NextHops(tunnel *netlink.Vxlan) (peers []NextHop, err err
 		r.refuse(tunnel, "is not bound to a device (dev): what its packets pass could change with each route")
 		return nil, nil
 	}
-	if wire.Attrs().Flags&net.FlagUp == 0 {
+	if !IsUp(wire) {
 		return nil, nil
 	}
 	if why := r.unprovenWire(wire); why != "" {
@@ -62,7 +61,7 @@ func (r *reader) vxlan6NextHops(tunnel *netlink.Vxlan) (peers []NextHop, err err
 func (r *reader) entriesOf(tunnel int) map[string]neighbourEntry {
 	entries := map[string]neighbourEntry{}
 	for _, n := range r.fdb {
-		if n.LinkIndex == tunnel && len(n.HardwareAddr) == macLen && n.MasterIndex == 0 && n.IP != nil && n.HardwareAddr.String() != zeroMAC {
+		if n.LinkIndex == tunnel && len(n.HardwareAddr) == macLen && n.MasterIndex == 0 && n.IP != nil && !isFlood(n.HardwareAddr) {
 			entries[string(n.HardwareAddr)] = n
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/mdlayher/netlink"
-	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/nlmsg"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -37,17 +36,17 @@ type Event struct {
 
 // familyGroups are the groups of announcements that concern one version of IP: of addresses, routes,
 // policy rules and forwarding.
-var familyGroups = map[audit.Family][]uint32{
-	audit.IPv4: {unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV4_NETCONF},
-	audit.IPv6: {unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_IPV6_RULE, unix.RTNLGRP_IPV6_NETCONF},
+var familyGroups = map[Family][]uint32{
+	IPv4: {unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV4_NETCONF},
+	IPv6: {unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_IPV6_RULE, unix.RTNLGRP_IPV6_NETCONF},
 }
 
 // Add adds another change, of which nothing but its kind and cause is known then.
-func (n *Event) Add(other Event) {
-	if n.Changes&RulesChanged == 0 {
-		n.Cause = other.Cause
+func (e *Event) Add(other Event) {
+	if e.Changes&RulesChanged == 0 {
+		e.Cause = other.Cause
 	}
-	n.Changes |= other.Changes
+	e.Changes |= other.Changes
 }
 
 // A Watcher reports changes in a namespace, and what was there when it began.
@@ -72,7 +71,7 @@ func (w *Watcher) Settle() {
 //
 // It also reports changes of the devices in other namespaces that the namespace knows by number, as
 // those of pods, unless the kernel refuses to announce them.
-func Watch(ctx context.Context, family audit.Family, owns ProgramOwner, tell func([]Event)) (w Watcher, err error) {
+func Watch(ctx context.Context, family Family, owns ProgramOwner, tell func([]Event)) (w Watcher, err error) {
 	w.filter = newLateFilter(owns, family)
 	sources, err := openSources(family, w.filter)
 	if err != nil {
@@ -109,7 +108,7 @@ func Watch(ctx context.Context, family audit.Family, owns ProgramOwner, tell fun
 }
 
 // openSources subscribes to what the kernel announces in the calling thread's namespace.
-func openSources(family audit.Family, known *lateFilter) (sources []*eventSource, err error) {
+func openSources(family Family, known *lateFilter) (sources []*eventSource, err error) {
 	defer func() {
 		if err != nil {
 			closeSources(sources)
@@ -206,11 +205,11 @@ func namespaceOf(control []byte) int {
 
 // event is what an announcement says about a device. One that goes takes its other end along, which
 // is announced.
-func (r *podEndReader) event(m netlink.Message) (n Event) {
+func (r *podEndReader) event(m netlink.Message) (e Event) {
 	if r.nsid < 0 || len(m.Data) < unix.SizeofIfInfomsg || m.Header.Type != unix.RTM_NEWLINK {
-		return n
+		return e
 	}
-	return Event{Changes: TopologyChanged, PodEnd: newPodEnd(r.nsid, int(int32(nlmsg.NativeUint32(m.Data[4:]))), m.Data[unix.SizeofIfInfomsg:])}
+	return Event{Changes: TopologyChanged, PodEnd: newPodEnd(r.nsid, linkIndex(m.Data), m.Data[unix.SizeofIfInfomsg:])}
 }
 
 // newsBuffer is the room for notifications that wait, bytes. Probing a thousand pods causes that
@@ -236,9 +235,9 @@ func subscribe(family int, groups ...uint32) (*netlink.Conn, error) {
 }
 
 // nftEvent recognizes the end of an nftables transaction: each commit ends with a new generation.
-func nftEvent(m netlink.Message) (n Event) {
+func nftEvent(m netlink.Message) (e Event) {
 	if m.Header.Type == netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWGEN) {
-		n.Changes, n.Cause = RulesChanged, Rules
+		e.Changes, e.Cause = RulesChanged, Rules
 	}
-	return n
+	return e
 }
