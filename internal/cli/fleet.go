@@ -178,7 +178,7 @@ func (r *fleetRun) trimFlags(flags ...string) (rest []string) {
 	return rest
 }
 
-// withFlags adds flags to a command line.
+// withFlags adds flags to a command line, before whatever is no flag.
 func withFlags(args []string, flags ...string) []string {
 	end := len(args)
 	if i := slices.Index(args, "--"); i >= 0 {
