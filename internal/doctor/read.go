@@ -308,15 +308,15 @@ func (v *View) readLinks(o Options) {
 	for _, s := range v.Netns {
 		wanted := map[int]bool{}
 		for _, d := range s.Devices {
-			if d.LowerSpace >= 0 {
-				wanted[d.LowerSpace] = true
+			if d.LowerNSID >= 0 {
+				wanted[d.LowerNSID] = true
 			}
 		}
 		_ = host.Do(s.Path, func() error { // one that went away leads nowhere
 			if len(wanted) > 0 {
-				s.Numbers = map[int]host.NamespaceID{}
-				for n, path := range host.Numbers(wanted, order) {
-					s.Numbers[n] = files[path]
+				s.ByNSID = map[int]host.NamespaceID{}
+				for n, path := range host.NetnsByNSID(wanted, order) {
+					s.ByNSID[n] = files[path]
 				}
 			}
 			if o.wanted(location{s, nil}) && (len(o.Netns) > 0 || s == v.Netns[0]) {
