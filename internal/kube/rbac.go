@@ -153,7 +153,7 @@ func (c *Client) allows(ctx context.Context, namespace string, of resourceType, 
 	name, sub, _ := strings.Cut(of.name, "/")
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: of.group, Resource: name, Subresource: sub, Name: object}}}
-	err := c.create(ctx, selfReviews, "", review, review, false)
+	err := c.create(ctx, selfReviews, "", review, review)
 	if verr.Code(err) == verr.Permission { // nobody is told what he may
 		return true, nil
 	}
