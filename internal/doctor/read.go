@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -353,23 +354,12 @@ func (o Options) wanted(w location) bool {
 	if w.netns == nil {
 		return true
 	}
-	if len(o.Netns) > 0 {
-		in := false
-		for _, path := range o.Netns {
-			id, err := host.ID(path)
-			in = in || err == nil && id == w.netns.ID
-		}
-		if !in {
-			return false
-		}
+	is := func(path string) bool {
+		id, err := host.ID(path)
+		return err == nil && id == w.netns.ID
 	}
-	if len(o.Devices) == 0 || w.device == nil {
-		return true
+	if len(o.Netns) > 0 && !slices.ContainsFunc(o.Netns, is) {
+		return false
 	}
-	for _, name := range o.Devices {
-		if name == w.device.Name {
-			return true
-		}
-	}
-	return false
+	return len(o.Devices) == 0 || w.device == nil || slices.Contains(o.Devices, w.device.Name)
 }

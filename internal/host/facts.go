@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -232,7 +231,6 @@ func (r Reader) addGlobalSysctls(found map[string]string) {
 			missing = append(missing, name)
 		}
 	}
-	slices.Sort(missing)
 	if r.Root != "" || len(missing) == 0 {
 		return
 	}
