@@ -163,15 +163,11 @@ func total(m *result.Meter, class string) int64 {
 		}
 	}
 	sum := int64(0)
-	for key, v := range m.Values {
-		if core, of, ok := strings.Cut(key, "/"); ok && of == class && isCore(core) {
-			sum += v
-		}
+	for _, v := range m.Cores(class) {
+		sum += v
 	}
 	return sum
 }
-
-func isCore(s string) bool { return len(s) > 3 && strings.HasPrefix(s, "cpu") }
 
 // classes splits the cost by class, and the time by core and machine.
 func (d *armData) classes(out *CPU, per string, fragments int) {
@@ -196,13 +192,11 @@ func (d *armData) classes(out *CPU, per string, fragments int) {
 			byClass[class] += ns
 			ofMachine[m.Machine][class] += ns
 		}
-		for key, v := range m.Values {
-			if core, of, ok := strings.Cut(key, "/"); ok && of == "busy" && isCore(core) {
-				if d.sharedCores {
-					byCore[core] += v
-				} else {
-					byCore[m.Machine+"/"+core] += v
-				}
+		for core, v := range m.Cores("busy") {
+			if d.sharedCores {
+				byCore[core] += v
+			} else {
+				byCore[m.Machine+"/"+core] += v
 			}
 		}
 	}
