@@ -12,6 +12,7 @@
 package result
 
 import (
+	"iter"
 	"strings"
 	"time"
 )
@@ -288,6 +289,19 @@ type Meter struct {
 	// that used some, ns, by name and number: "ksoftirqd/0#13", "ovs-vswitchd/handler1#812".
 	Values     map[string]int64 `json:"values"`
 	Resolution string           `json:"resolution"` // "1 ns busy; classes sampled every 4 ms"
+}
+
+// Cores gives what the meter "cpu" has of a class, such as "busy", for each core: "cpu0".
+func (m *Meter) Cores(class string) iter.Seq2[string, int64] {
+	return func(yield func(core string, ns int64) bool) {
+		for key, ns := range m.Values {
+			core, of, ok := strings.Cut(key, "/")
+			isCore := ok && len(core) > len("cpu") && strings.HasPrefix(core, "cpu")
+			if isCore && of == class && !yield(core, ns) {
+				return
+			}
+		}
+	}
 }
 
 // Warning is something a reader of the report must know.

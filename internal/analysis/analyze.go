@@ -117,7 +117,7 @@ func (a *analyzer) cell(c result.Cell) (Cell, bool) {
 		found = found || len(d.slices) > 0
 		if tool, of, ok := toolArm(arm); ok {
 			if ours := a.data[key{c.Name, of}]; ours != nil {
-				out.agree(tool, of, ours, d, a.design, a.plan.SharedCores)
+				out.agree(tool, of, ours, d, a.design)
 			}
 			continue
 		}
@@ -193,8 +193,8 @@ func (a *analyzer) row(c result.Cell, arm result.Arm, d, base *armData) Row {
 		a.figure(&r, c, d, base)
 	}
 	r.Spread = d.spread()
-	r.Threads = d.threads(a.plan.SharedCores)
-	r.Counters, r.MachineCounters = d.counters(a.plan.SharedCores)
+	r.Threads = d.threads()
+	r.Counters, r.MachineCounters = d.counters()
 	r.FastPath = d.fastPath()
 	return r
 }

@@ -64,7 +64,7 @@ func (a *analyzer) cpu(r *Row, c result.Cell, d, base *armData) {
 		return // most of it is the wait for the next request to be due
 	}
 	per := perUnit(c)
-	cost := d.costs(per, r.Fragments, a.plan.SharedCores)
+	cost := d.costs(per, r.Fragments)
 	if len(cost) == 0 {
 		return
 	}
@@ -73,11 +73,11 @@ func (a *analyzer) cpu(r *Row, c result.Cell, d, base *armData) {
 		out.BySeries = append(out.BySeries, cost[series])
 	}
 	out.Cost = stats.Median(out.BySeries)
-	d.classes(out, per, r.Fragments, a.plan.SharedCores)
+	d.classes(out, per, r.Fragments)
 	if r.Arm.Name != a.baseline.Name && base != nil {
 		// Per message: a path that cuts messages into more packets does not get
 		// cheaper by it.
-		logs := logRatios(d.costs(per, 1, a.plan.SharedCores), base.costs(per, 1, a.plan.SharedCores))
+		logs := logRatios(d.costs(per, 1), base.costs(per, 1))
 		if ratio, ok := stats.FromSeries(logs, a.design); ok {
 			out.Ratio = &ratio
 		}
@@ -102,10 +102,10 @@ func logRatios(arm, base map[int]float64) []float64 {
 }
 
 // costs gives busy ns per unit of work, by series.
-func (d *armData) costs(per string, fragments int, shared bool) map[int]float64 {
+func (d *armData) costs(per string, fragments int) map[int]float64 {
 	units := d.units(per, fragments)
 	busy := map[int]int64{}
-	for _, m := range d.selectMeters(cpuMeter, shared) {
+	for _, m := range d.selectMeters(cpuMeter, d.sharedCores) {
 		busy[m.Series] += total(m, "busy")
 	}
 	out := map[int]float64{}
@@ -125,8 +125,8 @@ func (d *armData) units(per string, fragments int) map[int]float64 {
 	return units
 }
 
-// selectMeters returns the records of one meter. Machines that share cores read the same
-// counters, so one of them stands for all. A series of which a machine has no counts
+// selectMeters returns the records of one meter. Machines that share its counters read the same
+// ones, so one of them stands for all. A series of which a machine has no counts
 // is left out: the others' counts alone would be set against all its work.
 func (d *armData) selectMeters(name string, shared bool) []*result.Meter {
 	var out []*result.Meter
@@ -163,24 +163,20 @@ func total(m *result.Meter, class string) int64 {
 		}
 	}
 	sum := int64(0)
-	for key, v := range m.Values {
-		if core, of, ok := strings.Cut(key, "/"); ok && of == class && isCore(core) {
-			sum += v
-		}
+	for _, v := range m.Cores(class) {
+		sum += v
 	}
 	return sum
 }
 
-func isCore(s string) bool { return len(s) > 3 && strings.HasPrefix(s, "cpu") }
-
 // classes splits the cost by class, and the time by core and machine.
-func (d *armData) classes(out *CPU, per string, fragments int, shared bool) {
+func (d *armData) classes(out *CPU, per string, fragments int) {
 	units, wall := 0.0, 0.0
 	bySeries, seen := d.units(per, fragments), map[int]bool{}
 	byClass, byCore, byMachine := map[string]int64{}, map[string]int64{}, map[string]int64{}
 	ofMachine := map[string]map[string]int64{} // by class
 	walls := map[string]float64{}
-	for _, m := range d.selectMeters(cpuMeter, shared) {
+	for _, m := range d.selectMeters(cpuMeter, d.sharedCores) {
 		walls[m.Machine] += float64(m.WallNs)
 		out.Resolution = m.Resolution
 		if !seen[m.Series] {
@@ -196,13 +192,11 @@ func (d *armData) classes(out *CPU, per string, fragments int, shared bool) {
 			byClass[class] += ns
 			ofMachine[m.Machine][class] += ns
 		}
-		for key, v := range m.Values {
-			if core, of, ok := strings.Cut(key, "/"); ok && of == "busy" && isCore(core) {
-				if shared {
-					byCore[core] += v
-				} else {
-					byCore[m.Machine+"/"+core] += v
-				}
+		for core, v := range m.Cores("busy") {
+			if d.sharedCores {
+				byCore[core] += v
+			} else {
+				byCore[m.Machine+"/"+core] += v
 			}
 		}
 	}
@@ -267,7 +261,7 @@ func classesOf(m *result.Meter) map[string]bool {
 
 // counters sums the other meters over series, and over machines where each has
 // counters of its own; of gives those of each then.
-func (d *armData) counters(shared bool) (sum map[string]int64, of map[string]map[string]int64) {
+func (d *armData) counters() (sum map[string]int64, of map[string]map[string]int64) {
 	add := func(m *result.Meter) {
 		for k, v := range m.Values {
 			if sum == nil {
@@ -280,7 +274,7 @@ func (d *armData) counters(shared bool) (sum map[string]int64, of map[string]map
 			of[m.Machine][k] += v
 		}
 	}
-	for _, m := range d.selectMeters(softnetMeter, shared) {
+	for _, m := range d.selectMeters(softnetMeter, d.sharedCores) {
 		add(m)
 	}
 	for _, m := range d.meters {
@@ -288,7 +282,7 @@ func (d *armData) counters(shared bool) (sum map[string]int64, of map[string]map
 			add(m)
 		}
 	}
-	if shared {
+	if d.sharedCores {
 		of = nil
 	}
 	return sum, of

@@ -16,6 +16,8 @@ type key struct{ cell, arm string }
 type armData struct {
 	slices []*result.Slice // by series, then round
 	meters []*result.Meter
+	// sharedCores: machines read the same counters of CPUs, as [result.Plan.SharedCores] says.
+	sharedCores bool
 }
 
 // index sorts the lines of a record by cell and arm. A slice that is there
@@ -25,7 +27,7 @@ func index(rec *result.Record) map[key]*armData {
 	at := func(cell, arm string) *armData {
 		k := key{cell, arm}
 		if out[k] == nil {
-			out[k] = &armData{}
+			out[k] = &armData{sharedCores: rec.Plan.SharedCores}
 		}
 		return out[k]
 	}
@@ -144,7 +146,7 @@ func toolArm(a result.Arm) (tool, of string, ok bool) {
 
 // agree adds the comparison of our figure with a tool's. The tool's slices are
 // long and few, so every pair is a unit of its own.
-func (c *Cell) agree(tool, of string, ours, theirs *armData, d stats.Design, shared bool) {
+func (c *Cell) agree(tool, of string, ours, theirs *armData, d stats.Design) {
 	f := valueOf(c.Cell.Metric)
 	if c.Cell.Metric == result.OneWay {
 		f = (*result.Slice).Mean // that is what the tools report
@@ -162,7 +164,7 @@ func (c *Cell) agree(tool, of string, ours, theirs *armData, d stats.Design, sha
 		Venturi: medianOfMedians(ours.rates(f)), External: medianOfMedians(theirs.rates(f)),
 	}
 	per := perUnit(c.Cell)
-	cpu := logRatios(ours.costs(per, 1, shared), theirs.costs(per, 1, shared))
+	cpu := logRatios(ours.costs(per, 1), theirs.costs(per, 1))
 	if ratio, ok := stats.FromPairs(cpu, stats.Design{Confidence: d.Confidence}); ok {
 		a.CPU = &ratio
 	}

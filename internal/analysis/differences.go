@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -21,65 +22,91 @@ type Difference struct {
 
 // differences lists in what two runs differ: the machines first.
 func differences(before, after *result.Record) []Difference {
-	var out []Difference
-	add := func(machine bool, what string, a, b any) {
-		if x, y := fmt.Sprint(a), fmt.Sprint(b); x != y {
-			out = append(out, Difference{what, orNone(x), orNone(y), machine})
-		}
-	}
+	var d differing
 	for i := range max(len(before.Facts), len(after.Facts)) {
-		a, b := factsAt(before, i), factsAt(after, i)
-		name := a.Machine
-		if name == "" {
-			name = b.Machine
-		}
-		firstA, firstB := factsAt(before, 0), factsAt(after, 0)
-		if i > 0 && a.SameMachine(&firstA) && b.SameMachine(&firstB) {
-			continue // a machine of a lab, which is the first once more
-		}
-		at := func(what string) string { return strings.TrimSpace(what + " of " + name) }
-		if !before.Plan.OneHost() && !after.Plan.OneHost() {
-			add(true, "machine "+fmt.Sprint(i+1), a.Machine, b.Machine)
-		}
-		add(true, at("CPU"), a.CPUModel, b.CPUModel)
-		add(true, at("number of CPUs"), a.CPUs, b.CPUs)
-		add(true, at("hypervisor"), a.Hypervisor, b.Hypervisor)
-		add(true, at("architecture"), a.Arch, b.Arch)
-		add(false, at("kernel"), a.Kernel, b.Kernel)
-		add(false, at("system"), a.OS, b.OS)
-		add(false, at("clock source"), a.ClockSource, b.ClockSource)
-		add(false, at("governor"), a.Governor, b.Governor)
-		add(false, at("congestion control"), a.Congestion, b.Congestion)
-		add(false, at("connection tracking"), a.Conntrack, b.Conntrack)
-		if !a.RulesHidden && !b.RulesHidden {
-			add(false, at("netfilter rules"), a.NetfilterRules, b.NetfilterRules)
-		}
-		for _, name := range slices.Sorted(maps.Keys(a.Sysctls)) {
-			if after, ok := b.Sysctls[name]; ok {
-				add(false, at(name), a.Sysctls[name], after)
-			}
+		d.facts(before, after, i)
+	}
+	d.plan(before, after)
+	d.arms(&before.Plan, &after.Plan)
+	return append(d.list, deviceChanges(before, after)...)
+}
+
+// differing collects in what two runs differ.
+type differing struct{ list []Difference }
+
+// machine compares what makes another machine of it.
+func (d *differing) machine(what string, a, b any) { d.compare(true, what, a, b) }
+
+// setting compares what leaves it the same machine.
+func (d *differing) setting(what string, a, b any) { d.compare(false, what, a, b) }
+
+func (d *differing) compare(machine bool, what string, a, b any) {
+	if x, y := fmt.Sprint(a), fmt.Sprint(b); x != y {
+		d.list = append(d.list, Difference{what, cmp.Or(x, noValue), cmp.Or(y, noValue), machine})
+	}
+}
+
+// noValue is what an empty value is called.
+const noValue = "none"
+
+// facts compares what is known of the nth machines.
+func (d *differing) facts(before, after *result.Record, n int) {
+	a, b := factsAt(before, n), factsAt(after, n)
+	firstA, firstB := factsAt(before, 0), factsAt(after, 0)
+	if n > 0 && a.SameMachine(&firstA) && b.SameMachine(&firstB) {
+		return // a machine of a lab, which is the first once more
+	}
+	of := cmp.Or(a.Machine, b.Machine)
+	at := func(what string) string { return strings.TrimSpace(what + " of " + of) }
+	if !before.Plan.OneHost() && !after.Plan.OneHost() {
+		d.machine("machine "+fmt.Sprint(n+1), a.Machine, b.Machine)
+	}
+	d.machine(at("CPU"), a.CPUModel, b.CPUModel)
+	d.machine(at("number of CPUs"), a.CPUs, b.CPUs)
+	d.machine(at("hypervisor"), a.Hypervisor, b.Hypervisor)
+	d.machine(at("architecture"), a.Arch, b.Arch)
+	d.setting(at("kernel"), a.Kernel, b.Kernel)
+	d.setting(at("system"), a.OS, b.OS)
+	d.setting(at("clock source"), a.ClockSource, b.ClockSource)
+	d.setting(at("governor"), a.Governor, b.Governor)
+	d.setting(at("congestion control"), a.Congestion, b.Congestion)
+	d.setting(at("connection tracking"), a.Conntrack, b.Conntrack)
+	if !a.RulesHidden && !b.RulesHidden {
+		d.setting(at("netfilter rules"), a.NetfilterRules, b.NetfilterRules)
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.Sysctls)) {
+		if later, ok := b.Sysctls[name]; ok {
+			d.setting(at(name), a.Sysctls[name], later)
 		}
 	}
+}
+
+// plan compares what was measured on, and by which version.
+func (d *differing) plan(before, after *result.Record) {
 	p, q := &before.Plan, &after.Plan
-	add(true, "wire", p.Wire, q.Wire)
-	add(true, "one machine for both ends", p.OneHost(), q.OneHost())
-	add(true, "cores of the machines", fmt.Sprint(p.Cores), fmt.Sprint(q.Cores))
-	add(false, "Services", p.Services, q.Services)
-	add(false, "Venturi", before.Header.Venturi, after.Header.Venturi)
-	for _, a := range p.Arms {
-		at := slices.IndexFunc(q.Arms, func(b result.Arm) bool { return b.Name == a.Name })
+	d.machine("wire", p.Wire, q.Wire)
+	d.machine("one machine for both ends", p.OneHost(), q.OneHost())
+	d.machine("cores of the machines", p.Cores, q.Cores)
+	d.setting("Services", p.Services, q.Services)
+	d.setting("Venturi", before.Header.Venturi, after.Header.Venturi)
+}
+
+// arms compares the arms that both runs have.
+func (d *differing) arms(before, after *result.Plan) {
+	for _, a := range before.Arms {
+		at := slices.IndexFunc(after.Arms, func(b result.Arm) bool { return b.Name == a.Name })
 		if at < 0 {
 			continue
 		}
-		b := q.Arms[at]
-		add(false, "path of "+a.Name, a.Path, b.Path)
-		add(false, "options of "+a.Name, a.Options, b.Options)
-		add(false, "MTU of "+a.Name, a.MTU, b.MTU)
-		add(false, "programs of "+a.Name, versions(a), versions(b))
-		add(true, "machines of "+a.Name, strings.TrimSpace(a.FromMachine+" "+a.ToMachine), strings.TrimSpace(b.FromMachine+" "+b.ToMachine))
-		add(true, "devices of "+a.Name, strings.TrimSpace(a.FromDevice+" "+a.ToDevice), strings.TrimSpace(b.FromDevice+" "+b.ToDevice))
+		b := after.Arms[at]
+		d.setting("path of "+a.Name, a.Path, b.Path)
+		d.setting("options of "+a.Name, a.Options, b.Options)
+		d.setting("MTU of "+a.Name, a.MTU, b.MTU)
+		d.setting("programs of "+a.Name, versions(a), versions(b))
+		ends := func(from, to string) string { return strings.TrimSpace(from + " " + to) }
+		d.machine("machines of "+a.Name, ends(a.FromMachine, a.ToMachine), ends(b.FromMachine, b.ToMachine))
+		d.machine("devices of "+a.Name, ends(a.FromDevice, a.ToDevice), ends(b.FromDevice, b.ToDevice))
 	}
-	return append(out, deviceChanges(before, after)...)
 }
 
 // deviceChanges lists what changed on the devices that the ends of paths are at.
@@ -130,7 +157,7 @@ func ValueText(value any) string {
 		}
 		return "off"
 	case string:
-		return orNone(strings.Join(strings.Fields(v), " "))
+		return cmp.Or(strings.Join(strings.Fields(v), " "), noValue)
 	}
 	return fmt.Sprint(value)
 }
@@ -171,11 +198,4 @@ func versions(a result.Arm) string {
 		out = append(out, name+" "+a.Versions[name])
 	}
 	return strings.Join(out, ", ")
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return "none"
-	}
-	return s
 }

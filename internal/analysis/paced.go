@@ -103,7 +103,7 @@ func (a *analyzer) values(c result.Cell, d *armData) [][]float64 {
 	if !c.Metric.IsCPU() {
 		return d.values(c.Metric)
 	}
-	costs := d.costs(perUnit(c), 1, a.plan.SharedCores)
+	costs := d.costs(perUnit(c), 1)
 	var out [][]float64
 	for _, series := range slices.Sorted(maps.Keys(costs)) {
 		out = append(out, []float64{costs[series]})
@@ -120,7 +120,7 @@ func (a *analyzer) pair(c result.Cell, d, base *armData) [][]float64 {
 		return nil
 	}
 	var out [][]float64
-	for _, log := range logRatios(d.costs(perUnit(c), 1, a.plan.SharedCores), base.costs(perUnit(c), 1, a.plan.SharedCores)) {
+	for _, log := range logRatios(d.costs(perUnit(c), 1), base.costs(perUnit(c), 1)) {
 		out = append(out, []float64{log})
 	}
 	return out

@@ -16,12 +16,12 @@ const (
 
 // threads sums what threads used, over series. The threads of a load are others in each series,
 // and have one name: the busiest of them stands for all.
-func (d *armData) threads(shared bool) []Thread {
+func (d *armData) threads() []Thread {
 	type id struct{ machine, name string }
 	wall, used := map[string]int64{}, map[id]int64{}
-	for _, m := range d.selectMeters(threadsMeter, shared) {
+	for _, m := range d.selectMeters(threadsMeter, d.sharedCores) {
 		of := m.Machine
-		if shared {
+		if d.sharedCores {
 			of = ""
 		}
 		wall[of] += m.WallNs

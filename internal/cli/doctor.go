@@ -86,7 +86,8 @@ The exit code is 0 if there are only notes, and 8 if there are warnings or error
 
 // onMachines examines several machines, and prints their findings in one list.
 func (d *diagnosis) onMachines(ctx context.Context, r *fleetRun) error {
-	if err := r.open(ctx, true); err != nil {
+	r.reach.AnyUser = true
+	if err := r.open(ctx); err != nil {
 		return err
 	}
 	if d.interval > defaultInterval {

@@ -136,12 +136,13 @@ func stayOff(ctx context.Context, env *Env, err error, disabled bool) error {
 }
 
 func readStatus() (node.Status, error) {
-	if err := needRoot("cannot read the fast path", "only root can read its tables"); err != nil {
+	const what = "cannot read the fast path"
+	if err := needRoot(what, "only root can read its tables"); err != nil {
 		return node.Status{}, err
 	}
 	s, err := node.ReadStatus()
 	if err != nil {
-		err = verr.Wrap(verr.Failed, "cannot read the fast path", err, "it may have ended in the meantime: run the command again")
+		err = verr.Wrap(verr.Failed, what, err, "it may have ended in the meantime: run the command again")
 	}
 	return s, err
 }

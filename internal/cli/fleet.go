@@ -109,9 +109,8 @@ func withInterruption(ctx context.Context, err error) error {
 	}
 }
 
-// open reaches the machines. With anyUser, who logs in there need not be root.
-func (r *fleetRun) open(ctx context.Context, anyUser bool) (err error) {
-	r.reach.AnyUser = anyUser
+// open reaches the machines.
+func (r *fleetRun) open(ctx context.Context) (err error) {
 	r.Fleet, err = fleet.Open(ctx, r.machines, r.reach, r.say)
 	return err
 }
@@ -178,7 +177,7 @@ func (r *fleetRun) trimFlags(flags ...string) (rest []string) {
 	return rest
 }
 
-// withFlags adds flags to a command line.
+// withFlags adds flags to a command line, before whatever is no flag.
 func withFlags(args []string, flags ...string) []string {
 	end := len(args)
 	if i := slices.Index(args, "--"); i >= 0 {
@@ -187,25 +186,39 @@ func withFlags(args []string, flags ...string) []string {
 	return slices.Insert(slices.Clone(args), end, flags...)
 }
 
-// readByNumber is runEach for a command that names transactions, and changeByNumber for one
-// that also needs root.
-func readByNumber(ctx context.Context, r *fleetRun) error   { return r.byNumber(ctx, true) }
-func changeByNumber(ctx context.Context, r *fleetRun) error { return r.byNumber(ctx, false) }
+// readByNumber is runEach for a command that names transactions.
+func readByNumber(ctx context.Context, r *fleetRun) error {
+	if err := r.checkNumbers(); err != nil {
+		return err
+	}
+	return runEach(ctx, r)
+}
 
-func (r *fleetRun) byNumber(ctx context.Context, anyUser bool) error {
+// changeByNumber is that for a command that also needs root.
+func changeByNumber(ctx context.Context, r *fleetRun) error {
+	if err := r.checkNumbers(); err != nil {
+		return err
+	}
+	return r.runOnEach(ctx)
+}
+
+// checkNumbers refuses numbers of transactions that could be on any of several machines.
+func (r *fleetRun) checkNumbers() error {
 	if len(r.words) > 0 && len(r.machines) > 1 {
 		return verr.New(verr.Usage, "cannot choose transaction "+strings.Join(r.words, ", "), "each machine numbers its transactions separately", "name the machine with --on")
 	}
-	return r.runOnEach(ctx, anyUser)
+	return nil
 }
 
 // runEach runs a command that only reads on all machines, and prints what it says on each.
-func runEach(ctx context.Context, r *fleetRun) error { return r.runOnEach(ctx, true) }
+func runEach(ctx context.Context, r *fleetRun) error {
+	r.reach.AnyUser = true
+	return r.runOnEach(ctx)
+}
 
-// runOnEach runs the command on all machines, and prints what it says on each. With anyUser, who
-// logs in there need not be root.
-func (r *fleetRun) runOnEach(ctx context.Context, anyUser bool) error {
-	if err := r.open(ctx, anyUser); err != nil {
+// runOnEach runs the command on all machines, and prints what it says on each.
+func (r *fleetRun) runOnEach(ctx context.Context) error {
+	if err := r.open(ctx); err != nil {
 		return err
 	}
 	args := r.args
@@ -223,7 +236,7 @@ func (r *fleetRun) runOnEach(ctx context.Context, anyUser bool) error {
 // commit makes the changes of the command on all machines, or on none of them. plan are the
 // arguments with which it only says what it would do.
 func (r *fleetRun) commit(ctx context.Context, plan []string, trial time.Duration) error {
-	if err := r.open(ctx, false); err != nil {
+	if err := r.open(ctx); err != nil {
 		return err
 	}
 	r.say("planning the changes")

@@ -18,7 +18,6 @@ import (
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/mesh"
 	"github.com/venturi-net/venturi/internal/study"
-	"github.com/venturi-net/venturi/internal/tune/cluster"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -26,7 +25,8 @@ import (
 var printedJSON = []any{
 	analysis.Summary{}, display.CommitResult{}, display.FastPathReport{}, display.FastPathStats{}, display.KnobReading{}, display.PathInfo{}, display.ProvedReport{}, display.StoredKernel{},
 	display.Transactions{}, doctor.Report{}, doctorcluster.ClusterReport{}, discover.Plan{}, shadow.Result{}, iperf3.TestResult{},
-	lab.Info{}, lab.Lab{}, mesh.Survey{}, study.Summary{}, cluster.ObjectChange{}, cluster.UndoResult{}, result.Line{},
+	lab.Info{}, lab.Lab{}, mesh.Survey{}, study.Summary{}, result.Line{},
+	confirmedInCluster{}, tunedCluster{}, undoneInCluster{},
 }
 
 // Names in JSON are words in lower case with underscores, everywhere.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -130,7 +129,7 @@ func measureUnder(ctx context.Context, env *Env, u kernelFlag, requests []*compa
 	}
 	args := env.Args
 	if !named {
-		args = withFlag(args, "--out="+out)
+		args = withFlags(args, "--out="+out)
 	}
 	code, err := g.Run(ctx, commandInside(env, args, u, k))
 	if err == nil {
@@ -175,15 +174,6 @@ func boot(ctx context.Context, u kernelFlag, c vm.Config, show *progress.Progres
 		show.Say("starting Linux %s in a virtual machine", c.Kernel.Release)
 	}
 	return vm.Start(ctx, c)
-}
-
-// withFlag is a command line with one more flag, before whatever is no flag.
-func withFlag(args []string, flag string) []string {
-	at := slices.Index(args, "--")
-	if at < 0 {
-		at = len(args)
-	}
-	return slices.Insert(slices.Clone(args), at, flag)
 }
 
 // commandInside is this program, run with other arguments where env is, but inside a

@@ -37,7 +37,14 @@ this version of venturi: "make image" builds it, and --image or VENTURI_IMAGE na
   kubectl venturi tune --profile cilium --cluster          show what a list of tunings would change
   kubectl venturi rbac --node-agents                       print the rights that it needs
   kubectl venturi cleanup                                  remove what runs left; ends runs in progress, too`,
-		Commands: append([]func(*Env) *cobra.Command{newKubeCompare, newKubeDoctor, newKubeMesh, newKubeTune, newKubeConfirm, newKubeUndo, newRBAC, newCleanup, newReport, newVersion, newExitCodes}, startedCommands()...),
+		Commands: append(append(kubeCommands(), newReport, newVersion, newExitCodes), startedCommands()...),
+	}
+}
+
+// kubeCommands are those that both programs have, in a list that each may append to.
+func kubeCommands() []func(*Env) *cobra.Command {
+	return []func(*Env) *cobra.Command{
+		newKubeCompare, newKubeDoctor, newKubeMesh, newKubeTune, newKubeConfirm, newKubeUndo, newRBAC, newCleanup,
 	}
 }
 
@@ -67,7 +74,7 @@ kubectl: called kubectl-venturi, it has these commands as "kubectl venturi compa
   venturi kube rbac --node-agents
   venturi kube cleanup`,
 	}
-	for _, construct := range []func(*Env) *cobra.Command{newKubeCompare, newKubeDoctor, newKubeMesh, newKubeTune, newKubeConfirm, newKubeUndo, newRBAC, newCleanup, newKubeLease} {
+	for _, construct := range append(kubeCommands(), newKubeLease) {
 		cmd.AddCommand(construct(env))
 	}
 	return cmd

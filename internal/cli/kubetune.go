@@ -159,20 +159,56 @@ func changeInWords(stdout []byte) ([]byte, error) {
 	return []byte(strings.Join(kept, "")), nil
 }
 
+// tunedCluster is the JSON form of what is or would be changed. Its fields, and those of what it is made of,
+// are in the order of their names, lest the output change.
+type tunedCluster struct {
+	Cluster  *tunedObjects              `json:"cluster,omitempty"` // nil: they are not tuned
+	Nodes    map[string]json.RawMessage `json:"nodes"`             // what each has printed
+	Restarts []string                   `json:"restarts"`
+	Txn      int                        `json:"transaction"`
+	Trial    *clusterTrial              `json:"trial,omitempty"`
+	Version  int                        `json:"version"`
+}
+
+// tunedObjects is the JSON form of a plan for the API's objects.
+type tunedObjects struct {
+	ByHand  []cluster.ObjectChange `json:"by_hand"`
+	Changes []cluster.ObjectChange `json:"changes"`
+	Skipped []tune.Skipped         `json:"skipped"`
+}
+
+// clusterTrial is the JSON form of a lease in a cluster.
+type clusterTrial struct {
+	Length float64   `json:"length"` // s
+	Until  time.Time `json:"until"`  // by the API server's clock
+}
+
+// undoneInCluster is the JSON form of an undo there, and confirmedInCluster that of a confirm.
+type (
+	undoneInCluster struct {
+		Txns    []cluster.UndoResult `json:"transactions"`
+		Version int                  `json:"version"`
+	}
+	confirmedInCluster struct {
+		Txn     int `json:"transaction"`
+		Version int `json:"version"`
+	}
+)
+
 // printClusterJSON prints what is or would be changed, for machines.
 func printClusterJSON(env *Env, p *cluster.Plan, done *cluster.Result) error {
-	all := map[string]any{"version": display.JSONVersion, "transaction": done.Txn, "restarts": append([]string{}, done.Restarts...)}
+	all := tunedCluster{Version: display.JSONVersion, Txn: done.Txn, Restarts: append([]string{}, done.Restarts...),
+		Nodes: map[string]json.RawMessage{}}
 	if done.Lease != nil {
-		all["trial"] = map[string]any{"length": done.Lease.Length.Seconds(), "until": done.Lease.Until}
+		all.Trial = &clusterTrial{Length: done.Lease.Length.Seconds(), Until: done.Lease.Until}
 	}
 	if p != nil {
-		all["cluster"] = map[string]any{"changes": append([]cluster.ObjectChange{}, p.Changes...), "by_hand": append([]cluster.ObjectChange{}, p.ByHand...), "skipped": append([]tune.Skipped{}, p.Skipped...)}
+		all.Cluster = &tunedObjects{Changes: append([]cluster.ObjectChange{}, p.Changes...),
+			ByHand: append([]cluster.ObjectChange{}, p.ByHand...), Skipped: append([]tune.Skipped{}, p.Skipped...)}
 	}
-	nodes := map[string]json.RawMessage{}
 	for _, r := range done.Replies {
-		nodes[r.Machine.Name] = r.Stdout
+		all.Nodes[r.Machine.Name] = r.Stdout
 	}
-	all["nodes"] = nodes
 	return display.PrintJSON(env.Stdout, all)
 }
 
@@ -225,7 +261,8 @@ func (u *kubeUndo) run(ctx context.Context, env *Env, args []string) error {
 		return err
 	}
 	if u.asJSON {
-		return errors.Join(display.PrintJSON(env.Stdout, map[string]any{"version": display.JSONVersion, "transactions": append([]cluster.UndoResult{}, results...)}), err)
+		undone := undoneInCluster{Version: display.JSONVersion, Txns: append([]cluster.UndoResult{}, results...)}
+		return errors.Join(display.PrintJSON(env.Stdout, undone), err)
 	}
 	return errors.Join(cluster.PrintUndone(env.Stdout, results), err)
 }
@@ -243,7 +280,7 @@ func (u *kubeUndo) confirm(ctx context.Context, env *Env, args []string) error {
 		return err
 	}
 	if u.asJSON {
-		return display.PrintJSON(env.Stdout, map[string]any{"version": display.JSONVersion, "transaction": id})
+		return display.PrintJSON(env.Stdout, confirmedInCluster{Version: display.JSONVersion, Txn: id})
 	}
 	_, err = sanitize.Fprintf(env.Stdout, "transaction %d stays; undo with: kubectl venturi undo %[1]d\n", id)
 	return err

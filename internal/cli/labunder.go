@@ -46,7 +46,7 @@ func raiseUnder(ctx context.Context, env *Env, u kernelFlag, o lab.Options) (*la
 	return lab.UpElsewhere(ctx, o.Name, hold, func(ctx context.Context, g lab.Guest) (*lab.Lab, error) {
 		show.Say("raising the lab in it")
 		var said bytes.Buffer
-		c := commandInside(env, withFlag(env.Args, "--json"), u, k)
+		c := commandInside(env, withFlags(env.Args, "--json"), u, k)
 		c.Stdout, c.TTY = &said, nil
 		code, err := vm.RemoteGuest{Socket: g.Socket}.Run(ctx, c)
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -308,15 +309,15 @@ func (v *View) readLinks(o Options) {
 	for _, s := range v.Netns {
 		wanted := map[int]bool{}
 		for _, d := range s.Devices {
-			if d.LowerSpace >= 0 {
-				wanted[d.LowerSpace] = true
+			if d.LowerNSID >= 0 {
+				wanted[d.LowerNSID] = true
 			}
 		}
 		_ = host.Do(s.Path, func() error { // one that went away leads nowhere
 			if len(wanted) > 0 {
-				s.Numbers = map[int]host.NamespaceID{}
-				for n, path := range host.Numbers(wanted, order) {
-					s.Numbers[n] = files[path]
+				s.ByNSID = map[int]host.NamespaceID{}
+				for n, path := range host.NetnsByNSID(wanted, order) {
+					s.ByNSID[n] = files[path]
 				}
 			}
 			if o.wanted(location{s, nil}) && (len(o.Netns) > 0 || s == v.Netns[0]) {
@@ -353,23 +354,12 @@ func (o Options) wanted(w location) bool {
 	if w.netns == nil {
 		return true
 	}
-	if len(o.Netns) > 0 {
-		in := false
-		for _, path := range o.Netns {
-			id, err := host.ID(path)
-			in = in || err == nil && id == w.netns.ID
-		}
-		if !in {
-			return false
-		}
+	is := func(path string) bool {
+		id, err := host.ID(path)
+		return err == nil && id == w.netns.ID
 	}
-	if len(o.Devices) == 0 || w.device == nil {
-		return true
+	if len(o.Netns) > 0 && !slices.ContainsFunc(o.Netns, is) {
+		return false
 	}
-	for _, name := range o.Devices {
-		if name == w.device.Name {
-			return true
-		}
-	}
-	return false
+	return len(o.Devices) == 0 || w.device == nil || slices.Contains(o.Devices, w.device.Name)
 }

@@ -39,13 +39,13 @@ func switchOff(d *host.NetDevice, features ...string) {
 }
 
 func device(index int, name, kind string, mtu int) host.NetDevice {
-	return host.NetDevice{Index: index, Name: name, Kind: kind, MTU: mtu, Up: true, LowerSpace: -1, Features: allOn(), Qdisc: "noqueue", RPS: []string{"0"}, Queues: 1, Counters: map[string]uint64{"rx_packets": 1e6}}
+	return host.NetDevice{Index: index, Name: name, Kind: kind, MTU: mtu, Up: true, LowerNSID: -1, Features: allOn(), Qdisc: "noqueue", RPS: []string{"0"}, Queues: 1, Counters: map[string]uint64{"rx_packets": 1e6}}
 }
 
 func healthy() rig {
 	v := &View{CPUs: 4, Governors: map[string]int{"performance": 4}, Modules: map[string]bool{"openvswitch": false, "vxlan": false}, Owners: map[string]int{}, IRQs: map[string][]host.IRQ{}}
 	space := func(ino uint64, path, name string) *Netns {
-		s := &Netns{Netns: host.Netns{ID: host.NamespaceID{Ino: ino}, Path: path, Name: name}, Tracked: -1, Carrier: map[int]int{}, Numbers: map[int]host.NamespaceID{},
+		s := &Netns{Netns: host.Netns{ID: host.NamespaceID{Ino: ino}, Path: path, Name: name}, Tracked: -1, Carrier: map[int]int{}, ByNSID: map[int]host.NamespaceID{},
 			Sysctls: map[string]string{congestion: "cubic", allowed: "reno cubic bbr", maxBacklog: "1000", "net.core.netdev_budget": "300", "net.core.netdev_budget_usecs": "2000", "net.ipv4.ip_forward": "1", "net.core.bpf_jit_enable": "1",
 				"net.bridge.bridge-nf-call-iptables": "1", conntrackCount: "100", conntrackMax: "262144"}}
 		v.Netns = append(v.Netns, s)
@@ -65,13 +65,13 @@ func healthy() rig {
 	r.ipip.Gateways = 3
 	r.vx.Tunnel, r.vx.Master = &host.Tunnel{Port: 4789, Overhead: 50}, 4
 	r.ipip.Tunnel = &host.Tunnel{Overhead: 20}
-	r.port.Master, r.port.Lower, r.port.LowerSpace = 4, 2, 0
-	r.wire.Lower, r.wire.LowerSpace = 9, 1
-	r.eth0.Lower, r.eth0.LowerSpace = 5, 0
-	r.peer.Lower, r.peer.LowerSpace = 6, 0
+	r.port.Master, r.port.Lower, r.port.LowerNSID = 4, 2, 0
+	r.wire.Lower, r.wire.LowerNSID = 9, 1
+	r.eth0.Lower, r.eth0.LowerNSID = 5, 0
+	r.peer.Lower, r.peer.LowerNSID = 6, 0
 	r.home.Carrier[3], r.home.Carrier[7] = 2, 6
-	r.home.Numbers = map[int]host.NamespaceID{0: r.pod.ID, 1: r.remote.ID}
-	r.pod.Numbers[0], r.remote.Numbers[0] = r.home.ID, r.home.ID
+	r.home.ByNSID = map[int]host.NamespaceID{0: r.pod.ID, 1: r.remote.ID}
+	r.pod.ByNSID[0], r.remote.ByNSID[0] = r.home.ID, r.home.ID
 	r.count()
 	return r
 }

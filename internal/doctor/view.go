@@ -35,7 +35,7 @@ type Netns struct {
 	Sysctls map[string]string
 	Chains  []nft.ChainSummary
 	Legacy  []nft.LegacyTable
-	Numbers map[int]host.NamespaceID // what the numbers of other namespaces mean here
+	ByNSID  map[int]host.NamespaceID // other namespaces, by their numbers in this one
 	Tracked int                      // connections to UDP ports of tunnels; -1: not counted
 	Carrier map[int]int              // by which device the packets of a tunnel leave; both are indexes
 	Home    bool                     // it is the one of the machine's first process
@@ -97,10 +97,10 @@ func (s *Netns) deviceByName(name string) *host.NetDevice {
 // lower gives the device below one, or the other end of its pair, with its
 // namespace; nil: there is none, or it is in a namespace that was not seen.
 func (v *View) lower(s *Netns, d *host.NetDevice) (*Netns, *host.NetDevice) {
-	if d.LowerSpace < 0 {
+	if d.LowerNSID < 0 {
 		return s, s.device(d.Lower)
 	}
-	id, known := s.Numbers[d.LowerSpace]
+	id, known := s.ByNSID[d.LowerNSID]
 	if !known {
 		return nil, nil
 	}
@@ -129,7 +129,7 @@ func (s *Netns) lowerDevices(d *host.NetDevice) []*host.NetDevice {
 func (s *Netns) standsOn(d, lower *host.NetDevice) bool {
 	switch d.Kind {
 	case "vlan", "macvlan":
-		return d.LowerSpace < 0 && d.Lower == lower.Index
+		return d.LowerNSID < 0 && d.Lower == lower.Index
 	case "openvswitch": // ports have one device of that kind for a master, whichever of the bridges they are of
 		m := s.device(lower.Master)
 		return m != nil && m.Kind == "openvswitch"

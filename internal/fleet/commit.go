@@ -3,7 +3,6 @@ package fleet
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -115,7 +114,7 @@ func (f *Fleet) withdraw(ctx context.Context, replies []Reply) {
 	var undoing sync.WaitGroup
 	for i := range replies {
 		if replies[i].Err == nil {
-			undoing.Go(func() { replies[i].Err = f.undo(ctx, i, replies[i].Stdout) })
+			undoing.Go(func() { replies[i].Err = f.undo(ctx, i, replies[i]) })
 		}
 	}
 	undoing.Wait()
@@ -123,16 +122,12 @@ func (f *Fleet) withdraw(ctx context.Context, replies []Reply) {
 
 // undo undoes what a command says that it changed on one machine, and gives the error of that
 // command: its changes are gone, or it says how to undo them.
-func (f *Fleet) undo(ctx context.Context, i int, told []byte) error {
-	var done struct {
-		Transactions []struct {
-			ID int `json:"id"`
-		} `json:"transactions"`
-	}
-	if err := json.Unmarshal(told, &done); err != nil {
+func (f *Fleet) undo(ctx context.Context, i int, done Reply) error {
+	txns, err := done.Txns()
+	if err != nil {
 		return &commandError{verr.Wrap(verr.Failed, "cannot undo the changes", fmt.Errorf("read what was changed: %w", err), "on that machine, list what is changed with: venturi journal --open")}
 	}
-	for _, t := range done.Transactions {
+	for _, t := range txns {
 		id := strconv.Itoa(t.ID)
 		ended := make(chan error, 1)
 		go func() { ended <- f.runOne(ctx, i, []string{"undo", id}, nil, io.Discard).Err }()
@@ -148,7 +143,7 @@ func (f *Fleet) undo(ctx context.Context, i int, told []byte) error {
 			return &commandError{verr.New(verr.Failed, "cannot undo transaction "+id, err.Error(), "undo it on that machine with: venturi undo "+id)}
 		}
 	}
-	if len(done.Transactions) == 0 {
+	if len(txns) == 0 {
 		return nil
 	}
 	return &commandError{verr.New(verr.Failed, "cannot keep the changes", "another machine failed to keep its changes", "nothing remains changed on this machine")}

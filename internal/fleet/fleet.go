@@ -6,6 +6,7 @@ package fleet
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -127,6 +128,21 @@ type Reply struct {
 	Stdout  []byte
 	Stderr  string // but for the error
 	Err     error  // for people: what the command ended with, or why there is no reply
+}
+
+// RemoteTxn is a transaction in another machine's journal, as far as it is read from here.
+type RemoteTxn struct {
+	ID      int    `json:"id"`
+	Command string `json:"command"`
+}
+
+// Txns are those that a command has printed as JSON.
+func (r Reply) Txns() ([]RemoteTxn, error) {
+	var told struct {
+		Txns []RemoteTxn `json:"transactions"`
+	}
+	err := json.Unmarshal(r.Stdout, &told)
+	return told.Txns, err
 }
 
 // mostReply bounds what is kept of a command's output, and of its standard error; tests shorten it.

@@ -34,7 +34,7 @@ func CardUse(device string, control netip.Addr) (use string, err error) {
 	}
 	card := links[at]
 	for _, look := range []func() (string, error){
-		func() (string, error) { return upperDevice(h, links, card) },
+		func() (string, error) { return upperDevice(links, card) },
 		func() (string, error) { return defaultRoute(h, card) },
 		func() (string, error) { return packetSocket(card) },
 		func() (string, error) { return connectionBy(h, card, control) },
@@ -48,7 +48,7 @@ func CardUse(device string, control netip.Addr) (use string, err error) {
 
 // upperDevice names a device that is built on a card: a port's bridge or bond, a VLAN, a macvlan,
 // a tunnel that is bound to it, also one in another namespace.
-func upperDevice(h *netlink.Handle, links []netlink.Link, card netlink.Link) (string, error) {
+func upperDevice(links []netlink.Link, card netlink.Link) (string, error) {
 	index := card.Attrs().Index
 	builtOn := func(l netlink.Link, netns int) bool {
 		a := l.Attrs()
@@ -70,6 +70,12 @@ func upperDevice(h *netlink.Handle, links []netlink.Link, card netlink.Link) (st
 	if len(card.Attrs().Vfs) > 0 {
 		return "virtual functions of it are in use", nil
 	}
+	return builtOnElsewhere(builtOn)
+}
+
+// builtOnElsewhere names a device of another namespace that is built on a card of the calling thread's: builtOn
+// tells it by the number that the calling thread's namespace has there.
+func builtOnElsewhere(builtOn func(l netlink.Link, netns int) bool) (string, error) {
 	home, err := os.Open(threadNS)
 	if err != nil {
 		return "", err

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -123,7 +122,8 @@ func (r Reader) static() result.Facts {
 	}
 }
 
-// BootID identifies the boot that the machine is in; "" if it cannot be read.
+// BootID identifies the boot that the machine is in; "" if it cannot be read: a fact that a record may lack,
+// while [BootID] is for those who would take one boot for another without it.
 func (r Reader) BootID() string { return r.line("proc/sys/kernel/random/boot_id") }
 
 type cpuinfo struct {
@@ -231,7 +231,6 @@ func (r Reader) addGlobalSysctls(found map[string]string) {
 			missing = append(missing, name)
 		}
 	}
-	slices.Sort(missing)
 	if r.Root != "" || len(missing) == 0 {
 		return
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
 )
 
@@ -27,30 +26,27 @@ func (r Reader) FindNetns() (found []Netns, hidden int, err error) {
 			found = append(found, Netns{ID: id, Path: path, Name: name})
 		}
 	}
-	own, err := ID("/proc/self/ns/net")
+	own, err := ID(r.path("proc/self/ns/net"))
 	if err != nil {
 		return nil, 0, err
 	}
 	add(own, "", "")
-	named, err := os.ReadDir(NamespaceFolder)
+	named, err := os.ReadDir(r.path(NamespaceFolder))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, 0, fmt.Errorf("list namespaces: %w", err)
 	}
 	for _, e := range named {
-		if id, err := ID(NamespacePath(e.Name())); err == nil {
-			add(id, NamespacePath(e.Name()), e.Name())
+		path := r.path(NamespacePath(e.Name()))
+		if id, err := ID(path); err == nil {
+			add(id, path, e.Name())
 		}
 	}
-	entries, err := os.ReadDir("/proc")
+	pids, err := r.pids()
 	if err != nil {
-		return nil, 0, fmt.Errorf("list processes: %w", err)
+		return nil, 0, err
 	}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		path := filepath.Join("/proc", e.Name(), "ns/net")
+	for _, pid := range pids {
+		path := r.path("proc", strconv.Itoa(pid), "ns/net")
 		id, err := fileID(path)
 		if errors.Is(err, fs.ErrPermission) {
 			hidden++
@@ -59,7 +55,7 @@ func (r Reader) FindNetns() (found []Netns, hidden int, err error) {
 			continue // it ended
 		}
 		if !known[id] {
-			add(id, path, fmt.Sprintf("pid %d (%s)", pid, r.line("proc", e.Name(), "comm")))
+			add(id, path, fmt.Sprintf("pid %d (%s)", pid, r.line("proc", strconv.Itoa(pid), "comm")))
 		}
 	}
 	return found, hidden, nil
@@ -73,14 +69,10 @@ func (r Reader) Running(wanted ...string) map[string]int {
 		want[w] = true
 	}
 	running := map[string]int{}
-	entries, _ := os.ReadDir(r.path("proc"))
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		name := r.line("proc", e.Name(), "comm")
-		if first, known := running[name]; want[name] && (!known || pid < first) {
+	pids, _ := r.pids() // an error: none is to be seen
+	for _, pid := range pids {
+		name := r.line("proc", strconv.Itoa(pid), "comm")
+		if _, known := running[name]; want[name] && !known {
 			running[name] = pid
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -201,28 +202,11 @@ func (r Reader) SeesAllProcesses() bool {
 // looked at, are left out. Threads that are elsewhere than their process do
 // not count.
 func (r Reader) ProcessesIn(ids ...NamespaceID) ([]int, error) {
-	entries, err := os.ReadDir(r.path("proc"))
-	if err != nil {
-		return nil, fmt.Errorf("list processes: %w", err)
-	}
-	var found []int
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		id, err := fileID(r.path("proc", e.Name(), "ns/net"))
-		if err != nil {
-			continue
-		}
-		for _, want := range ids {
-			if id == want {
-				found = append(found, pid)
-				break
-			}
-		}
-	}
-	return sortedInts(found), nil
+	pids, err := r.pids()
+	return slices.DeleteFunc(pids, func(pid int) bool {
+		id, err := fileID(r.path("proc", strconv.Itoa(pid), "ns/net"))
+		return err != nil || !slices.Contains(ids, id)
+	}), err
 }
 
 // Command reads the command line of a process; nil when it is gone.

@@ -25,7 +25,7 @@ type NetDevice struct {
 	Driver     string
 	Master     int // index of the bridge, bond or switch it is a port of; 0: none
 	Lower      int // index of the device below it, or of the other end of a pair; 0: none
-	LowerSpace int // number, in this namespace, of the namespace that Lower is in; -1: this one
+	LowerNSID  int // number, in this namespace, of the namespace that Lower is in; -1: this one
 	Qdisc      string
 	Leaves     []string // queueing disciplines below the root, without repetition
 	Tunnel     *Tunnel  // nil: it is none
@@ -81,7 +81,7 @@ func NetDevices(sys string) ([]NetDevice, error) {
 		}
 		d := NetDevice{
 			Name: a.Name, Kind: link.Type(), Index: a.Index, MTU: a.MTU, Up: a.Flags&net.FlagUp != 0,
-			Master: a.MasterIndex, Lower: a.ParentIndex, LowerSpace: a.NetNsID,
+			Master: a.MasterIndex, Lower: a.ParentIndex, LowerNSID: a.NetNsID,
 			Qdisc: roots[a.Index], Leaves: leaves[a.Index],
 			Tunnel: tunnelOf(link), Features: map[string]Feature{}, Counters: linkCounters(a.Statistics),
 		}
@@ -241,10 +241,10 @@ func linkCounters(s *netlink.LinkStatistics) map[string]uint64 {
 	}
 }
 
-// Numbers tells what the numbers of other namespaces mean in the calling
+// NetnsByNSID tells what the numbers of other namespaces (nsids) mean in the calling
 // thread's: it tries the files of namespaces in order, until all that are wanted
 // are found.
-func Numbers(wanted map[int]bool, files []string) map[int]string {
+func NetnsByNSID(wanted map[int]bool, files []string) map[int]string {
 	found := map[int]string{}
 	h, err := netlink.NewHandle(netlinkRoute)
 	if err != nil {
@@ -255,7 +255,7 @@ func Numbers(wanted map[int]bool, files []string) map[int]string {
 		if len(found) == len(wanted) {
 			break
 		}
-		if n := number(h, path); wanted[n] {
+		if n := nsidOf(h, path); wanted[n] {
 			found[n] = path
 		}
 	}
@@ -270,7 +270,7 @@ func IsPaired(namespace, but string) (bool, error) {
 		return false, err
 	}
 	defer h.Close()
-	there := number(h, namespace)
+	there := nsidOf(h, namespace)
 	return there >= 0 && slices.ContainsFunc(links, func(l netlink.Link) bool {
 		a := l.Attrs()
 		return IsPair(l.Type()) && a.NetNsID == there && a.Name != but
@@ -280,8 +280,8 @@ func IsPaired(namespace, but string) (bool, error) {
 // IsPair tells whether devices of a kind come in pairs, whose ends may be in two namespaces.
 func IsPair(kind string) bool { return kind == "veth" || kind == "netkit" }
 
-// number gives the number of a namespace; -1: it has none here.
-func number(h *netlink.Handle, path string) int {
+// nsidOf gives the number of a namespace; -1: it has none here.
+func nsidOf(h *netlink.Handle, path string) int {
 	file, err := os.Open(path)
 	if err != nil {
 		return -1

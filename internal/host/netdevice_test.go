@@ -52,9 +52,9 @@ func TestNetDevices(t *testing.T) {
 		if cali.Kind != "veth" || cali.MTU != 1400 || !cali.Up || cali.Master != bridge.Index || cali.Card || len(cali.RPS) == 0 || cali.Queues != len(cali.RPS) {
 			t.Errorf("the pod's device is read as %+v", cali)
 		}
-		wanted := map[int]bool{cali.LowerSpace: true}
-		if files := host.Numbers(wanted, []string{n.Path(), pod.Path()}); cali.LowerSpace < 0 || files[cali.LowerSpace] != pod.Path() {
-			t.Errorf("the other end of the pod's device is in number %d, which is %v", cali.LowerSpace, files)
+		wanted := map[int]bool{cali.LowerNSID: true}
+		if files := host.NetnsByNSID(wanted, []string{n.Path(), pod.Path()}); cali.LowerNSID < 0 || files[cali.LowerNSID] != pod.Path() {
+			t.Errorf("the other end of the pod's device is in number %d, which is %v", cali.LowerNSID, files)
 		}
 		for but, want := range map[string]bool{"wire": true, "cali0": false} {
 			if is, err := host.IsPaired(pod.Path(), but); is != want || err != nil {
@@ -64,7 +64,7 @@ func TestNetDevices(t *testing.T) {
 		if is, err := host.IsPaired(n.Path(), ""); is || err != nil {
 			t.Errorf("a pair of the namespace's own joins it to another: %v, %v", is, err)
 		}
-		if wire.LowerSpace != -1 || wire.Lower != find("far").Index || wire.Gateways != 1 || wire.Qdisc != "noqueue" {
+		if wire.LowerNSID != -1 || wire.Lower != find("far").Index || wire.Gateways != 1 || wire.Qdisc != "noqueue" {
 			t.Errorf("the wire is read as %+v", wire)
 		}
 		if vx.Tunnel == nil || vx.Tunnel.Port != 4789 || vx.Tunnel.Device != wire.Index || vx.Tunnel.Local != outer || vx.Tunnel.Shared {

@@ -73,9 +73,7 @@ func tracks(expressions []string) bool {
 // ruleExpressions dumps all nftables rules, each as the names of its
 // expressions. The dump is read raw: the rules are counted, not understood.
 func ruleExpressions() ([][]string, error) {
-	req := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP)
-	req.AddData(&nl.Nfgenmsg{NfgenFamily: unix.AF_UNSPEC, Version: unix.NFNETLINK_V0})
-	messages, err := req.Execute(unix.NETLINK_NETFILTER, 0)
+	messages, err := nft.DumpFilter(unix.NFT_MSG_GETRULE)
 	if err != nil {
 		return nil, fmt.Errorf("dump nftables rules: %w", err)
 	}
@@ -90,31 +88,23 @@ func ruleExpressions() ([][]string, error) {
 	return rules, nil
 }
 
-// expressionNames reads one rule message, which begins with a struct nfgenmsg.
+// expressionNames reads the message of one rule.
 func expressionNames(message []byte) ([]string, error) {
-	if len(message) < nl.SizeofNfgenmsg {
-		return nil, fmt.Errorf("message of %d bytes is too short", len(message))
+	attrs, _, err := nft.FilterAttrs(message)
+	if err != nil {
+		return nil, err
 	}
-	attrs, err := nl.ParseRouteAttr(message[nl.SizeofNfgenmsg:])
+	elems, err := nl.ParseRouteAttr(nlmsg.ByNumber(attrs)[unix.NFTA_RULE_EXPRESSIONS])
 	if err != nil {
 		return nil, err
 	}
 	var names []string
-	for _, a := range attrs {
-		if nlmsg.Number(a.Attr.Type) != unix.NFTA_RULE_EXPRESSIONS {
-			continue
-		}
-		elems, err := nl.ParseRouteAttr(a.Value)
+	for _, e := range elems {
+		name, err := expressionName(e.Value)
 		if err != nil {
 			return nil, err
 		}
-		for _, e := range elems {
-			name, err := expressionName(e.Value)
-			if err != nil {
-				return nil, err
-			}
-			names = append(names, name)
-		}
+		names = append(names, name)
 	}
 	return names, nil
 }

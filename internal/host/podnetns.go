@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -22,21 +21,19 @@ var errNoPod = errors.New("no process of this pod runs here, or the machine's pr
 // podNamespace gives the file of a pod's network namespace: that of any process in a cgroup
 // that has the pod's identifier in its path, as each kubelet names it.
 func podNamespace(root, uid string) (string, error) {
-	entries, err := os.ReadDir(filepath.Join(root, "proc"))
+	r := Reader{Root: root}
+	pids, err := r.pids()
 	if err != nil {
-		return "", fmt.Errorf("list processes: %w", err)
+		return "", err
 	}
 	systemd := strings.ReplaceAll(uid, "-", "_") // its cgroups have no hyphens in a name
-	for _, e := range entries {
-		if _, err := strconv.Atoi(e.Name()); err != nil {
-			continue
-		}
-		text, err := os.ReadFile(filepath.Join(root, "proc", e.Name(), "cgroup"))
+	for _, pid := range pids {
+		text, err := os.ReadFile(r.path("proc", strconv.Itoa(pid), "cgroup"))
 		if err != nil {
 			continue // it ended
 		}
 		if groups := string(text); strings.Contains(groups, "pod"+uid) || strings.Contains(groups, "pod"+systemd) {
-			return fmt.Sprintf("/proc/%s/ns/net", e.Name()), nil
+			return fmt.Sprintf("/proc/%d/ns/net", pid), nil
 		}
 	}
 	return "", errNoPod

@@ -1,9 +1,11 @@
 package host
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -31,7 +33,18 @@ func (r Reader) line(parts ...string) string {
 	return strings.TrimSpace(string(b))
 }
 
-func sortedInts(list []int) []int {
-	slices.Sort(list)
-	return list
+// pids are those of all processes that are to be seen, in ascending order.
+func (r Reader) pids() ([]int, error) {
+	entries, err := os.ReadDir(r.path("proc"))
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	var all []int
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			all = append(all, pid)
+		}
+	}
+	slices.Sort(all)
+	return all, nil
 }

@@ -87,7 +87,7 @@ func FormatLists(queues []Queue) string {
 // OffFor calls a value off.
 func OffFor(value, what string) string {
 	if value == what {
-		return "off"
+		return Off
 	}
 	return value
 }
@@ -141,7 +141,7 @@ func MaskWrites(queues []Queue, lists map[string]string, most int) ([]setting.Wr
 		if !named {
 			continue
 		}
-		if list == "off" {
+		if list == Off {
 			list = "none"
 		}
 		mask, err := FormatMask(list)

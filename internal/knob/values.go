@@ -1,7 +1,6 @@
 package knob
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -10,8 +9,11 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// Off is what a value is called where nothing is set.
-const Off = "off"
+// On and Off are what a value is called where something is set, and where nothing is.
+const (
+	On  = "on"
+	Off = "off"
+)
 
 // OnOff is what a setting has where it is on, and where it is off.
 type OnOff struct{ On, Off string }
@@ -22,21 +24,21 @@ var (
 	Truth = OnOff{On: "true", Off: "false"}
 )
 
-// Parse gives "on" or "off" for what a setting has; other text stays as it is.
+// Parse gives [On] or [Off] for what a setting has; other text stays as it is.
 func (s OnOff) Parse(text string) string {
 	switch text {
 	case s.On:
-		return "on"
+		return On
 	case s.Off:
 		return Off
 	}
 	return text
 }
 
-// Text gives what a setting has for "on" or "off"; another value stays as it is, and is not known.
+// Text gives what a setting has for [On] or [Off]; another value stays as it is, and is not known.
 func (s OnOff) Text(value string) (text string, known bool) {
 	switch value {
-	case "on":
+	case On:
 		return s.On, true
 	case Off:
 		return s.Off, true
@@ -89,12 +91,6 @@ func ParseAssignments(value string) (map[string]string, error) {
 		named[word] = v
 	}
 	return named, nil
-}
-
-// IsMissing tells whether the error says that the target has no such thing.
-func IsMissing(err error) bool {
-	var v *verr.Error
-	return errors.As(err, &v) && v.Code == verr.Missing
 }
 
 // BadNetns is the error of a namespace that cannot be found.

@@ -48,7 +48,7 @@ func (p *Placement) claim(ctx context.Context, wait bool, say func(string, ...an
 func (p *Placement) createJob(ctx context.Context, role string) error {
 	r, c := p.run, p.client
 	if r.Options.Namespace == "" && r.trial == nil {
-		err := c.create(ctx, namespaces, "", r.namespaceObject(), &corev1.Namespace{}, false)
+		err := c.create(ctx, namespaces, "", r.namespaceObject(), &corev1.Namespace{})
 		p.created = !apierrors.IsAlreadyExists(err) // the answer may be lost
 		if err != nil {
 			return err
@@ -59,7 +59,7 @@ func (p *Placement) createJob(ctx context.Context, role string) error {
 		return err
 	}
 	var job batchv1.Job
-	err := c.create(ctx, jobs, r.namespace, r.job(role), &job, false)
+	err := c.create(ctx, jobs, r.namespace, r.job(role), &job)
 	p.created = p.created || !apierrors.IsAlreadyExists(err)
 	r.owner = &metav1.OwnerReference{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job", Name: job.Name, UID: job.UID}
 	return err
@@ -70,7 +70,7 @@ func (p *Placement) createPods(ctx context.Context, roles []string) error {
 	p.podUIDs = map[string]types.UID{}
 	for _, role := range roles {
 		var pod corev1.Pod
-		if err := p.client.create(ctx, pods, p.run.namespace, p.run.pod(role), &pod, false); err != nil {
+		if err := p.client.create(ctx, pods, p.run.namespace, p.run.pod(role), &pod); err != nil {
 			return err
 		}
 		p.podUIDs[role] = pod.UID
@@ -96,7 +96,7 @@ const admissionTries = 40
 // admitted has the server judge a pod, and makes none.
 func (c *Client) admitted(ctx context.Context, namespace string, pod *corev1.Pod) error {
 	for try := 1; ; try++ {
-		err := c.create(ctx, pods, namespace, pod, &corev1.Pod{}, true)
+		err := c.dryRun(ctx, pods, namespace, pod, &corev1.Pod{})
 		if err == nil || try == admissionTries || !noServiceAccount(err) {
 			return err
 		}

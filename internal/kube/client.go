@@ -5,6 +5,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -126,16 +127,23 @@ func (c *Client) request(r *rest.Request, of resourceType, namespace string) *re
 	return r.NamespaceIfScoped(namespace, namespace != "").Resource(of.name)
 }
 
-// create makes an object, or with dryRun has the server judge it.
-func (c *Client) create(ctx context.Context, of resourceType, namespace string, object, into runtime.Object, dryRun bool) error {
-	options := &metav1.CreateOptions{FieldManager: manager}
-	if dryRun {
-		options.DryRun = []string{metav1.DryRunAll}
-	}
+// create makes an object.
+func (c *Client) create(ctx context.Context, of resourceType, namespace string, object, into runtime.Object) error {
+	return c.post(ctx, of, namespace, object, into, metav1.CreateOptions{FieldManager: manager})
+}
+
+// dryRun has the server judge an object, and makes none.
+func (c *Client) dryRun(ctx context.Context, of resourceType, namespace string, object, into runtime.Object) error {
+	options := metav1.CreateOptions{FieldManager: manager, DryRun: []string{metav1.DryRunAll}}
+	return c.post(ctx, of, namespace, object, into, options)
+}
+
+func (c *Client) post(ctx context.Context, of resourceType, namespace string, object, into runtime.Object,
+	options metav1.CreateOptions) error {
 	ctx, cancel := context.WithTimeout(ctx, CallLimit)
 	defer cancel()
-	err := c.request(c.rest[of.group].Post(), of, namespace).VersionedParams(options, c.params).Body(object).Do(ctx).Into(into)
-	return c.failure("create", of, namespace, err)
+	r := c.request(c.rest[of.group].Post(), of, namespace).VersionedParams(&options, c.params)
+	return c.failure("create", of, namespace, r.Body(object).Do(ctx).Into(into))
 }
 
 // get reads an object by its name.
@@ -193,14 +201,8 @@ func (c *Client) failure(verb string, of resourceType, namespace string, err err
 	case apierrors.IsForbidden(err):
 		return verr.Wrap(verr.Permission, what, err, "ask an administrator to apply what `kubectl venturi rbac` prints for this command, or name a namespace where you have these rights with -n")
 	case errors.As(err, &said):
-		return verr.Wrap(verr.Failed, what, err, "the API server refused it: see `kubectl get events -n "+orAll(namespace)+"`")
+		in := cmp.Or(namespace, metav1.NamespaceDefault) // where events of objects of the whole cluster are
+		return verr.Wrap(verr.Failed, what, err, "the API server refused it: see `kubectl get events -n "+in+"`")
 	}
 	return verr.Wrap(verr.Failed, what, err, "check that `kubectl version` reaches "+c.Server())
-}
-
-func orAll(namespace string) string {
-	if namespace == "" {
-		return "default"
-	}
-	return namespace
 }

@@ -23,7 +23,7 @@ type UnreadObject struct{ Object, Reason string }
 func (c *Client) ReadConfig(ctx context.Context) (found cni.APIObjects, unread []UnreadObject) {
 	found = cni.APIObjects{}
 	for _, o := range configObjects() {
-		object, err := c.readObject(ctx, o)
+		object, err := c.GetObject(ctx, o)
 		var said *verr.Error
 		switch {
 		case err == nil:
@@ -50,8 +50,8 @@ func configObjects() (all []cni.Object) {
 	return all
 }
 
-// readObject reads an object, or a list of them, of any kind.
-func (c *Client) readObject(ctx context.Context, o cni.Object) (map[string]any, error) {
+// GetObject reads an object, or a list of them, of any kind. Errors are for people.
+func (c *Client) GetObject(ctx context.Context, o cni.Object) (map[string]any, error) {
 	verb := "list"
 	if o.Name != "" {
 		verb = "get"

@@ -76,7 +76,7 @@ func (c *Client) changeLedger(ctx context.Context, change func(map[string]string
 	m.Data = entries
 	switch {
 	case missing:
-		return c.create(ctx, configMaps, LedgerNamespace, m, &corev1.ConfigMap{}, false)
+		return c.create(ctx, configMaps, LedgerNamespace, m, &corev1.ConfigMap{})
 	case len(entries) == 0:
 		err = c.request(c.rest[""].Delete(), configMaps, LedgerNamespace).Name(LedgerName).
 			Body(&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion}}).Do(ctx).Error()

@@ -11,11 +11,6 @@ import (
 	"github.com/venturi-net/venturi/internal/kube/cni"
 )
 
-// GetObject reads an object, or a list of them, of any kind. Errors are for people.
-func (c *Client) GetObject(ctx context.Context, o cni.Object) (map[string]any, error) {
-	return c.readObject(ctx, o)
-}
-
 // ApplyObject applies a configuration to an object that is there, as a field manager, which takes
 // over what of it others have. It gives the object that came of that. Errors are for people.
 func (c *Client) ApplyObject(ctx context.Context, o cni.Object, fieldManager string, config map[string]any) (map[string]any, error) {

@@ -171,7 +171,7 @@ func (p *Placement) createServices(ctx context.Context, paths []string) (map[str
 			continue
 		}
 		made[path] = &corev1.Service{}
-		if err := p.client.create(ctx, services, p.run.namespace, p.run.service(kind, path), made[path], false); err != nil {
+		if err := p.client.create(ctx, services, p.run.namespace, p.run.service(kind, path), made[path]); err != nil {
 			return nil, err
 		}
 	}

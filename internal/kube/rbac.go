@@ -153,7 +153,7 @@ func (c *Client) allows(ctx context.Context, namespace string, of resourceType, 
 	name, sub, _ := strings.Cut(of.name, "/")
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: of.group, Resource: name, Subresource: sub, Name: object}}}
-	err := c.create(ctx, selfReviews, "", review, review, false)
+	err := c.create(ctx, selfReviews, "", review, review)
 	if verr.Code(err) == verr.Permission { // nobody is told what he may
 		return true, nil
 	}
@@ -177,11 +177,7 @@ func (o Options) NodesRBAC(user string) string {
 	var b bytes.Buffer
 	o.Level = Node
 	o.writeHead(&b, "SYS_ADMIN, SYS_PTRACE and NET_ADMIN", "With -n NAMESPACE, the rights in the whole cluster are read-only.")
-	if o.Namespace == "" {
-		writeRole(&b, nodesRoleName, "", slices.Concat(namespaceRights, agentRights, nodeRights, configRights()), userSubject(user))
-		return b.String()
-	}
-	writeRoles(&b, nodesRoleName, []scopedRights{{o.Namespace, agentRights}, {"", slices.Concat(nodeRights, configRights())}}, userSubject(user))
+	writeRoles(&b, nodesRoleName, joinScopes(append(o.nodeNeeds(), scopedRights{"", configRights()})), userSubject(user))
 	return b.String()
 }
 
@@ -200,11 +196,7 @@ func (o Options) writeTuneHead(b *bytes.Buffer) {
 func (o Options) MeshRBAC(user string) string {
 	var b bytes.Buffer
 	o.writeHead(&b, "SYS_ADMIN and SYS_PTRACE", "With -n NAMESPACE, the only right in the whole cluster is to list nodes.")
-	if o.Namespace == "" {
-		writeRole(&b, meshRoleName, "", slices.Concat(namespaceRights, agentRights, nodeRights), userSubject(user))
-		return b.String()
-	}
-	writeRoles(&b, meshRoleName, []scopedRights{{o.Namespace, agentRights}, {"", nodeRights}}, userSubject(user))
+	writeRoles(&b, meshRoleName, joinScopes(o.nodeNeeds()), userSubject(user))
 	return b.String()
 }
 

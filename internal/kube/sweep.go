@@ -150,7 +150,7 @@ func (c *Client) removeDead(ctx context.Context, found Leftovers) (busy *batchv1
 	for _, n := range found.namespaces {
 		switch {
 		case used[n.Name] || n.DeletionTimestamp != nil:
-		case c.clock.now().Sub(n.CreationTimestamp.Time) < idleLimit && !slices.ContainsFunc(dead.jobs, func(j batchv1.Job) bool { return j.Namespace == n.Name }):
+		case c.Now().Sub(n.CreationTimestamp.Time) < idleLimit && !slices.ContainsFunc(dead.jobs, func(j batchv1.Job) bool { return j.Namespace == n.Name }):
 			busy = cmp.Or(busy, &batchv1.Job{ObjectMeta: n.ObjectMeta})
 		default:
 			dead.namespaces = append(dead.namespaces, n)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/venturi-net/venturi/internal/search"
 	"github.com/venturi-net/venturi/internal/stats"
@@ -139,10 +138,8 @@ func sampleOf(r *result.Record, metrics []search.Metric) search.Sample {
 
 // cores is how many cores a meter has measured; one, if it does not tell them apart.
 func cores(m result.Meter) (n int) {
-	for key := range m.Values {
-		if strings.HasPrefix(key, "cpu") && strings.HasSuffix(key, "/busy") {
-			n++
-		}
+	for range m.Cores("busy") {
+		n++
 	}
 	return max(n, 1)
 }

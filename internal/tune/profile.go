@@ -189,17 +189,9 @@ func (p Profile) Assignments(m knob.Machine, targets Targets) (assignments []Ass
 				continue // it is of another file
 			}
 			found = true
-			left := Skipped{Step: *step, Target: t, Kind: Unmet, Reason: unmet(m, t, step.Needs, assignments)}
-			if left.Reason == "" && err == nil {
-				left.Kind = Unfounded
-				left.Reason, left.Observed = step.unmetCondition(m, t)
-			}
-			w := Assignment{}
-			if left.Reason == "" {
-				w, left.Kind, left.Reason = step.assignment(m, entry, t)
-			}
-			if left.Reason != "" {
-				skipped = append(skipped, left)
+			w, left := step.assign(m, entry, t, err == nil, assignments)
+			if left != nil {
+				skipped = append(skipped, *left)
 				continue
 			}
 			assignments = append(assignments, w)
@@ -210,6 +202,25 @@ func (p Profile) Assignments(m knob.Machine, targets Targets) (assignments []Ass
 	}
 	assignments, left := dropUnowned(assignments, skipped)
 	return assignments, append(skipped, left...), nil
+}
+
+// assign gives what a step comes to on one target, or why it is skipped there. Its condition says nothing of a
+// knob that is not readable.
+func (s *Step) assign(m knob.Machine, entry knob.Entry, t knob.Target, readable bool,
+	before []Assignment) (Assignment, *Skipped) {
+	left := Skipped{Step: *s, Target: t, Kind: Unmet, Reason: unmet(m, t, s.Needs, before)}
+	if left.Reason == "" && readable {
+		left.Kind = Unfounded
+		left.Reason, left.Observed = s.unmetCondition(m, t)
+	}
+	w := Assignment{}
+	if left.Reason == "" {
+		w, left.Kind, left.Reason = s.assignment(m, entry, t)
+	}
+	if left.Reason != "" {
+		return w, &left
+	}
+	return w, nil
 }
 
 // barred says why a step is none for a program to take; empty: it is one.

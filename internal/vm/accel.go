@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/kernel"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -132,11 +133,11 @@ func reason(err error) string {
 
 // probeKey identifies what the answer depends on: this boot, the kernel's file and qemu's.
 func probeKey(k kernel.Kernel, program string) (string, error) {
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	boot, err := host.BootID()
 	if err != nil {
-		return "", fmt.Errorf("read the boot id: %w", err)
+		return "", err
 	}
-	key := strings.TrimSpace(string(boot)) + " " + k.Release
+	key := boot + " " + k.Release
 	for _, file := range []string{k.Image, program} {
 		info, err := os.Stat(file)
 		if err != nil {

@@ -74,11 +74,11 @@ func ownerOf(key string) string {
 }
 
 // noFiles is the error of a machine that has no files of a kind.
-func noFiles(m knob.Machine, knob, needs string) error {
+func noFiles(m knob.Machine, name, needs string) error {
 	if h := m.Hypervisor(); h != "" {
-		return verr.New(verr.Missing, "cannot read "+knob, "this is a virtual machine ("+h+"), and its host has it in hand", "turn it on the host")
+		return verr.New(verr.Missing, "cannot read "+name, "this is a virtual machine ("+h+"), and its host has it in hand", "turn it on the host")
 	}
-	return verr.New(verr.Missing, "cannot read "+knob, "this machine does not show it", needs)
+	return verr.New(verr.Missing, "cannot read "+name, "this machine does not show it", needs)
 }
 
 func (k cpuFiles) read(m knob.Machine) ([]knob.Queue, error) {

@@ -43,14 +43,14 @@ func (xps) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 	}
 	cores := knob.FormatLists(queues)
 	received, err := knob.ReadMasks(m, t, xpsQueue)
-	if knob.IsMissing(err) { // kernels before 4.18
+	if verr.Code(err) == verr.Missing { // kernels before 4.18
 		return knob.Reading{Value: cores}, nil
 	}
 	if err != nil {
 		return knob.Reading{}, err
 	}
 	switch each := knob.FormatLists(received); {
-	case each == "off":
+	case each == knob.Off:
 		return knob.Reading{Value: cores}, nil
 	case each == knob.FormatLists(oneToOne(received)):
 		return knob.Reading{Value: byQueue, Note: "xps_cpus is " + cores + ", and not asked"}, nil
@@ -76,7 +76,7 @@ func (xps) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Write, e
 		return nil, err
 	}
 	received, err := knob.ReadMasks(m, t, xpsQueue)
-	if err != nil && !knob.IsMissing(err) {
+	if err != nil && verr.Code(err) != verr.Missing {
 		return nil, err
 	}
 	if rest, ok := strings.CutPrefix(value, byQueue); ok {
@@ -127,7 +127,7 @@ func planReceived(value, rest string, received []knob.Queue) ([]setting.Write, e
 // more queues, numbers come again.
 func share(list string, queues int) ([]string, error) {
 	shares := make([]string, queues)
-	if list == "off" {
+	if list == knob.Off {
 		for i := range shares {
 			shares[i] = list
 		}

@@ -60,7 +60,7 @@ func isPort(word string) error { return knob.Number(1, 65535)(word) }
 
 func isDevice(word string) error {
 	const longest = 15 // the kernel's IFNAMSIZ without its end
-	if word == "" || word == "on" || len(word) > longest || strings.ContainsAny(word, "/ \t\n:") {
+	if word == "" || word == knob.On || len(word) > longest || strings.ContainsAny(word, "/ \t\n:") {
 		return fmt.Errorf("%q is not a device name", word)
 	}
 	return nil
@@ -139,7 +139,7 @@ func (o ownTable) Plan(m knob.Machine, t knob.Target, value string) ([]setting.W
 		return []setting.Write{{Setting: s}}, nil
 	}
 	words := strings.Split(value, ",")
-	if value == "on" && o.on != nil {
+	if value == knob.On && o.on != nil {
 		words = o.on
 	}
 	for i, w := range words {
@@ -156,5 +156,5 @@ func (o ownTable) Range(m knob.Machine, t knob.Target) ([]string, error) {
 	if err != nil || o.on == nil || now.Value != knob.Off {
 		return nil, err
 	}
-	return []string{"on"}, nil
+	return []string{knob.On}, nil
 }

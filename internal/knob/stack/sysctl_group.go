@@ -39,7 +39,7 @@ func (s sysctlGroup) now(m knob.Machine, t knob.Target) ([]groupValue, error) {
 		switch {
 		case err == nil:
 			found = append(found, groupValue{p, r.Value})
-		case knob.IsMissing(err):
+		case verr.Code(err) == verr.Missing:
 			missing = err
 		default:
 			return nil, err

@@ -25,7 +25,7 @@ var encapCsum = knob.Entry{
 	},
 	Knob: ovsSettings{
 		parts:  []ovsSetting{{"csum", ovs.ExternalID, "ovn-encap-csum", true, knob.OneOf("true", "false")}},
-		trials: []string{knob.Off, "on"},
+		trials: []string{knob.Off, knob.On},
 		effect: tunnelsHere,
 	},
 }

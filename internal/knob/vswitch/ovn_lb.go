@@ -44,7 +44,7 @@ func (balancing) Get(_ knob.Machine, t knob.Target) (knob.Reading, error) {
 	for _, s := range switches {
 		if s.Count > 0 {
 			with++
-			r.Value = "on"
+			r.Value = knob.On
 		}
 	}
 	r.Note = fmt.Sprintf("%d load balancers; %d of %d logical switches have some", all, with, len(switches))

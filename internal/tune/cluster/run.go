@@ -3,7 +3,6 @@ package cluster
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -343,17 +342,12 @@ type openTxns struct {
 func (n *nodeFleet) openBy(ctx context.Context, token string) []openTxns {
 	var all []openTxns
 	for _, r := range n.Run(ctx, []string{"journal", "--open", "--json"}) {
-		var told struct {
-			Transactions []struct {
-				ID      int    `json:"id"`
-				Command string `json:"command"`
-			} `json:"transactions"`
-		}
+		var txns []fleet.RemoteTxn
 		of := openTxns{err: r.Err}
 		if of.err == nil {
-			of.err = json.Unmarshal(r.Stdout, &told)
+			txns, of.err = r.Txns()
 		}
-		for _, t := range told.Transactions {
+		for _, t := range txns {
 			if strings.Contains(t.Command, tokenFlag+" "+token) {
 				of.txns = append(of.txns, strconv.Itoa(t.ID))
 			}
@@ -369,10 +363,8 @@ const tokenFlag = "--token"
 // changedNodes are those on which something was changed.
 func changedNodes(replies []fleet.Reply) (names []string) {
 	for _, r := range replies {
-		var done struct {
-			Transactions []struct{} `json:"transactions"`
-		}
-		if err := json.Unmarshal(r.Stdout, &done); err != nil || len(done.Transactions) > 0 {
+		// What cannot be read may have changed something.
+		if txns, err := r.Txns(); err != nil || len(txns) > 0 {
 			names = append(names, r.Machine.Name)
 		}
 	}
