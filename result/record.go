@@ -264,14 +264,14 @@ type Stream struct {
 	SendNs        int64 `json:"send_ns"`
 	RecvMessages  int64 `json:"recv_messages"` // whole slice, head included: Sent-Recv is the loss
 	RecvBytes     int64 `json:"recv_bytes"`
-	// RateMessages and RateBytes arrived in RateNs by the receiver's clock,
-	// head cut off: the figure is their quotient.
+	// RateBytes arrived in RateNs by the receiver's clock, head cut off: the figure
+	// is their quotient. RateMessages is how many messages that is, rounded down.
 	RateMessages int64 `json:"rate_messages"`
 	RateBytes    int64 `json:"rate_bytes"`
 	RateNs       int64 `json:"rate_ns"`
 	Packets      int64 `json:"packets,omitempty"`     // TCP: data segments that the sender made, before segmentation offload, whole slice
 	Retransmits  int64 `json:"retransmits,omitempty"` // TCP, whole slice
-	// PerFlow is RateMessages of each flow, in their order, where there are several.
+	// PerFlow is RateBytes of each flow, in their order, where there are several.
 	PerFlow []int64 `json:"per_flow,omitempty"`
 }
 

@@ -77,21 +77,14 @@ func (g *groupSink) takeOnce(p *passive, conn *socket) error {
 // Error EAGAIN: it is not whole.
 func (p *passive) takePart(conn *socket) error {
 	n, err := conn.recvNow(p.buf[p.filled:p.messageEnd()])
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case n == 0:
-		return errPeerGone
 	}
-	if p.filled += n; p.filled < p.messageEnd() {
-		return unix.EAGAIN // for the rest
+	whole, err := p.countPart(conn, n)
+	if err == nil && !whole {
+		err = unix.EAGAIN // for the rest
 	}
-	n, p.filled = p.filled, 0
-	if p.buf[0] == frameMark {
-		return p.control(conn, p.buf[:n])
-	}
-	p.counts.add(p.clock)
-	return nil
+	return err
 }
 
 // messageEnd is how long the message is whose beginning is in the buffer.

@@ -85,7 +85,7 @@ func TestMergedDatagrams(t *testing.T) {
 	}
 	defer file.Close()
 	to := socket{fd: int(file.Fd())}
-	receiver := &passive{conn: to, clock: newClock(), counts: newSinkCounts(p.Size, 0)}
+	receiver := &passive{conn: to, clock: newClock(), counts: newSinkCounts(p.Size, &window{})}
 	in := newMerged()
 	if err := to.mergeReceived(); err != nil {
 		t.Fatal(err)

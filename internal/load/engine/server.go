@@ -97,8 +97,9 @@ func (s *Server) admit() error {
 // serve opens all flows of an arm or none.
 func (s *Server) serve(arm int) error {
 	var ends []*passive
+	w := &window{head: s.plan.Head.Nanoseconds()}
 	for flow := range s.plan.Flows {
-		end, err := s.open(arm, flow)
+		end, err := s.open(arm, flow, w)
 		if err != nil {
 			for _, end := range ends {
 				end.entry.close()
@@ -179,7 +180,7 @@ type passive struct {
 	entry  socket // what the client reaches first; a TCP listener
 	conn   socket // carries the messages; the entry itself for UDP
 	buf    []byte
-	filled int // bytes of a message that are in buf, where flows of a stream share a thread
+	filled int // bytes of a message that are in buf, of a stream of TCP
 	tcp    bool
 	// client is closed when the end has its client, which hasClient says to the thread of
 	// admission; callers are its connections, where it makes many.
@@ -192,7 +193,7 @@ type passive struct {
 	answer    frame // its answer, for when it comes again
 }
 
-func (s *Server) open(arm, flow int) (*passive, error) {
+func (s *Server) open(arm, flow int, w *window) (*passive, error) {
 	a := s.plan.Arms[arm]
 	to := a.Pair(flow).To
 	at := netip.AddrPortFrom(to.Addr, uint16(a.ServerPort+flow))
@@ -207,7 +208,7 @@ func (s *Server) open(arm, flow int) (*passive, error) {
 		tcp:    s.load.Transport == "tcp",
 		client: make(chan struct{}),
 		clock:  s.clock,
-		counts: newSinkCounts(s.plan.Size, s.plan.Head.Nanoseconds()),
+		counts: newSinkCounts(s.plan.Size, w),
 	}, nil
 }
 
@@ -228,6 +229,8 @@ func (p *passive) run() error {
 		return p.sinkMerged()
 	case p.server.plan.Batch > 1:
 		return p.sinkBatches(p.server.plan.Batch)
+	case p.tcp:
+		return p.sinkParts()
 	}
 	return p.sink()
 }
@@ -261,6 +264,42 @@ func (p *passive) sink() error {
 		}
 		p.counts.add(p.clock)
 	}
+}
+
+// sinkParts counts messages on a TCP connection as their parts come.
+func (p *passive) sinkParts() error {
+	conn := p.conn
+	for {
+		n, err := conn.recv(p.buf[p.filled:p.messageEnd()])
+		if err == nil {
+			_, err = p.countPart(&conn, n)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// countPart counts what a receive call added to the buffer, or answers the control frame that it
+// has made whole, which only ever stands at a message boundary.
+func (p *passive) countPart(conn *socket, n int) (whole bool, err error) {
+	if n == 0 {
+		return false, errPeerGone
+	}
+	p.filled += n
+	frame := p.buf[0] == frameMark
+	whole = p.filled == p.messageEnd()
+	if !frame {
+		p.counts.addPart(n, whole, p.clock)
+	}
+	if !whole {
+		return false, nil
+	}
+	n, p.filled = p.filled, 0
+	if frame {
+		err = p.control(conn, p.buf[:n])
+	}
+	return true, err
 }
 
 // next takes the next message, answering the control frames before it. conn is
@@ -320,6 +359,9 @@ func (p *passive) act(f frame) frame {
 	answer := frame{kind: frameReady, token: f.token, slice: f.slice}
 	switch f.kind {
 	case frameBegin:
+		if p.flow == 0 { // which begins first
+			p.counts.window.reset()
+		}
 		p.counts.reset()
 		if p.metered(f) {
 			p.server.observer.Begin(p.arm)

@@ -86,10 +86,10 @@ func (a *active) sendError(err error) error {
 }
 
 // sumStreams adds the flows of an arm up to one slice. The rate is over one
-// window for all: from the first flow that was under way to the last message of
-// any. Flows come in bursts, and rates over windows of their own would add up
-// to more than ever arrived at a time. A slice in which too little arrived for
-// a rate has a window of 0; what it sent and lost counts all the same.
+// window for all, to the last message of any. Flows come in bursts, and rates
+// over windows of their own would add up to more than ever arrived at a time. A
+// slice in which too little arrived for a rate has a window of 0; what it sent
+// and lost counts all the same.
 //
 // A receiver of datagrams that was kept from running while they were sent, by the
 // work that their arrival is, finds at the end what its socket has room for, and
@@ -105,7 +105,7 @@ func sumStreams(flows []*active) (*result.Stream, time.Duration) {
 		s.AskedMessages += a.sent.asked
 		s.SendNs += a.sent.ns
 		s.RecvMessages += got.messages
-		s.RateMessages += got.window
+		s.RateBytes += got.window
 		s.Packets += a.sent.segments
 		s.Retransmits += a.sent.retransmit
 		if len(flows) > 1 {
@@ -118,7 +118,7 @@ func sumStreams(flows []*active) (*result.Stream, time.Duration) {
 			to = max(to, got.to)
 		}
 	}
-	s.SentBytes, s.RecvBytes, s.RateBytes = s.SentMessages*size, s.RecvMessages*size, s.RateMessages*size
+	s.SentBytes, s.RecvBytes, s.RateMessages = s.SentMessages*size, s.RecvMessages*size, s.RateBytes/size
 	s.SendNs /= int64(len(flows))
 	s.RateNs = to - from
 	if sent := s.SendNs - flows[0].plan.Head.Nanoseconds(); !flows[0].tcp && s.RecvMessages > 0 && 2*s.RateNs < sent {
