@@ -133,6 +133,9 @@ func TestWireTakes(t *testing.T) {
 				if got != w {
 					t.Errorf("%s: wire is %v, want %v", m.Name, got, w)
 				}
+				if !w.TSO && d.Features["tx-udp-segmentation"] {
+					t.Errorf("%s: a card without TSO segments UDP", m.Name)
+				}
 			}
 		}
 	}
