@@ -155,28 +155,33 @@ func (c *Child) CloseLifeline() {
 }
 
 // Stop ends the process: it cuts the lifeline, after grace asks it to end, and
-// after grace once more kills it. It returns when the process is gone.
-func (c *Child) Stop(grace time.Duration) {
+// after grace once more kills it. It returns when the process is gone. Error: it is
+// not, long after it was killed, as one that waits for a device or a file server.
+func (c *Child) Stop(grace time.Duration) error {
 	c.CloseLifeline()
-	for _, step := range []os.Signal{nil, unix.SIGTERM, unix.SIGKILL} {
-		if step != nil {
-			_ = c.cmd.Process.Signal(step) // it may have ended just now
-		} else if c.lifeline == nil {
+	for _, step := range []struct {
+		signal os.Signal
+		wait   time.Duration
+	}{{nil, grace}, {unix.SIGTERM, grace}, {unix.SIGKILL, killLimit}} {
+		switch {
+		case step.signal != nil:
+			_ = c.cmd.Process.Signal(step.signal) // it may have ended just now
+		case c.lifeline == nil:
 			continue // it would not notice
 		}
 		select {
 		case <-c.Done:
-			return
-		case <-time.After(grace):
+			return nil
+		case <-time.After(step.wait):
 		}
 	}
-	<-c.Done
+	return fmt.Errorf("end process %d (%s): still there %v after it was killed", c.Pid, filepath.Base(c.cmd.Path), killLimit)
 }
 
 // killPoll is how often Kill looks whether processes are gone.
 const killPoll = 5 * time.Millisecond
 
-// killLimit is how long Kill waits for killed processes to vanish.
+// killLimit is how long is waited for killed processes to vanish.
 var killLimit = host.ScaleTimeout(10 * time.Second)
 
 // Kill ends every process whose network namespace is one of those named: it
