@@ -256,7 +256,11 @@ func (o *Options) check() ([]path.Arm, error) {
 	if err := needRoot("cannot raise a lab"); err != nil {
 		return nil, err
 	}
-	if err := feature.Require("cannot raise a lab", feature.Veth); err != nil {
+	needs := []feature.Need{feature.Veth, feature.Sysctls}
+	if err := feature.RequireRights("cannot raise a lab", needs...); err != nil {
+		return nil, err
+	}
+	if err := feature.Require("cannot raise a lab", needs...); err != nil {
 		return nil, err
 	}
 	for _, arm := range arms {

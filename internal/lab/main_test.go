@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) {
 	testenv.Main(m, testenv.Roles{
-		"agent": agent, "mute": mute, "quitter": quitter, "holder": holder, "owner": owner, "bare": bare,
+		"agent": agent, "mute": mute, "quitter": quitter, "holder": holder, "owner": owner, "bare": bare, "contained": contained,
 		"beside": changeNetnsFolder, "stranger": stranger,
 	})
 }
