@@ -123,8 +123,25 @@ func (c *Child) Await(ctx context.Context, limit time.Duration, ready func(conte
 	}
 }
 
-// lastOutput gives the end of what the process wrote, its lines in one.
+// lastOutput gives the end of what the process wrote, for an error of this process.
 func (c *Child) lastOutput() string {
+	if text := c.lastLines(); text != "" {
+		return "; it said: " + text
+	}
+	return ""
+}
+
+// LastOutput gives the end of what the process wrote, with its name, for an error of several
+// processes; empty: it wrote nothing.
+func (c *Child) LastOutput() string {
+	if text := c.lastLines(); text != "" {
+		return filepath.Base(c.cmd.Path) + " said: " + text
+	}
+	return ""
+}
+
+// lastLines gives the end of what the process wrote, its lines in one.
+func (c *Child) lastLines() string {
 	if c.log == "" {
 		return ""
 	}
@@ -144,7 +161,7 @@ func (c *Child) lastOutput() string {
 			lines = append(lines, line)
 		}
 	}
-	return "; it said: " + strings.Join(lines, "; ")
+	return strings.Join(lines, "; ")
 }
 
 // CloseLifeline lets the process see the end of its input, and does not wait for it.
