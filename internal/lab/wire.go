@@ -2,6 +2,7 @@ package lab
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -37,16 +38,33 @@ const (
 )
 
 // receiveCPUs are the cores that carry what a card receives, among those that its machine is
-// confined to, if it is; none: nothing is steered.
-func (w Wire) receiveCPUs(own []int) (cpus []int, err error) {
-	cpus = own
-	if len(own) == 0 && w.RSS != RSSNone {
-		cpus, err = host.AllowedCPUs()
+// confined to, if it is; none: nothing is steered. A card that deals out what it receives deals to
+// none that are isolated, as the kernel would not. Errors are for a user.
+func (w Wire) receiveCPUs(own, isolated []int) (cpus []int, err error) {
+	if w.RSS == RSSNone {
+		return own, nil
 	}
-	if w.RSS == RSSHosts && len(cpus) > 0 {
+	cpus = slices.Clone(own)
+	if len(own) == 0 {
+		if cpus, err = host.AllowedCPUs(); err != nil {
+			return nil, err
+		}
+	}
+	among := host.FormatNumbers(cpus)
+	cpus = slices.DeleteFunc(cpus, func(cpu int) bool { return slices.Contains(isolated, cpu) })
+	if len(cpus) == 0 {
+		return nil, badRSS(w, fmt.Sprintf(
+			"the machine's cores (%s) are all isolated (isolcpus, nohz_full), and the kernel steers no packets to such", among))
+	}
+	if w.RSS == RSSHosts {
 		cpus = cpus[len(cpus)-1:]
 	}
-	return cpus, err
+	return cpus, nil
+}
+
+func badRSS(w Wire, why string) error {
+	return verr.New(verr.Usage, "cannot raise a lab with --wire rss="+w.RSS, why,
+		"leave rss out, or give the machine other cores with --cores")
 }
 
 // Bounds of a wire's MTU, bytes: what every IPv4 host must take whole, and
