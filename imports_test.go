@@ -140,7 +140,7 @@ var reserved = []struct {
 }{
 	{"os/exec", []string{"internal/guest", "internal/tool", "internal/remote", "internal/netcfg", "internal/setting", "internal/kernel", "internal/testenv", "internal/testenv/agenttest"}, false,
 		"no product code asks a program what the kernel could tell: tools are run by tool, agents started by netcfg and, on other machines, by remote through ssh, packages fetched by the package manager, commands in a virtual machine run by guest, roles of a test binary by testenv"},
-	{"golang.org/x/sys/unix", []string{"internal/bench/pods", "internal/host", "internal/nlmsg", "internal/nft", "internal/nft/match", "internal/fastpath/audit", "internal/fastpath/discover", "internal/fastpath/topology", "internal/netcfg", "internal/setting", "internal/fastpath/kernel", "internal/load/engine", "internal/load/thread", "internal/iperf3", "internal/meter", "internal/guest", "internal/vm", "internal/journal", "internal/testenv", "internal/testenv/agenttest", "internal/testenv/traffic"}, false,
+	{"golang.org/x/sys/unix", []string{"internal/bench/pods", "internal/host", "internal/nlmsg", "internal/nft", "internal/nft/match", "internal/fastpath/audit", "internal/fastpath/discover", "internal/fastpath/topology", "internal/netcfg", "internal/setting", "internal/fastpath/kernel", "internal/load/engine", "internal/load/thread", "internal/iperf3", "internal/meter", "internal/guest", "internal/vm", "internal/kernel", "internal/journal", "internal/testenv", "internal/testenv/agenttest", "internal/testenv/traffic"}, false,
 		"raw system calls stay where their pitfalls are known"},
 	{"github.com/vishvananda/netns", nil, true,
 		"it moves the calling thread and leaves it there: host.Do does not"},

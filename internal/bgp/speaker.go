@@ -12,7 +12,9 @@ package bgp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"path/filepath"
 	"reflect"
 	"runtime"
 	"time"
@@ -49,8 +51,12 @@ func Main(ctx context.Context, o Options) error {
 	ctx, cancel := host.WithLifeline(ctx, o.Stdin)
 	defer cancel()
 	if err := runSpeaker(ctx, c, o.Log); err != nil {
-		return verr.Wrap(verr.Failed, "the BGP speaker "+c.RouterID.String()+" ended badly", err,
-			"see that nothing else listens on "+c.Listen.String()+", and run the command again")
+		do := "see that nothing else listens on " + c.Listen.String()
+		if errors.Is(err, errState) {
+			do = "see that " + filepath.Dir(c.State) + " can be written to, and that its file system has space left"
+		}
+		do += ", and run the command again"
+		return verr.Wrap(verr.Failed, "the BGP speaker "+c.RouterID.String()+" ended badly", err, do)
 	}
 	return nil
 }
@@ -72,7 +78,7 @@ func runSpeaker(ctx context.Context, c *Config, log io.Writer) error {
 		return err
 	}
 	go resend(ctx, s, t)
-	err = follow(ctx, c, t, f)
+	err = follow(ctx, c, t, f, log)
 	for _, problem := range f.sync(nil) {
 		err = errors.Join(err, errors.New(problem))
 	}
@@ -81,19 +87,27 @@ func runSpeaker(ctx context.Context, c *Config, log io.Writer) error {
 }
 
 // follow carries what the table says into the kernel, and tells of it, until
-// ctx ends.
-func follow(ctx context.Context, c *Config, t *table, f *fib) error {
+// ctx ends. Whoever starts it waits for a first state. One that cannot be written later is no reason
+// to withdraw the routes: it is tried again.
+func follow(ctx context.Context, c *Config, t *table, f *fib, log io.Writer) error {
 	tick := time.NewTicker(time.Duration(c.Scan) * time.Second)
 	defer tick.Stop()
 	var told *State
+	failed := false
 	for {
 		peers, best := t.look()
 		problems := f.sync(best)
 		if now := (&State{Peers: peers, Routes: f.routes(), Problems: problems}); !reflect.DeepEqual(now, told) {
-			if err := now.write(c.State); err != nil {
+			err := now.write(c.State)
+			switch {
+			case err == nil:
+				told, failed = now, false
+			case told == nil:
 				return err
+			case !failed:
+				failed = true
+				fmt.Fprintf(log, "the state is out of date: %v; trying again\n", err)
 			}
-			told = now
 		}
 		select {
 		case <-ctx.Done():

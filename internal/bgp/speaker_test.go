@@ -3,6 +3,8 @@ package bgp_test
 import (
 	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -151,6 +153,42 @@ func TestRepair(t *testing.T) {
 	})
 	testenv.Must(t, r.hosts[1].DeleteDynamicRoute(netcfg.DynamicRoute{Dst: block(0, 0), Protocol: protoBGP}))
 	r.awaitRoutes(1, protoBGP, routeVia(0, 0))
+}
+
+// A state that cannot be written ends no sessions: the routes go on to follow, and the state is written when it can be.
+// Who cannot write the first one says why, and what to do.
+func TestStateUnwritable(t *testing.T) {
+	testenv.Root(t)
+	r := newRig(t, 2)
+	far := r.speak(0, r.config(0, 1))
+	c := r.config(1, 0)
+	c.Scan = 1
+	near := r.speak(1, c)
+	one := func(s *bgp.State) bool { return len(s.Routes) == 1 }
+	awaitState(t, "a route", c, one)
+	next := c.State + ".new"
+	testenv.Must(t, os.Mkdir(next, 0o700))
+	testenv.Must(t, unix.Kill(far.Pid, unix.SIGTERM))
+	ended(t, far)
+	r.awaitRoutes(1, protoBGP)
+	if s, err := bgp.ReadState(c.State); err != nil || !one(s) {
+		t.Errorf("the state is %+v, %v, want that of before", s, err)
+	}
+	testenv.Must(t, os.Remove(next))
+	awaitState(t, "no route", c, func(s *bgp.State) bool { return len(s.Routes) == 0 })
+	r.speak(0, r.config(0, 1))
+	awaitState(t, "the route again", c, one)
+	near.Stop(long)
+
+	c.State = filepath.Join(r.folder, "nowhere", "speaker.json")
+	file := filepath.Join(r.folder, "lost.config")
+	testenv.Must(t, c.Write(file))
+	lost := r.start(1, "lost.log", append(testenv.RoleCommand(t, "speaker"), "--config", file)...)
+	ended(t, lost)
+	text, err := os.ReadFile(filepath.Join(r.folder, "lost.log"))
+	if err != nil || !strings.Contains(string(text), "has space left") || strings.Contains(string(text), "listens on") {
+		t.Errorf("it said %q, %v, want what to do about the state", text, err)
+	}
 }
 
 func ended(t *testing.T, c *netcfg.Child) {

@@ -1,6 +1,7 @@
 package bgp
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 
@@ -44,10 +45,13 @@ func ReadState(file string) (*State, error) {
 	return s, nil
 }
 
+// errState is that of a state that could not be written.
+var errState = errors.New("write state")
+
 // write replaces the file: who reads it gets either the old state or the new.
 func (s *State) write(file string) error {
 	if err := netcfg.ReplaceJSON(file, s); err != nil {
-		return fmt.Errorf("write state: %w", err)
+		return fmt.Errorf("%w: %w", errState, err)
 	}
 	return nil
 }

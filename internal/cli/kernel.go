@@ -176,7 +176,7 @@ The exit code is that of the command.`,
 	f := cmd.Flags()
 	f.SetInterspersed(false) // the command's options are its own
 	f.Var(&u.accel, "accel", "what runs the virtual machine: auto, kvm, or tcg (emulation)")
-	f.IntVar(&config.CPUs, "cpus", 0, "CPUs of the virtual machine (default: this machine's)")
+	f.IntVar(&config.CPUs, "cpus", 0, "CPUs of the virtual machine (default: this machine's, but at most 64, emulated 8)")
 	f.IntVar(&config.Memory, "memory", 0, "memory of the virtual machine, MiB (default: enough for a lab)")
 	f.Var(&nics, "nic", "add a network card of this model: virtio, e1000e or vmxnet3; may be given several times")
 	f.StringArrayVar(&config.Writable, "write", nil, "let the command write to this folder of the host; may be given several times")

@@ -92,7 +92,7 @@ Paths:
 			if elsewhere {
 				raise = func(ctx context.Context, o lab.Options) (*lab.Lab, error) { return raiseUnder(ctx, env, u, o) }
 			}
-			l, err := raise(cmd.Context(), o)
+			l, err := raise(tellingWaits(cmd), o)
 			if err != nil {
 				return notRaised(o.Name, err)
 			}
@@ -147,12 +147,13 @@ were raised, what took the slow path, and why; docs/fast-path.md explains each r
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// What cannot be removed is listed as dead.
-			if swept, err := lab.Sweep(cmd.Context()); err == nil {
+			ctx := tellingWaits(cmd)
+			if swept, err := lab.Sweep(ctx); err == nil {
 				for _, gone := range swept {
 					sanitize.Fprintf(cmd.ErrOrStderr(), "removed %s, which a killed run had left\n", gone)
 				}
 			}
-			list, err := lab.List(cmd.Context())
+			list, err := lab.List(ctx)
 			if err != nil {
 				return err
 			}
@@ -236,32 +237,32 @@ left to the process that uses it.`,
   venturi lab down --all        all kept labs`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			swept, err := lab.Sweep(cmd.Context())
+			ctx := tellingWaits(cmd)
+			swept, stuck := lab.Sweep(ctx)
 			for _, gone := range swept {
 				sanitize.Fprintf(out, "removed %s, which a killed run had left\n", gone)
 			}
-			if err != nil {
-				return err
+			if verr.Code(stuck) == verr.Permission || ctx.Err() != nil {
+				return stuck
 			}
-			targets, err := downTargets(cmd, name, all)
-			if err != nil {
-				return err
-			}
-			var failed []error
+			// A dead lab that cannot be removed is no reason to leave the others.
+			targets, err := downTargets(ctx, name, all, cmd.Flags().Changed("name"), stuck != nil)
+			failed := []error{err}
 			for _, target := range targets {
 				if slices.Contains(swept, target) {
 					continue
 				}
-				if err := lab.Remove(cmd.Context(), target); err != nil {
+				if err := lab.Remove(ctx, target); err != nil {
 					failed = append(failed, err)
 					continue
 				}
 				sanitize.Fprintf(out, "took %s down\n", target)
 			}
-			if len(swept)+len(targets) == 0 {
+			err = errors.Join(append(failed, stuck)...)
+			if err == nil && len(swept)+len(targets) == 0 {
 				sanitize.Fprintf(out, "nothing to take down\n")
 			}
-			return errors.Join(failed...)
+			return err
 		},
 	}
 	cmd.Flags().StringVar(&name, "name", lab.DefaultName, "name of the lab")
@@ -271,20 +272,34 @@ left to the process that uses it.`,
 }
 
 // downTargets says which labs to take down: one that was named, even if it is
-// not there, else those that are.
-func downTargets(cmd *cobra.Command, name string, all bool) ([]string, error) {
-	if cmd.Flags().Changed("name") {
+// not there, else those that are. After a sweep that failed, dead ones are left
+// out: the sweep has tried them, and its error tells of them.
+func downTargets(ctx context.Context, name string, all, named, sweepFailed bool) ([]string, error) {
+	if named && !sweepFailed {
 		return []string{name}, nil
 	}
-	list, err := lab.List(cmd.Context())
+	list, err := lab.List(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var targets []string
+	found := false
 	for _, i := range list {
-		if all && i.Status == lab.StatusKept || !all && i.Name == name {
+		found = found || i.Name == name
+		wanted := all && i.Status == lab.StatusKept || !all && i.Name == name
+		if wanted && (!sweepFailed || i.Status != lab.StatusDead) {
 			targets = append(targets, i.Name)
 		}
 	}
+	if named && !found {
+		targets = append(targets, name)
+	}
 	return targets, nil
+}
+
+// tellingWaits is a command's context, in which it says for whom it waits.
+func tellingWaits(cmd *cobra.Command) context.Context {
+	return lab.WithSay(cmd.Context(), func(format string, args ...any) {
+		sanitize.Fprintf(cmd.ErrOrStderr(), "venturi: "+format+"\n", args...)
+	})
 }

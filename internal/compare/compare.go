@@ -282,7 +282,7 @@ func (s *Session) preamble(ctx context.Context, r *Resolved, plan *result.Plan, 
 			return err
 		}
 	}
-	warnings := slices.Concat(missing.warnings(), s.unconfined(), s.fewCores(plan, threadCPUs))
+	warnings := slices.Concat(missing.warnings(), s.unconfined(), s.fewCores(plan, threadCPUs), fastPathOnWire(plan, ends))
 	if plan.SharedCores && plan.ClientCPU == plan.ServerCPU {
 		warnings = append(warnings, result.Warning{Code: "one-core", Text: "client and server share one core: latency lacks the wake-up of another core"})
 	}

@@ -4,14 +4,43 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/agent"
+	"github.com/venturi-net/venturi/internal/experiment"
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/result"
 )
+
+// fastPathOnWire warns of programs of fast paths on the wire that the baseline uses: its packets
+// pass them, as those of a node's host network do.
+func fastPathOnWire(plan *result.Plan, ends []experiment.Ends) []result.Warning {
+	base, fast := "", []string(nil)
+	for i, arm := range plan.Arms {
+		d, err := path.Lookup(arm.Path)
+		if err != nil || d.OwnCard || d.Name == "attach" {
+			continue // a tool's arm goes where another one does; the others are not on the wire
+		}
+		switch {
+		case arm.Role == result.RoleBaseline:
+			base = arm.Name
+		case arm.Role == "" && ends[i].ClientPins != "":
+			fast = append(fast, arm.Name)
+		}
+	}
+	if base == "" || len(fast) == 0 {
+		return nil
+	}
+	names := strings.Join(fast, " and ")
+	return []result.Warning{{Code: "fast-path-on-wire", Text: fmt.Sprintf(
+		"every packet on the wire passes the programs of %[1]s, which cost %[2]s a few percent: "+
+			"the ratios to %[2]s are better by as much; to see how much, run the command without %[1]s, "+
+			"and compare both runs (venturi report BEFORE AFTER)", names, base)}}
+}
 
 // fastPathEnd is the fast path of a path on one machine.
 type fastPathEnd struct {

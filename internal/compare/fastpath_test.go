@@ -4,8 +4,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/venturi-net/venturi/internal/experiment"
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/lab"
@@ -44,6 +46,9 @@ func TestFastPathIsRecorded(t *testing.T) {
 	if slices.ContainsFunc(rec.Warnings, func(w result.Warning) bool { return w.Arm != "" }) {
 		t.Errorf("warnings: %+v", rec.Warnings)
 	}
+	if !slices.ContainsFunc(rec.Warnings, func(w result.Warning) bool { return w.Code == "fast-path-on-wire" }) {
+		t.Errorf("no word of the programs that the baseline passes: %+v", rec.Warnings)
+	}
 	row := analyze(t, rec).Cells[0].Rows[2]
 	if row.Arm.Name != "vxlan+fast" || row.FastPath == nil || row.FastPath.Flows < 1 || row.FastPath.Flows > 3 || row.FastPath.Carried < 0.5 {
 		t.Errorf("%s: %+v", row.Arm.Name, row.FastPath)
@@ -79,5 +84,39 @@ func TestFastPathsOff(t *testing.T) {
 	want = append(want, result.Warning{Code: "fast-path-off", Arm: "pods", Text: "its fast path carried nothing when the run ended: a: its daemon has ended"})
 	if got := fastPathWarnings(append(labFastPaths(l), ended)); !slices.Equal(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// TestFastPathOnWire wants a word where the baseline passes the programs of another path, and none
+// where that has no programs, or the baseline a card of its own.
+func TestFastPathOnWire(t *testing.T) {
+	for _, c := range []struct {
+		base  string
+		arms  []string
+		named string // in the warning; empty: there is none
+	}{
+		{"host", []string{"vxlan", "routed"}, ""},
+		{"host", []string{"vxlan", "vxlan+fast"}, "programs of vxlan+fast, which cost host"},
+		{"vxlan", []string{"vxlan+fast", "routed+fast"}, "programs of vxlan+fast and routed+fast, which cost vxlan"},
+		{"macvlan", []string{"vxlan+fast"}, ""},
+		{"attach", []string{"vxlan+fast"}, ""},
+		{"vxlan+fast", []string{"vxlan"}, ""}, // what its own programs cost is its own cost
+	} {
+		plan := &result.Plan{Arms: []result.Arm{
+			{Name: c.base, Path: c.base, Role: result.RoleBaseline}, {Name: "copy", Path: c.base, Role: result.RoleCopy},
+		}}
+		for _, name := range c.arms {
+			plan.Arms = append(plan.Arms, result.Arm{Name: name, Path: name})
+		}
+		ends := make([]experiment.Ends, len(plan.Arms))
+		for i, arm := range plan.Arms {
+			if strings.HasSuffix(arm.Path, "+fast") || arm.Path == "attach" {
+				ends[i].ClientPins = "bpf"
+			}
+		}
+		got := fastPathOnWire(plan, ends)
+		if (len(got) > 0) != (c.named != "") || len(got) > 0 && !strings.Contains(got[0].Text, c.named) {
+			t.Errorf("%s with %v: %+v, want %q", c.base, c.arms, got, c.named)
+		}
 	}
 }

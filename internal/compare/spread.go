@@ -116,7 +116,7 @@ func (q Request) resolveSpread(arms []path.Arm, between []betweenMachines) (s *s
 	if s.cards, err = parseCards(q.Remote.Dev, q.Remote.Take, q.Remote.Machines); err != nil {
 		return nil, err
 	}
-	if s.net, err = lab.ParseNet(q.Remote.Net); err != nil {
+	if s.net, err = lab.ParseNet(q.Remote.Net, len(s.members())); err != nil {
 		return nil, err
 	}
 	var built []path.Arm

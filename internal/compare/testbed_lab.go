@@ -47,7 +47,7 @@ func openLab(ctx context.Context, r *Resolved, h Host) (s *Session, err error) {
 		}
 	}()
 	h.Watch.Say("raising %d machines with %s", max(r.lab.Hosts, lab.DefaultHosts), strings.Join(r.Paths, ", "))
-	if b.lab, err = lab.Up(ctx, r.labOptions(h)); err != nil {
+	if b.lab, err = lab.Up(lab.WithSay(ctx, h.Watch.Say), r.labOptions(h)); err != nil {
 		return nil, err
 	}
 	s = &Session{host: h, testbed: b, lab: b.lab, wire: b.lab.Wire, machines: make([]testMachine, 2), sharedCores: b.lab.Cores == nil}

@@ -125,3 +125,25 @@ func require(what, otherKernel string, needs []Need) error {
 	}
 	return nil
 }
+
+// RequireRights gives an error for a user if root may not do what the needs take, as in a container.
+func RequireRights(what string, needs ...Need) error {
+	for _, n := range needs {
+		answer, why := n.Ask()
+		if answer != Unknown || !isDenied(why) {
+			continue
+		}
+		return &verr.Error{
+			Summary: what, Code: verr.Permission, Err: why,
+			Reason: fmt.Sprintf("root may not do here what it takes (%v): CAP_SYS_ADMIN and CAP_NET_ADMIN are needed, "+
+				"and a /proc/sys that is not read-only, which most containers do not have", why),
+			Hint: "run it on the host itself, or in a container that may do it (docker run --privileged)" + OtherKernel,
+		}
+	}
+	return nil
+}
+
+// isDenied tells whether something failed for a lack of rights.
+func isDenied(err error) bool {
+	return errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EROFS)
+}

@@ -15,6 +15,14 @@ var (
 		Get:  "load the module veth (modprobe veth), or run a kernel built with CONFIG_VETH",
 		Try:  pair,
 	}
+	// Sysctls are what every namespace of a lab has set.
+	Sysctls = &Probe{
+		Name: "settings of network namespaces",
+		Get:  "mount /proc with its folder sys, or run a kernel built with CONFIG_SYSCTL",
+		Try: func(n *netcfg.Namespace) error {
+			return n.Sysctl(netcfg.Sysctl{Name: "net.ipv4.conf.default.rp_filter", Value: "0"})
+		},
+	}
 	Bridge = &Probe{
 		Name: "bridge device",
 		Get:  "load the module bridge (modprobe bridge), or run a kernel built with CONFIG_BRIDGE",

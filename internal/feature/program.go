@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // Program is a program that has to be installed.
 type Program struct {
 	Name    string // of its file
 	Package string // of Debian that brings it
+	Also    string // file that it is on other systems, if that is not on PATH; empty: none
 }
 
 // sbin are folders where daemons are, and which the PATH of a user often lacks.
@@ -18,11 +21,14 @@ var sbin = []string{"/usr/local/sbin", "/usr/sbin", "/sbin"}
 
 // Find gives the program's file: the first on PATH, or in a folder of daemons.
 func (p Program) Find() (string, error) {
+	var files []string
 	for _, folder := range append(filepath.SplitList(os.Getenv("PATH")), sbin...) {
-		if !filepath.IsAbs(folder) {
+		files = append(files, filepath.Join(folder, p.Name))
+	}
+	for _, file := range append(files, p.Also) {
+		if !filepath.IsAbs(file) {
 			continue // whoever can write to where we happen to be would be run as root
 		}
-		file := filepath.Join(folder, p.Name)
 		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
 			return file, nil
 		}
@@ -45,7 +51,7 @@ func (p Program) String() string { return fmt.Sprintf("%s (package %s)", p.Name,
 
 // Lack is of [Need].
 func (p Program) Lack() (lacks, get string) {
-	return "there is no program " + p.Name, fmt.Sprintf("install the package %s (apt-get install %[1]s)", p.Package)
+	return "there is no program " + p.Name, install(host.Reader{}.DebianLike(), p.Name, p.Package)
 }
 
 // File is a file that has to be installed.
@@ -67,5 +73,13 @@ func (f File) String() string { return fmt.Sprintf("%s (package %s)", f.Path, f.
 
 // Lack is of [Need].
 func (f File) Lack() (lacks, get string) {
-	return "there is no file " + f.Path, fmt.Sprintf("install the package %s (apt-get install %[1]s)", f.Package)
+	return "there is no file " + f.Path, install(host.Reader{}.DebianLike(), f.Path, f.Package)
+}
+
+// install says how to get what a package of Debian brings. Other systems have it in packages of other names.
+func install(debian bool, what, pkg string) string {
+	if debian {
+		return fmt.Sprintf("install the package %s (apt-get install %[1]s)", pkg)
+	}
+	return fmt.Sprintf("install %s (on Debian: apt-get install %s)", what, pkg)
 }

@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,4 +21,18 @@ func AllowedCPUs() ([]int, error) {
 		}
 	}
 	return cpus, nil
+}
+
+// IsolatedCPUs lists the cores that the boot line keeps for nobody, in ascending order: those that it
+// isolates (isolcpus) or has run without ticks (nohz_full). The kernel steers no packets to them.
+func (r Reader) IsolatedCPUs() []int {
+	var all []int
+	for _, file := range []string{"isolated", "nohz_full"} {
+		// One is empty, or " (null)", where there are none.
+		if cores, err := ParseNumbers(r.line("sys/devices/system/cpu", file)); err == nil {
+			all = append(all, cores...)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }

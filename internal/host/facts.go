@@ -109,7 +109,7 @@ func (r Reader) static() result.Facts {
 	return result.Facts{
 		Kernel:      r.line("proc/sys/kernel/osrelease"),
 		Arch:        runtime.GOARCH,
-		OS:          r.osName(),
+		OS:          r.osRelease("PRETTY_NAME"),
 		CPUModel:    cpu.model,
 		CPUs:        cpu.count,
 		Hypervisor:  r.hypervisor(cpu),
@@ -167,16 +167,6 @@ func (r Reader) hypervisor(c cpuinfo) string {
 		return kind.String()
 	}
 	return "unknown"
-}
-
-func (r Reader) osName() string {
-	text, _ := os.ReadFile(r.path("etc/os-release"))
-	for _, line := range strings.Split(string(text), "\n") {
-		if value, ok := strings.CutPrefix(line, "PRETTY_NAME="); ok {
-			return strings.Trim(value, `"'`)
-		}
-	}
-	return ""
 }
 
 // memory is MemTotal in bytes; 0 if it cannot be read.

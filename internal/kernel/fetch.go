@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -81,6 +83,9 @@ type fetcher struct {
 	programs tools
 }
 
+// aptGet is the package manager's program. Who has none does not want one.
+var aptGet = feature.Program{Name: "apt-get", Package: "apt"}
+
 // prepare checks everything that can be checked without the network.
 func prepare(ctx context.Context, what string, w FetchRequest) (f fetcher, err error) {
 	f.FetchRequest = w
@@ -88,11 +93,15 @@ func prepare(ctx context.Context, what string, w FetchRequest) (f fetcher, err e
 		return f, verr.New(verr.Missing, what, "this machine is "+runtime.GOARCH+"; kernels are fetched and run for amd64 only",
 			"run it on an amd64 machine")
 	}
+	if _, err := aptGet.Find(); err != nil {
+		return f, verr.New(verr.Missing, what, "it takes Debian's package manager, and there is no "+aptGet.Name+" here",
+			"give --kernel the file of a bzImage that has its modules beside it, or fetch one on a host with Debian")
+	}
 	for _, p := range []struct {
 		to      *string
 		program feature.Program
 	}{
-		{&f.programs.get, feature.Program{Name: "apt-get", Package: "apt"}},
+		{&f.programs.get, aptGet},
 		{&f.programs.cache, feature.Program{Name: "apt-cache", Package: "apt"}},
 		{&f.programs.deb, feature.Program{Name: "dpkg-deb", Package: "dpkg"}},
 		{&f.programs.depmod, feature.Program{Name: "depmod", Package: "kmod"}},
@@ -193,6 +202,14 @@ func (f fetcher) build(ctx context.Context, file string, d deb, done string) err
 // incomplete and is removed.
 func (s store) put(done, release, folder string) error {
 	to := filepath.Join(string(s), release)
+	// At once, where the file system can: between two steps, who is killed would lose both.
+	err := unix.Renameat2(unix.AT_FDCWD, done, unix.AT_FDCWD, to, unix.RENAME_EXCHANGE)
+	if err == nil {
+		return nil
+	}
+	if !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOSYS) {
+		return fmt.Errorf("replace %s: %w", to, err)
+	}
 	if err := os.Rename(to, filepath.Join(folder, "old")); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}

@@ -172,3 +172,29 @@ func TestOneFetchAtATime(t *testing.T) {
 	}
 	unlock()
 }
+
+// A kernel takes the place of another one of its release, which never is gone meanwhile.
+func TestPutReplaces(t *testing.T) {
+	const release = "6.1.0-9-amd64"
+	s := store(keep(t, "6.12.1"))
+	folder := filepath.Join(string(s), ".fetch-now")
+	for _, text := range []string{"first", "second"} {
+		put(t, filepath.Join(folder, "done"), map[string]string{"source": text})
+		if err := s.put(filepath.Join(folder, "done"), release, folder); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(filepath.Join(string(s), release, "source")); err != nil || string(got) != text {
+			t.Errorf("kept is %q, %v, want %q", got, err, text)
+		}
+		_, moved := os.Stat(filepath.Join(folder, "old"))
+		left, err := os.ReadFile(filepath.Join(folder, "done", "source"))
+		switch {
+		case text == "first" && (!errors.Is(err, os.ErrNotExist) || !errors.Is(moved, os.ErrNotExist)):
+			t.Errorf("nothing was replaced, and %q, %v and %v are left", left, err, moved)
+		case text == "second" && moved == nil:
+			t.Log("this file system cannot exchange folders")
+		case text == "second" && string(left) != "first":
+			t.Errorf("what was replaced: %q, %v", left, err)
+		}
+	}
+}

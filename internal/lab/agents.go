@@ -65,14 +65,22 @@ func awaitSocket(ctx context.Context, child *netcfg.Child, limit time.Duration, 
 
 func agentLog(m *Machine) string { return strings.TrimSuffix(m.Socket, ".sock") + ".log" }
 
-// stopAgents ends the agents that this process started, all at once.
-func (l *Lab) stopAgents() {
+// stopAgents ends the agents that this process started.
+func (l *Lab) stopAgents() error {
+	err := stopAll(l.agents)
+	l.agents = nil
+	return err
+}
+
+// stopAll ends processes, all at once.
+func stopAll(children []*netcfg.Child) error {
+	failed := make([]error, len(children))
 	var all sync.WaitGroup
-	for _, child := range l.agents {
-		all.Go(func() { child.Stop(agentStop) })
+	for i, child := range children {
+		all.Go(func() { failed[i] = child.Stop(agentStop) })
 	}
 	all.Wait()
-	l.agents = nil
+	return errors.Join(failed...)
 }
 
 // Wait returns when one of the agents that this process started has ended, or

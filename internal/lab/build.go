@@ -50,6 +50,11 @@ var baseSettings = []netcfg.Sysctl{
 	{Name: "net.ipv4.tcp_no_metrics_save", Value: "1"},
 	{Name: "net.ipv4.conf.all.rp_filter", Value: "0"},
 	{Name: "net.ipv4.conf.default.rp_filter", Value: "0"},
+	// Where the host has br_netfilter, a new namespace lets all that a bridge forwards go through the
+	// packet filter, which the paths over a bridge would pay for there alone. See [builder.services].
+	{Name: "net.bridge.bridge-nf-call-iptables", Value: "0", Optional: true},
+	{Name: "net.bridge.bridge-nf-call-ip6tables", Value: "0", Optional: true},
+	{Name: "net.bridge.bridge-nf-call-arptables", Value: "0", Optional: true},
 	// IPv6 stays there for sockets, but devices get no address of it, so none
 	// of its background chatter is on a wire.
 	{Name: "net.ipv6.conf.all.addr_gen_mode", Value: "1", Optional: true},
@@ -151,7 +156,10 @@ func (b *builder) join(name string, ends []netcfg.VethEnd) error {
 		if err := netcfg.AddVeth(ends[0], ends[1], b.wired.MTU); err != nil {
 			return err
 		}
-		return b.setOffloads(ends...)
+		if err := b.setOffloads(ends...); err != nil {
+			return err
+		}
+		return b.steer(ends...)
 	}
 	fabric, err := b.fabricNetns()
 	if err != nil {
@@ -174,7 +182,8 @@ func (b *builder) join(name string, ends []netcfg.VethEnd) error {
 			return err
 		}
 	}
-	return nil
+	// The ports are the switch's, which receives on the sender's core.
+	return b.steer(ends...)
 }
 
 // setOffloads lets devices have the offloads of the wire, and its bounds.
@@ -184,19 +193,29 @@ func (b *builder) setOffloads(ends ...netcfg.VethEnd) error {
 		if err == nil && b.wired.GSOMax != maxGSO {
 			err = end.In.SetGSOMaxSize(end.Name, b.wired.GSOMax)
 		}
-		var cpus []int
-		if err == nil {
-			cpus, err = b.wired.receiveCPUs(end.In.CPUs())
+		if err != nil {
+			return fmt.Errorf("make wire %s: %w", b.wired, err)
 		}
+	}
+	return nil
+}
+
+// steer lets the cores of the machines carry what their cards receive.
+func (b *builder) steer(ends ...netcfg.VethEnd) error {
+	for _, end := range ends {
+		cpus, err := b.wired.receiveCPUs(end.In.CPUs(), host.Reader{}.IsolatedCPUs())
 		if err == nil && len(cpus) > 0 {
 			err = end.In.SteerReceive(end.Name, cpus)
 		}
-		if errors.Is(err, netcfg.ErrNoRPS) && b.wired.RSS == RSSNone { // only for the machine's cores
+		isolated := errors.Is(err, netcfg.ErrIsolated)
+		switch {
+		case b.wired.RSS == RSSNone && (isolated || errors.Is(err, netcfg.ErrNoRPS)): // only for the machine's cores
 			b.mu.Lock()
-			b.unsteered, err = err, nil
+			b.unsteered = err
 			b.mu.Unlock()
-		}
-		if err != nil {
+		case isolated:
+			return badRSS(b.wired, err.Error())
+		case err != nil:
 			return fmt.Errorf("make wire %s: %w", b.wired, err)
 		}
 	}

@@ -103,12 +103,22 @@ func (c Cores) checkHere() error {
 	if err != nil {
 		return err
 	}
+	return c.checkAmong(allowed, host.Reader{}.IsolatedCPUs())
+}
+
+// checkAmong refuses cores that are not allowed, and says so of isolated ones.
+func (c Cores) checkAmong(allowed, isolated []int) error {
 	for _, name := range slices.Sorted(maps.Keys(c)) {
 		for _, core := range c[name] {
 			if !slices.Contains(allowed, core) {
-				return verr.New(verr.Usage, "cannot raise a lab with --cores \""+c.String()+"\"",
-					fmt.Sprintf("core %d is not one of those that a process may run on here: %s", core, host.FormatNumbers(allowed)),
-					"choose some of these")
+				why := fmt.Sprintf("core %d is not one of those that a process may run on here: %s",
+					core, host.FormatNumbers(allowed))
+				do := "choose some of these"
+				if slices.Contains(isolated, core) {
+					why += "; it is isolated (isolcpus, nohz_full)"
+					do += ", or run the command on it too, by taskset"
+				}
+				return verr.New(verr.Usage, "cannot raise a lab with --cores \""+c.String()+"\"", why, do)
 			}
 		}
 	}
@@ -136,9 +146,12 @@ func (b *builder) confined(o Options) error {
 	if failed != nil {
 		say(fmt.Sprintf("vhost threads (%v)", failed))
 	}
-	if b.unsteered != nil {
+	switch {
+	case errors.Is(b.unsteered, netcfg.ErrIsolated):
+		say(fmt.Sprintf("softirqs on isolated cores (%v)", b.unsteered))
+	case b.unsteered != nil:
 		say(fmt.Sprintf("softirqs: packets are received on the core that sent them (%v)", b.unsteered))
-	} else {
+	default:
 		say("passing a packet over the wire, which runs on the sender's core")
 	}
 	if o.Wire.GRO && !o.Wire.TSO {

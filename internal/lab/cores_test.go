@@ -63,6 +63,17 @@ func TestCheckCores(t *testing.T) {
 	}
 }
 
+// That a core is isolated is said of one on which nothing runs for that.
+func TestCheckIsolatedCores(t *testing.T) {
+	err := Cores{"m1": {0}, "m2": {3}}.checkAmong([]int{0, 1}, []int{2, 3})
+	if verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), "core 3") || !strings.Contains(err.Error(), "isolated") {
+		t.Errorf("got %v, want that core 3 is isolated", err)
+	}
+	if err := (Cores{"m1": {0}, "m2": {3}}).checkAmong([]int{0, 3}, []int{2, 3}); err != nil {
+		t.Errorf("an isolated core on which a process may run: %v", err)
+	}
+}
+
 // What a card receives goes to its machine's cores, and with rss=l3 to one of them.
 func TestReceiveCPUs(t *testing.T) {
 	for _, c := range []struct {
@@ -74,13 +85,20 @@ func TestReceiveCPUs(t *testing.T) {
 		{"", []int{2, 3}, []int{2, 3}},
 		{"rss=l3", []int{2, 3}, []int{3}},
 		{"rss=l4", []int{2, 3}, []int{2, 3}},
+		{"", []int{2, 5}, []int{2, 5}},
+		{"rss=l3", []int{2, 3, 5}, []int{3}},
+		{"rss=l4", []int{2, 5, 6}, []int{2, 6}},
 	} {
 		w, err := ParseWire(c.wire)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := w.receiveCPUs(c.own); err != nil || !slices.Equal(got, c.want) {
+		if got, err := w.receiveCPUs(c.own, []int{5}); err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("rss %q with %v: %v, %v, want %v", w.RSS, c.own, got, err, c.want)
 		}
+	}
+	got, err := Wire{RSS: RSSPorts}.receiveCPUs([]int{5, 6}, []int{5, 6})
+	if verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), "isolated") {
+		t.Errorf("cores that are all isolated: %v, %v, want a usage error", got, err)
 	}
 }

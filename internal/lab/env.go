@@ -224,11 +224,13 @@ func (l *Lab) DaemonExit(arm string) error {
 
 // reapDaemons waits for the daemons that this process started, when they have
 // been ended.
-func (l *Lab) reapDaemons() {
+func (l *Lab) reapDaemons() error {
+	var children []*netcfg.Child
 	for _, d := range l.daemons {
-		d.child.Stop(agentStop)
+		children = append(children, d.child)
 	}
 	l.daemons = nil
+	return stopAll(children)
 }
 
 // sortPods puts what was noted while paths were built at once into the order

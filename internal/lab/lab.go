@@ -77,6 +77,7 @@ type Lab struct {
 	agents       []*netcfg.Child
 	daemons      []daemon
 	foreignNetns []*host.NetnsHandle
+	say          func(format string, args ...any) // tells of waits; nil: nobody is told
 }
 
 // measured is how many of the machines have agents: the first ones. Traffic is
@@ -176,7 +177,7 @@ func raise(ctx context.Context, o Options, steps func(*builder) []step) (*Lab, e
 	if err != nil {
 		return nil, err
 	}
-	l := &Lab{Name: o.Name, Wire: o.Wire.String(), Services: o.Services, Cores: o.Cores, claim: claim}
+	l := &Lab{Name: o.Name, Wire: o.Wire.String(), Services: o.Services, Cores: o.Cores, claim: claim, say: sayOf(ctx)}
 	if l.writer, err = netcfg.Owned(o.Name); err == nil {
 		err = l.build(ctx, o, steps)
 	}
@@ -255,7 +256,11 @@ func (o *Options) check() ([]path.Arm, error) {
 	if err := needRoot("cannot raise a lab"); err != nil {
 		return nil, err
 	}
-	if err := feature.Require("cannot raise a lab", feature.Veth); err != nil {
+	needs := []feature.Need{feature.Veth, feature.Sysctls}
+	if err := feature.RequireRights("cannot raise a lab", needs...); err != nil {
+		return nil, err
+	}
+	if err := feature.Require("cannot raise a lab", needs...); err != nil {
 		return nil, err
 	}
 	for _, arm := range arms {
@@ -291,15 +296,31 @@ func (l *Lab) build(ctx context.Context, o Options, steps func(*builder) []step)
 // Down takes the lab down: agents, everything else that runs in its
 // namespaces, the namespaces, the folder. Doing it again does nothing.
 func (l *Lab) Down() error {
-	l.stopAgents()
+	stopped := l.stopAgents()
 	l.closeForeign()
-	// Not bound to a context: when a run was interrupted, this still has to be done.
-	return withTable(context.Background(), func() error {
-		defer l.claim.Release()
-		defer l.reapDaemons()
-		l.claim.unguard()
-		return demolish(l.Name)
-	})
+	removed := l.remove()
+	// Not under the lock on the table: one that does not end would hold up all other labs.
+	return errors.Join(stopped, removed, l.reapDaemons())
+}
+
+// remove removes what the lab is made of. It is not bound to a context: when a run was
+// interrupted, this still has to be done.
+func (l *Lab) remove() error {
+	defer l.claim.Release()
+	ctx, cancel := context.WithTimeout(WithSay(context.Background(), l.say), tableLimit)
+	defer cancel()
+	table, err := lockTable(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			return err
+		}
+		return verr.New(verr.Busy, "cannot take down lab "+l.Name,
+			fmt.Sprintf("%s, and has not finished within %v", tableHolder(), tableLimit),
+			"see why that process does not go on, end it, and remove the lab with `venturi lab down`")
+	}
+	defer unlockInFolder(table)
+	l.claim.unguard()
+	return demolish(l.Name)
 }
 
 // Load reads what there is in a lab that another process raised.

@@ -18,7 +18,7 @@ import (
 func TestMain(m *testing.M) {
 	testenv.Main(m, testenv.Roles{
 		"agent": agent, "mute": mute, "quitter": quitter, "holder": holder, "owner": owner, "bare": bare,
-		"beside": changeNetnsFolder, "stranger": stranger,
+		"beside": changeNetnsFolder, "stranger": stranger, "contained": contained,
 	})
 }
 

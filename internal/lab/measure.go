@@ -17,7 +17,7 @@ import (
 // measureLock is held by the run that measures, which removes its file.
 const measureLock = "measure.lock"
 
-// Holder is who holds the measuring lock.
+// Holder is who holds the measuring lock, or that on the table of labs.
 type Holder struct {
 	Pid     int       `json:"pid"`
 	Command string    `json:"command"`
@@ -28,11 +28,14 @@ func (h Holder) String() string {
 	if h.Pid == 0 {
 		return "another run"
 	}
-	command := ""
-	if h.Command != "" {
-		command = " (" + h.Command + ")"
+	return h.process() + ", which has measured since " + h.Since.Format(time.DateTime)
+}
+
+func (h Holder) process() string {
+	if h.Command == "" {
+		return fmt.Sprintf("process %d", h.Pid)
 	}
-	return fmt.Sprintf("process %d%s, which has measured since %s", h.Pid, command, h.Since.Format(time.DateTime))
+	return fmt.Sprintf("process %d (%s)", h.Pid, h.Command)
 }
 
 // LockMeasure makes sure that no other run measures at the same time, for two
@@ -73,8 +76,11 @@ const freeTries = 20
 
 // removeFreeLock removes the file of the measuring lock that a killed run left. If somebody else
 // takes the lock first, the file is theirs.
-func removeFreeLock() error {
-	for range freeTries {
+func removeFreeLock(tries int) error {
+	for i := range tries {
+		if i > 0 {
+			time.Sleep(lockPoll)
+		}
 		if _, err := os.Stat(filepath.Join(Folder, measureLock)); err != nil {
 			return nil // there is none
 		}
@@ -86,7 +92,6 @@ func removeFreeLock() error {
 			unlockInFolder(f)
 			return nil
 		}
-		time.Sleep(lockPoll)
 	}
 	return nil
 }

@@ -129,3 +129,32 @@ func TestMeasureUnlockTwice(t *testing.T) {
 		}
 	}
 }
+
+// What a killed run leaves of the lock goes with the next sweep; what a living one holds stays.
+func TestSweepRemovesMeasureLock(t *testing.T) {
+	testenv.Root(t)
+	pid, release := hold(t)
+	_, err := lab.Sweep(t.Context())
+	testenv.Must(t, err)
+	if _, err := lab.LockMeasure(t.Context(), false, "me", nil); verr.Code(err) != verr.Busy {
+		t.Fatalf("lock that is held: %v, want busy", err)
+	}
+	p, err := os.FindProcess(pid)
+	testenv.Must(t, err)
+	testenv.Must(t, p.Kill())
+	release() // returns when it is gone
+	file := lab.Folder + "/measure.lock"
+	if _, err := os.Stat(file); err != nil {
+		t.Fatalf("what it has left: %v", err)
+	}
+	for end := time.Now().Add(long); ; time.Sleep(10 * time.Millisecond) { // its descriptors may be closed a little later
+		_, err := lab.Sweep(t.Context())
+		testenv.Must(t, err)
+		if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s is still there", file)
+		}
+	}
+}

@@ -71,22 +71,48 @@ func (c SharedCard) String() string {
 // WireNet is the network of the machines' addresses when the user names none.
 func WireNet() netip.Prefix { return wireNet }
 
-// ParseNet reads the network of the machines' addresses on the wire. Errors are for a user.
-func ParseNet(text string) (netip.Prefix, error) {
-	if text == "" {
-		return wireNet, nil
+// ParseNet reads the network of the addresses that so many machines have on the wire. Errors are for
+// a user.
+func ParseNet(text string, machines int) (netip.Prefix, error) {
+	p, err := wireNet, error(nil)
+	if text != "" {
+		p, err = netip.ParsePrefix(text)
 	}
-	p, err := netip.ParsePrefix(text)
-	if err == nil && (!p.Addr().Is4() || p.Bits() > 29 || p.Bits() < 8) {
-		err = errors.New("it is not an IPv4 network of /8 to /29")
-	}
-	if err == nil && (p.Overlaps(path.Pods) || p.Overlaps(path.Tunnels)) {
-		err = fmt.Errorf("it overlaps %s, used for pods, or %s, used for tunnels", path.Pods, path.Tunnels)
+	if err == nil {
+		err = checkNet(p, machines)
 	}
 	if err != nil {
 		return p, verr.Wrap(verr.Usage, fmt.Sprintf("cannot use --net %q", text), err, "name an unused network, such as "+wireNet.String())
 	}
 	return p.Masked(), nil
+}
+
+// specialNets are those whose addresses are none of a machine on a wire.
+var specialNets = []struct {
+	net  netip.Prefix
+	what string
+}{
+	{path.Pods, "used for pods"},
+	{path.Tunnels, "used for tunnels"},
+	{netip.MustParsePrefix("0.0.0.0/8"), "which stands for no address"},
+	{netip.MustParsePrefix("127.0.0.0/8"), "the loopback network"},
+	{netip.MustParsePrefix("169.254.0.0/16"), "the link-local network"},
+	{netip.MustParsePrefix("224.0.0.0/4"), "for multicast"},
+}
+
+func checkNet(p netip.Prefix, machines int) error {
+	if !p.Addr().Is4() || p.Bits() > 29 || p.Bits() < 8 {
+		return errors.New("it is not an IPv4 network of /8 to /29")
+	}
+	for _, s := range specialNets {
+		if p.Overlaps(s.net) {
+			return fmt.Errorf("it overlaps %s, %s", s.net, s.what)
+		}
+	}
+	if most := 1<<(32-p.Bits()) - 2; machines > most { // without that of the network, and for broadcasts
+		return fmt.Errorf("it has addresses for %d machines, and %d have network cards", most, machines)
+	}
+	return nil
 }
 
 // Inspect tells what others need to know of the card, and refuses one that cannot be

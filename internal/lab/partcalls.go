@@ -210,7 +210,7 @@ func Watch(in io.Reader) error {
 	for name := range strings.FieldsSeq(string(named)) {
 		failed = append(failed, removeDead(name))
 	}
-	return errors.Join(append(failed, removeFreeLock())...)
+	return errors.Join(append(failed, removeFreeLock(freeTries))...)
 }
 
 // removeDead removes a lab whose owner is about to end.

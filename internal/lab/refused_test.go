@@ -155,7 +155,12 @@ func programsOf(d *path.Driver, spec string) (list []feature.Program) {
 // raiseBare raises a lab on a machine without programs, and gives the error.
 func raiseBare(t *testing.T, name, spec string) (told verr.Error) {
 	t.Helper()
-	command := append(testenv.RoleCommand(t, "bare"), name, spec)
+	return raiseElsewhere(t, append(testenv.RoleCommand(t, "bare"), name, spec))
+}
+
+// raiseElsewhere raises a lab in a process that writes the error down, and gives that.
+func raiseElsewhere(t *testing.T, command []string) (told verr.Error) {
+	t.Helper()
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), "PATH=")
 	// Mounts of its own, in which it hides folders.
@@ -176,7 +181,12 @@ func bare(args []string) int {
 			return 1
 		}
 	}
-	_, err := lab.Up(context.Background(), lab.Options{Name: args[1], Paths: []string{args[2]}})
+	return writeRefusal(args[1], args[2])
+}
+
+// writeRefusal raises a lab with a path, and writes down the error.
+func writeRefusal(name, spec string) int {
+	_, err := lab.Up(context.Background(), lab.Options{Name: name, Paths: []string{spec}})
 	var told *verr.Error
 	if !errors.As(err, &told) {
 		fmt.Fprintf(os.Stderr, "got %v, want an error for a user\n", err)
@@ -188,4 +198,47 @@ func bare(args []string) int {
 		return 1
 	}
 	return 0
+}
+
+// Root without the rights of root, as in a container, is told so.
+func TestRightsMissing(t *testing.T) {
+	testenv.Root(t)
+	setpriv, err := exec.LookPath("setpriv")
+	if err != nil {
+		t.Skip("there is no setpriv (package util-linux)")
+	}
+	for lack, why := range map[string]string{
+		"-sys_admin": "operation not permitted", "-net_admin": "operation not permitted", "proc": "read-only file system",
+	} {
+		t.Run(lack, func(t *testing.T) {
+			name := testenv.LabName()
+			command := append(testenv.RoleCommand(t, "contained"), name, lack)
+			if lack != "proc" {
+				command = append([]string{setpriv, "--bounding-set", lack}, command...)
+			}
+			told := raiseElsewhere(t, command)
+			said := strings.Contains(told.Reason, why) && strings.Contains(told.Hint, "--privileged")
+			if told.Code != verr.Permission || !said {
+				t.Errorf("got %+v, want code %d, %q and a way out", told, verr.Permission, why)
+			}
+			if hasTraces(t, name) {
+				t.Error("something of the lab is there")
+			}
+		})
+	}
+}
+
+// contained raises the lab args[1]; if args[2] is proc, where /proc/sys is read-only.
+func contained(args []string) int {
+	if args[2] == "proc" {
+		err := unix.Mount("/proc/sys", "/proc/sys", "", unix.MS_BIND, "")
+		if err == nil {
+			err = unix.Mount("", "/proc/sys", "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, "")
+		}
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "make /proc/sys read-only: %v\n", err)
+			return 1
+		}
+	}
+	return writeRefusal(args[1], "host")
 }

@@ -116,18 +116,6 @@ func unlockInFolder(f *os.File) {
 	_ = os.Remove(Folder)
 }
 
-// withTable runs fn while no other process makes or removes a lab. A lab's
-// folder is made, locked and removed only here, so nobody ever sees the lock
-// of a folder that is about to go.
-func withTable(ctx context.Context, fn func() error) error {
-	f, _, err := lockInFolder(ctx, tableLock, false)
-	if err != nil {
-		return err
-	}
-	defer unlockInFolder(f)
-	return fn()
-}
-
 func folder(name string) string { return filepath.Join(Folder, name) }
 
 // Claim is a lab's name, held. While it is held nobody sweeps the namespaces
@@ -157,16 +145,19 @@ func NewClaim(ctx context.Context, name string) (*Claim, error) {
 	err := withTable(ctx, func() error {
 		// What another dead lab cannot be rid of is no reason not to raise this
 		// one; "venturi lab down" tells of it.
-		_, failed, err := sweepAll()
+		s, err := sweepAll()
 		if err != nil {
 			return err
+		}
+		if say := sayOf(ctx); say != nil && s.rcu != nil { // the kernel is no worse for it, only busier
+			say("warning: %v", s.rcu)
 		}
 		if err := foreign("cannot raise lab "+name, name); err != nil {
 			return err
 		}
 		if err := os.Mkdir(folder(name), 0o700); err != nil {
 			if errors.Is(err, os.ErrExist) {
-				return inUse(name, failed[name])
+				return inUse(name, s.failed[name])
 			}
 			return fmt.Errorf("make folder of lab %s: %w", name, err)
 		}

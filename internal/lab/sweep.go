@@ -139,37 +139,44 @@ func Sweep(ctx context.Context) (removed []string, err error) {
 		return nil, err
 	}
 	err = withTable(ctx, func() error {
-		var failed map[string]error
-		removed, failed, err = sweepAll()
-		for _, name := range slices.Sorted(maps.Keys(failed)) {
-			err = errors.Join(err, failed[name])
+		s, err := sweepAll()
+		removed = s.removed
+		failed := []error{err, s.rcu}
+		for _, name := range slices.Sorted(maps.Keys(s.failed)) {
+			failed = append(failed, s.failed[name])
 		}
-		return err
+		return errors.Join(failed...)
 	})
-	return removed, err
+	return removed, errors.Join(err, removeFreeLock(1))
 }
 
-// sweepAll does the work of Sweep for a caller that holds the table. Failed has why
-// labs could not be removed, by their names.
-func sweepAll() (removed []string, failed map[string]error, err error) {
-	defer func() { err = errors.Join(err, netcfg.RestoreRCU()) }() // of a fast path's daemon that was killed
+// sweeping is what came of a sweep.
+type sweeping struct {
+	removed []string
+	failed  map[string]error // why labs could not be removed, by their names
+	rcu     error            // why the host's RCU grace periods stay short
+}
+
+// sweepAll does the work of Sweep for a caller that holds the table.
+func sweepAll() (s sweeping, err error) {
+	defer func() { s.rcu = netcfg.RestoreRCU() }() // of a fast path's daemon that was killed
 	all, err := names()
 	if err != nil {
-		return nil, nil, err
+		return s, err
 	}
-	failed = map[string]error{}
+	s.failed = map[string]error{}
 	for _, name := range all {
 		info, err := inspect(name)
 		if err == nil && info.Status == StatusDead {
 			if err = demolish(name); err == nil {
-				removed = append(removed, name)
+				s.removed = append(s.removed, name)
 			}
 		}
 		if err != nil {
-			failed[name] = err
+			s.failed[name] = err
 		}
 	}
-	return removed, failed, nil
+	return s, nil
 }
 
 // Remove takes down the lab of that name, kept or left behind. One whose owner
@@ -179,7 +186,7 @@ func Remove(ctx context.Context, name string) error {
 	if err := needRoot(what); err != nil {
 		return err
 	}
-	return withTable(ctx, func() error {
+	err := withTable(ctx, func() error {
 		all, err := names()
 		if err != nil {
 			return err
@@ -203,6 +210,7 @@ func Remove(ctx context.Context, name string) error {
 		}
 		return verr.New(verr.Usage, what, "there is no such lab", "list labs with `venturi lab ls`")
 	})
+	return errors.Join(err, removeFreeLock(1))
 }
 
 // demolish removes all of a lab, whatever there is of it. A namespace's name that

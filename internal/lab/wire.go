@@ -2,6 +2,7 @@ package lab
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,8 +20,8 @@ import (
 // GRO at once cannot be played, because packets that were never cut arrive
 // whole. TunnelTSO does not matter to that.
 type Wire struct {
-	TSO       bool // cuts TCP into packets for the sender
-	TunnelTSO bool // the same inside of tunnels (UDP, IPIP); without effect when TSO is off
+	TSO       bool // cuts TCP into packets for the sender, and UDP (UDP_SEGMENT)
+	TunnelTSO bool // the same inside of tunnels (UDP, GRE, IP in IP); without effect when TSO is off
 	GRO       bool // merges packets for the receiver; see above
 	Csum      bool // computes checksums for the sender
 	MTU       int  // bytes
@@ -37,16 +38,33 @@ const (
 )
 
 // receiveCPUs are the cores that carry what a card receives, among those that its machine is
-// confined to, if it is; none: nothing is steered.
-func (w Wire) receiveCPUs(own []int) (cpus []int, err error) {
-	cpus = own
-	if len(own) == 0 && w.RSS != RSSNone {
-		cpus, err = host.AllowedCPUs()
+// confined to, if it is; none: nothing is steered. A card that deals out what it receives deals to
+// none that are isolated, as the kernel would not. Errors are for a user.
+func (w Wire) receiveCPUs(own, isolated []int) (cpus []int, err error) {
+	if w.RSS == RSSNone {
+		return own, nil
 	}
-	if w.RSS == RSSHosts && len(cpus) > 0 {
+	cpus = slices.Clone(own)
+	if len(own) == 0 {
+		if cpus, err = host.AllowedCPUs(); err != nil {
+			return nil, err
+		}
+	}
+	among := host.FormatNumbers(cpus)
+	cpus = slices.DeleteFunc(cpus, func(cpu int) bool { return slices.Contains(isolated, cpu) })
+	if len(cpus) == 0 {
+		return nil, badRSS(w, fmt.Sprintf(
+			"the machine's cores (%s) are all isolated (isolcpus, nohz_full), and the kernel steers no packets to such", among))
+	}
+	if w.RSS == RSSHosts {
 		cpus = cpus[len(cpus)-1:]
 	}
-	return cpus, err
+	return cpus, nil
+}
+
+func badRSS(w Wire, why string) error {
+	return verr.New(verr.Usage, "cannot raise a lab with --wire rss="+w.RSS, why,
+		"leave rss out, or give the machine other cores with --cores")
 }
 
 // Bounds of a wire's MTU, bytes: what every IPv4 host must take whole, and
@@ -71,7 +89,8 @@ func DefaultWire() Wire {
 
 // WireHelp explains the option's text, for --help.
 const WireHelp = "offloads of the wire's network cards, as `KEY=VALUE,...`; the defaults are\n" +
-	"tso=on,tunnel-tso=on,gro=off,csum=on,mtu=1500. csum=off turns both TSO off;\n" +
+	"tso=on,tunnel-tso=on,gro=off,csum=on,mtu=1500. tso=off turns UDP segmentation off, too;\n" +
+	"tunnel-tso=off holds for all tunnels; csum=off turns both TSO off;\n" +
 	"gro=on merges packets only when tso is off; gso-max-size=BYTES (default 65536) is the\n" +
 	"largest packet that the cards segment; rss=l3 receives all packets of a machine on one\n" +
 	"core, as a card that hashes addresses only; rss=l4 spreads flows over all cores"
@@ -170,15 +189,22 @@ func badWire(text, why string) error {
 
 // features says which offloads of a veth, by ethtool's names, play the wire.
 func (w Wire) features() map[string]bool {
-	return map[string]bool{
+	all := map[string]bool{
 		"tx-tcp-segmentation":          w.TSO,
 		"tx-tcp-ecn-segmentation":      w.TSO,
 		"tx-tcp-mangleid-segmentation": w.TSO,
 		"tx-tcp6-segmentation":         w.TSO,
 		"tx-udp_tnl-segmentation":      w.TunnelTSO,
 		"tx-udp_tnl-csum-segmentation": w.TunnelTSO,
+		"tx-gre-segmentation":          w.TunnelTSO,
+		"tx-gre-csum-segmentation":     w.TunnelTSO,
 		"tx-ipxip4-segmentation":       w.TunnelTSO,
+		"tx-ipxip6-segmentation":       w.TunnelTSO,
 		"rx-gro":                       w.GRO,
 		"tx-checksum-ip-generic":       w.Csum,
 	}
+	if !w.TSO {
+		all["tx-udp-segmentation"] = false // never asked to be on: a veth has it from Linux 5.11 on
+	}
+	return all
 }

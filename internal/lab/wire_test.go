@@ -12,6 +12,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -76,7 +77,7 @@ func FuzzParseWire(f *testing.F) {
 }
 
 // A card that hashes addresses alone has all that it receives carried by one core, one that
-// hashes ports by all.
+// hashes ports by all. A switch's ports are no cards of a machine.
 func TestWireSteers(t *testing.T) {
 	testenv.Root(t)
 	cpus, err := host.AllowedCPUs()
@@ -84,27 +85,41 @@ func TestWireSteers(t *testing.T) {
 	for text, want := range map[string]int{"": 0, "rss=l3": 1, "rss=l4": len(cpus)} {
 		w, err := lab.ParseWire(text)
 		testenv.Must(t, err)
-		l := testenv.Lab(t, lab.Options{Wire: w, Paths: []string{"host"}})
-		for _, m := range l.Machines {
-			testenv.Must(t, host.Do(m.Namespace, func() error {
-				return host.Sysfs(func(root string) error {
-					b, err := os.ReadFile(filepath.Join(root, "class/net/wire0/queues/rx-0/rps_cpus"))
-					mask, ok := new(big.Int).SetString(strings.ReplaceAll(strings.TrimSpace(string(b)), ",", ""), 16)
-					if err != nil || !ok {
-						return fmt.Errorf("%q: %w", b, err)
-					}
-					set := 0
-					for i := range mask.BitLen() {
-						set += int(mask.Bit(i))
-					}
-					if set != want {
-						t.Errorf("%q on %s: %d cores, want %d", text, m.Name, set, want)
-					}
-					return nil
-				})
-			}))
+		for _, hosts := range []int{2, 3} {
+			l := testenv.Lab(t, lab.Options{Wire: w, Hosts: hosts})
+			for i, m := range l.Machines {
+				if got := steeredCores(t, m.Namespace, "wire0"); got != want {
+					t.Errorf("%q on %s of %d: %d cores, want %d", text, m.Name, hosts, got, want)
+				}
+				if hosts == 2 {
+					continue // there is no switch
+				}
+				port := fmt.Sprintf("wire0.%d", i+1)
+				if got := steeredCores(t, host.NamespacePath(netcfg.Mark+l.Name+".fabric"), port); got != 0 {
+					t.Errorf("%q on port %s of the switch: %d cores, want none", text, port, got)
+				}
+			}
 		}
 	}
+}
+
+// steeredCores is how many cores what a device receives is steered to.
+func steeredCores(t *testing.T, namespace, device string) (cores int) {
+	t.Helper()
+	testenv.Must(t, host.Do(namespace, func() error {
+		return host.Sysfs(func(root string) error {
+			b, err := os.ReadFile(filepath.Join(root, "class/net", device, "queues/rx-0/rps_cpus"))
+			mask, ok := new(big.Int).SetString(strings.ReplaceAll(strings.TrimSpace(string(b)), ",", ""), 16)
+			if err != nil || !ok {
+				return fmt.Errorf("%q: %w", b, err)
+			}
+			for i := range mask.BitLen() {
+				cores += int(mask.Bit(i))
+			}
+			return nil
+		})
+	}))
+	return cores
 }
 
 // What was asked for is what both ends of the wire have.
@@ -132,6 +147,9 @@ func TestWireTakes(t *testing.T) {
 				}
 				if got != w {
 					t.Errorf("%s: wire is %v, want %v", m.Name, got, w)
+				}
+				if !w.TSO && d.Features["tx-udp-segmentation"] {
+					t.Errorf("%s: a card without TSO segments UDP", m.Name)
 				}
 			}
 		}

@@ -123,8 +123,25 @@ func (c *Child) Await(ctx context.Context, limit time.Duration, ready func(conte
 	}
 }
 
-// lastOutput gives the end of what the process wrote, its lines in one.
+// lastOutput gives the end of what the process wrote, for an error of this process.
 func (c *Child) lastOutput() string {
+	if text := c.lastLines(); text != "" {
+		return "; it said: " + text
+	}
+	return ""
+}
+
+// LastOutput gives the end of what the process wrote, with its name, for an error of several
+// processes; empty: it wrote nothing.
+func (c *Child) LastOutput() string {
+	if text := c.lastLines(); text != "" {
+		return filepath.Base(c.cmd.Path) + " said: " + text
+	}
+	return ""
+}
+
+// lastLines gives the end of what the process wrote, its lines in one.
+func (c *Child) lastLines() string {
 	if c.log == "" {
 		return ""
 	}
@@ -144,7 +161,7 @@ func (c *Child) lastOutput() string {
 			lines = append(lines, line)
 		}
 	}
-	return "; it said: " + strings.Join(lines, "; ")
+	return strings.Join(lines, "; ")
 }
 
 // CloseLifeline lets the process see the end of its input, and does not wait for it.
@@ -155,28 +172,34 @@ func (c *Child) CloseLifeline() {
 }
 
 // Stop ends the process: it cuts the lifeline, after grace asks it to end, and
-// after grace once more kills it. It returns when the process is gone.
-func (c *Child) Stop(grace time.Duration) {
+// after grace once more kills it. It returns when the process is gone. Error: it is
+// not, long after it was killed, as one that waits for a device or a file server.
+func (c *Child) Stop(grace time.Duration) error {
 	c.CloseLifeline()
-	for _, step := range []os.Signal{nil, unix.SIGTERM, unix.SIGKILL} {
-		if step != nil {
-			_ = c.cmd.Process.Signal(step) // it may have ended just now
-		} else if c.lifeline == nil {
+	for _, step := range []struct {
+		signal os.Signal
+		wait   time.Duration
+	}{{nil, grace}, {unix.SIGTERM, grace}, {unix.SIGKILL, killLimit}} {
+		switch {
+		case step.signal != nil:
+			_ = c.cmd.Process.Signal(step.signal) // it may have ended just now
+		case c.lifeline == nil:
 			continue // it would not notice
 		}
 		select {
 		case <-c.Done:
-			return
-		case <-time.After(grace):
+			return nil
+		case <-time.After(step.wait):
 		}
 	}
-	<-c.Done
+	name := filepath.Base(c.cmd.Path)
+	return fmt.Errorf("end process %d (%s): still there %v after it was killed", c.Pid, name, killLimit)
 }
 
 // killPoll is how often Kill looks whether processes are gone.
 const killPoll = 5 * time.Millisecond
 
-// killLimit is how long Kill waits for killed processes to vanish.
+// killLimit is how long is waited for killed processes to vanish.
 var killLimit = host.ScaleTimeout(10 * time.Second)
 
 // Kill ends every process whose network namespace is one of those named: it

@@ -76,7 +76,7 @@ func StartCentral(ctx context.Context, p ovs.Runtime, n Network) (*Central, erro
 }
 
 func (c *Central) start(ctx context.Context, n Network) error {
-	err := c.while(ctx, func(ctx context.Context) (err error) {
+	err := c.while(ctx, "write the logical network", func(ctx context.Context) (err error) {
 		if c.north, err = connect(ctx, c.runtime.Remote(northName)); err != nil {
 			return err
 		}
@@ -100,7 +100,7 @@ func (c *Central) start(ctx context.Context, n Network) error {
 	if err != nil {
 		return fmt.Errorf("start ovn-northd: %w", err)
 	}
-	return c.while(ctx, func(ctx context.Context) error {
+	return c.while(ctx, "wait for ovn-northd", func(ctx context.Context) error {
 		if err := c.north.follow(ctx, translated); err != nil {
 			return fmt.Errorf("translate the logical network: %w", err)
 		}
@@ -122,7 +122,8 @@ func (c *Central) Close() {
 // have the flows for all of them. Error: a daemon of the central or one of the
 // controllers ended, or it takes longer than anything could.
 func (c *Central) Wait(ctx context.Context, controllers ...*netcfg.Child) error {
-	err := c.while(ctx, func(ctx context.Context) error { return c.north.wait(ctx, c.ports) }, controllers...)
+	wait := func(ctx context.Context) error { return c.north.wait(ctx, c.ports) }
+	err := c.while(ctx, "wait until all machines have bound their pods", wait, controllers...)
 	if err == nil {
 		return nil
 	}
@@ -133,8 +134,10 @@ func (c *Central) Wait(ctx context.Context, controllers ...*netcfg.Child) error 
 }
 
 // while runs fn as long as the daemons of the central and the given ones live.
-func (c *Central) while(ctx context.Context, fn func(context.Context) error, others ...*netcfg.Child) error {
-	return ovs.While(ctx, daemonTimeout, fn, slices.Concat(others, c.daemons)...)
+func (c *Central) while(
+	ctx context.Context, what string, fn func(context.Context) error, others ...*netcfg.Child,
+) error {
+	return ovs.While(ctx, daemonTimeout, what, fn, slices.Concat(others, c.daemons)...)
 }
 
 // Chassis is one machine, as OVN knows it.

@@ -9,6 +9,7 @@ package ovs
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"sync"
@@ -69,7 +70,7 @@ func (r Runtime) run(ctx context.Context, input string, program feature.Program,
 	if err != nil {
 		return err
 	}
-	return While(ctx, daemonTimeout, func(ctx context.Context) error {
+	return While(ctx, daemonTimeout, "run "+program.Name, func(ctx context.Context) error {
 		_, err := r.In.Run(ctx, c, input)
 		return err
 	})
@@ -97,9 +98,13 @@ func (r Runtime) control(name string) string { return r.file(name + ".ctl") }
 var daemonTimeout = host.ScaleTimeout(30 * time.Second)
 
 // While runs fn with a context that ends when one of the daemons does, or after
-// limit. If fn fails for that, the error says so.
-func While(ctx context.Context, limit time.Duration, fn func(context.Context) error, daemons ...*netcfg.Child) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done after %v", limit))
+// limit. If fn fails for that, the error says so: which daemon ended, or what was not
+// done in time, with what fn and the daemons say.
+func While(
+	ctx context.Context, limit time.Duration, what string, fn func(context.Context) error, daemons ...*netcfg.Child,
+) error {
+	late := fmt.Errorf("not done after %v", limit)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, late)
 	defer cancel()
 	ctx, end := context.WithCancelCause(ctx)
 	var watched sync.WaitGroup
@@ -115,11 +120,30 @@ func While(ctx context.Context, limit time.Duration, fn func(context.Context) er
 	err := fn(ctx)
 	if err != nil {
 		// A connection breaks a little before its daemon is known to be dead.
-		err = cmp.Or(host.Sleep(ctx, grace), err)
+		cause := host.Sleep(ctx, grace)
+		if cause == late {
+			cause = notDone(what, late, err, daemons)
+		}
+		err = cmp.Or(cause, err)
 	}
 	end(nil)
 	watched.Wait()
 	return err
+}
+
+// notDone is the error of what was not done in time, and failed then. That is not wrapped: to be broken off is no
+// interruption.
+func notDone(what string, late, failed error, daemons []*netcfg.Child) error {
+	text := fmt.Sprintf("%s: %v", what, late)
+	if failed != late && failed != context.DeadlineExceeded { // it says no more
+		text += fmt.Sprintf(": %v", failed)
+	}
+	for _, daemon := range daemons {
+		if output := daemon.LastOutput(); output != "" {
+			text += "; " + output
+		}
+	}
+	return errors.New(text)
 }
 
 // grace is for a machine so busy that the end of a process is seen late. Only what

@@ -3,6 +3,8 @@ package ovs_test
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -70,5 +72,29 @@ func TestStuck(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What takes too long is told with what it was, what failed last, and what the daemons said last.
+func TestNotDone(t *testing.T) {
+	p, children := place(t)
+	start(t, p)
+	server := (*children)[0]
+	testenv.Must(t, os.WriteFile(filepath.Join(p.Folder, "conf.log"), []byte("it is slow\nvery slow\n"), 0o600))
+	broken := errors.New("no answer")
+	err := ovs.While(t.Context(), 50*time.Millisecond, "ask for more", func(ctx context.Context) error {
+		<-ctx.Done()
+		return broken
+	}, server)
+	const want = "ask for more: not done after 50ms: no answer; ovsdb-server said: it is slow; very slow"
+	if err == nil || err.Error() != want {
+		t.Errorf("While = %v, want %s", err, want)
+	}
+	err = ovs.While(t.Context(), 50*time.Millisecond, "ask for more", func(ctx context.Context) error {
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	if err == nil || err.Error() != "ask for more: not done after 50ms" || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("While = %v, want what is not done, and no interruption", err)
 	}
 }

@@ -36,7 +36,7 @@ func Start(ctx context.Context, r Runtime) (*Switch, error) {
 		return nil, err
 	}
 	s := &Switch{runtime: r, server: server}
-	err = While(ctx, daemonTimeout, func(ctx context.Context) (err error) {
+	err = While(ctx, daemonTimeout, "open a connection", func(ctx context.Context) (err error) {
 		s.db, err = connect(ctx, s.Remote())
 		return err
 	}, server)
@@ -165,7 +165,7 @@ func (s *Switch) apply(ctx context.Context, ops []ovsdb.Operation, ports []Port)
 			Op: ovsdb.OperationSelect, Table: tableInterface, Where: named(p.Name), Columns: []string{"error", "ofport"},
 		})
 	}
-	return s.while(ctx, func(ctx context.Context) error {
+	return s.while(ctx, "change the switch", func(ctx context.Context) error {
 		number, err := s.db.change(ctx, ops...)
 		if err != nil {
 			return err
@@ -199,20 +199,24 @@ func interfaceErrors(rows []ovsdb.Row) error {
 }
 
 // while runs fn as long as both daemons live.
-func (s *Switch) while(ctx context.Context, fn func(context.Context) error) error {
-	return While(ctx, daemonTimeout, fn, s.server, s.daemon)
+func (s *Switch) while(ctx context.Context, what string, fn func(context.Context) error) error {
+	return While(ctx, daemonTimeout, what, fn, s.server, s.daemon)
 }
 
 // Configure sets keys of the switch's other_config, such as vlan-limit. It
 // holds for bridges that are made after it.
 func (s *Switch) Configure(ctx context.Context, values map[string]string) error {
-	return s.while(ctx, func(ctx context.Context) error { return s.db.set(ctx, "other_config", values) })
+	return s.set(ctx, "other_config", values)
 }
 
 // SetExternalIDs sets keys of the switch's external_ids, which others such as
 // ovn-controller read.
 func (s *Switch) SetExternalIDs(ctx context.Context, values map[string]string) error {
-	return s.while(ctx, func(ctx context.Context) error { return s.db.set(ctx, "external_ids", values) })
+	return s.set(ctx, "external_ids", values)
+}
+
+func (s *Switch) set(ctx context.Context, column string, values map[string]string) error {
+	return s.while(ctx, "set "+column, func(ctx context.Context) error { return s.db.set(ctx, column, values) })
 }
 
 // openAgain is how long to wait before a connection that was closed is opened again.
@@ -221,7 +225,7 @@ const openAgain = 50 * time.Millisecond
 // AddFlows adds flows to a bridge, written as ovs-ofctl takes them; all of them
 // or, on an error, none.
 func (s *Switch) AddFlows(ctx context.Context, bridge string, flows ...string) error {
-	err := s.while(ctx, func(ctx context.Context) error {
+	err := s.while(ctx, "write them", func(ctx context.Context) error {
 		for {
 			err := s.runtime.run(ctx, strings.Join(flows, "\n")+"\n", flowsProgram, "--protocols=OpenFlow13", "--bundle",
 				"add-flows", "unix:"+s.runtime.file(bridge+".mgmt"), "-")

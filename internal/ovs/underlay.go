@@ -1,6 +1,7 @@
 package ovs
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -20,14 +21,14 @@ const poll = 2 * time.Millisecond
 // the kernel. Without it the daemon would ask by ARP, and lose the first packet
 // of each tunnel while it does.
 func (s *Switch) Reach(ctx context.Context, bridge string, addr netip.Addr, mac net.HardwareAddr) error {
-	err := s.while(ctx, func(ctx context.Context) error {
+	err := s.while(ctx, "learn of it from the kernel", func(ctx context.Context) error {
 		for {
 			answer, err := s.runtime.Ask(ctx, switchName, "ovs/route/lookup", addr.String())
 			if err == nil && strings.Contains(answer, "dev "+bridge+"\n") {
 				return nil
 			}
 			if host.Sleep(ctx, poll) != nil {
-				return ctx.Err()
+				return cmp.Or(err, fmt.Errorf("the switch knows of %q", strings.TrimSpace(answer)))
 			}
 		}
 	})

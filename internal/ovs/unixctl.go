@@ -11,7 +11,7 @@ import (
 // Ask gives the switch daemon a command, as ovs-appctl does, and returns its
 // answer. Error: what the daemon says of a command that failed.
 func (s *Switch) Ask(ctx context.Context, command string, args ...string) (answer string, err error) {
-	err = s.while(ctx, func(ctx context.Context) (err error) {
+	err = s.while(ctx, "ask the switch for "+command, func(ctx context.Context) (err error) {
 		answer, err = s.runtime.Ask(ctx, switchName, command, args...)
 		return err
 	})

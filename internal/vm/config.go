@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -25,6 +24,13 @@ import (
 const (
 	labMemory   = 4096
 	agentMemory = 1024
+)
+
+// Most CPUs that a machine has by default. It does not boot with the hundreds of a large host, and each
+// emulated CPU slows the others down.
+const (
+	mostCPUs         = 64
+	mostEmulatedCPUs = 8
 )
 
 // Default limits. An emulated machine is ten times as slow, and on a busy host it stands still for
@@ -73,9 +79,6 @@ func (c Config) withDefaults() (Config, error) {
 		}
 		c.Name = name
 	}
-	if c.CPUs == 0 {
-		c.CPUs = runtime.NumCPU()
-	}
 	if c.Memory == 0 {
 		c.Memory = agentMemory
 		if c.Root {
@@ -90,12 +93,14 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// withLimits fills in empty limits, for a kind of acceleration.
-func (c Config) withLimits(accel Accel) Config {
-	start, silence := startLimit, silenceLimit
+// withLimits fills in what depends on the kind of acceleration: empty limits, and the number of CPUs of
+// a host that has so many.
+func (c Config) withLimits(accel Accel, cpus int) Config {
+	start, silence, most := startLimit, silenceLimit, mostCPUs
 	if accel == TCG {
-		start, silence = emulatedStartLimit, emulatedSilenceLimit
+		start, silence, most = emulatedStartLimit, emulatedSilenceLimit, mostEmulatedCPUs
 	}
+	c.CPUs = cmp.Or(c.CPUs, min(cpus, most))
 	c.StartLimit, c.SilenceLimit = cmp.Or(c.StartLimit, start), cmp.Or(c.SilenceLimit, silence)
 	return c
 }

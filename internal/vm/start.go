@@ -61,7 +61,7 @@ func Start(ctx context.Context, c Config) (*Guest, error) {
 // start starts the machine on one kind of acceleration. If it may be started again, errHung ends it
 // long before StartLimit.
 func (c Config) start(ctx context.Context, program string, accel Accel, again bool) (*Guest, error) {
-	c = c.withLimits(accel)
+	c = c.withLimits(accel, runtime.NumCPU())
 	modules, err := c.modules()
 	if err != nil {
 		return nil, c.cannotStart(verr.Missing, err, "use a kernel that has it: `venturi kernel fetch` gets Debian's, which do")

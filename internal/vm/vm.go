@@ -34,7 +34,7 @@ type Config struct {
 	Program []string
 	Name    string // hostname of the guest; empty: this host's
 	Accel   Accel
-	CPUs    int // zero: as many as this host has
+	CPUs    int // zero: as many as this host has, but at most 64, emulated 8
 	Memory  int // MiB; zero: enough for a lab, or for an agent
 	// Root mounts this host's file system as the guest's root. Writes go to memory and are gone
 	// with the guest.
