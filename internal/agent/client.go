@@ -124,13 +124,6 @@ func dialError(ctx context.Context, socket string, err error) error {
 // Machine is the name of the agent's machine.
 func (c *Client) Machine() string { return c.machine }
 
-// Lock makes sure that nobody else measures on the agent's machine for as long as the
-// channel lives. command is what to tell others. Errors are for people.
-func (c *Client) Lock(ctx context.Context, wait bool, command string) error {
-	_, err := c.api.Lock(ctx, &agentpb.LockRequest{Wait: wait, Command: command})
-	return fromStatus(c.machine, err)
-}
-
 // ClockOffset is how far the agent's clock is ahead of ours, give or take the time that a
 // call takes.
 func (c *Client) ClockOffset() time.Duration { return c.clockOffset }

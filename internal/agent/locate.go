@@ -109,11 +109,9 @@ func (s *server) hold(path string) (string, error) {
 
 // release lets go of the namespaces, and of the lock.
 func (s *server) release() {
+	s.giveLockBack()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.unlock != nil {
-		s.unlock()
-	}
 	for _, h := range s.namespaces {
 		_ = h.Close()
 	}

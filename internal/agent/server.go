@@ -85,21 +85,6 @@ func (s *server) Facts(_ context.Context, req *agentpb.FactsRequest) (*agentpb.F
 	return &agentpb.FactsReply{Facts: b, Missing: convert(problems, error.Error)}, nil
 }
 
-// Lock is of [agentpb.AgentServer]. The lock is given back when the agent ends.
-func (s *server) Lock(ctx context.Context, req *agentpb.LockRequest) (*agentpb.LockReply, error) {
-	if s.options.Lock == nil {
-		return &agentpb.LockReply{}, nil // whoever started the agent has it
-	}
-	unlock, err := s.options.Lock(ctx, req.GetWait(), req.GetCommand())
-	if err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.unlock = unlock
-	return &agentpb.LockReply{}, nil
-}
-
 // slicesRun makes the agent quiet for a series, until the function that it returns is called.
 func (s *server) slicesRun(plan load.Plan) (end func()) {
 	restore, endSilence := quietRuntime(), s.pulse.allow(plan)

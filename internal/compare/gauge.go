@@ -69,12 +69,12 @@ type Namespaces struct {
 // NamespaceDevice is a device that is up in one of the namespaces.
 type NamespaceDevice struct {
 	Namespace, Name, Kind string
-	Card                  bool // it plays a network card of a machine
+	Card                  bool // it plays a network card of a machine, which the path's packets pass
 }
 
-// Namespaces gives them. The loopback and bridges are left out of the devices. Of ends
-// that somebody else made there are only those that carry the path: of what else is
-// up beside them it is not known whose it is.
+// Namespaces gives them. The loopback and bridges are left out of the devices, and so is
+// the wire where the path has cards of its own. Of ends that somebody else made there are
+// only those that carry the path: of what else is up beside them it is not known whose it is.
 func (s *Session) Namespaces() (out Namespaces, err error) {
 	arm := s.lab.Arms[0]
 	carries := map[string]string{} // by namespace, the device of an end that is not the lab's
@@ -100,8 +100,9 @@ func (s *Session) Namespaces() (out Namespaces, err error) {
 			}
 			for _, l := range links {
 				a := l.Attrs()
-				if a.Flags&net.FlagUp != 0 && a.Flags&net.FlagLoopback == 0 && l.Type() != "bridge" {
-					out.Devices = append(out.Devices, NamespaceDevice{space, a.Name, l.Type(), lab.IsCard(a.Name)})
+				unused := a.Name == lab.WireDevice && !arm.UsesWire()
+				if a.Flags&net.FlagUp != 0 && a.Flags&net.FlagLoopback == 0 && l.Type() != "bridge" && !unused {
+					out.Devices = append(out.Devices, NamespaceDevice{space, a.Name, l.Type(), arm.IsCard(space, a.Name)})
 				}
 			}
 			return err

@@ -6,8 +6,11 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/ovs"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/result"
 )
@@ -60,6 +63,52 @@ func TestGauge(t *testing.T) {
 	}
 	if has("vxlan", false) != 2 || has("veth", true) != 2 || has("veth", false) != 4 || slices.ContainsFunc(spaces.Devices, func(d NamespaceDevice) bool { return d.Name == "lo" }) {
 		t.Errorf("devices %+v", spaces.Devices)
+	}
+}
+
+// The network cards of a path are those that its packets pass: the wire's, or its own, which are in its machines
+// or in its switches. Then the wire is none of its devices.
+func TestCardsOfPaths(t *testing.T) {
+	h := testHost(t, deaf{})
+	for path, c := range map[string]struct {
+		card     string
+		inSwitch bool
+		needs    []feature.Need
+	}{
+		"routed":                   {card: lab.WireDevice},
+		"vlan":                     {card: "card0", needs: []feature.Need{feature.Bridge, feature.VLAN}},
+		"ovs-vlan:datapath=netdev": {card: "card0", inSwitch: true, needs: ovs.Needs()},
+	} {
+		t.Run(path, func(t *testing.T) {
+			testenv.Needs(t, c.needs...)
+			q := Request{Paths: []string{path}, NoHost: true, NoCopy: true, Loads: []string{"tcp_lat"}, Wait: true}
+			s, err := Open(t.Context(), resolve(t, q), h)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			spaces, err := s.Namespaces()
+			if err != nil {
+				t.Fatal(err)
+			}
+			cards := map[string]bool{} // by namespace
+			for _, d := range spaces.Devices {
+				if d.Card != (d.Name == c.card) || d.Name == lab.WireDevice && c.card != lab.WireDevice {
+					t.Errorf("%+v is among the devices, and %s is the card", d, c.card)
+				}
+				if d.Card {
+					cards[d.Namespace] = true
+				}
+			}
+			for _, m := range s.lab.Machines {
+				if cards[m.Namespace] == c.inSwitch {
+					t.Errorf("cards are in %v; in the namespace of %s: %v", cards, m.Name, !c.inSwitch)
+				}
+			}
+			if len(cards) != len(s.lab.Machines) {
+				t.Errorf("cards are in %v, want one for each machine", cards)
+			}
+		})
 	}
 }
 

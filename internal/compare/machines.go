@@ -227,7 +227,7 @@ func (b *remoteTestbed) addFound(ctx context.Context, r *Resolved, s *Session, p
 	return nil
 }
 
-// connect reaches all machines at once, and takes the lock on measuring on each.
+// connect reaches all machines at once, and then takes the lock on measuring on each.
 func (b *remoteTestbed) connect(ctx context.Context, r *Resolved, watch Watch) error {
 	b.agents, b.streams = make(agents, len(r.machines)), make([]*remote.Process, len(r.machines))
 	var g errgroup.Group
@@ -239,13 +239,15 @@ func (b *remoteTestbed) connect(ctx context.Context, r *Resolved, watch Watch) e
 				return err
 			}
 			b.streams[i] = stream
-			if b.agents[i], err = agent.DialStream(ctx, stream, m.Name); err != nil {
-				return err
-			}
-			return b.agents[i].Lock(ctx, r.Wait, strings.Join(r.Command, " "))
+			b.agents[i], err = agent.DialStream(ctx, stream, m.Name)
+			return err
 		})
 	}
 	err := g.Wait()
+	if err == nil {
+		lock := agent.LockOptions{Command: strings.Join(r.Command, " "), Wait: r.Wait, Say: watch.Say}
+		err = agent.LockAll(ctx, b.agents, lock)
+	}
 	switch {
 	case err != nil:
 	case len(b.agents) > 2:

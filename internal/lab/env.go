@@ -77,7 +77,11 @@ func (b *builder) site(arm path.Arm, mtu int, o Options, made *Arm) *path.Site {
 			if !arm.Driver.OwnCard {
 				return fmt.Errorf("give path %s its own network card: its driver does not declare that it needs one", arm.Name)
 			}
-			return b.joinCards(fmt.Sprintf("card%d", arm.Index), ends, senders)
+			if err := b.joinCards(fmt.Sprintf("card%d", arm.Index), ends, senders); err != nil {
+				return err
+			}
+			b.noteCards(made, ends)
+			return nil
 		},
 		HoldNetns: func(i int, path string) (string, error) { return b.hold(i, arm.Name, path) },
 		Folder:    func(i int) (string, error) { return b.folder(i, arm.Name) },
@@ -102,6 +106,19 @@ func (b *builder) site(arm path.Arm, mtu int, o Options, made *Arm) *path.Site {
 		},
 	}
 	return s
+}
+
+// noteCards notes the cards of an arm.
+func (b *builder) noteCards(made *Arm, ends []netcfg.VethEnd) {
+	cards := make([]ArmCard, len(ends))
+	for i, end := range ends {
+		if end.In != nil { // else it is another host's
+			cards[i] = ArmCard{end.In.Path(), end.Name}
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	made.Cards = cards
 }
 
 // pod makes the n-th pod of an arm on a machine. The first is called as the

@@ -115,6 +115,14 @@ type Arm struct {
 	// Pins are the folders where the path's fast path keeps its tables, by machine;
 	// nil: it has none.
 	Pins []string `json:"pins,omitempty"`
+	// Cards are the path's own network cards, by machine; nil: it is on those of the wire.
+	Cards []ArmCard `json:"cards,omitempty"`
+}
+
+// ArmCard is a network card of a path.
+type ArmCard struct {
+	Namespace string `json:"namespace"` // file
+	Device    string `json:"device"`
 }
 
 // Client is the end of the first pod on the first machine, where the client is;
@@ -125,8 +133,16 @@ func (a Arm) Server() host.Endpoint { return a.Ends[1][0] }
 // WireDevice is the card of each machine, on the wire.
 const WireDevice = "wire0"
 
-// IsCard tells whether a device of a lab's machine is its network card on the wire.
-func IsCard(device string) bool { return device == WireDevice }
+// UsesWire tells whether the path's packets pass the machines' cards on the wire; else it has cards of its own.
+func (a Arm) UsesWire() bool { return a.Cards == nil }
+
+// IsCard tells whether a device plays a network card that the path's packets pass.
+func (a Arm) IsCard(namespace, device string) bool {
+	if a.UsesWire() {
+		return device == WireDevice
+	}
+	return slices.Contains(a.Cards, ArmCard{namespace, device})
+}
 
 var wireNet = netip.MustParsePrefix("10.200.0.0/24")
 

@@ -77,7 +77,7 @@ func TestAgents(t *testing.T) {
 			nodes[killed].agent.Kill()
 		}
 	}
-	r, err := measureEnds(t.Context(), ends(nodes), o)
+	r, err := measureEnds(t.Context(), ends(nodes), nil, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,11 @@ func brokenNames(r *Survey) map[string]bool {
 func TestAgentsMissing(t *testing.T) {
 	nodes := lan(t, 5)
 	all := ends(nodes)
-	all[1].lock = func(context.Context, *agent.Client) error { return errors.New("busy") }
+	lock := func(_ context.Context, clients []*agent.Client) []error {
+		errs := make([]error, len(clients))
+		errs[1] = errors.New("busy")
+		return errs
+	}
 	all[2].location.Addr = netip.MustParseAddr("198.18.0.77")
 	o := shortOptions(t, "udp_lat")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -123,7 +127,7 @@ func TestAgentsMissing(t *testing.T) {
 			cancel()
 		}
 	}
-	r, err := measureEnds(ctx, all, o)
+	r, err := measureEnds(ctx, all, lock, o)
 	if err == nil || r == nil {
 		t.Fatalf("report %v, %v", r, err)
 	}
@@ -145,7 +149,7 @@ func TestFiftyAgents(t *testing.T) {
 	testenv.Shell(t, nodes[slow].Path(), "tc qdisc add dev eth0 root tbf rate 128kbit burst 1600 limit 64kb")
 	o := options(t, "tcp_lat")
 	o.Passes, o.Parallel, o.Margin, o.Budget = passes, parallel, 1, 25*time.Minute
-	r, err := measureEnds(t.Context(), ends(nodes), o)
+	r, err := measureEnds(t.Context(), ends(nodes), nil, o)
 	if err != nil {
 		t.Fatal(err)
 	}

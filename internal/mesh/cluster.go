@@ -57,7 +57,7 @@ func MeasureCluster(ctx context.Context, q ClusterRequest) (r *Survey, err error
 	for i, a := range on.Agents {
 		ends[i] = end{node: Member{Name: a.Node, Zone: on.Nodes[i].Zone}, stream: a.Stream, location: agent.Location{Option: "node", Namespace: on.Ends[i].Netns, Addr: on.Ends[i].Addr}}
 	}
-	r, err = measureEnds(ctx, ends, q.Options)
+	r, err = measureEnds(ctx, ends, nil, q.Options)
 	if r == nil {
 		return nil, err
 	}
@@ -73,16 +73,18 @@ type end struct {
 	node     Member
 	stream   net.Conn
 	location agent.Location
-	reach    func(context.Context) error                // opens the stream; nil: it is open
-	lock     func(context.Context, *agent.Client) error // nil: nobody else measures there
+	reach    func(context.Context) error // opens the stream; nil: it is open
 	client   *agent.Client
 	addrs    []netip.Addr // that it may have
 	err      error        // why it is not measured
 }
 
+// lockMachines makes sure that nobody else measures on the machines of some agents. It gives the errors by client.
+type lockMachines func(context.Context, []*agent.Client) []error
+
 // measureEnds speaks to the agents, measures, and hangs up. An end that cannot be measured costs
-// itself alone.
-func measureEnds(ctx context.Context, ends []end, o Options) (*Survey, error) {
+// itself alone. Without lock, nobody else measures there.
+func measureEnds(ctx context.Context, ends []end, lock lockMachines, o Options) (*Survey, error) {
 	defer func() {
 		for _, e := range ends {
 			if e.client != nil {
@@ -90,26 +92,11 @@ func measureEnds(ctx context.Context, ends []end, o Options) (*Survey, error) {
 			}
 		}
 	}()
-	forEachEnd(ends, func(e *end) { e.err = e.open(ctx) })
+	reachEnds(ctx, ends, lock)
 	var nodes []Member
 	var lost []LostNode
 	var clients []*agent.Client
 	code := verr.Failed // if too few can be measured
-	var there []*end
-	for i := range ends {
-		if ends[i].err == nil {
-			there = append(there, &ends[i])
-		}
-	}
-	var locating sync.WaitGroup
-	for i, e := range there {
-		var peers []netip.Addr
-		for k := 1; k < len(there) && k <= mostPeers; k++ {
-			peers = append(peers, there[(i+k)%len(there)].addrs...)
-		}
-		locating.Go(func() { e.err = e.locate(ctx, peers) })
-	}
-	locating.Wait()
 	for _, e := range ends {
 		if e.err != nil {
 			if len(lost) == 0 {
@@ -143,29 +130,63 @@ func measureEnds(ctx context.Context, ends []end, o Options) (*Survey, error) {
 	return r, err
 }
 
-func forEachEnd(ends []end, do func(*end)) {
-	var doing sync.WaitGroup
+// reachEnds makes ends ready to be measured: all of them are reached before the first is locked, which may wait for
+// others, and all have addresses before routes between them are looked for.
+func reachEnds(ctx context.Context, ends []end, lock lockMachines) {
+	forEachEnd(healthy(ends), func(e *end) error { return e.open(ctx) })
+	if lock != nil {
+		there := healthy(ends)
+		clients := make([]*agent.Client, len(there))
+		for i, e := range there {
+			clients[i] = e.client
+		}
+		for i, err := range lock(ctx, clients) {
+			there[i].err = err
+		}
+	}
+	forEachEnd(healthy(ends), func(e *end) error { return e.find(ctx) })
+	there := healthy(ends)
+	peers := map[*end][]netip.Addr{}
+	for i, e := range there {
+		for k := 1; k < len(there) && k <= mostPeers; k++ {
+			peers[e] = append(peers[e], there[(i+k)%len(there)].addrs...)
+		}
+	}
+	forEachEnd(there, func(e *end) error { return e.locate(ctx, peers[e]) })
+}
+
+// healthy lists the ends that can be measured, as far as is known.
+func healthy(ends []end) (there []*end) {
 	for i := range ends {
-		doing.Go(func() { do(&ends[i]) })
+		if ends[i].err == nil {
+			there = append(there, &ends[i])
+		}
+	}
+	return there
+}
+
+// forEachEnd does something with all ends at once, and notes the errors.
+func forEachEnd(ends []*end, do func(*end) error) {
+	var doing sync.WaitGroup
+	for _, e := range ends {
+		doing.Go(func() { e.err = do(e) })
 	}
 	doing.Wait()
 }
 
-// open begins to speak to the agent, and finds the addresses that the end may have.
+// open begins to speak to the agent.
 func (e *end) open(ctx context.Context) (err error) {
 	if e.reach != nil {
 		if err := e.reach(ctx); err != nil {
 			return err
 		}
 	}
-	if e.client, err = agent.DialStream(ctx, e.stream, e.node.Name); err != nil {
-		return err
-	}
-	if e.lock != nil {
-		if err := e.lock(ctx, e.client); err != nil {
-			return err
-		}
-	}
+	e.client, err = agent.DialStream(ctx, e.stream, e.node.Name)
+	return err
+}
+
+// find finds the addresses that the end may have.
+func (e *end) find(ctx context.Context) error {
 	found, err := e.client.Locate(ctx, e.location)
 	e.addrs = found.Addrs
 	return err

@@ -26,8 +26,7 @@ func MeasureMachines(ctx context.Context, q MachinesRequest) (*Survey, error) {
 	}
 	ends := make([]end, len(q.Machines))
 	for i, m := range q.Machines {
-		ends[i] = end{node: Member{Name: m.Name}, location: agent.Location{Option: "machine", Namespace: host.OwnNetwork, Addr: m.Addr, Device: m.Device},
-			lock: func(ctx context.Context, c *agent.Client) error { return c.Lock(ctx, q.Wait, q.Command) }}
+		ends[i] = end{node: Member{Name: m.Name}, location: agent.Location{Option: "machine", Namespace: host.OwnNetwork, Addr: m.Addr, Device: m.Device}}
 		q.Say("reaching machine %s (%s)", m.Name, m.Host)
 	}
 	streams := make([]*remote.Process, len(ends))
@@ -45,7 +44,10 @@ func MeasureMachines(ctx context.Context, q MachinesRequest) (*Survey, error) {
 			return err
 		}
 	}
-	r, err := measureEnds(ctx, ends, q.Options)
+	lock := func(ctx context.Context, clients []*agent.Client) []error {
+		return agent.LockEach(ctx, clients, agent.LockOptions{Command: q.Command, Wait: q.Wait, Say: q.Say})
+	}
+	r, err := measureEnds(ctx, ends, lock, q.Options)
 	if r != nil {
 		r.Network = "machines"
 	}

@@ -49,7 +49,8 @@ type AgentClient interface {
 	Locate(ctx context.Context, in *LocateRequest, opts ...grpc.CallOption) (*LocateReply, error)
 	// Call makes one of the calls that the agent's program adds, such as to raise a part of a lab.
 	Call(ctx context.Context, in *CallRequest, opts ...grpc.CallOption) (*CallReply, error)
-	// Lock makes sure that nobody else measures on the machine, until the channel ends.
+	// Lock makes sure that nobody else measures on the machine, until the channel ends or a call
+	// of the agent's own, agent.unlock, gives the lock back.
 	Lock(ctx context.Context, in *LockRequest, opts ...grpc.CallOption) (*LockReply, error)
 	// Beats tell either end that the other is alive, where a dead one would not show:
 	// between machines. Nothing passes while a slice runs: the agent that has the active
@@ -230,7 +231,8 @@ type AgentServer interface {
 	Locate(context.Context, *LocateRequest) (*LocateReply, error)
 	// Call makes one of the calls that the agent's program adds, such as to raise a part of a lab.
 	Call(context.Context, *CallRequest) (*CallReply, error)
-	// Lock makes sure that nobody else measures on the machine, until the channel ends.
+	// Lock makes sure that nobody else measures on the machine, until the channel ends or a call
+	// of the agent's own, agent.unlock, gives the lock back.
 	Lock(context.Context, *LockRequest) (*LockReply, error)
 	// Beats tell either end that the other is alive, where a dead one would not show:
 	// between machines. Nothing passes while a slice runs: the agent that has the active

@@ -33,7 +33,7 @@ func RunAgentWith(engine agent.Engine, calls map[string]func(context.Context, []
 	if slices.Contains(args, "--stdio") {
 		failure := make(chan error, 1)
 		parts := &lab.Parts{Program: netcfg.OwnProgram(), Failure: failure}
-		o.Calls, o.Close, o.Failure = parts.Calls(), parts.Close, failure
+		o.Lock, o.Calls, o.Close, o.Failure = parts.Lock, parts.Calls(), parts.Close, failure
 		maps.Copy(o.Calls, new(reach.Listeners).Calls())
 		maps.Copy(o.Calls, calls)
 		start = func() error {
