@@ -46,6 +46,31 @@ func TestBenchstatParses(t *testing.T) {
 	}
 }
 
+// The plan of a run that ends when all is decided has more series than it can come to, so nobody is told of them.
+func TestEndBanners(t *testing.T) {
+	for want, end := range map[string]struct {
+		reason       string
+		untilDecided bool
+	}{
+		"OUT OF TIME after 3 of 6 series: intervals are wider than planned.":           {result.OutOfBudget, false},
+		"OUT OF TIME: the budget was used up before every comparison had its verdict.": {result.OutOfBudget, true},
+		"INTERRUPTED after 3 of 6 series. What was measured until then is reported.":   {result.Interrupted, false},
+		"INTERRUPTED after 3 series. What was measured until then is reported.":        {result.Interrupted, true},
+		"FAILED after 3 series: planted.":                                              {result.Failed, true},
+	} {
+		rec := recordtest.Make(reporttest.Small(recordtest.TCPLat))
+		rec.Plan.UntilDecided = end.untilDecided
+		rec.End.Reason, rec.End.Series, rec.End.Error = end.reason, 3, "planted"
+		s, err := analysis.Analyze(rec, analysis.Options{Live: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := view.Banners(rec, s); len(got) == 0 || got[0] != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 func TestCSVAndJSONParse(t *testing.T) {
 	rec := recordtest.Make(reporttest.Small(recordtest.TCPLat, recordtest.UDPMsg))
 	var out bytes.Buffer
