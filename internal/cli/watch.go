@@ -120,7 +120,7 @@ of its service account; the Helm chart in charts/venturi does this.`,
 				} else {
 					rec = nil // what was measured until then is no run
 				}
-				if err := compare.RemoveOldest(folder, keep); err != nil {
+				if err := compare.RemoveOldest(folder, q.Out, keep); err != nil {
 					sanitize.Fprintf(env.Stderr, "venturi: cannot remove old records: %v\n", err)
 				}
 				return rec, err
