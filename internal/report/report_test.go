@@ -71,6 +71,25 @@ func TestEndBanners(t *testing.T) {
 	}
 }
 
+// The mean over the sizes of a sweep says of how many it is where a path has no ratio in one of them.
+func TestMeanOfSomeSizes(t *testing.T) {
+	rec := recordtest.Make(sweepTruth())
+	for i := range rec.Slices {
+		if s := &rec.Slices[i]; s.Arm == "vxlan" && s.Cell == rec.Plan.Cells[4].Name {
+			s.Failed, s.Latency = "planted", nil
+		}
+	}
+	var out bytes.Buffer
+	if err := Write(&out, rec, view.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	_, mean, _ := strings.Cut(out.String(), "geo mean")
+	mean, _, _ = strings.Cut(mean, "\n")
+	if fields := strings.Fields(mean); len(fields) != 5 || !strings.HasSuffix(strings.TrimSpace(mean), "(4 of 5)") {
+		t.Errorf("means %q", mean)
+	}
+}
+
 func TestCSVAndJSONParse(t *testing.T) {
 	rec := recordtest.Make(reporttest.Small(recordtest.TCPLat, recordtest.UDPMsg))
 	var out bytes.Buffer
