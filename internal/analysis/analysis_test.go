@@ -76,12 +76,15 @@ func TestTruthComesOut(t *testing.T) {
 // Machines that share cores read the same counters: adding them would double
 // the cost. Machines of their own must be added.
 func TestCPUCost(t *testing.T) {
-	rec := recordtest.Make(truth(recordtest.TCPLat, recordtest.TCPBw, recordtest.UDPMsg, recordtest.TCPMsg, recordtest.TCPCRR))
+	large := recordtest.Background
+	large.Name, large.Size = "ping/8192/beside", 8192
+	rec := recordtest.Make(truth(recordtest.TCPLat, recordtest.TCPBw, recordtest.UDPMsg, recordtest.TCPMsg, recordtest.TCPCRR, recordtest.Background, large))
 	units := map[string]struct {
 		per  string
 		cost float64
 	}{"tcp_lat/1": {analysis.PerPacket, 4000}, "tcp_bw/65536": {analysis.PerGB, 3e8},
-		"udp_bw/1": {analysis.PerPacket, 2500}, "tcp_bw/1": {analysis.PerMessage, 2500}, "tcp_crr/1": {analysis.PerConnection, 4000}}
+		"udp_bw/1": {analysis.PerPacket, 2500}, "tcp_bw/1": {analysis.PerMessage, 2500}, "tcp_crr/1": {analysis.PerConnection, 4000},
+		recordtest.Background.Name: {analysis.PerPacket, 4000}, large.Name: {analysis.PerMessage, 4000}}
 	for _, shared := range []bool{true, false} {
 		rec.Plan.SharedCores = shared
 		s := analyze(t, rec, analysis.Options{Live: true})

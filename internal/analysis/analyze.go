@@ -71,6 +71,8 @@ func (a *analyzer) summary() *Summary {
 	for _, c := range a.plan.Cells {
 		if cell, ok := a.cell(c); ok {
 			s.Cells = append(s.Cells, cell)
+		} else {
+			s.Unmeasured = append(s.Unmeasured, cell)
 		}
 	}
 	judge(s, a.plan, a.design)

@@ -91,8 +91,7 @@ func Compare(before, after *result.Record) (*Change, error) {
 	}
 	c := &Change{Level: design.Level(), Differences: differences(before, after)}
 	var floors []*stats.Floor // one a cell
-	for i := range a.sum.Cells {
-		ca := &a.sum.Cells[i]
+	for _, ca := range a.sum.all() {
 		cb := b.matchingCell(ca.Cell)
 		if cb == nil {
 			c.Missing = append(c.Missing, ca.Cell.Name)
@@ -124,13 +123,24 @@ func Compare(before, after *result.Record) (*Change, error) {
 	return c, nil
 }
 
+// all are the cells of the plan: what only one run has measured is not compared, and is named.
+func (s *Summary) all() (out []*Cell) {
+	for _, cells := range [][]Cell{s.Cells, s.Unmeasured} {
+		for i := range cells {
+			out = append(out, &cells[i])
+		}
+	}
+	return out
+}
+
 // matchingCell finds the same load at the same size.
 func (s *side) matchingCell(c result.Cell) *Cell {
-	i := slices.IndexFunc(s.sum.Cells, func(o Cell) bool { return o.Cell.Name == c.Name && o.Cell.Metric == c.Metric })
-	if i < 0 {
-		return nil
+	for _, o := range s.sum.all() {
+		if o.Cell.Name == c.Name && o.Cell.Metric == c.Metric {
+			return o
+		}
 	}
-	return &s.sum.Cells[i]
+	return nil
 }
 
 // Row finds a path; nil: there is none of that name.

@@ -122,6 +122,29 @@ func TestCompareWithoutFigure(t *testing.T) {
 	}
 }
 
+// Nor is a load that one run has planned and never measured.
+func TestCompareUnmeasured(t *testing.T) {
+	cut := func(rec *result.Record) *result.Record {
+		rec.Slices = slices.DeleteFunc(rec.Slices, func(s result.Slice) bool { return s.Cell == "tcp_bw/65536" })
+		return rec
+	}
+	for want, records := range map[string][2]*result.Record{
+		"there is no ratio after":   {later(1, 1, 1), cut(later(2, 1, 1))},
+		"there was no ratio before": {cut(later(1, 1, 1)), later(2, 1, 1)},
+	} {
+		c, err := analysis.Compare(records[0], records[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u := c.Uncompared; len(u) != 2 || u[0].Path != "routed" || u[1].Path != "vxlan" || u[1].Cell.Name != "tcp_bw/65536" || u[1].Reason != want {
+			t.Errorf("%+v, want %q", u, want)
+		}
+		if len(c.Cells) != 1 || len(c.Missing) > 0 {
+			t.Errorf("%+v, missing %q", c.Cells, c.Missing)
+		}
+	}
+}
+
 func TestCompareRefuses(t *testing.T) {
 	before, emulated, other, against := later(1, 1, 1), later(2, 1, 1), later(3, 1, 1), later(4, 1, 1)
 	for i := range against.Plan.Arms {

@@ -29,9 +29,9 @@ func perUnit(c result.Cell) string {
 		return PerGB
 	case c.Metric == result.Connections:
 		return PerConnection
-	case (c.Metric == result.OneWay || c.Metric == result.Transactions) && max(c.Size, c.Response) > onePacket:
+	case isPingPong(c.Metric) && max(c.Size, c.Response) > onePacket:
 		return PerMessage
-	case c.Metric == result.OneWay || c.Metric == result.Transactions:
+	case isPingPong(c.Metric):
 		return PerPacket
 	case c.Size >= result.LeastBytesSize:
 		return PerGB
@@ -39,6 +39,11 @@ func perUnit(c result.Cell) string {
 		return PerPacket
 	}
 	return PerMessage
+}
+
+// isPingPong: a request and its reply are a message each, whatever their size. See [work].
+func isPingPong(m result.Metric) bool {
+	return m == result.OneWay || m == result.RoundTrip || m == result.Transactions
 }
 
 // work counts the units that a slice did while meters ran, the head included.

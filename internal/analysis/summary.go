@@ -12,6 +12,8 @@ import (
 // Summary is everything that a report prints, in base units.
 type Summary struct {
 	Cells []Cell `json:"cells"` // in the order of the plan, those with data
+	// Unmeasured are the others, with rows that hold no figures.
+	Unmeasured []Cell `json:"-"`
 	// Series is how many are complete enough to count, in every cell.
 	Series int `json:"series"`
 	// MostSeries is how many the cell has that has most: where a run goes on with

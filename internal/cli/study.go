@@ -266,9 +266,10 @@ func reportStudy(env *Env, name string, args []string, partial bool, opt view.Op
 		folders = []string{run} // it is one record, of whatever wire
 	}
 	var recs []layout.Wired
+	wires := s.Wires // one a folder where there are several
 	for i, folder := range folders {
 		if len(folders) > 1 && !recordIn(folder) && slices.ContainsFunc(folders, recordIn) {
-			sanitize.Fprintf(env.Stderr, "venturi: wire %s is left out: there is no record in %s\n", s.Wires[i].Name, folder)
+			sanitize.Fprintf(env.Stderr, "venturi: wire %s is left out: there is no record in %s\n", wires[i].Name, folder)
 			continue
 		}
 		rec, err := compare.OpenRecord(env.Stderr, folder, partial)
@@ -281,9 +282,13 @@ func reportStudy(env *Env, name string, args []string, partial bool, opt view.Op
 		if rec.Emulated() {
 			s = s.OnEmulatedCPU()
 		}
-		wire := s.Wires[0]
-		if known, ok := s.WireOf(rec.Plan); ok {
-			wire = known
+		wire, known := s.WireOf(rec.Plan)
+		switch {
+		case known:
+		case rec.Plan.OneHost() && len(folders) > 1:
+			wire = wires[i] // a run names its folders after them
+		default:
+			wire = s.OtherWire(rec.Plan)
 		}
 		recs = append(recs, layout.Wired{Wire: wire.Name, Record: rec})
 		if err := printTables(env, s.Layout(wire), folder, []layout.Wired{{Record: rec}}, opt); err != nil {

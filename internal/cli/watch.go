@@ -116,9 +116,11 @@ of its service account; the Helm chart in charts/venturi does this.`,
 				}
 				rec, _, err := compare.Do(ctx, r, host)
 				if err == nil {
-					err = logPartial(env.Stderr, compare.EndError(ctx, rec))
+					err = compare.EndError(ctx, rec)
+				} else {
+					rec = nil // what was measured until then is no run
 				}
-				if err := compare.RemoveOldest(folder, keep); err != nil {
+				if err := compare.RemoveOldest(folder, q.Out, keep); err != nil {
 					sanitize.Fprintf(env.Stderr, "venturi: cannot remove old records: %v\n", err)
 				}
 				return rec, err
@@ -156,16 +158,6 @@ func serveRuns(ctx context.Context, s *watch.Service, listener net.Listener) err
 	err := s.Run(ctx)
 	stop()
 	return errors.Join(err, <-served)
-}
-
-// logPartial prints the error of a run of which a part is missing, whose other ratios count,
-// and returns any other.
-func logPartial(out io.Writer, err error) error {
-	if verr.Code(err) != verr.Partial {
-		return err
-	}
-	sanitize.Fprintf(out, "venturi: %v\n", err)
-	return nil
 }
 
 // requestText says between what a request measures: ratios of another do not compare with it.

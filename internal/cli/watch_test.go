@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/compare"
-	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/internal/watch"
 )
 
@@ -46,18 +45,6 @@ func TestWatchHistory(t *testing.T) {
 	}
 	if opt, log := begin(q); opt.History.Request != "vxlan --wire rss=l4" || log != "" {
 		t.Errorf("after that: %+v; %s", opt.History, log)
-	}
-}
-
-// A run of which a part is missing counts, and its error is told; any other error stays one.
-func TestWatchPartial(t *testing.T) {
-	var out bytes.Buffer
-	failed := verr.New(verr.Failed, "cannot measure", "planted", "do nothing")
-	if err := logPartial(&out, failed); err != failed || out.Len() > 0 || logPartial(&out, nil) != nil {
-		t.Errorf("%v; %s", err, out.String())
-	}
-	if err := logPartial(&out, verr.New(verr.Partial, "path vxlan was not measured to the end", "planted", "look")); err != nil || !strings.Contains(out.String(), "path vxlan was not") {
-		t.Errorf("%v; %s", err, out.String())
 	}
 }
 

@@ -133,7 +133,7 @@ func (s *Session) Compare(ctx context.Context, r *Resolved, write func(result.Li
 	clientMeters, serverMeters := s.meterNames()
 	run := experiment.Run{
 		Plan: &rec.Plan, Ends: ends, Client: s.client(), Server: s.server(serverMeters),
-		Write: write, Watch: s.host.Watch, Tools: tools(r.tools),
+		Write: write, Watch: s.host.Watch, Tools: tools(r.tools, plan.Cores),
 		DaemonExit:    func(arm int) error { return s.testbed.daemonExit(strings.TrimSuffix(plan.Arms[arm].Name, copySuffix)) },
 		FinalWarnings: func() []result.Warning { return append(s.testbed.warnings(), s.strangers()...) },
 		ClientMeters:  clientMeters, ServerMeters: serverMeters, Congestion: rec.Facts[0].Congestion,

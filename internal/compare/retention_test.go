@@ -1,10 +1,12 @@
 package compare
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/venturi-net/venturi/result"
 )
@@ -25,7 +27,7 @@ func TestRemoveOldest(t *testing.T) {
 		}
 	}
 	for range 2 { // the second time there is nothing to do
-		if err := RemoveOldest(parent, 2); err != nil {
+		if err := RemoveOldest(parent, "", 2); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -65,11 +67,52 @@ func TestRemoveOldestOfOneSecond(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := RemoveOldest(parent, len(entries)-1); err != nil {
+		if err := RemoveOldest(parent, "", len(entries)-1); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := os.Stat(filepath.Join(parent, removed)); err == nil {
 			t.Errorf("%s was kept; removed was a later one", removed)
 		}
+	}
+}
+
+// Names are local times, which go back when summer time ends. The run that has just ended stays even if the
+// clock was set back.
+func TestRemoveOldestByStart(t *testing.T) {
+	parent := t.TempDir()
+	folder := func(name string) string { return filepath.Join(parent, name) }
+	for name, started := range map[string]string{
+		"20261025-025900": "2026-10-25T00:59:00Z", "20261025-020100": "2026-10-25T01:01:00Z", // one hour later there
+		"20261025-020300": "2026-10-25T01:03:00Z", "19700101-010000": "1970-01-01T00:00:00Z",
+	} {
+		if err := os.MkdirAll(folder(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		at, err := time.Parse(time.RFC3339, started)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.Create(filepath.Join(folder(name), result.FileName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		header := result.Header{Format: result.Format, Version: result.Version, Started: at}
+		if err := errors.Join(result.NewWriter(f).Write(result.Line{Header: &header}), f.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := RemoveOldest(parent, folder("19700101-010000"), 3); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(parent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if want := []string{"19700101-010000", "20261025-020100", "20261025-020300"}; !slices.Equal(left, want) {
+		t.Errorf("left: %q, wanted %q", left, want)
 	}
 }

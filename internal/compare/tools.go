@@ -6,17 +6,19 @@ import (
 	"errors"
 
 	"github.com/venturi-net/venturi/internal/experiment"
+	"github.com/venturi-net/venturi/internal/load"
 	"github.com/venturi-net/venturi/internal/meter"
 	"github.com/venturi-net/venturi/internal/tool"
 	"github.com/venturi-net/venturi/result"
 )
 
-// tools makes the named tools usable beside our loads. The names have been checked.
-func tools(names []string) map[string]experiment.Tool {
+// tools makes the named tools usable beside our loads, on machines with some cores. The names have been
+// checked.
+func tools(names []string, cores map[string][]int) map[string]experiment.Tool {
 	with := map[string]experiment.Tool{}
 	for _, name := range names {
 		if t, err := tool.Find(name); err == nil {
-			with[name] = toolRunner{t}
+			with[name] = toolRunner{t, cores}
 		}
 	}
 	return with
@@ -24,29 +26,61 @@ func tools(names []string) map[string]experiment.Tool {
 
 // toolRunner runs a tool in place of a slice, with the CPU meter around it: its
 // start and end are in the figure, which over two seconds is below a percent.
-type toolRunner struct{ tool *tool.Tool }
+type toolRunner struct {
+	tool  *tool.Tool
+	cores map[string][]int // of each machine of a lab; none: all share the host's
+}
+
+// recorders opens the CPU meter of each machine that has cores of its own, or else one of the host.
+func (b toolRunner) recorders(pair load.Pair) (out []*meter.Recorder, err error) {
+	machines := []string{pair.From.Machine}
+	if len(b.cores) > 0 && pair.To.Machine != pair.From.Machine {
+		machines = append(machines, pair.To.Machine)
+	}
+	for _, machine := range machines {
+		rec, err := meter.NewRecorder(machine, []string{"cpu"}, meter.Setup{Arms: []meter.Arm{{Name: b.tool.Name}}, Cores: b.cores[machine]})
+		if err != nil {
+			return nil, errors.Join(err, closeAll(out))
+		}
+		out = append(out, rec)
+	}
+	return out, nil
+}
+
+func closeAll(recorders []*meter.Recorder) error {
+	var errs []error
+	for _, rec := range recorders {
+		errs = append(errs, rec.Close())
+	}
+	return errors.Join(errs...)
+}
 
 func (b toolRunner) Measure(ctx context.Context, cell result.Cell, ends experiment.Ends, clientCPU, serverCPU int) (s result.Slice, m []result.Meter, err error) {
 	pair := ends.Pairs[0]
 	if pair.From.Agent != "" || pair.To.Agent != "" {
 		return s, nil, errors.New("tools run on the machines, but this path ends in virtual machines")
 	}
-	rec, err := meter.NewRecorder(pair.From.Machine, []string{"cpu"}, meter.Setup{Arms: []meter.Arm{{Name: b.tool.Name}}})
+	recorders, err := b.recorders(pair)
 	if err != nil {
 		return s, nil, err
 	}
-	defer func() { err = errors.Join(err, rec.Close()) }()
-	rec.Begin(0)
+	defer func() { err = errors.Join(err, closeAll(recorders)) }()
+	for _, rec := range recorders {
+		rec.Begin(0)
+	}
 	r, err := b.tool.Run(ctx, tool.Job{
 		Load: cmp.Or(cell.ToolLoad(), cell.Load), Size: cell.Size, Metric: cell.Metric, Duration: cell.Slice,
 		Flows: cell.Flows, Rate: cell.Rate,
 		From: pair.From, To: pair.To, ClientCPU: clientCPU, ServerCPU: serverCPU,
 	})
-	rec.End(0)
+	for _, rec := range recorders {
+		rec.End(0)
+		m = append(m, rec.Meters()...)
+	}
 	if err != nil {
 		return s, nil, err
 	}
-	return asSlice(cell, r), rec.Meters(), nil
+	return asSlice(cell, r), m, nil
 }
 
 // asSlice puts a tool's figure into the form of ours. The tool gives rates, so

@@ -44,8 +44,8 @@ type Event struct {
 }
 
 // StopRule says which cells are to be measured on: none, and the run stops. It is
-// asked at the plan's looks, or after every series of a plan that goes on until
-// all is decided.
+// asked at the plan's looks, or again and again in a plan that goes on until all
+// is decided.
 type StopRule func(rec *result.Record) (cells []string, err error)
 
 // Run is one comparison.
@@ -79,6 +79,7 @@ type Run struct {
 	exitAwaited map[int]bool     // arms; see daemonExit
 	start       time.Time
 	began       time.Time // when the last series began
+	looked      int       // after how many series the stop rule was asked last
 	deadline    time.Time // zero: none
 }
 
@@ -130,8 +131,12 @@ func (r *Run) series(ctx context.Context, end *result.End) error {
 	var open []string // cells that are to be measured on; nil: all
 	for s := range r.Plan.Series {
 		if r.outOfTime(s) {
+			decided, err := r.decidedMeanwhile(s)
 			end.Reason = result.OutOfBudget
-			return nil
+			if decided {
+				end.Reason = stopped
+			}
+			return err
 		}
 		r.began = time.Now()
 		open = r.withMaximums(open)
@@ -149,7 +154,7 @@ func (r *Run) series(ctx context.Context, end *result.End) error {
 			continue
 		}
 		var err error
-		if open, err = r.StopRule(r.rec); err != nil {
+		if open, err = r.look(s + 1); err != nil {
 			return err
 		}
 		if len(open) == 0 {
@@ -159,26 +164,6 @@ func (r *Run) series(ctx context.Context, end *result.End) error {
 	}
 	r.reportProgress(r.Plan.Series, 0, 0)
 	return nil
-}
-
-// looks tells whether the run may stop after so many series.
-func (r *Run) looks(done int) bool {
-	if r.StopRule == nil || done >= r.Plan.Series {
-		return false
-	}
-	return r.Plan.UntilDecided && done >= leastSeries || slices.Contains(r.Plan.Looks, done)
-}
-
-// outOfTime tells whether one more series would end after the deadline.
-func (r *Run) outOfTime(done int) bool {
-	if r.deadline.IsZero() || done == 0 {
-		return false
-	}
-	each := time.Since(r.start) / time.Duration(done)
-	if r.Plan.UntilDecided {
-		each = time.Since(r.began) // the next has as many cells at most
-	}
-	return time.Now().Add(each * 9 / 10).After(r.deadline)
 }
 
 func (r *Run) reportProgress(series, cell, nth int) {

@@ -38,7 +38,7 @@ func TestMachineCores(t *testing.T) {
 		{old, []int{1}, []int64{0xb, 4, 5}},
 	} {
 		got := make([]int64, len(softnetKeys))
-		if err := parseSoftnet(c.b, c.cores, got); err != nil || !slices.Equal(got, c.want) {
+		if err := (&softnet{cores: c.cores}).count(c.b, got); err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("softnet of cores %v: %v, %v, want %v", c.cores, got, err, c.want)
 		}
 	}

@@ -105,8 +105,8 @@ func TestEveryMeterHasAFixture(t *testing.T) {
 func TestMalformed(t *testing.T) {
 	dst := make([]int64, 16)
 	for name, err := range map[string]error{
-		"softnet, two columns":   parseSoftnet([]byte("00000001 00000002\n"), nil, dst),
-		"softnet, not hex":       parseSoftnet([]byte("0000000g 1 1\n"), nil, dst),
+		"softnet, two columns":   new(softnet).count([]byte("00000001 00000002\n"), dst),
+		"softnet, not hex":       new(softnet).count([]byte("0000000g 1 1\n"), dst),
 		"snmp, odd lines":        addTables([]byte("Udp: A B\n"), udpFields, dst),
 		"snmp, wrong second":     addTables([]byte("Udp: A B\nTcp: 1 2\n"), udpFields, dst),
 		"snmp, short second":     addTables([]byte("Udp: InDatagrams NoPorts\nUdp: 1\n"), udpFields, dst),
@@ -138,7 +138,7 @@ func seed(f *testing.F, path string) {
 
 func FuzzSoftnet(f *testing.F) {
 	seed(f, "net/softnet_stat")
-	f.Fuzz(func(t *testing.T, b []byte) { parseSoftnet(b, nil, make([]int64, len(softnetKeys))) })
+	f.Fuzz(func(t *testing.T, b []byte) { new(softnet).count(b, make([]int64, len(softnetKeys))) })
 }
 
 func FuzzTables(f *testing.F) {

@@ -6,11 +6,14 @@ import "fmt"
 // receiving kept up, summed over all CPUs: packets, packets dropped because a
 // CPU's backlog was full, and times that the softirq left work behind because
 // its budget or time was over.
-var softnetKeys = []string{"softnet/processed", "softnet/dropped", "softnet/squeezed"}
+var softnetKeys = [...]string{"softnet/processed", "softnet/dropped", "softnet/squeezed"}
 
+// softnet adds up by how much each core's counters have grown: they have 32 bits, and wrap.
 type softnet struct {
-	f     *file
-	cores []int
+	f         *file
+	cores     []int
+	last, now []uint32 // as they are read: a place a key for each core
+	sum       [len(softnetKeys)]int64
 }
 
 // openSoftnet: the counters are the cores', so they count every namespace.
@@ -19,10 +22,10 @@ func openSoftnet(s Setup) (Sampler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &softnet{f, s.Cores}, nil
+	return &softnet{f: f, cores: s.Cores}, nil
 }
 
-func (m *softnet) Keys() []string     { return softnetKeys }
+func (m *softnet) Keys() []string     { return softnetKeys[:] }
 func (m *softnet) Resolution() string { return "counts of the machine's cores, every namespace" }
 func (m *softnet) Close() error       { return m.f.close() }
 
@@ -31,18 +34,43 @@ func (m *softnet) Sample(_ int, dst []int64) error {
 	if err != nil {
 		return err
 	}
-	return parseSoftnet(b, m.cores, dst)
+	return m.count(b, dst)
 }
 
-// parseSoftnet sums the first three columns of all lines; they are hexadecimal
-// and, being 32 bit, wrap: dst holds sums that may go down by 2^32 times, which
-// takes hours at any rate that is measured here.
-func parseSoftnet(b []byte, cores []int, dst []int64) error {
-	clear(dst)
+// count takes what the file holds. Where cores have come or gone, the counters of one cannot be told from
+// another's on every kernel, so the sample fails, and the next begins anew.
+func (m *softnet) count(b []byte, dst []int64) error {
+	if err := m.parse(b); err != nil {
+		return err
+	}
+	before := m.last
+	m.last, m.now = m.now, m.last
+	switch {
+	case before == nil:
+		for i, v := range m.last {
+			m.sum[i%len(m.sum)] += int64(v)
+		}
+	case len(before) != len(m.last):
+		return fmt.Errorf("read softnet_stat: %d cores before, %d now", len(before)/len(m.sum), len(m.last)/len(m.sum))
+	default:
+		for i, v := range m.last {
+			m.sum[i%len(m.sum)] += int64(v - before[i])
+		}
+	}
+	copy(dst, m.sum[:])
+	return nil
+}
+
+// parse reads the first columns of each core's line, which are hexadecimal.
+func (m *softnet) parse(b []byte) error {
+	if m.now == nil {
+		m.now = []uint32{} // nil are the counters before the first sample
+	}
+	m.now = m.now[:0]
 	for nth := 0; len(b) > 0; nth++ {
 		var l []byte
 		l, b = line(b)
-		if !includes(cores, softnetCore(l, nth)) {
+		if !includes(m.cores, softnetCore(l, nth)) {
 			continue
 		}
 		for col := range softnetKeys {
@@ -50,7 +78,7 @@ func parseSoftnet(b []byte, cores []int, dst []int64) error {
 			if !ok {
 				return fmt.Errorf("parse softnet_stat: column %d of %q is not a number", col, l)
 			}
-			dst[col] += v
+			m.now = append(m.now, uint32(v))
 			l = rest
 		}
 	}

@@ -15,6 +15,7 @@ import (
 // nothing: it runs when it is asked, and copies a few hundred bytes per core.
 type tick struct {
 	list   []int
+	online *onlineCores
 	layout tickLayout
 	prog   *ebpf.Program
 	out    *ebpf.Map
@@ -44,6 +45,9 @@ func openTick(s *stat) (*tick, error) {
 	t := &tick{list: s.cores(), layout: layout, buf: make([]byte, layout.stride()*len(queues))}
 	if t.out, err = newOutput("venturi_cpu", len(t.buf)); err != nil {
 		return nil, err
+	}
+	if t.online, err = openOnline("/"); err != nil {
+		return nil, errors.Join(err, t.close())
 	}
 	if err := t.load(queues); err != nil {
 		return nil, errors.Join(err, t.close())
@@ -75,6 +79,9 @@ func (t *tick) close() error {
 	if t.prog != nil {
 		errs = append(errs, t.prog.Close())
 	}
+	if t.online != nil {
+		errs = append(errs, t.online.close())
+	}
 	return errors.Join(append(errs, t.out.Close())...)
 }
 
@@ -98,7 +105,7 @@ func (t *tick) read(dst []cpuTimes) error {
 			whole = t.layout.decode(t.buf[t.layout.stride()*i:], &dst[i]) && whole
 		}
 		if whole {
-			return nil
+			return t.online.check()
 		}
 	}
 	return errors.New("the kernel's idle times change faster than they can be read")

@@ -78,12 +78,8 @@ func (p *Progress) Event(e experiment.Event) {
 		p.plain(e)
 		return
 	}
-	done := 0.0
-	if plan.Series > 0 {
-		done = float64(e.Series) / float64(plan.Series)
-	}
-	lines := []string{fmt.Sprintf("%s series %d/%d, now %s, about %s left  (Ctrl-C ends and reports)",
-		bar(done), e.Series+1, plan.Series, plan.Cells[e.Cell].Name, formatRemaining(e.Remaining))}
+	lines := []string{fmt.Sprintf("%s %s, now %s, %s  (Ctrl-C ends and reports)",
+		bar(elapsedShare(e)), seriesText(e), plan.Cells[e.Cell].Name, remainingText(e))}
 	lines = append(lines, p.estimate(e.Record)...)
 	p.erase()
 	p.draw(lines)
@@ -111,11 +107,49 @@ func (p *Progress) plain(e experiment.Event) {
 		return
 	}
 	p.reportedSeries = e.Series
-	line := fmt.Sprintf("venturi: series %d/%d, about %s left", e.Series+1, e.Record.Plan.Series, formatRemaining(e.Remaining))
-	if s, err := analysis.Analyze(e.Record, analysis.Options{Live: true}); err == nil && s.Series >= stats.MinSeries {
-		line += fmt.Sprintf(", widest interval ±%.1f %%", 100*s.Worst)
+	sanitize.Fprintln(p.w, "venturi: "+seriesText(e)+", "+remainingText(e)+p.widest(e.Record))
+}
+
+// widest tells of the widest interval, as often as it is cheap.
+func (p *Progress) widest(rec *result.Record) string {
+	start := time.Now()
+	if start.Before(p.next) {
+		return ""
 	}
-	sanitize.Fprintln(p.w, line)
+	text := ""
+	if s, err := analysis.Analyze(rec, analysis.Options{Live: true}); err == nil && s.Series >= stats.MinSeries {
+		text = fmt.Sprintf(", widest interval ±%.1f %%", 100*s.Worst)
+	}
+	p.next = time.Now().Add(analysisShare * time.Since(start))
+	return text
+}
+
+// byTime: the plan has more series than it can come to, and its budget says how far it is.
+func byTime(e experiment.Event) bool { return e.Record.Plan.UntilDecided && e.Record.Plan.Budget > 0 }
+
+// elapsedShare is the part of the run that is over, 0 to 1.
+func elapsedShare(e experiment.Event) float64 {
+	switch plan := &e.Record.Plan; {
+	case byTime(e):
+		return max(0, 1-e.Remaining.Seconds()/plan.Budget.Seconds())
+	case plan.Series > 0:
+		return float64(e.Series) / float64(plan.Series)
+	}
+	return 0
+}
+
+func seriesText(e experiment.Event) string {
+	if byTime(e) {
+		return fmt.Sprintf("series %d", e.Series+1)
+	}
+	return fmt.Sprintf("series %d/%d", e.Series+1, e.Record.Plan.Series)
+}
+
+func remainingText(e experiment.Event) string {
+	if byTime(e) {
+		return "at most " + formatRemaining(e.Remaining) + " left"
+	}
+	return "about " + formatRemaining(e.Remaining) + " left"
 }
 
 // estimates gives one line a cell: each arm's ratio as far as it is known.

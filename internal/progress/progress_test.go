@@ -114,6 +114,23 @@ func TestPlain(t *testing.T) {
 	}
 }
 
+// A run that ends when all is decided tells the time, not series that it will not come to.
+func TestUntilDecided(t *testing.T) {
+	e := events()[0]
+	rec := *e.Record
+	rec.Plan.UntilDecided, rec.Plan.Budget = true, 3*time.Minute
+	e.Record = &rec
+	var drawn, plain bytes.Buffer
+	(&Progress{w: &drawn, terminal: true, width: 120, height: 24, reportedSeries: -1}).Event(e)
+	New(&plain).Event(e)
+	if want := "[##########..........] series 3, now tcp_lat/1, at most 1m30s left"; !strings.Contains(drawn.String(), want) {
+		t.Errorf("drawn: %q", drawn.String())
+	}
+	if want := "venturi: series 3, at most 1m30s left"; !strings.HasPrefix(plain.String(), want) {
+		t.Errorf("plain: %q", plain.String())
+	}
+}
+
 func TestSilent(t *testing.T) {
 	var out bytes.Buffer
 	p := Silent(&out)

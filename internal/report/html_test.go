@@ -75,6 +75,14 @@ func TestSweepOrder(t *testing.T) {
 	}
 }
 
+// CPU time beside a stream is mostly the stream's, and is no cost of the load.
+func TestNoCostBesideStream(t *testing.T) {
+	kinds, _ := drawings(t, backgroundStream())
+	if slices.Contains(kinds, "cpu") {
+		t.Errorf("figures of the kinds %v", kinds)
+	}
+}
+
 func TestFigureUnknown(t *testing.T) {
 	for _, name := range []string{"pie", "latency"} { // the latter: there are several
 		err := Write(io.Discard, reporttest.UsualRecord(), view.Options{Format: "svg", Figure: name})

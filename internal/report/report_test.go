@@ -46,6 +46,50 @@ func TestBenchstatParses(t *testing.T) {
 	}
 }
 
+// The plan of a run that ends when all is decided has more series than it can come to, so nobody is told of them.
+func TestEndBanners(t *testing.T) {
+	for want, end := range map[string]struct {
+		reason       string
+		untilDecided bool
+	}{
+		"OUT OF TIME after 3 of 6 series: intervals are wider than planned.":           {result.OutOfBudget, false},
+		"OUT OF TIME: the budget was used up before every comparison had its verdict.": {result.OutOfBudget, true},
+		"INTERRUPTED after 3 of 6 series. What was measured until then is reported.":   {result.Interrupted, false},
+		"INTERRUPTED after 3 series. What was measured until then is reported.":        {result.Interrupted, true},
+		"FAILED after 3 series: planted.":                                              {result.Failed, true},
+	} {
+		rec := recordtest.Make(reporttest.Small(recordtest.TCPLat))
+		rec.Plan.UntilDecided = end.untilDecided
+		rec.End.Reason, rec.End.Series, rec.End.Error = end.reason, 3, "planted"
+		s, err := analysis.Analyze(rec, analysis.Options{Live: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := view.Banners(rec, s); len(got) == 0 || got[0] != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// The mean over the sizes of a sweep says of how many it is where a path has no ratio in one of them.
+func TestMeanOfSomeSizes(t *testing.T) {
+	rec := recordtest.Make(sweepTruth())
+	for i := range rec.Slices {
+		if s := &rec.Slices[i]; s.Arm == "vxlan" && s.Cell == rec.Plan.Cells[4].Name {
+			s.Failed, s.Latency = "planted", nil
+		}
+	}
+	var out bytes.Buffer
+	if err := Write(&out, rec, view.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	_, mean, _ := strings.Cut(out.String(), "geo mean")
+	mean, _, _ = strings.Cut(mean, "\n")
+	if fields := strings.Fields(mean); len(fields) != 5 || !strings.HasSuffix(strings.TrimSpace(mean), "(4 of 5)") {
+		t.Errorf("means %q", mean)
+	}
+}
+
 func TestCSVAndJSONParse(t *testing.T) {
 	rec := recordtest.Make(reporttest.Small(recordtest.TCPLat, recordtest.UDPMsg))
 	var out bytes.Buffer

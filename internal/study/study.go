@@ -7,6 +7,7 @@
 package study
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -153,11 +154,12 @@ func (s *Study) Folders(run string) []string {
 	return all
 }
 
-// pathsOn lists the paths of a wire.
+// pathsOn lists the paths of a wire: all of them, of one that is none of the study's.
 func (s *Study) pathsOn(w Wire) []Path {
+	known := slices.ContainsFunc(s.Wires, func(o Wire) bool { return o.Name == w.Name })
 	return slices.DeleteFunc(slices.Clone(s.Paths), func(p Path) bool {
 		only, some := s.WiresOf[p.Name]
-		return some && !slices.Contains(only, w.Name)
+		return known && some && !slices.Contains(only, w.Name)
 	})
 }
 
@@ -197,4 +199,13 @@ func (s *Study) WireOf(plan result.Plan) (Wire, bool) {
 		}
 	}
 	return Wire{}, false
+}
+
+// OtherWire is the wire of a record that is of none of the study's: the only one, or else one that is called
+// by its options, so that nobody takes it for one of them.
+func (s *Study) OtherWire(plan result.Plan) Wire {
+	if !plan.OneHost() || s.Wires[0].Name == "" {
+		return s.Wires[0]
+	}
+	return Wire{Name: cmp.Or(plan.Wire, "other")}
 }

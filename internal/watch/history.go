@@ -22,6 +22,15 @@ type RatioHistory struct {
 	Version int         `json:"version"`
 	Request string      `json:"of,omitempty"` // what was measured, as it was asked for; empty: not known
 	Runs    []RunRatios `json:"runs"`
+	// Changes are those that were counted of each ratio, by cell and path, also in runs that are no longer
+	// kept. A file without them is of an earlier version: its runs tell.
+	Changes map[string]map[string]ChangeCount `json:"changes,omitempty"`
+}
+
+// ChangeCount is how often a ratio has changed.
+type ChangeCount struct {
+	Count int    `json:"count"`
+	Last  Change `json:"last,omitzero"`
 }
 
 const historyVersion = 1
@@ -60,6 +69,17 @@ func (h RatioHistory) Write(w io.Writer) error {
 func (h *RatioHistory) add(run RunRatios) {
 	h.Runs = append(h.Runs, run)
 	h.Runs = slices.Delete(h.Runs, 0, max(0, len(h.Runs)-mostRuns))
+}
+
+// count keeps the changes of a ratio.
+func (h *RatioHistory) count(key RatioID, changes ChangeCount) {
+	if h.Changes == nil {
+		h.Changes = map[string]map[string]ChangeCount{}
+	}
+	if h.Changes[key.Cell] == nil {
+		h.Changes[key.Cell] = map[string]ChangeCount{}
+	}
+	h.Changes[key.Cell][key.Path] = changes
 }
 
 // startOf is when the run began that has the n-th last value of a ratio.

@@ -14,14 +14,14 @@ import (
 
 // state is what is served: the last run, and what all of them came to.
 type state struct {
-	mu               sync.Mutex
-	rec              *result.Record // nil: none yet
-	sum              *analysis.Summary
-	measured, failed int
-	interval         time.Duration
-	threshold        float64
-	ratios           map[RatioID]*watchedRatio
-	last             RunRatios // of the last run: the ratios that are served
+	mu                        sync.Mutex
+	rec                       *result.Record // nil: none yet
+	sum                       *analysis.Summary
+	measured, partial, failed int
+	interval                  time.Duration
+	threshold                 float64
+	ratios                    map[RatioID]*watchedRatio
+	last                      RunRatios // of the last run: the ratios that are served
 }
 
 func (s *state) update(change func()) {
@@ -54,6 +54,7 @@ func (s *Service) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(desc, kind, value, labels...)
 	}
 	send(runsDesc, prometheus.CounterValue, float64(st.measured), "measured")
+	send(runsDesc, prometheus.CounterValue, float64(st.partial), "partial")
 	send(runsDesc, prometheus.CounterValue, float64(st.failed), "failed")
 	send(intervalDesc, prometheus.GaugeValue, st.interval.Seconds())
 	if st.threshold > 0 {
@@ -64,7 +65,7 @@ func (s *Service) Collect(out chan<- prometheus.Metric) {
 		labels := []string{sanitize.Text(key.Path), sanitize.Text(key.Cell)}
 		send(evidenceDesc, prometheus.GaugeValue, w.detector.Evidence(), labels...)
 		send(changesDesc, prometheus.CounterValue, float64(w.changes), labels...)
-		if w.changes > 0 {
+		if w.last.Before > 0 {
 			send(changedDesc, prometheus.GaugeValue, w.last.After/w.last.Before, labels...)
 			send(changeAtDesc, prometheus.GaugeValue, float64(w.last.Since.UnixMilli())/1e3, labels...)
 		}

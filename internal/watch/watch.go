@@ -58,11 +58,13 @@ type watchedRatio struct {
 
 // Change is a detected change of a ratio.
 type Change struct {
-	Since         time.Time // the first run after it
-	Before, After float64   // medians of the ratio
+	Since  time.Time `json:"since"`  // the first run after it
+	Before float64   `json:"before"` // medians of the ratio
+	After  float64   `json:"after"`
 }
 
-// New makes a service that measures by a function, which returns a record or an error.
+// New makes a service that measures by a function, which returns a record or an error, or both where a
+// part of the record is missing: [verr.Partial]. The other ratios then count.
 func New(measure func(context.Context) (*result.Record, error), opt Options) *Service {
 	s := &Service{measure: measure, opt: opt, ratios: map[RatioID]*watchedRatio{}}
 	s.state.interval = opt.Interval
@@ -70,7 +72,26 @@ func New(measure func(context.Context) (*result.Record, error), opt Options) *Se
 	for _, run := range opt.History.Runs {
 		s.take(run, false)
 	}
+	s.restoreChanges(opt.History.Changes)
 	return s
+}
+
+// restoreChanges takes the counts of an earlier service over. Its runs alone do not tell them: the first
+// are no longer kept, or another threshold held. A counter may not fall.
+func (s *Service) restoreChanges(kept map[string]map[string]ChangeCount) {
+	for cell, paths := range kept {
+		for path, changes := range paths {
+			key := RatioID{path, cell}
+			if s.ratios[key] == nil {
+				s.ratios[key] = &watchedRatio{}
+			}
+			s.ratios[key].changes, s.ratios[key].last = max(0, changes.Count), changes.Last
+		}
+	}
+	for key, w := range s.ratios {
+		s.history.count(key, ChangeCount{w.changes, w.last})
+	}
+	s.state.ratios = s.ratios
 }
 
 // Run measures until ctx ends, which is no error. Error: the first run could not be made.
@@ -78,15 +99,19 @@ func (s *Service) Run(ctx context.Context) error {
 	for n := 1; ; n++ {
 		next := time.Now().Add(s.opt.Interval)
 		rec, err := s.measure(ctx)
+		partial := rec != nil && verr.Code(err) == verr.Partial
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case err != nil && n == 1:
+		case err != nil && !partial && n == 1:
 			return err
-		case err != nil:
+		case err != nil && !partial:
 			s.failed(err)
 		default:
-			if err := s.measured(rec); err != nil {
+			if partial {
+				s.log("%v", err)
+			}
+			if err := s.measured(rec, partial); err != nil {
 				s.failed(err)
 			}
 		}
@@ -112,8 +137,8 @@ func (s *Service) log(format string, args ...any) {
 	sanitize.Fprintf(s.opt.Log, "venturi: "+format+"\n", args...)
 }
 
-// measured takes the record of a run.
-func (s *Service) measured(rec *result.Record) error {
+// measured takes the record of a run; partial: some path is missing.
+func (s *Service) measured(rec *result.Record, partial bool) error {
 	sum, err := analysis.Analyze(rec, analysis.Options{})
 	if err != nil {
 		return err
@@ -126,6 +151,10 @@ func (s *Service) measured(rec *result.Record) error {
 			continue
 		}
 		for _, r := range c.Rows {
+			if r.Ratio != nil && (r.Blank() || c.Rows[0].Blank()) {
+				s.log("%s in %s is left out: many slices of it, or of %s, have no figure in this run, and the others are the better ones", r.Arm.Name, c.Cell.Name, c.Rows[0].Arm.Name)
+				continue
+			}
 			if r.Ratio == nil || r.Foreign() || !(r.Ratio.Value > 0) || math.IsInf(r.Ratio.Value, 0) {
 				continue
 			}
@@ -137,7 +166,11 @@ func (s *Service) measured(rec *result.Record) error {
 	}
 	s.state.update(func() {
 		s.state.rec, s.state.sum = rec, sum
-		s.state.measured++
+		if partial {
+			s.state.partial++
+		} else {
+			s.state.measured++
+		}
 		s.take(run, true)
 	})
 	s.log("measured %d ratios in %s", run.size(), time.Since(run.Started).Round(time.Second))
@@ -158,6 +191,7 @@ func (s *Service) take(run RunRatios, aloud bool) {
 		if w == nil {
 			w = &watchedRatio{}
 			s.ratios[key] = w
+			s.history.count(key, ChangeCount{})
 		}
 		w.detector.Threshold = threshold
 		shift, found := w.detector.Add(math.Log(value))
@@ -166,6 +200,7 @@ func (s *Service) take(run RunRatios, aloud bool) {
 		}
 		w.changes++
 		w.last = Change{Since: s.history.startOf(key, shift.Since), Before: math.Exp(shift.Before), After: math.Exp(shift.After)}
+		s.history.count(key, ChangeCount{w.changes, w.last})
 		if aloud {
 			s.log("CHANGED: %s in %s: its ratio changed from %.3f to %.3f (%+.1f %%), first seen in the run of %s",
 				key.Path, key.Cell, w.last.Before, w.last.After, 100*(w.last.After/w.last.Before-1), w.last.Since.UTC().Format("2006-01-02 15:04:05 UTC"))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"github.com/prometheus/common/expfmt"
 
 	"github.com/venturi-net/venturi/internal/analysis/recordtest"
 	"github.com/venturi-net/venturi/internal/testenv"
@@ -104,6 +105,42 @@ func TestGoesOn(t *testing.T) {
 	}
 }
 
+// A counter never falls: it holds also what was counted in runs that are no longer kept, and whatever the
+// threshold was. A history of an earlier version has no counts, and its runs are searched.
+func TestChangesKept(t *testing.T) {
+	var kept RatioHistory
+	m := &madeUp{changeAt: 16, cells: []result.Cell{recordtest.TCPLat}}
+	s := New(m.measure, Options{Runs: 24, FalseAlarm: 100, Log: io.Discard, Save: func(h RatioHistory) error { kept = h; return nil }})
+	if err := s.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := *s.ratios[key]
+	var file bytes.Buffer
+	if err := kept.Write(&file); err != nil || want.changes != 1 {
+		t.Fatalf("%v; %+v", err, want)
+	}
+	read := func() RatioHistory {
+		h, err := ReadRatios(bytes.NewReader(file.Bytes()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	old, short, strict := read(), read(), Options{FalseAlarm: 1_000_000, Log: io.Discard}
+	old.Changes, short.Runs = nil, short.Runs[len(short.Runs)-2:]
+	strict.History = read()
+	for name, opt := range map[string]Options{
+		"of an earlier version":  {FalseAlarm: 100, Log: io.Discard, History: old},
+		"without its first runs": {FalseAlarm: 100, Log: io.Discard, History: short},
+		"with another threshold": strict,
+	} {
+		got := New(m.measure, opt).ratios[key]
+		if got.changes != want.changes || !got.last.Since.Equal(want.last.Since) || got.last.Before != want.last.Before {
+			t.Errorf("%s: %d changes, the last %+v; want %d, %+v", name, got.changes, got.last, want.changes, want.last)
+		}
+	}
+}
+
 // The first run that cannot be made ends the service; a later one is counted.
 func TestFailedRuns(t *testing.T) {
 	m, n := &madeUp{cells: []result.Cell{recordtest.TCPLat}}, 0
@@ -126,6 +163,44 @@ func TestFailedRuns(t *testing.T) {
 	}
 	if !strings.Contains(log.String(), "the run failed: cannot measure: planted") || strings.Contains(log.String(), "\x1b") {
 		t.Errorf("the log: %q", log.String())
+	}
+}
+
+// A path that dies does not just disappear: the run counts as partial, its metrics name the path, and
+// what is left of its slices does not feed the search for changes.
+func TestFailedPath(t *testing.T) {
+	m := &madeUp{cells: []result.Cell{recordtest.TCPLat, recordtest.TCPBw}}
+	var log bytes.Buffer
+	s := New(func(ctx context.Context) (*result.Record, error) {
+		rec, err := m.measure(ctx)
+		for i := range rec.Slices {
+			slice := &rec.Slices[i]
+			if slice.Arm == "vxlan" && (slice.Cell == key.Cell || slice.Round == 0) {
+				slice.Failed, slice.Latency, slice.Stream = "planted", nil, nil
+			}
+		}
+		return rec, errors.Join(err, verr.New(verr.Partial, "path vxlan was not measured to the end", "planted", "look"))
+	}, Options{Runs: 2, Log: &log})
+	if err := s.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if last := s.state.last; s.state.partial != 2 || s.state.measured+s.state.failed != 0 || last.size() != 0 {
+		t.Errorf("%d partial, %d measured, %d failed; ratios %v", s.state.partial, s.state.measured, s.state.failed, last.Ratios)
+	}
+	for _, want := range []string{"path vxlan was not measured to the end: planted", "vxlan in " + recordtest.TCPBw.Name + " is left out"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("no %q in the log:\n%s", want, log.String())
+		}
+	}
+	text := metricsText(t, s)
+	for _, want := range []string{
+		`venturi_watch_runs_total{outcome="partial"} 2`, `venturi_path_failed{cell="tcp_lat/1",flows="1",load="tcp_lat",path="vxlan",size="1"} 1`,
+		`venturi_path_failed{cell="tcp_lat/1",flows="1",load="tcp_lat",path="host",size="1"} 0`,
+		`venturi_path_slices_without_figure_ratio{cell="tcp_bw/65536",flows="1",load="tcp_bw",path="vxlan",size="65536"} 0.25`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in:\n%s", want, text)
+		}
 	}
 }
 
@@ -249,6 +324,24 @@ func scrape(t *testing.T, l net.Listener, accept string) string {
 		t.Fatalf("%s, %v: %s", answer.Status, err, text)
 	}
 	return string(text)
+}
+
+// metricsText is what a service serves.
+func metricsText(t *testing.T, s *Service) string {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(s)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	for _, f := range families {
+		if _, err := expfmt.MetricFamilyToText(&out, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out.String()
 }
 
 // gathered is the labels of all metrics of a service that has found a change.

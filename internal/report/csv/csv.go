@@ -71,8 +71,8 @@ var csvFields = []csvField{
 	{"retransmits", ofStream(func(t *analysis.Stream) string { return strconv.FormatInt(t.Retransmits, 10) })},
 	{"packets_per_s", ofStream(func(t *analysis.Stream) string { return number(t.PacketRate) })},
 	{"fragments", func(_ *analysis.Cell, r *analysis.Row) string { return strconv.Itoa(r.Fragments) }},
-	{"cpu_per", ofCPU(func(c *analysis.CPU) string { return c.Unit })},
-	{"cpu_ns", ofCPU(func(c *analysis.CPU) string { return number(c.Cost) })},
+	{"cpu_per", ofCost(func(c *analysis.CPU) string { return c.Unit })},
+	{"cpu_ns", ofCost(func(c *analysis.CPU) string { return number(c.Cost) })},
 	{"cpu_ratio", ofCPURatio(func(r *stats.Ratio) string { return number(r.Value) })},
 	{"cpu_ratio_lo", ofCPURatio(func(r *stats.Ratio) string { return number(r.Lo) })},
 	{"cpu_ratio_hi", ofCPURatio(func(r *stats.Ratio) string { return number(r.Hi) })},
@@ -275,8 +275,18 @@ func ofCPU(f func(*analysis.CPU) string) func(*analysis.Cell, *analysis.Row) str
 	}
 }
 
+// ofCost is empty of a load beside a stream: most of the time is that stream's.
+func ofCost(f func(*analysis.CPU) string) func(*analysis.Cell, *analysis.Row) string {
+	return func(c *analysis.Cell, r *analysis.Row) string {
+		if c.Cell.Background != nil {
+			return ""
+		}
+		return ofCPU(f)(c, r)
+	}
+}
+
 func ofCPURatio(f func(*stats.Ratio) string) func(*analysis.Cell, *analysis.Row) string {
-	return ofCPU(func(c *analysis.CPU) string {
+	return ofCost(func(c *analysis.CPU) string {
 		if c.Ratio == nil {
 			return ""
 		}
@@ -286,7 +296,7 @@ func ofCPURatio(f func(*stats.Ratio) string) func(*analysis.Cell, *analysis.Row)
 
 // classNs is a field of the CSV: the ns per unit of work in one class.
 func classNs(class string) func(*analysis.Cell, *analysis.Row) string {
-	return ofCPU(func(c *analysis.CPU) string { return number(c.Classes[class]) })
+	return ofCost(func(c *analysis.CPU) string { return number(c.Classes[class]) })
 }
 
 // threadsField is a field of the CSV: "ksoftirqd/1=0.9812;udp_bw client=0.7120", shares of a core,

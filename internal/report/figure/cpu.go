@@ -20,6 +20,9 @@ func cpuFigure(rec *result.Record, s *analysis.Summary) []Drawing {
 	c := chart.Bars{Texts: chart.Texts{Title: "CPU time by class", Desc: "CPU time for a unit of work, on all cores together. Shorter is better."}}
 	table := view.Block{Columns: []view.Column{view.Label("load"), view.Label("path"), view.Number("CPU time", 0), view.Label("time in"), view.Label("cores busy")}}
 	for cell := range singleCells(s) {
+		if cell.Cell.Background != nil {
+			continue // most of the time is the other stream's
+		}
 		g := chart.BarGroup{}
 		for _, r := range cell.Rows {
 			if r.CPU == nil {

@@ -4,6 +4,7 @@ package openmetrics
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -50,6 +51,12 @@ var gauges = []gauge{
 		}
 		return r.Stream.LossShare(), true
 	}},
+	{"path_slices_without_figure_ratio", "Share of the slices that have no figure.", func(_ *analysis.Cell, r *analysis.Row) (float64, bool) {
+		if r.Slices == 0 {
+			return 1, true
+		}
+		return float64(r.NoFigure) / float64(r.Slices), true
+	}},
 	{"path_emulated", "1 where the CPU of the machine, or of one on the path, is emulated.", func(_ *analysis.Cell, r *analysis.Row) (float64, bool) {
 		return 1, r.Emulated != ""
 	}},
@@ -86,7 +93,7 @@ const namespace = "venturi_"
 // labels path, load, size and flows.
 func Write(w io.Writer, rec *result.Record, s *analysis.Summary, _ view.Options) error {
 	registry := prometheus.NewPedanticRegistry()
-	if err := registry.Register(runMetrics{rec, s, []string{"seed", strconv.FormatUint(rec.Plan.Seed, 10)}}); err != nil {
+	if err := registry.Register(runMetrics{rec: rec, sum: s, extra: []string{"seed", strconv.FormatUint(rec.Plan.Seed, 10)}}); err != nil {
 		return err
 	}
 	families, err := registry.Gather()
@@ -106,20 +113,25 @@ func Write(w io.Writer, rec *result.Record, s *analysis.Summary, _ view.Options)
 }
 
 // Collector gives the metrics of a record to a registry. A service that measures again and
-// again serves them, so they have no label that is another in each run, such as the seed.
+// again serves them, so they have no label that is another in each run, such as the seed, and
+// no counts that only grow: the next run has its own.
 func Collector(rec *result.Record, s *analysis.Summary) prometheus.Collector {
-	return runMetrics{rec: rec, sum: s}
+	return runMetrics{rec: rec, sum: s, repeated: true}
 }
 
 // runMetrics is a record as Prometheus collects it.
 type runMetrics struct {
-	rec   *result.Record
-	sum   *analysis.Summary
-	extra []string // labels of the run_info metric, each a name and a value
+	rec      *result.Record
+	sum      *analysis.Summary
+	extra    []string // labels of the run_info metric, each a name and a value
+	repeated bool     // the metrics of other runs follow
 }
 
 // Describe sends nothing: what there is depends on the record.
 func (runMetrics) Describe(chan<- *prometheus.Desc) {}
+
+// sender takes a gauge; labels are a name and a value each.
+type sender func(name, help string, value float64, labels ...string)
 
 // Collect is [prometheus.Collector.Collect].
 func (m runMetrics) Collect(out chan<- prometheus.Metric) {
@@ -134,8 +146,8 @@ func (m runMetrics) Collect(out chan<- prometheus.Metric) {
 	if m.rec.End != nil {
 		send("run_duration_seconds", "How long the run took.", m.rec.End.Took.Seconds())
 	}
-	for i := range m.sum.Cells {
-		c := &m.sum.Cells[i]
+	// A load without data is there, too: a path that has failed must not just disappear.
+	for _, c := range slices.Concat(m.sum.Cells, m.sum.Unmeasured) {
 		load := []string{"load", c.Cell.Load, "size", strconv.Itoa(c.Cell.Size), "flows", strconv.Itoa(c.Cell.Flows), "cell", c.Cell.Name}
 		if c.Floor != nil && !c.Floor.Ratio.Open {
 			send("noise_floor_ratio", "How far two identical paths seem to differ.", c.Floor.Size, load...)
@@ -143,25 +155,54 @@ func (m runMetrics) Collect(out chan<- prometheus.Metric) {
 		for j := range c.Rows {
 			r := &c.Rows[j]
 			labels := append([]string{"path", r.Arm.Name}, load...)
+			send("path_failed", "1 where the path has failed in the load, or has no figure, else 0.", oneIf(m.failed(&c, r)), labels...)
 			for _, g := range gauges {
-				if v, ok := g.value(c, r); ok {
+				if v, ok := g.value(&c, r); ok {
 					send(g.name, g.help, v, labels...)
 				}
 			}
-			if r.Latency != nil {
+			switch {
+			case r.Latency == nil:
+			case m.repeated:
+				sendRoundTrips(send, r.Latency, labels)
+			default:
 				out <- roundTrips(r.Latency, labels)
 			}
 			if r.Judged == nil {
 				continue
 			}
 			for _, v := range gaugeVerdicts {
-				is := 0.0
-				if r.Judged.Verdict == v {
-					is = 1
-				}
-				send("path_verdict", "1 for the verdict of the path, 0 for the others.", is, append(labels, "verdict", string(v))...)
+				send("path_verdict", "1 for the verdict of the path, 0 for the others.", oneIf(r.Judged.Verdict == v), append(labels, "verdict", string(v))...)
 			}
 		}
+	}
+}
+
+func oneIf(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// failed tells whether a path has no figure in a load, or was left out of it on the way. One that does
+// not hold a rate works.
+func (m runMetrics) failed(c *analysis.Cell, r *analysis.Row) bool {
+	return r.Value == 0 && !view.NotHeld(r) || slices.ContainsFunc(m.rec.Warnings, func(w result.Warning) bool {
+		return w.Code == "arm-failed" && w.Arm == r.Arm.Name && (w.Cell == "" || w.Cell == c.Cell.Name)
+	})
+}
+
+// sendRoundTrips sends a path's round trips as gauges: the count and sum of a summary may not fall,
+// and the next run may have fewer replies. The label quantile is a summary's own.
+func sendRoundTrips(send sender, l *analysis.Latency, labels []string) {
+	send("path_replies", "Replies in the run.", float64(l.Replies), labels...)
+	if l.Replies > 0 {
+		send("path_rtt_mean_seconds", "Mean round trip of all replies.", l.MeanRTT/1e9, labels...)
+	}
+	for _, p := range l.Percentiles {
+		send("path_rtt_quantile_seconds", "Quantile of the round trips of all replies.", p.Value/1e9,
+			append(labels, "q", strconv.FormatFloat(p.Q, 'g', -1, 64))...)
 	}
 }
 

@@ -146,11 +146,13 @@ func Banners(rec *result.Record, s *analysis.Summary) []string {
 	case e == nil:
 		banner("INCOMPLETE: the record has no end; the run was killed, is still running, or the file is cut. What is there is reported.")
 	case e.Reason == result.Interrupted:
-		banner("INTERRUPTED after %d of %d series. What was measured until then is reported.", e.Series, rec.Plan.Series)
+		banner("INTERRUPTED after %s. What was measured until then is reported.", seriesDone(rec))
+	case e.Reason == result.OutOfBudget && rec.Plan.UntilDecided:
+		banner("OUT OF TIME: the budget was used up before every comparison had its verdict.")
 	case e.Reason == result.OutOfBudget:
-		banner("OUT OF TIME after %d of %d series: intervals are wider than planned.", e.Series, rec.Plan.Series)
+		banner("OUT OF TIME after %s: intervals are wider than planned.", seriesDone(rec))
 	case e.Reason == result.Failed:
-		banner("FAILED after %d of %d series: %s.", e.Series, rec.Plan.Series, sanitize.Text(e.Error))
+		banner("FAILED after %s: %s.", seriesDone(rec), sanitize.Text(e.Error))
 	}
 	out = append(out, emulation(rec, s)...)
 	if len(s.Cells) == 0 {
@@ -164,6 +166,15 @@ func Banners(rec *result.Record, s *analysis.Summary) []string {
 		banner("FEW SERIES: intervals are over the rounds of %s, so they do not hold what differs from one set of sockets to the next, and no verdict is given.", Plural(s.Series, "series", "series"))
 	}
 	return append(append(out, slowBanners(rec, s)...), noise(s)...)
+}
+
+// seriesDone tells how far a run came. One that ends when all is decided has more series in its plan than it can
+// come to.
+func seriesDone(rec *result.Record) string {
+	if rec.Plan.UntilDecided {
+		return Plural(rec.End.Series, "series", "series")
+	}
+	return fmt.Sprintf("%d of %d series", rec.End.Series, rec.Plan.Series)
 }
 
 // noise says when the machine cannot answer.

@@ -39,8 +39,10 @@ func IsSweep(cells []*analysis.Cell) bool { return len(cells) >= SweepFrom && sa
 
 // sameWay: the cells differ in size only, so one line each can tell them apart.
 func sameWay(cells []*analysis.Cell) bool {
-	for _, c := range cells {
-		if c.Cell.Flows != cells[0].Cell.Flows || c.Cell.Batch != cells[0].Cell.Batch || c.Cell.Rate != cells[0].Cell.Rate || c.Cell.Background != nil {
+	first := &cells[0].Cell
+	for _, cell := range cells {
+		c := &cell.Cell
+		if c.Flows != first.Flows || c.Threads != first.Threads || c.Batch != first.Batch || c.Rate != first.Rate || c.Response != first.Response || c.Background != nil {
 			return false
 		}
 	}
@@ -92,6 +94,9 @@ func sweepBlock(group []*analysis.Cell, rec *result.Record, s *analysis.Summary,
 			mean := ""
 			if len(ratios[i]) > 0 {
 				mean = unit.Ratio(stats.GeoMean(ratios[i]))
+			}
+			if n := len(ratios[i]); n > 0 && n < len(group) { // else it would pass for one of all sizes
+				mean += fmt.Sprintf(" (%d of %d)", n, len(group))
 			}
 			last = append(last, "", mean, "", "")
 		}
