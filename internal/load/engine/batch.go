@@ -86,7 +86,7 @@ func (p *passive) countBatch(conn *socket, in *batch, got int) error {
 		}
 		b := in.buffers[i][:size]
 		if b[0] != frameMark {
-			p.counts.add(p.clock)
+			p.count()
 			continue
 		}
 		if err := p.control(conn, b); err != nil {

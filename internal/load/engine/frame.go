@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 
 	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/load/goodput"
 )
 
 // The in-band protocol. Both ends talk over the sockets that carry the
@@ -53,7 +54,7 @@ type frame struct {
 	kind   frameKind
 	token  uint64
 	slice  uint64
-	values [5]uint64 // of done: see account; of hello: the nonce
+	values [5]uint64 // of done: see valuesOf; of hello: the nonce
 }
 
 func (f frame) put(b []byte) {
@@ -80,6 +81,16 @@ func parseFrame(b []byte, token uint64) (f frame, ok bool) {
 		f.values[i] = binary.LittleEndian.Uint64(b[24+8*i:])
 	}
 	return f, f.kind >= frameHello && f.kind <= frameDone
+}
+
+// valuesOf are those of a done frame.
+func valuesOf(a goodput.Account) [5]uint64 {
+	return [5]uint64{uint64(a.Messages), uint64(a.Bytes), uint64(a.From), uint64(a.To)}
+}
+
+// account is what a done frame tells.
+func (f frame) account() goodput.Account {
+	return goodput.Account{Messages: int64(f.values[0]), Bytes: int64(f.values[1]), From: int64(f.values[2]), To: int64(f.values[3])}
 }
 
 // withNonce puts a nonce into a hello.

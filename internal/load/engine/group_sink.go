@@ -69,7 +69,7 @@ func (g *groupSink) takeOnce(p *passive, conn *socket) error {
 	case p.buf[0] == frameMark:
 		return p.control(conn, p.buf[:n])
 	}
-	p.counts.add(p.clock)
+	p.count()
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/load/goodput"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -85,7 +86,7 @@ func TestMergedDatagrams(t *testing.T) {
 	}
 	defer file.Close()
 	to := socket{fd: int(file.Fd())}
-	receiver := &passive{conn: to, clock: newClock(), counts: newSinkCounts(p.Size, &window{})}
+	receiver := &passive{conn: to, clock: newClock(), counts: goodput.New(p.Size, &goodput.Window{})}
 	in := newMerged()
 	if err := to.mergeReceived(); err != nil {
 		t.Fatal(err)
@@ -110,7 +111,7 @@ func TestMergedDatagrams(t *testing.T) {
 	if err != nil || size != p.Size || len(b) != sent*p.Size {
 		t.Fatalf("%d bytes came at once, in datagrams of %d, want %d of %d: %v", len(b), size, sent, p.Size, err)
 	}
-	if err := receiver.countMerged(&to, b, size); err != nil || receiver.counts.messages != sent {
-		t.Errorf("%d datagrams are counted: %v", receiver.counts.messages, err)
+	if err := receiver.countMerged(&to, b, size); err != nil || receiver.counts.Messages() != sent {
+		t.Errorf("%d datagrams are counted: %v", receiver.counts.Messages(), err)
 	}
 }

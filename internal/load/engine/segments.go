@@ -116,7 +116,7 @@ func (p *passive) countMerged(conn *socket, b []byte, size int) error {
 		one := b[:min(size, len(b))]
 		b = b[len(one):]
 		if one[0] != frameMark {
-			p.counts.add(p.clock)
+			p.count()
 		} else if err := p.control(conn, one); err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/load/goodput"
 	"github.com/venturi-net/venturi/internal/load/thread"
 )
 
@@ -97,7 +98,7 @@ func (s *Server) admit() error {
 // serve opens all flows of an arm or none.
 func (s *Server) serve(arm int) error {
 	var ends []*passive
-	w := &window{head: s.plan.Head.Nanoseconds()}
+	w := &goodput.Window{Head: s.plan.Head.Nanoseconds()}
 	for flow := range s.plan.Flows {
 		end, err := s.open(arm, flow, w)
 		if err != nil {
@@ -188,12 +189,13 @@ type passive struct {
 	hasClient bool
 	callers   callers
 	clock     clock
-	counts    sinkCounts
+	counts    goodput.Counts
+	window    *goodput.Window // of the arm
 	last      frame // last control frame that was answered, and
 	answer    frame // its answer, for when it comes again
 }
 
-func (s *Server) open(arm, flow int, w *window) (*passive, error) {
+func (s *Server) open(arm, flow int, w *goodput.Window) (*passive, error) {
 	a := s.plan.Arms[arm]
 	to := a.Pair(flow).To
 	at := netip.AddrPortFrom(to.Addr, uint16(a.ServerPort+flow))
@@ -208,7 +210,8 @@ func (s *Server) open(arm, flow int, w *window) (*passive, error) {
 		tcp:    s.load.Transport == "tcp",
 		client: make(chan struct{}),
 		clock:  s.clock,
-		counts: newSinkCounts(s.plan.Size, w),
+		counts: goodput.New(s.plan.Size, w),
+		window: w,
 	}, nil
 }
 
@@ -262,7 +265,14 @@ func (p *passive) sink() error {
 		if _, err := p.next(&conn); err != nil {
 			return err
 		}
-		p.counts.add(p.clock)
+		p.count()
+	}
+}
+
+// count counts a message.
+func (p *passive) count() {
+	if p.counts.Add() {
+		p.counts.Read(p.clock.now())
 	}
 }
 
@@ -289,8 +299,8 @@ func (p *passive) countPart(conn *socket, n int) (whole bool, err error) {
 	p.filled += n
 	frame := p.buf[0] == frameMark
 	whole = p.filled == p.messageEnd()
-	if !frame {
-		p.counts.addPart(n, whole, p.clock)
+	if !frame && p.counts.AddPart(n, whole) {
+		p.counts.Read(p.clock.now())
 	}
 	if !whole {
 		return false, nil
@@ -360,9 +370,9 @@ func (p *passive) act(f frame) frame {
 	switch f.kind {
 	case frameBegin:
 		if p.flow == 0 { // which begins first
-			p.counts.window.reset()
+			p.window.Reset()
 		}
-		p.counts.reset()
+		p.counts.Begin()
 		if p.metered(f) {
 			p.server.observer.Begin(p.arm)
 		}
@@ -371,7 +381,7 @@ func (p *passive) act(f frame) frame {
 			p.server.observer.End(p.arm)
 		}
 		answer.kind = frameDone
-		answer.values = p.counts.account().values()
+		answer.values = valuesOf(p.counts.End())
 	}
 	return answer
 }

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/venturi-net/venturi/internal/load/goodput"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -85,11 +86,9 @@ func (a *active) sendError(err error) error {
 	return fmt.Errorf("send: %w", err)
 }
 
-// sumStreams adds the flows of an arm up to one slice. The rate is over one
-// window for all, to the last message of any. Flows come in bursts, and rates
-// over windows of their own would add up to more than ever arrived at a time. A
-// slice in which too little arrived for a rate has a window of 0; what it sent
-// and lost counts all the same.
+// sumStreams adds the flows of an arm up to one slice; see [goodput.Sum]. A slice
+// in which too little arrived for a rate has a window of 0; what it sent and lost
+// counts all the same.
 //
 // A receiver of datagrams that was kept from running while they were sent, by the
 // work that their arrival is, finds at the end what its socket has room for, and
@@ -98,29 +97,23 @@ func (a *active) sendError(err error) error {
 func sumStreams(flows []*active) (*result.Stream, time.Duration) {
 	s := &result.Stream{}
 	size := int64(flows[0].plan.Size)
-	var from, to int64
+	var got []goodput.Account
 	for _, a := range flows {
-		got := a.done.account()
+		got = append(got, a.done.account())
 		s.SentMessages += a.sent.messages
 		s.AskedMessages += a.sent.asked
 		s.SendNs += a.sent.ns
-		s.RecvMessages += got.messages
-		s.RateBytes += got.window
 		s.Packets += a.sent.segments
 		s.Retransmits += a.sent.retransmit
 		if len(flows) > 1 {
-			s.PerFlow = append(s.PerFlow, got.window)
-		}
-		if got.to > 0 {
-			if from == 0 || got.from < from {
-				from = got.from
-			}
-			to = max(to, got.to)
+			s.PerFlow = append(s.PerFlow, a.done.account().Bytes)
 		}
 	}
-	s.SentBytes, s.RecvBytes, s.RateMessages = s.SentMessages*size, s.RecvMessages*size, s.RateBytes/size
+	all := goodput.Sum(got)
+	s.RecvMessages, s.RateMessages = all.Messages, all.Bytes/size
+	s.SentBytes, s.RecvBytes, s.RateBytes = s.SentMessages*size, s.RecvMessages*size, all.Bytes
 	s.SendNs /= int64(len(flows))
-	s.RateNs = to - from
+	s.RateNs = all.To - all.From
 	if sent := s.SendNs - flows[0].plan.Head.Nanoseconds(); !flows[0].tcp && s.RecvMessages > 0 && 2*s.RateNs < sent {
 		s.RateMessages, s.RateBytes, s.RateNs = s.RecvMessages, s.RecvBytes, s.SendNs
 	}

@@ -1,0 +1,137 @@
+// Package goodput counts what the receiver of streams gets in a slice, and adds the flows of an arm up
+// to its rate. It has no clock and no sockets.
+package goodput
+
+import (
+	"math/bits"
+	"sync/atomic"
+)
+
+// Window is the part of a slice that the rate of an arm is of, by the clock of the server: it opens
+// at the first reading of any flow after the head. All flows share it. If each had a window of
+// its own, what one received between the opening of the first and that of its own would be lost
+// to the sum, which is most of it where hundreds of flows have a few messages each.
+type Window struct {
+	Head        int64        // ns from the first bytes to where it opens at the earliest
+	first, from atomic.Int64 // ns, of the first reading, and of the one that opened it; 0: not yet
+}
+
+// Reset begins a slice. It must come before anything arrives on any flow.
+func (w *Window) Reset() { w.first.Store(0); w.from.Store(0) }
+
+// open tells when the window opened, if it has for a reading at this time; 0: it is closed.
+func (w *Window) open(at int64) int64 {
+	w.first.CompareAndSwap(0, at)
+	if at-w.first.Load() >= w.Head {
+		w.from.CompareAndSwap(0, at)
+	}
+	if from := w.from.Load(); from <= at {
+		return from
+	}
+	return 0
+}
+
+// Counts is what a receiver knows of a slice of one flow. The rate is read between two
+// receive calls by the receiver's own clock: from the one that opens the window to the last one of
+// all. Neither the sender's start nor its end blurs it.
+type Counts struct {
+	window   *Window
+	size     int64 // of a message, bytes
+	messages int64 // that are whole
+	bytes    int64 // also of one that is not whole
+	from     int64 // ns, when the window opened; 0: not yet, as far as this flow knows
+	before   int64 // bytes that came before it opened
+	last     mark
+	ended    bool // what comes now is of no slice
+}
+
+// mark is a reading of the clock.
+type mark struct{ bytes, ns int64 }
+
+// New counts messages of a size, bytes, from the first [Counts.Begin] on.
+func New(size int, w *Window) Counts {
+	return Counts{size: int64(size), window: w, ended: true}
+}
+
+// Begin begins a slice of the flow.
+func (c *Counts) Begin() { *c = Counts{size: c.size, window: c.window} }
+
+// Messages is how many whole messages there were in the slice.
+func (c *Counts) Messages() int64 { return c.messages }
+
+// Add counts a message. Due: [Counts.Read] is to be called next.
+func (c *Counts) Add() (due bool) {
+	c.messages++
+	c.bytes += c.size
+	return c.due()
+}
+
+// AddPart counts what a receive call took of a message.
+func (c *Counts) AddPart(bytes int, whole bool) (due bool) {
+	c.bytes += int64(bytes)
+	if whole {
+		c.messages++
+	}
+	return c.due()
+}
+
+// due has the clock read at every call from 1 KiB on, where it costs nothing. Below, it is read
+// the more seldom the more messages there were, down to each sixteenth: those behind the last
+// reading, which are lost to the rate, are less than 2 % of a flow's.
+func (c *Counts) due() bool {
+	if c.size >= 1024 {
+		return true
+	}
+	every := int64(1) << min(4, max(0, bits.Len64(uint64(c.messages))-7))
+	return c.messages&(every-1) == 0
+}
+
+// Read notes when the bytes came that were added until now, ns by the server's clock.
+func (c *Counts) Read(at int64) {
+	if c.ended {
+		return
+	}
+	if c.from == 0 {
+		switch c.from = c.window.open(at); c.from {
+		case 0:
+		case at: // by this reading
+			c.before = c.bytes
+		default: // by another flow, since this one's last reading
+			c.before = c.last.bytes
+		}
+	}
+	c.last = mark{c.bytes, at}
+}
+
+// Account is what there is to tell of a slice. The clock is one for all flows of a server, so the
+// windows of several flows are one.
+type Account struct {
+	Messages int64 // of the whole slice
+	Bytes    int64 // that came after From, until To
+	From, To int64 // ns by the server's clock; 0, 0: nothing came in the window
+}
+
+// End ends the slice of the flow.
+func (c *Counts) End() Account {
+	c.ended = true
+	a := Account{Messages: c.messages}
+	if c.from != 0 && c.last.ns > c.from {
+		a.Bytes, a.From, a.To = c.last.bytes-c.before, c.from, c.last.ns
+	}
+	return a
+}
+
+// Sum adds the flows of an arm up to one slice. The rate is over one window for all, to the last
+// bytes of any. Flows come in bursts, and rates over windows of their own would add up to more
+// than ever arrived at a time. Where too little arrived for a rate, From and To are 0 or equal.
+func Sum(flows []Account) (all Account) {
+	for _, a := range flows {
+		all.Messages += a.Messages
+		all.Bytes += a.Bytes
+		if a.To > 0 && (all.From == 0 || a.From < all.From) {
+			all.From = a.From
+		}
+		all.To = max(all.To, a.To)
+	}
+	return all
+}
