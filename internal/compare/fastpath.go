@@ -37,8 +37,9 @@ func fastPathOnWire(plan *result.Plan, ends []experiment.Ends) []result.Warning 
 	}
 	names := strings.Join(fast, " and ")
 	return []result.Warning{{Code: "fast-path-on-wire", Text: fmt.Sprintf(
-		"every packet on the wire passes the programs of %[1]s, which cost %[2]s a few percent: the ratios to %[2]s are better by as much; "+
-			"to see how much, run the command without %[1]s, and compare both runs (venturi report BEFORE AFTER)", names, base)}}
+		"every packet on the wire passes the programs of %[1]s, which cost %[2]s a few percent: "+
+			"the ratios to %[2]s are better by as much; to see how much, run the command without %[1]s, "+
+			"and compare both runs (venturi report BEFORE AFTER)", names, base)}}
 }
 
 // fastPathEnd is the fast path of a path on one machine.

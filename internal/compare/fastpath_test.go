@@ -102,7 +102,9 @@ func TestFastPathOnWire(t *testing.T) {
 		{"attach", []string{"vxlan+fast"}, ""},
 		{"vxlan+fast", []string{"vxlan"}, ""}, // what its own programs cost is its own cost
 	} {
-		plan := &result.Plan{Arms: []result.Arm{{Name: c.base, Path: c.base, Role: result.RoleBaseline}, {Name: "copy", Path: c.base, Role: result.RoleCopy}}}
+		plan := &result.Plan{Arms: []result.Arm{
+			{Name: c.base, Path: c.base, Role: result.RoleBaseline}, {Name: "copy", Path: c.base, Role: result.RoleCopy},
+		}}
 		for _, name := range c.arms {
 			plan.Arms = append(plan.Arms, result.Arm{Name: name, Path: name})
 		}

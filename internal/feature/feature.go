@@ -135,8 +135,8 @@ func RequireRights(what string, needs ...Need) error {
 		}
 		return &verr.Error{
 			Summary: what, Code: verr.Permission, Err: why,
-			Reason: fmt.Sprintf("root may not do here what it takes (%v): CAP_SYS_ADMIN and CAP_NET_ADMIN are needed, and a /proc/sys that is "+
-				"not read-only, which most containers do not have", why),
+			Reason: fmt.Sprintf("root may not do here what it takes (%v): CAP_SYS_ADMIN and CAP_NET_ADMIN are needed, "+
+				"and a /proc/sys that is not read-only, which most containers do not have", why),
 			Hint: "run it on the host itself, or in a container that may do it (docker run --privileged)" + OtherKernel,
 		}
 	}

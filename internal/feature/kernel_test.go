@@ -17,7 +17,9 @@ func TestMain(m *testing.M) { testenv.Main(m, nil) }
 // is wrong. That a probe leaves nothing is what TestMain looks for.
 func TestProbes(t *testing.T) {
 	testenv.Root(t)
-	for _, p := range []*feature.Probe{feature.Veth, feature.Sysctls, feature.Bridge, feature.VXLAN, feature.MACVLAN, feature.NAT, feature.XTables} {
+	for _, p := range []*feature.Probe{
+		feature.Veth, feature.Sysctls, feature.Bridge, feature.VXLAN, feature.MACVLAN, feature.NAT, feature.XTables,
+	} {
 		if answer, why := p.Ask(); answer != feature.Yes {
 			t.Errorf("%s: %v: %v", p.Name, answer, why)
 		}

@@ -314,7 +314,8 @@ func (l *Lab) remove() error {
 		if ctx.Err() == nil {
 			return err
 		}
-		return verr.New(verr.Busy, "cannot take down lab "+l.Name, fmt.Sprintf("%s, and has not finished within %v", tableHolder(), tableLimit),
+		return verr.New(verr.Busy, "cannot take down lab "+l.Name,
+			fmt.Sprintf("%s, and has not finished within %v", tableHolder(), tableLimit),
 			"see why that process does not go on, end it, and remove the lab with `venturi lab down`")
 	}
 	defer unlockInFolder(table)

@@ -17,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) {
 	testenv.Main(m, testenv.Roles{
-		"agent": agent, "mute": mute, "quitter": quitter, "holder": holder, "owner": owner, "bare": bare, "contained": contained,
-		"beside": changeNetnsFolder, "stranger": stranger,
+		"agent": agent, "mute": mute, "quitter": quitter, "holder": holder, "owner": owner, "bare": bare,
+		"beside": changeNetnsFolder, "stranger": stranger, "contained": contained,
 	})
 }
 

@@ -217,7 +217,8 @@ func TestRightsMissing(t *testing.T) {
 				command = append([]string{setpriv, "--bounding-set", lack}, command...)
 			}
 			told := raiseElsewhere(t, command)
-			if told.Code != verr.Permission || !strings.Contains(told.Reason, why) || !strings.Contains(told.Hint, "--privileged") {
+			said := strings.Contains(told.Reason, why) && strings.Contains(told.Hint, "--privileged")
+			if told.Code != verr.Permission || !said {
 				t.Errorf("got %+v, want code %d, %q and a way out", told, verr.Permission, why)
 			}
 			if hasTraces(t, name) {

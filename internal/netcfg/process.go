@@ -192,7 +192,8 @@ func (c *Child) Stop(grace time.Duration) error {
 		case <-time.After(step.wait):
 		}
 	}
-	return fmt.Errorf("end process %d (%s): still there %v after it was killed", c.Pid, filepath.Base(c.cmd.Path), killLimit)
+	name := filepath.Base(c.cmd.Path)
+	return fmt.Errorf("end process %d (%s): still there %v after it was killed", c.Pid, name, killLimit)
 }
 
 // killPoll is how often Kill looks whether processes are gone.

@@ -43,7 +43,10 @@ func TestDevicesFollowTheWire(t *testing.T) {
 // What is in a tunnel goes to the wire whole only if the wire's cards cut what is
 // in tunnels.
 func TestTunnelsFollowTheWire(t *testing.T) {
-	follow := []variant{{spec: "vxlan"}, {spec: "vxlan:csum=off"}, {spec: "geneve"}, {spec: "geneve:csum=on"}, {spec: "ipip"}, {spec: "gre"}, {spec: "gre:csum=on"}}
+	follow := []variant{
+		{spec: "vxlan"}, {spec: "vxlan:csum=off"}, {spec: "geneve"}, {spec: "geneve:csum=on"}, {spec: "ipip"},
+		{spec: "gre"}, {spec: "gre:csum=on"},
+	}
 	follow = slices.DeleteFunc(follow, func(v variant) bool { return v.missingFeature(t) != "" })
 	for wire, want := range map[string]bool{"": true, "tunnel-tso=off": false, "tso=off": false} {
 		l := testenv.Lab(t, labOf(t, follow, wire))
