@@ -258,7 +258,11 @@ left to the process that uses it.`,
 				}
 				sanitize.Fprintf(out, "took %s down\n", target)
 			}
-			err = errors.Join(append(failed, stuck)...)
+			for _, err := range splitJoined(stuck) {
+				failed = append(failed, verr.Wrap(verr.Failed, "cannot remove what a killed run left", err,
+					"see to what the reason names, and run the command again"))
+			}
+			err = errors.Join(failed...)
 			if err == nil && len(swept)+len(targets) == 0 {
 				sanitize.Fprintf(out, "nothing to take down\n")
 			}

@@ -11,9 +11,9 @@ import (
 
 // Program is a program that has to be installed.
 type Program struct {
-	Name    string // of its file
-	Package string // of Debian that brings it
-	Also    string // file that it is on other systems, if that is not on PATH; empty: none
+	Name        string // of its file
+	Package     string // of Debian that brings it
+	Alternative string // file that it is on other systems, if that is not on PATH; empty: none
 }
 
 // sbin are folders where daemons are, and which the PATH of a user often lacks.
@@ -25,7 +25,7 @@ func (p Program) Find() (string, error) {
 	for _, folder := range append(filepath.SplitList(os.Getenv("PATH")), sbin...) {
 		files = append(files, filepath.Join(folder, p.Name))
 	}
-	for _, file := range append(files, p.Also) {
+	for _, file := range append(files, p.Alternative) {
 		if !filepath.IsAbs(file) {
 			continue // whoever can write to where we happen to be would be run as root
 		}

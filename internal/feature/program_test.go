@@ -42,15 +42,15 @@ func TestFile(t *testing.T) {
 // A program may be a file that is on nobody's PATH, and only Debian is told to use apt-get.
 func TestOtherSystems(t *testing.T) {
 	t.Setenv("PATH", "")
-	p := Program{Name: "venturi-test-program", Package: "some", Also: filepath.Join(t.TempDir(), "libexec")}
+	p := Program{Name: "venturi-test-program", Package: "some", Alternative: filepath.Join(t.TempDir(), "libexec")}
 	if file, err := p.Find(); err == nil {
 		t.Errorf("found %s, which is not there", file)
 	}
-	if err := os.WriteFile(p.Also, nil, 0o755); err != nil {
+	if err := os.WriteFile(p.Alternative, nil, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if file, err := p.Find(); err != nil || file != p.Also {
-		t.Errorf("found %q, %v, want %s", file, err, p.Also)
+	if file, err := p.Find(); err != nil || file != p.Alternative {
+		t.Errorf("found %q, %v, want %s", file, err, p.Alternative)
 	}
 	for debian, want := range map[bool]string{
 		true: "install the package some (apt-get install some)", false: "install this (on Debian: apt-get install some)",

@@ -12,7 +12,7 @@ import (
 )
 
 // qemu is the emulator's program, which Red Hat's systems keep from users of the command line.
-var qemu = feature.Program{Name: "qemu-system-x86_64", Package: "qemu-system-x86", Also: "/usr/libexec/qemu-kvm"}
+var qemu = feature.Program{Name: "qemu-system-x86_64", Package: "qemu-system-x86", Alternative: "/usr/libexec/qemu-kvm"}
 
 // Needs are the programs that starting a machine takes.
 func Needs() []feature.Need { return []feature.Need{qemu} }
