@@ -50,13 +50,13 @@ type locking struct {
 	needsAll bool     // a machine that cannot be locked ends it, but for one that another run has
 	locked   []bool   // by client
 	errs     []error  // by client, why its machine is not locked
-	told     []string // by client, of whom Say was told
+	holders  []string // by client, of whom Say was told
 }
 
 func newLocking(clients []*Client, o LockOptions) *locking {
 	n := len(clients)
 	return &locking{LockOptions: o, clients: clients,
-		locked: make([]bool, n), errs: make([]error, n), told: make([]string, n)}
+		locked: make([]bool, n), errs: make([]error, n), holders: make([]string, n)}
 }
 
 func (l *locking) lock(ctx context.Context) {
@@ -124,8 +124,8 @@ func isBusy(err error) bool { return verr.Code(err) == verr.Busy }
 // tellHolder says who has the lock of a machine, unless that was said last.
 func (l *locking) tellHolder(client int) {
 	var busy *verr.Error
-	if errors.As(l.errs[client], &busy) && busy.Reason != l.told[client] {
-		l.told[client] = busy.Reason
+	if errors.As(l.errs[client], &busy) && busy.Reason != l.holders[client] {
+		l.holders[client] = busy.Reason
 		l.Say("waiting for machine %s: %s", l.clients[client].machine, busy.Reason)
 	}
 }

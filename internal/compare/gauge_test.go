@@ -76,7 +76,7 @@ func TestCardsOfPaths(t *testing.T) {
 		needs    []feature.Need
 	}{
 		"routed":                   {card: lab.WireDevice},
-		"vlan":                     {card: "card0", needs: []feature.Need{feature.Bridge, feature.VLAN}},
+		"macvlan":                  {card: "card0", needs: []feature.Need{feature.MACVLAN}},
 		"ovs-vlan:datapath=netdev": {card: "card0", inSwitch: true, needs: ovs.Needs()},
 	} {
 		t.Run(path, func(t *testing.T) {

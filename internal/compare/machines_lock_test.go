@@ -16,14 +16,14 @@ import (
 // steps notes what is said.
 type steps struct {
 	deaf
-	mu   sync.Mutex
-	said []string
+	mu       sync.Mutex
+	messages []string
 }
 
 func (s *steps) Say(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.said = append(s.said, fmt.Sprintf(format, args...))
+	s.messages = append(s.messages, fmt.Sprintf(format, args...))
 }
 
 // Two runs over the same machines, to each of which the other's client is the server, measure one after the other.
@@ -50,10 +50,10 @@ func TestRunsOnSameMachines(t *testing.T) {
 		})
 	}
 	runs.Wait()
-	if !slices.ContainsFunc(watch.said, func(s string) bool {
+	if !slices.ContainsFunc(watch.messages, func(s string) bool {
 		return strings.HasPrefix(s, "waiting for machine ") && strings.HasSuffix(s, " has the measuring lock")
 	}) {
-		t.Errorf("nobody said for whom it waits: %q", watch.said)
+		t.Errorf("nobody said for whom it waits: %q", watch.messages)
 	}
 	for _, m := range m {
 		nothingLeft(t, m)
