@@ -33,9 +33,8 @@ var (
 )
 
 type (
-	Sweep          = sweep
-	Flows          = flows
-	NetfilterLinks = netfilterLinks
+	Sweep = sweep
+	Flows = flows
 )
 
 // OtherTunnel says that the tunnel to a next hop is not one that the programs of a config are for.
@@ -354,8 +353,6 @@ func ProbeInterval(resting bool, ageing time.Duration) uint32 {
 	}
 	return d.probeInterval()
 }
-
-func (f *netfilterLinks) Look(tunnels bool) (hook string, err error) { return f.look(tunnels) }
 
 // NewTables are tables that nothing is in yet.
 func NewTables(fast *bpf.Objects) *tables { return newTables(fast, 1) }
