@@ -58,7 +58,7 @@ func (s *sweep) Run(tick uint32, flush bool, silent map[uint8]uint32) (turns, se
 	s.start(tick)
 	s.flush = flush
 	for protocol, seconds := range silent {
-		s.lifetimes[protocol] = ctTimeouts{seconds, seconds}
+		s.lifetimes[protocol] = ctTimeouts{Established: seconds, Shortest: seconds}
 	}
 	for done := false; !done && err == nil; turns++ {
 		done, err = s.step(tick)
@@ -70,7 +70,7 @@ func (s *sweep) Run(tick uint32, flush bool, silent map[uint8]uint32) (turns, se
 // seconds its connection is to live then; 0: as long as it does.
 func (s *sweep) Inspect(began, tick uint32, v bpf.Flow, limit int32, silent, least uint32) (alive uint32, forgotten bool) {
 	s.prevStart, s.startTick, s.idleLimit, s.expired, s.refresh = s.startTick, began, limit, nil, nil
-	s.lifetimes[syscall.IPPROTO_TCP] = ctTimeouts{silent, least}
+	s.lifetimes[syscall.IPPROTO_TCP] = ctTimeouts{Established: silent, Shortest: least}
 	if s.objs == nil {
 		s.objs = new(bpf.Objects) // of no tables, as for IPv4
 	}
@@ -85,8 +85,8 @@ func (s *sweep) Inspect(began, tick uint32, v bpf.Flow, limit int32, silent, lea
 
 // ReadTimeouts gives the timeouts of connections of a protocol.
 func ReadTimeouts(protocol uint8) (silent, least uint32, err error) {
-	all, err := readTimeouts(timeoutSysctls)
-	return all[protocol].established, all[protocol].shortest, err
+	all, err := kernel.ReadTimeouts(timeoutSysctls)
+	return all[protocol].Established, all[protocol].Shortest, err
 }
 
 func (s *sweep) Forget(keys []bpf.FlowKey) error { return s.forget(keys) }
