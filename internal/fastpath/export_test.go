@@ -46,8 +46,8 @@ func StrangerReason(strangers audit.Strangers, p topology.NextHop, wire string) 
 	return d.strangerReason(p, map[int]topology.TCState{p.WireDevice: {Name: wire}})
 }
 
-// UncarriedWith are the kinds of traffic that stay slow with a config.
-func UncarriedWith(c *Config) []Uncarried { return c.uncarried() }
+// UncarriedWith are the kinds of traffic that stay slow with a config, on a node with IPVS or without.
+func UncarriedWith(c *Config, ipvs bool) []Uncarried { return c.uncarried(ipvs) }
 
 func NewSweep(fast *bpf.Objects, track *kernel.Conntrack) *Sweep { return newSweep(fast, track) }
 
