@@ -26,12 +26,12 @@ type auditState struct {
 	done       bool    // the rules were audited once; nothing is attached before that
 	replies    *string // why flows must have a reply first; nil: unknown, and they must
 	rules      audit.RulesetAudit
-	numbers    trackingNumbers    // of the rules, and of bridgesAsk
-	ipsets     *audit.IPSetPoller // of those that rules depend on
-	links      netfilterLinks     // where the kernel does not list its hooks
-	sysctls    []string           // that rules and headers depend on, as last read
-	accounting bool               // connection tracking counts
-	bridgesAsk bool               // a bridge of its own has packets meet the rules for IP
+	numbers    trackingNumbers       // of the rules, and of bridgesAsk
+	ipsets     *audit.IPSetPoller    // of those that rules depend on
+	links      *audit.NetfilterLinks // where the kernel does not list its hooks
+	sysctls    []string              // that rules and headers depend on, as last read
+	accounting bool                  // connection tracking counts
+	bridgesAsk bool                  // a bridge of its own has packets meet the rules for IP
 }
 
 // needsReply says why flows must have a reply before they are carried; "": they need none,
@@ -291,7 +291,7 @@ func (d *daemon) findUnwatched(news bool) (string, error) {
 			return fmt.Sprintf("ebtables-legacy is loaded (%s), and changes of its rules are not announced", strings.Join(tables, ", ")), nil
 		}
 	}
-	hook, err := d.audit.links.look(d.hasTunnels())
+	hook, err := d.audit.links.Look(d.hasTunnels())
 	switch {
 	case err != nil: // of any kind: the next poll reads them again
 		return fmt.Sprintf("BPF links cannot be read: %v", err), nil

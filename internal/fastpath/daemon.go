@@ -19,6 +19,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/fastpath/shadow"
@@ -217,7 +218,7 @@ func newDaemon(c *Config) *daemon {
 	return &daemon{
 		Config: c, readTopology: topology.Read, events: newEventQueue(), bypassed: bypassedDevices(c.Devices, topology.Topology{}),
 		attach:   attachState{attached: map[string]bool{}},
-		audit:    auditState{links: netfilterLinks{family: c.Devices.Family}},
+		audit:    auditState{links: audit.NewNetfilterLinks(c.Devices.Family)},
 		programs: programTracker{cache: map[ebpf.ProgramID]seenProgram{}},
 	}
 }

@@ -17,6 +17,9 @@ func (t *tables) Hop(next topology.NextHop) (hop bpf.Hop, peer bpf.Peer, err err
 	return hop, peer, err
 }
 
+// RefuseBeyond refuses those for whom the tables have no room.
+func RefuseBeyond(topo *topology.Topology) { refuseBeyond(topo) }
+
 // SyncTables writes who is where into tables that are new, and tells how many are
 // known then.
 func SyncTables(fast *bpf.Objects, topo topology.Topology) (pods, peers int, err error) {

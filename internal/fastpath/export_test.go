@@ -33,9 +33,8 @@ var (
 )
 
 type (
-	Sweep          = sweep
-	Flows          = flows
-	NetfilterLinks = netfilterLinks
+	Sweep = sweep
+	Flows = flows
 )
 
 // OtherTunnel says that the tunnel to a next hop is not one that the programs of a config are for.
@@ -47,8 +46,8 @@ func StrangerReason(strangers audit.Strangers, p topology.NextHop, wire string) 
 	return d.strangerReason(p, map[int]topology.TCState{p.WireDevice: {Name: wire}})
 }
 
-// UncarriedWith are the kinds of traffic that stay slow with a config.
-func UncarriedWith(c *Config) []Uncarried { return c.uncarried() }
+// UncarriedWith are the kinds of traffic that stay slow with a config, on a node with IPVS or without.
+func UncarriedWith(c *Config, ipvs bool) []Uncarried { return c.uncarried(ipvs) }
 
 func NewSweep(fast *bpf.Objects, track *kernel.Conntrack) *Sweep { return newSweep(fast, track) }
 
@@ -59,7 +58,7 @@ func (s *sweep) Run(tick uint32, flush bool, silent map[uint8]uint32) (turns, se
 	s.start(tick)
 	s.flush = flush
 	for protocol, seconds := range silent {
-		s.lifetimes[protocol] = ctTimeouts{seconds, seconds}
+		s.lifetimes[protocol] = ctTimeouts{Established: seconds, Shortest: seconds}
 	}
 	for done := false; !done && err == nil; turns++ {
 		done, err = s.step(tick)
@@ -71,7 +70,7 @@ func (s *sweep) Run(tick uint32, flush bool, silent map[uint8]uint32) (turns, se
 // seconds its connection is to live then; 0: as long as it does.
 func (s *sweep) Inspect(began, tick uint32, v bpf.Flow, limit int32, silent, least uint32) (alive uint32, forgotten bool) {
 	s.prevStart, s.startTick, s.idleLimit, s.expired, s.refresh = s.startTick, began, limit, nil, nil
-	s.lifetimes[syscall.IPPROTO_TCP] = ctTimeouts{silent, least}
+	s.lifetimes[syscall.IPPROTO_TCP] = ctTimeouts{Established: silent, Shortest: least}
 	if s.objs == nil {
 		s.objs = new(bpf.Objects) // of no tables, as for IPv4
 	}
@@ -86,8 +85,8 @@ func (s *sweep) Inspect(began, tick uint32, v bpf.Flow, limit int32, silent, lea
 
 // ReadTimeouts gives the timeouts of connections of a protocol.
 func ReadTimeouts(protocol uint8) (silent, least uint32, err error) {
-	all, err := readTimeouts(timeoutSysctls)
-	return all[protocol].established, all[protocol].shortest, err
+	all, err := kernel.ReadTimeouts(timeoutSysctls)
+	return all[protocol].Established, all[protocol].Shortest, err
 }
 
 func (s *sweep) Forget(keys []bpf.FlowKey) error { return s.forget(keys) }
@@ -354,8 +353,6 @@ func ProbeInterval(resting bool, ageing time.Duration) uint32 {
 	}
 	return d.probeInterval()
 }
-
-func (f *netfilterLinks) Look(tunnels bool) (hook string, err error) { return f.look(tunnels) }
 
 // NewTables are tables that nothing is in yet.
 func NewTables(fast *bpf.Objects) *tables { return newTables(fast, 1) }

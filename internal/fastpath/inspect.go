@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/nlmsg"
 )
@@ -61,5 +62,5 @@ func (d *daemon) inspect() (found Inspection, unread bool, err error) {
 	}
 	counters := d.counters()
 	counters.AskKernel()
-	return Inspection{d.offReason(), d.audit.rules.PerPacketUnreplied, d.uncarried(), d.topo, counters}, unread, nil
+	return Inspection{d.offReason(), d.audit.rules.PerPacketUnreplied, d.uncarried(audit.HasIPVS()), d.topo, counters}, unread, nil
 }

@@ -30,7 +30,8 @@ type attachPoint struct {
 
 // refuse removes the pods and next hops whose packets meet something on the slow path that
 // carried packets would bypass: a limit, a filter, a program of somebody else. Programs that
-// only count or record cannot be told from others, and count too.
+// only count or record cannot be told from others, and count too. It also removes those for which
+// the tables have no room.
 func (d *daemon) refuse(topo topology.Topology) (topology.Topology, error) {
 	d.programs.revisions = map[attachPoint]uint64{}
 	if len(d.programs.cache) > maxCached {
@@ -87,6 +88,7 @@ func (d *daemon) refuse(topo topology.Topology) (topology.Topology, error) {
 		pods = append(pods, p)
 	}
 	topo.NextHops, topo.Pods = peers, pods
+	refuseBeyond(&topo)
 	slices.SortFunc(topo.Refusals, func(a, b topology.Refusal) int {
 		return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.Reason, b.Reason))
 	})

@@ -106,12 +106,12 @@ func (c *closedConns) reopen(track *kernel.Conntrack) error {
 	if len(c.all) == 0 {
 		return nil
 	}
-	alive, err := readTimeouts(timeoutSysctls)
+	alive, err := kernel.ReadTimeouts(timeoutSysctls)
 	if err != nil {
 		return err
 	}
 	now := time.Now()
-	open, err := track.Reopen(c.all, time.Duration(alive[syscall.IPPROTO_TCP].established)*time.Second)
+	open, err := track.Reopen(c.all, time.Duration(alive[syscall.IPPROTO_TCP].Established)*time.Second)
 	for _, of := range open {
 		delete(c.all, of)
 	}
@@ -135,13 +135,13 @@ func (c *closedConns) end(some []kernel.Ended, lost bool) {
 // resetTimeout is the timeout that a reset gives a connection; 0: an established connection may have
 // as short a one.
 func resetTimeout() (time.Duration, error) {
-	reset, err := readTimeouts(map[uint8][]string{syscall.IPPROTO_TCP: {"tcp_timeout_close"}})
+	reset, err := kernel.ReadTimeouts(map[uint8][]string{syscall.IPPROTO_TCP: {"tcp_timeout_close"}})
 	if err != nil {
 		return 0, err
 	}
-	alive, err := readTimeouts(timeoutSysctls)
-	if err != nil || alive[syscall.IPPROTO_TCP].shortest <= reset[syscall.IPPROTO_TCP].shortest {
+	alive, err := kernel.ReadTimeouts(timeoutSysctls)
+	if err != nil || alive[syscall.IPPROTO_TCP].Shortest <= reset[syscall.IPPROTO_TCP].Shortest {
 		return 0, err
 	}
-	return time.Duration(reset[syscall.IPPROTO_TCP].shortest) * time.Second, nil
+	return time.Duration(reset[syscall.IPPROTO_TCP].Shortest) * time.Second, nil
 }

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"reflect"
 
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/netcfg"
@@ -53,7 +54,7 @@ func (s *State) Write(file string) error {
 // writeState writes the state file if the state has changed.
 func (d *daemon) writeState() error {
 	waiting := d.waitingPods()
-	now := &State{Off: d.audit.off, Unreplied: d.audit.needsReply(), Uncarried: d.uncarried(), Pods: d.carriedPods(waiting), Waiting: waiting, Peers: len(d.tables.peers), Refused: d.topo.Refusals, Epochs: d.epoch.history()}
+	now := &State{Off: d.audit.off, Unreplied: d.audit.needsReply(), Uncarried: d.uncarried(audit.HasIPVS()), Pods: d.carriedPods(waiting), Waiting: waiting, Peers: len(d.tables.peers), Refused: d.topo.Refusals, Epochs: d.epoch.history()}
 	if d.Shadow && now.Off == "" {
 		now.Off = shadowReason
 	}

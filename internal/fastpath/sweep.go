@@ -4,10 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -166,12 +162,12 @@ func (s *sweep) inspect(k bpf.FlowKey, v bpf.Flow, tick uint32) error {
 	if v.Unreplied != 0 {
 		l = s.unreplied
 	}
-	every, alive := max(1, int32(l.shortest)/4), int32(l.established)-quiet
+	every, alive := max(1, int32(l.Shortest)/4), int32(l.Established)-quiet
 	limit := s.idleLimit
 	if v.CtEntry != 0 {
 		// A packet must not find the flow when its connection has no time left until the
 		// next refresh, which a sweep may do late.
-		limit = min(limit, max(sweepEvery, int32(l.established)-every-2*sweepEvery))
+		limit = min(limit, max(sweepEvery, int32(l.Established)-every-2*sweepEvery))
 	}
 	at, last := s.startTick, false
 	switch {
@@ -254,7 +250,7 @@ func (s *sweep) keepAlive() error {
 			closing = append(closing, s.refresh[i].Conn)
 		}
 	})
-	return errors.Join(err, closeConns(closing, s.track))
+	return errors.Join(err, s.track.RestoreTimeouts(closing))
 }
 
 // forget deletes entries. Missing ones are not an error.
@@ -287,10 +283,7 @@ func (s *sweep) forget(keys []bpf.FlowKey) (err error) {
 // default), and 13,000 for TCP (300 s), of some microseconds each. If all are due at once,
 // the sweep pauses after every 4,096. Silent flows get no refresh, and flows that last less
 // than a quarter of the timeout get one.
-type ctTimeouts struct {
-	established uint32 // of an established connection; 0: nothing is tracked
-	shortest    uint32 // that any packet may choose
-}
+type ctTimeouts = kernel.Timeouts
 
 // timeoutSysctls are the sysctls of timeouts, that of established connections first.
 var timeoutSysctls = map[uint8][]string{
@@ -303,43 +296,10 @@ var unrepliedSysctls = map[uint8][]string{syscall.IPPROTO_UDP: topology.Unreplie
 
 // readLifetimes reads how long connections live.
 func (s *sweep) readLifetimes() (err error) {
-	if s.lifetimes, err = readTimeouts(timeoutSysctls); err != nil {
+	if s.lifetimes, err = kernel.ReadTimeouts(timeoutSysctls); err != nil {
 		return err
 	}
-	unreplied, err := readTimeouts(unrepliedSysctls)
+	unreplied, err := kernel.ReadTimeouts(unrepliedSysctls)
 	s.unreplied = unreplied[syscall.IPPROTO_UDP]
 	return err
-}
-
-// readTimeouts reads the timeouts in the calling thread's network namespace.
-func readTimeouts(timeouts map[uint8][]string) (all [256]ctTimeouts, err error) {
-	for protocol, names := range timeouts {
-		var seconds []uint32
-		for _, name := range names {
-			n, tracks, err := readTimeout(name)
-			if err != nil {
-				return all, err
-			}
-			if tracks {
-				seconds = append(seconds, n)
-			}
-		}
-		if len(seconds) > 0 {
-			all[protocol] = ctTimeouts{seconds[0], slices.Min(seconds)}
-		}
-	}
-	return all, nil
-}
-
-// readTimeout reads one, in seconds; false: this kernel tracks nothing.
-func readTimeout(name string) (seconds uint32, tracks bool, err error) {
-	text, err := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_" + name)
-	if errors.Is(err, os.ErrNotExist) {
-		return 0, false, nil
-	}
-	if err != nil {
-		return 0, false, err
-	}
-	n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 31)
-	return uint32(n), true, err
 }

@@ -85,11 +85,6 @@ func (t *tables) newEpoch() uint32 {
 }
 
 func (t *tables) syncPods(pods []topology.LocalPod, tenant uint32, tc map[int]topology.TCState) error {
-	// On a host where many pods have come and gone, an ifindex may exceed the table: such
-	// pods stay slow.
-	pods = slices.DeleteFunc(slices.Clone(pods), func(pod topology.LocalPod) bool {
-		return pod.Device >= int(t.objs.Pods.MaxEntries())
-	})
 	there := map[int]bool{}
 	for _, pod := range pods {
 		there[pod.Device] = true
@@ -211,11 +206,7 @@ func (t *tables) syncPeers(hops []topology.NextHop) error {
 			continue
 		}
 		if !known {
-			number, ok := t.number()
-			if !ok {
-				continue // the table is full: the other peers stay slow
-			}
-			was.number = number
+			was.number = t.number()
 		}
 		if next.Encap != nil {
 			was.tenant = tenantOf(next.Encap)
@@ -278,18 +269,15 @@ func (t *tables) dropPeer(h hop, p peerEntry) error {
 	return bpf.IgnoreMissing(t.objs.Hops.Delete(h.key()))
 }
 
-// number allocates a number for a peer.
-func (t *tables) number() (uint32, bool) {
+// number allocates a number for a peer. There is one for each, see refuseBeyond.
+func (t *tables) number() uint32 {
 	if n := len(t.free); n > 0 {
 		number := t.free[n-1]
 		t.free = t.free[:n-1]
-		return number, true
-	}
-	if t.next >= t.objs.Peers.MaxEntries() {
-		return 0, false
+		return number
 	}
 	t.next++
-	return t.next - 1, true
+	return t.next - 1
 }
 
 // hopOf is how packets for a peer leave the host: by which device on the wire, and to which

@@ -1,10 +1,14 @@
 package fastpath_test
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -15,30 +19,49 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-// Pods and peers for whom there is no room go slow: they are no error.
-func TestTablesFull(t *testing.T) {
+// Pods and peers for whom there is no room are refused, each with the reason, and there is room for all others. Which
+// peers these are does not depend on the order in which the kernel lists them.
+func TestRefusesBeyondTables(t *testing.T) {
 	testenv.Root(t)
 	fast, err := bpf.New(bpf.Routed, bpf.Options{}, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer fast.Close()
+	const more = 3
 	mac := func(n int) net.HardwareAddr { return binary.BigEndian.AppendUint32([]byte{2, 0}, uint32(n)) }
-	var topo topology.Topology
-	for _, device := range []int{7, int(fast.Pods.MaxEntries()) - 1, int(fast.Pods.MaxEntries()), 1 << 30} {
-		addr := netip.AddrFrom4([4]byte{10, 0, 0, byte(len(topo.Pods))})
-		topo.Pods = append(topo.Pods, topology.LocalPod{Device: device, Addr: addr, MAC: mac(1), Gateway: mac(2)})
+	all := topology.Topology{TC: map[int]topology.TCState{3: {Name: "wire"}}}
+	for _, device := range []int{7, bpf.MaxPods - 1, bpf.MaxPods, 1 << 30} {
+		addr := netip.AddrFrom4([4]byte{10, 0, 0, byte(len(all.Pods))})
+		all.Pods = append(all.Pods, topology.LocalPod{Device: device, Addr: addr, MAC: mac(1), Gateway: mac(2)})
+		all.TC[device] = topology.TCState{Name: fmt.Sprint("pod", device)}
 	}
-	most := int(fast.Peers.MaxEntries())
-	for n := range most + 3 {
-		topo.NextHops = append(topo.NextHops, topology.NextHop{Device: 3, WireDevice: 3, MTU: 1500, MAC: mac(n), SrcMAC: mac(2), DstMAC: mac(n)})
+	for n := range bpf.MaxPeers + more {
+		all.NextHops = append(all.NextHops, topology.NextHop{Device: 3, WireDevice: 3, MTU: 1500, MAC: mac(n), SrcMAC: mac(2), DstMAC: mac(n)})
 	}
-	pods, peers, err := fastpath.SyncTables(fast, topo)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if pods != 2 || peers != most {
-		t.Errorf("known are %d pods and %d peers, want 2 and %d", pods, peers, most)
+	all.NextHops = append(all.NextHops, all.NextHops[0]) // two with one key need room for one
+	for range 2 {
+		slices.Reverse(all.NextHops)
+		topo := all
+		topo.Pods, topo.NextHops = slices.Clone(all.Pods), slices.Clone(all.NextHops)
+		fastpath.RefuseBeyond(&topo)
+		pods, peers, err := fastpath.SyncTables(fast, topo)
+		must(t, err)
+		if pods != 2 || peers != bpf.MaxPeers || len(topo.Pods) != 2 {
+			t.Errorf("known are %d of %d pods and %d peers, want 2 of 2 and %d", pods, len(topo.Pods), peers, bpf.MaxPeers)
+		}
+		if slices.ContainsFunc(topo.NextHops, func(p topology.NextHop) bool { return bytes.Compare(p.MAC, mac(bpf.MaxPeers)) >= 0 }) {
+			t.Error("other peers are known than the first ones")
+		}
+		want := []topology.Refusal{
+			{Device: "pod1073741824", Reason: "has the number 1073741824 (ifindex), and the tables end at 65535"},
+			{Device: "pod65536", Reason: "has the number 65536 (ifindex), and the tables end at 65535"},
+		}
+		for range more {
+			want = append(want, topology.Refusal{Device: "wire", Reason: "leads to peers for which the tables have no room: they hold 4096, and there are 4099"})
+		}
+		slices.SortFunc(topo.Refusals, func(a, b topology.Refusal) int { return cmp.Compare(a.Device, b.Device) })
+		if !slices.Equal(topo.Refusals, want) {
+			t.Errorf("refused are %v, want %v", topo.Refusals, want)
+		}
 	}
 }
 

@@ -12,8 +12,8 @@ type Uncarried struct {
 	Why  string `json:"why"`
 }
 
-// uncarried are the kinds of translated traffic that stay slow here.
-func (c *Config) uncarried() []Uncarried {
+// uncarried are the kinds of translated traffic that stay slow here; ipvs: this node has IPVS.
+func (c *Config) uncarried(ipvs bool) []Uncarried {
 	if c.NoNAT {
 		return nil // nothing that is translated is carried
 	}
@@ -32,10 +32,16 @@ func (c *Config) uncarried() []Uncarried {
 	}
 	switch c.Kind {
 	case Routed, Routed6:
-		return slices.Insert(all, 0, masqueraded)
+		all = slices.Insert(all, 0, masqueraded)
 	case VXLAN6:
 		outside.Why = "it does not pass the tunnel's device, where the programs are"
-		return slices.Insert(all, 0, outside, masqueraded)
+		all = slices.Insert(all, 0, outside, masqueraded)
+	default:
+		all = slices.Insert(all, 0, outside)
 	}
-	return slices.Insert(all, 0, outside)
+	if ipvs {
+		all = slices.Insert(all, 0, Uncarried{"all traffic that this node leads to Services by IPVS (kube-proxy in mode ipvs)",
+			"IPVS translates by connections of its own, which the programs do not read"})
+	}
+	return all
 }

@@ -125,6 +125,9 @@ func deviceID(link netlink.Link) *DeviceID {
 	return id
 }
 
+// ThreadNetns identifies the namespace that the calling thread is in.
+func ThreadNetns() (*NetnsID, error) { return netnsID("/proc/thread-self/ns/net") }
+
 func netnsID(path string) (*NetnsID, error) {
 	id, err := host.ID(path)
 	if err != nil {
@@ -169,6 +172,16 @@ func (n *NetnsID) find() (string, error) {
 	return "", fmt.Errorf("network namespace %s: %w", n.Path, host.ErrGone)
 }
 
+// IsGone tells whether the namespace is gone, going by all that can be seen from here. Error: not all could be looked
+// at.
+func (n *NetnsID) IsGone() (bool, error) {
+	_, err := n.find()
+	if errors.Is(err, host.ErrGone) {
+		return true, nil
+	}
+	return false, err
+}
+
 // namespaceFiles lists the files of all namespaces that have a name, or processes,
 // and those by which the one with this inode, or with 0 any, is held elsewhere.
 // Error: there may be more.
@@ -176,7 +189,13 @@ func namespaceFiles(inode uint64) ([]string, error) {
 	named, err1 := sanitize.Files(host.NamespaceFolder, "*")
 	processes, err2 := sanitize.Files("/proc", "[0-9]*/ns/net")
 	table, err3 := os.ReadFile("/proc/self/mountinfo")
-	return slices.Concat(named, processes, netnsMounts(string(table), inode)), errors.Join(err1, err2, err3)
+	files := slices.Concat(named, processes, netnsMounts(string(table), inode))
+	// Who has mounts of its own, as below "ip netns exec", may not see what was mounted since for all others.
+	first, _ := os.ReadFile("/proc/1/mountinfo") // users may not be shown it
+	for _, file := range netnsMounts(string(first), inode) {
+		files = append(files, "/proc/1/root"+file)
+	}
+	return files, errors.Join(err1, err2, err3)
 }
 
 // netnsMounts lists the files, in a table of mounts (/proc/PID/mountinfo), by

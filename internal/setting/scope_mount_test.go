@@ -3,10 +3,12 @@ package setting_test
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/testenv"
@@ -39,5 +41,33 @@ func TestNamespaceHeldElsewhere(t *testing.T) {
 	}
 	if out := undo(); out.Err != nil || out.Entry.State != journal.Undone {
 		t.Errorf("it is %s (%s), %v", out.Entry.State, out.Entry.Reason, out.Err)
+	}
+}
+
+// A namespace whose file is mounted where the first process sees it, and not where this one does, is not gone.
+func TestNamespaceOutsideOwnMounts(t *testing.T) {
+	w, n := testenv.Namespace(t)
+	scope, err := setting.NetnsScope(n.Path())
+	testenv.Must(t, err)
+	testenv.Must(t, host.InThread(func() error {
+		runtime.LockOSThread() // for good: the thread, with mounts of its own, ends with its goroutine
+		if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
+			return err
+		}
+		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+			return err
+		}
+		if err := unix.Unmount(n.Path(), unix.MNT_DETACH); err != nil {
+			return err
+		}
+		if gone, err := scope.Netns.IsGone(); gone || err != nil {
+			t.Errorf("gone: %v, %v", gone, err)
+		}
+		return nil
+	}))
+	n.Close()
+	testenv.Must(t, w.Delete(n.Name()))
+	if gone, err := scope.Netns.IsGone(); !gone || err != nil {
+		t.Errorf("without its file, gone: %v, %v", gone, err)
 	}
 }

@@ -118,3 +118,6 @@ func walkerOf(rules map[string][][]byte) *chainWalker {
 func PollerOf(fd int) *HookPoller {
 	return &HookPoller{querier: nlmsg.NewQuerier(fd), points: hookPoints(IPv4)[:1], unknown: map[hookPoint]string{}}
 }
+
+// ListsService tells whether a list of services of IPVS has any.
+var ListsService = listsService

@@ -19,6 +19,13 @@ import (
 // that are pinned beside it. It is written last, and removed first.
 const layoutFile = "layout"
 
+// MaxPods and MaxPeers are how many entries there are in the tables of pods, by the numbers of their devices, and of
+// peers: MAX_PODS and MAX_PEERS of src/state.h.
+const (
+	MaxPods  = 65536
+	MaxPeers = 4096
+)
+
 // readTables are those that commands read, and that are not adopted.
 var readTables = []string{"flows", "pods", "peers"}
 

@@ -41,6 +41,21 @@ func TestObjectsAreParsedOnce(t *testing.T) {
 	}
 }
 
+// Who asks whether there is room for a pod or a peer is told what the tables have.
+func TestRoomOfTables(t *testing.T) {
+	for _, kind := range append(kinds, bpf.Routed6, bpf.VXLAN6) {
+		for _, shadow := range []bool{false, true} {
+			spec, err := bpf.Spec(kind, shadow)
+			check(t, err)
+			for table, want := range map[string]uint32{"pods": bpf.MaxPods, "pod_at": bpf.MaxPods, "peers": bpf.MaxPeers, "hops": bpf.MaxPeers} {
+				if is := spec.Maps[table].MaxEntries; is != want {
+					t.Errorf("%s, shadow %v: the table %s has %d entries, want %d", kind, shadow, table, is, want)
+				}
+			}
+		}
+	}
+}
+
 // pinPrograms loads programs, or their shadows, for as long as a test runs, and returns where they are pinned.
 func pinPrograms(t *testing.T, shadow bool) (pins string) {
 	t.Helper()

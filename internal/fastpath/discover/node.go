@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/nlmsg"
@@ -331,7 +332,7 @@ func (n *node) pods(p *Plan, found topology.Topology) []PlannedPod {
 // whyNoPod says why the pod behind a device is not carried.
 func (n *node) whyNoPod(l netlink.Link, refused []topology.Refusal) (Outlook, string) {
 	a := l.Attrs()
-	if why := refusals(a.Name, refused); why != "" {
+	if why := cmp.Or(refusals(a.Name, refused), fastpath.BeyondTable(a.Index)); why != "" {
 		return Slow, why
 	}
 	addrs, ipv6 := n.addrsBehind(l, n.neighbours), n.addrsBehind(l, n.ipv6)

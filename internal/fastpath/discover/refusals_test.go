@@ -22,11 +22,16 @@ type refusal struct {
 	modules bool
 }
 
+// beyondTable gives a pod's device a number that is too high.
+const beyondTable = "ip link del veth2; ip link add veth2 index 65536 type veth peer name oveth2 address 02:00:00:00:bb:02 netns OTHERS; ip link set veth2 up; ip -n OTHERS link set oveth2 up; ip link set veth2 master cni0"
+
 var refusals = []refusal{
 	{name: "limited by the plugin bandwidth, to the pod", script: "tc qdisc add dev veth2 root tbf rate 10mbit burst 100kb latency 1s", what: "veth2", reason: "has a queueing discipline tbf"},
 	{name: "limited by the plugin bandwidth, from the pod", script: "tc qdisc add dev veth2 ingress; tc filter add dev veth2 parent ffff: protocol ip prio 7 u32 match u32 0 0 flowid 1:1", what: "veth2", reason: "has tc filters at its ingress"},
 	{name: "a filter to the pod", script: "tc qdisc add dev veth2 clsact; tc filter add dev veth2 egress protocol ip prio 7 u32 match u32 0 0 flowid 1:1", what: "veth2", reason: "has tc filters at its egress"},
 	{name: "a chain at the pod's device", script: "nft 'table netdev x { chain c { type filter hook ingress device veth2 priority 0; }; }'", what: "veth2", reason: "has an nftables chain at its ingress"},
+	{name: "a pod whose device has a number beyond the tables", script: beyondTable + "; ip neigh replace 10.244.0.2 lladdr 02:00:00:00:bb:02 dev cni0 nud reachable; bridge fdb replace 02:00:00:00:bb:02 dev veth2 master static", what: "veth2", reason: "has the number 65536 (ifindex), and the tables end at 65535"},
+	{name: "such a pod that nobody has heard", script: beyondTable + "; ip neigh del 10.244.0.2 dev cni0", what: "veth2", reason: "has the number 65536 (ifindex), and the tables end at 65535"},
 	{name: "a pod that is down", script: "ip link set veth2 down", what: "veth2", reason: "is down"},
 	{name: "a pod with two addresses", script: "ip neigh add 10.244.0.9 lladdr 02:00:00:00:bb:02 dev cni0", what: "veth2", reason: "several addresses (10.244.0.2, 10.244.0.9)"},
 	{name: "a pod nobody has heard", script: "ip neigh del 10.244.0.2 dev cni0", what: "veth2", reason: "not known yet", waits: true},

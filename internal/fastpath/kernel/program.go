@@ -78,6 +78,20 @@ func RemovePins(folder string) error {
 	return nil
 }
 
+// DiscardPins removes a folder as [RemovePins] does, but its path in one step: whoever finds nothing there may make a
+// new one.
+func DiscardPins(folder string) error {
+	aside := folder + ".old"
+	// Somebody who was killed in between may have left one.
+	if err := errors.Join(UnmountPins(folder), os.RemoveAll(aside)); err != nil {
+		return err
+	}
+	if err := os.Rename(folder, aside); err != nil {
+		return err
+	}
+	return RemovePins(aside)
+}
+
 // RemoveFiles removes pins, or what a daemon has written beside them, if they are there.
 func RemoveFiles(files ...string) error {
 	var failed error

@@ -165,7 +165,7 @@ func latest(report func(fastpath.State)) (func(fastpath.State), func()) {
 	}, func() { close(states) }
 }
 
-// begin records that the fast path comes, and makes its folder. What a killed daemon has left is
+// begin records that the fast path comes, and makes its folder. What killed daemons have left is
 // removed first. If another process is here, it takes over from it, or refuses to.
 func begin(ctx context.Context, f files, o Options) (holding, error) {
 	j, err := o.Open()
@@ -173,6 +173,7 @@ func begin(ctx context.Context, f files, o Options) (holding, error) {
 		return holding{}, err
 	}
 	defer j.Close()
+	removeOrphans(Root)
 	carries, err := kernel.Locked(f.folder)
 	switch {
 	case err != nil:
@@ -257,7 +258,10 @@ func RequestStop() (is bool, err error) {
 
 // Disable removes the fast path of the network namespace that this process is in, whatever became
 // of its daemon. It tells whether there was one.
-func Disable(j *journal.Journal) (was bool, err error) { return undo(j) }
+func Disable(j *journal.Journal) (was bool, err error) {
+	removeOrphans(Root)
+	return undo(j)
+}
 
 // undo undoes what the journal has of the fast path of this namespace.
 func undo(j *journal.Journal) (was bool, err error) {

@@ -3,6 +3,7 @@ package node
 import (
 	"os"
 	"path/filepath"
+	"testing"
 	"time"
 )
 
@@ -12,6 +13,16 @@ var UntilSettled = untilSettled
 // HolderOf is the process that the files in a folder name, if it has the folder open.
 func HolderOf(folder string) *os.Process {
 	return files{folder: folder, process: filepath.Join(folder, "process")}.holder()
+}
+
+// RemoveOrphans removes the folders in root whose namespaces are gone.
+func RemoveOrphans(root string) { removeOrphans(root) }
+
+// SeeAll has all namespaces be in sight, or not, while a test runs.
+func SeeAll(t *testing.T, all bool) {
+	was := seesAll
+	seesAll = func() bool { return all }
+	t.Cleanup(func() { seesAll = was })
 }
 
 // RetryIPv6 has a daemon for IPv6 that has failed started again after this time.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
@@ -61,8 +64,12 @@ func TestIPVSStaysSlow(t *testing.T) {
 	if services.Load() < 100 {
 		t.Fatalf("the Service has answered %d of 200 datagrams", services.Load())
 	}
-	if stats := b.status(t, 0).Stats; directs.Load() > 0 {
-		t.Errorf("the pod has answered %d datagrams that a rule drops; %+v", directs.Load(), stats)
+	s := b.status(t, 0)
+	if directs.Load() > 0 {
+		t.Errorf("the pod has answered %d datagrams that a rule drops; %+v", directs.Load(), s.Stats)
+	}
+	if !slices.ContainsFunc(s.State.Uncarried, func(u fastpath.Uncarried) bool { return strings.Contains(u.What, "IPVS") }) {
+		t.Errorf("it does not name IPVS among what stays slow: %+v", s.State.Uncarried)
 	}
 }
 

@@ -89,6 +89,9 @@ func RunningChoice() (c *Choice, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if v, err := read(); err != nil || !v.Present { // or it is that of an earlier namespace with this number
+		return nil, err
+	}
 	if err := host.ReadJSON(f.choice, &c); c != nil || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return c, err
 	}

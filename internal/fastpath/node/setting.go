@@ -32,6 +32,7 @@ type files struct {
 	stop                        string // asks the process to end
 	choice                      string // what the process was asked to carry
 	ending                      string // the process has begun to end
+	namespace                   string // identifies the namespace
 }
 
 // ipv6 are the files of the fast path for IPv6, which the same process has. It has one folder more, so
@@ -44,11 +45,16 @@ func (f files) ipv6() files {
 
 // ownFiles are those of the calling thread's namespace.
 func ownFiles() (files, error) {
-	id, err := host.ID("/proc/thread-self/ns/net")
+	id, err := setting.ThreadNetns()
 	if err != nil {
 		return files{}, err
 	}
-	return filesIn(filepath.Join(Root, strconv.FormatUint(id.Ino, 10))), nil
+	return filesOf(id), nil
+}
+
+// filesOf are those of a namespace.
+func filesOf(n *setting.NetnsID) files {
+	return filesIn(filepath.Join(Root, strconv.FormatUint(n.Inode, 10)))
 }
 
 // filesIn are those in the folder of a namespace.
@@ -57,7 +63,7 @@ func filesIn(folder string) files {
 	return files{
 		folder, pins, fastpath.StateFile(pins), filepath.Join(folder, "config.json"),
 		filepath.Join(folder, "process"), filepath.Join(folder, "stop"), filepath.Join(folder, "choice.json"),
-		filepath.Join(folder, "ending"),
+		filepath.Join(folder, "ending"), filepath.Join(folder, "namespace.json"),
 	}
 }
 
@@ -67,7 +73,8 @@ const (
 )
 
 // Backend is whether a network namespace has a fast path: absent, or enabled. To write that it
-// is absent ends its daemon, and removes its programs, its tables and its folder.
+// is absent ends its daemon, and removes its programs, its tables and its folder. What is left of one whose namespace
+// is gone is swept.
 func Backend() setting.Backend {
 	return setting.Backend{
 		Name: backendName,
@@ -79,6 +86,16 @@ func Backend() setting.Backend {
 		},
 		Write: func(s setting.Setting, v setting.Value) error {
 			return s.Scope.Enter(func(string) error { return write(v) })
+		},
+		Sweep: func(s setting.Setting) error {
+			if s.Scope.Netns == nil {
+				return nil
+			}
+			err := filesOf(s.Scope.Netns).removeOrphan()
+			if errors.Is(err, kernel.ErrLocked) { // so it may not be gone
+				return nil
+			}
+			return err
 		},
 	}
 }
@@ -98,7 +115,13 @@ func read() (setting.Value, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return setting.Value{}, nil
 	}
-	return setting.Text(enabled), err
+	if err != nil {
+		return setting.Value{}, err
+	}
+	if former, err := f.isOrphan(); former || err != nil {
+		return setting.Value{}, err
+	}
+	return setting.Text(enabled), nil
 }
 
 func write(v setting.Value) error {
@@ -107,9 +130,24 @@ func write(v setting.Value) error {
 		return err
 	}
 	if v.Present {
-		return kernel.MountPins(f.pins)
+		return f.create()
 	}
 	return f.remove()
+}
+
+// create makes the folder, and says in it whose it is.
+func (f files) create() error {
+	if err := f.removeOrphan(); err != nil { // of an earlier namespace with this number
+		return err
+	}
+	n, err := setting.ThreadNetns()
+	if err != nil {
+		return err
+	}
+	if err := kernel.MountPins(f.pins); err != nil {
+		return err
+	}
+	return netcfg.ReplaceJSON(f.namespace, n)
 }
 
 // remove has the process end that carries, if it lives, and removes what is left of the fast path.

@@ -1,4 +1,4 @@
-package fastpath
+package audit
 
 import (
 	"errors"
@@ -7,27 +7,28 @@ import (
 	"syscall"
 
 	"github.com/cilium/ebpf/link"
-
-	"github.com/venturi-net/venturi/internal/fastpath/audit"
 )
 
-// netfilterLinks tracks BPF programs at netfilter's hooks of one version of IP, on kernels that do not list
+// NetfilterLinks tracks BPF programs at netfilter's hooks of one version of IP, on kernels that do not list
 // those hooks. The kernel tells the hook of a link and not its namespace, so all count.
-type netfilterLinks struct {
-	family   audit.Family
+type NetfilterLinks struct {
+	family   Family
 	last     link.ID // the last one that was read; IDs increase
 	programs map[link.ID]*link.NetfilterInfo
 }
 
-// hookNames are the names of netfilter's hooks.
-var hookNames = map[link.NetfilterInetHook]string{
+// NewNetfilterLinks tracks those of a family; it has read none yet.
+func NewNetfilterLinks(family Family) *NetfilterLinks { return &NetfilterLinks{family: family} }
+
+// linkHooks are the names of netfilter's hooks.
+var linkHooks = map[link.NetfilterInetHook]string{
 	link.NetfilterInetPreRouting: "prerouting", link.NetfilterInetLocalIn: "input", link.NetfilterInetForward: "forward",
 	link.NetfilterInetLocalOut: "output", link.NetfilterInetPostRouting: "postrouting",
 }
 
-// look names a hook with a program: one for forwarded packets, or with tunnels any; "":
+// Look names a hook with a program: one for forwarded packets, or with tunnels any; "":
 // there is none.
-func (f *netfilterLinks) look(tunnels bool) (hook string, err error) {
+func (f *NetfilterLinks) Look(tunnels bool) (hook string, err error) {
 	if f.programs == nil {
 		f.programs = map[link.ID]*link.NetfilterInfo{}
 	}
@@ -59,7 +60,7 @@ func (f *netfilterLinks) look(tunnels bool) (hook string, err error) {
 		l.Close()
 		own := n.Hook == link.NetfilterInetLocalIn || n.Hook == link.NetfilterInetLocalOut
 		if !own || tunnels {
-			hook = hookNames[n.Hook]
+			hook = linkHooks[n.Hook]
 		}
 	}
 	return hook, nil

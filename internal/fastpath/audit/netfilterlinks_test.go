@@ -1,4 +1,4 @@
-package fastpath_test
+package audit_test
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 
-	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
@@ -18,16 +18,16 @@ import (
 func TestNetfilterPrograms(t *testing.T) {
 	testenv.NeedsNobodyBeside(t)
 	w, err := netcfg.Owned(testenv.Claim(t))
-	must(t, err)
+	testenv.Must(t, err)
 	m, err := w.Create(w.Name("m1"))
-	must(t, err)
+	testenv.Must(t, err)
 	defer m.Close()
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "foreign", Type: ebpf.Netfilter, AttachType: ebpf.AttachNetfilter, License: "GPL",
 		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 1 /* NF_ACCEPT */), asm.Return()}})
 	if errors.Is(err, ebpf.ErrNotSupported) {
 		t.Skip("this kernel has no programs at netfilter's hooks")
 	}
-	must(t, err)
+	testenv.Must(t, err)
 	defer p.Close()
 	attach := func(family link.NetfilterProtocolFamily, hook link.NetfilterInetHook) (l link.Link) {
 		t.Helper()
@@ -37,7 +37,7 @@ func TestNetfilterPrograms(t *testing.T) {
 		})
 		return l
 	}
-	before, after := &fastpath.NetfilterLinks{}, &fastpath.NetfilterLinks{}
+	before, after := audit.NewNetfilterLinks(audit.IPv4), audit.NewNetfilterLinks(audit.IPv4)
 	for _, c := range []struct {
 		family         link.NetfilterProtocolFamily
 		hook           link.NetfilterInetHook
@@ -49,12 +49,12 @@ func TestNetfilterPrograms(t *testing.T) {
 		{link.NetfilterProtoIPv4, link.NetfilterInetLocalOut, "", "output"},
 		{link.NetfilterProtoIPv6, link.NetfilterInetForward, "", ""},
 	} {
-		look := func(f *fastpath.NetfilterLinks, wantPlain, wantTunnels string) {
+		look := func(f *audit.NetfilterLinks, wantPlain, wantTunnels string) {
 			t.Helper()
 			plain, err := f.Look(false)
-			must(t, err)
+			testenv.Must(t, err)
 			tunnels, err := f.Look(true)
-			must(t, err)
+			testenv.Must(t, err)
 			if plain != wantPlain || tunnels != wantTunnels {
 				t.Errorf("family %v, hook %v: found %q, and with tunnels %q, want %q and %q", c.family, c.hook, plain, tunnels, wantPlain, wantTunnels)
 			}
@@ -66,6 +66,6 @@ func TestNetfilterPrograms(t *testing.T) {
 		testenv.Detach(t, l)
 		look(before, "", "")
 		look(after, "", "")
-		after = &fastpath.NetfilterLinks{}
+		after = audit.NewNetfilterLinks(audit.IPv4)
 	}
 }
