@@ -338,10 +338,10 @@ func (d *daemon) resync() error {
 	if err := errors.Join(d.followBridges(), d.followTracking()); err != nil {
 		return err
 	}
+	d.flows.tenant.Store(podTenant(d.topo)) // with another VNI, pods get new epochs, so flows with the old one are void
 	if err := d.tables.sync(d.topo); err != nil {
 		return err
 	}
-	d.flows.setTenants(d.tables.tenants())
 	if !d.synced {
 		if err := d.replacePrograms(); err != nil {
 			return err

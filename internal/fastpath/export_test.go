@@ -91,17 +91,22 @@ func ReadTimeouts(protocol uint8) (silent, least uint32, err error) {
 
 func (s *sweep) Forget(keys []bpf.FlowKey) error { return s.forget(keys) }
 
-func NewFlows(fast *bpf.Objects, tenants []uint32) *Flows {
+func NewFlows(fast *bpf.Objects, tenant uint32) *Flows {
 	e, err := newEpoch(fast)
 	if err != nil {
 		panic(err)
 	}
 	f := newFlows(fast, nil, e)
-	f.setTenants(tenants)
+	f.tenant.Store(tenant)
 	return f
 }
 
-func (f *flows) Destroyed(all []kernel.Ended, lost bool) error { return f.destroyed(all, lost) }
+func (f *flows) Destroyed(all []kernel.Ended, lost, more bool) error {
+	return f.destroyed(all, lost, more)
+}
+
+// MaxBacklog is how long ends of connections may wait.
+const MaxBacklog = maxBacklog
 
 func (f *flows) CloseReset(all []kernel.Connection, within time.Duration, track *kernel.Conntrack) error {
 	return f.closed.close(all, within, track)
