@@ -9,6 +9,7 @@ import (
 	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
+	"github.com/venturi-net/venturi/internal/fastpath/lease"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/netcfg"
@@ -161,6 +162,9 @@ const MaxRest = maxRest
 // MaxPodEnds is how many ends of pods the queue keeps.
 const MaxPodEnds = maxPodEnds
 
+// AuditLimit is how long packets are carried without an audit.
+const AuditLimit = auditLimit
+
 // EventQueue holds events of a fast path.
 type EventQueue = eventQueue
 
@@ -170,7 +174,7 @@ func NewEventQueue(fast *bpf.Objects) (*EventQueue, error) {
 		return nil, err
 	}
 	queue := newEventQueue()
-	return queue, queue.bumpBy(e)
+	return queue, queue.bumpBy(e, lease.New(fast, 20))
 }
 
 func (q *eventQueue) Push(batch ...topology.Event)       { q.push(batch) }
