@@ -71,6 +71,7 @@ const auditRetry = time.Second
 // next packet of its flow. If again is not nil, the rules could not be read, and the next audit is
 // due when it fires.
 func (d *daemon) auditRules() (again <-chan time.Time, err error) {
+	d.lease.AuditBegins()
 	number := d.events.trackingNumbers().rules
 	read, err := d.takeRules()
 	if err != nil {
@@ -96,9 +97,11 @@ func (d *daemon) auditRules() (again <-chan time.Time, err error) {
 		if err := d.leaveStrangers(); err != nil {
 			return nil, err
 		}
-		return nil, d.resync() // which opens the gate afterwards
+		err = d.resync() // which opens the gate afterwards
+	} else {
+		err = errors.Join(d.followTracking(), d.updateGate())
 	}
-	return nil, errors.Join(d.followTracking(), d.updateGate())
+	return nil, errors.Join(err, d.lease.AuditEnds(func() error { return d.epoch.bump(causeDelay) }))
 }
 
 // takeRules gives what was read of the rules before the programs were loaded, unless there has been

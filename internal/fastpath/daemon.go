@@ -22,6 +22,7 @@ import (
 	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
+	"github.com/venturi-net/venturi/internal/fastpath/lease"
 	"github.com/venturi-net/venturi/internal/fastpath/shadow"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/host"
@@ -47,8 +48,6 @@ type Options struct {
 const (
 	// heartbeat is the interval at which the daemon renews the lease.
 	heartbeat = time.Second
-	// lease is how long the programs carry packets after the last heartbeat.
-	lease = 4 * time.Second
 	// settle is the delay after an event in which further events are awaited.
 	settle = 5 * time.Millisecond
 	// maxRest limits the pause between reads of the network, or of the rules, so that what stops
@@ -129,6 +128,7 @@ type daemon struct {
 	tables *tables
 	flows  *flows
 	epoch  *epoch
+	lease  *lease.Lease
 	events *eventQueue
 	poller *topology.Poller
 
@@ -204,10 +204,10 @@ func serve(ctx context.Context, c *Config, o Options) (err error) {
 	err = d.follow(ctx)
 	switch {
 	case errors.Is(err, errReplaced), err == nil && errors.Is(context.Cause(ctx), ErrHandOver):
-		return d.objs.Deadline.Set(uint64(0)) // nobody follows the network until the next one does
+		return d.lease.Set(0) // nobody follows the network until the next one does
 	case errors.Is(err, kernel.ErrPinsRemoved):
 		// What is there now is not this daemon's to remove.
-		return errors.Join(err, d.objs.Deadline.Set(uint64(0)))
+		return errors.Join(err, d.lease.Set(0))
 	}
 	return errors.Join(err, d.stop())
 }
@@ -338,10 +338,10 @@ func (d *daemon) resync() error {
 	if err := errors.Join(d.followBridges(), d.followTracking()); err != nil {
 		return err
 	}
+	d.flows.tenant.Store(podTenant(d.topo)) // with another VNI, pods get new epochs, so flows with the old one are void
 	if err := d.tables.sync(d.topo); err != nil {
 		return err
 	}
-	d.flows.setTenants(d.tables.tenants())
 	if !d.synced {
 		if err := d.replacePrograms(); err != nil {
 			return err
@@ -387,7 +387,7 @@ func (d *daemon) heartbeat() error {
 
 // stop revokes the lease, and then detaches and removes everything.
 func (d *daemon) stop() error {
-	err := d.objs.Deadline.Set(uint64(0))
+	err := d.lease.Set(0)
 	if _, gone := d.lock.TakeoverRequested(); gone != nil {
 		return errors.Join(err, gone)
 	}

@@ -16,7 +16,7 @@ const (
 	causeStart       topology.Cause = "start"       // of the daemon
 	causeIPSets      topology.Cause = "ipsets"      // that rules depend on
 	causeConnections topology.Cause = "connections" // that somebody has changed, or whose end may have been missed
-	causeDelay       topology.Cause = "delay"       // the daemon was held up for longer than its lease
+	causeDelay       topology.Cause = "delay"       // the daemon was held up for longer than its lease, or its audit of rules for longer than auditLimit
 	causeRefusal     topology.Cause = "refusal"     // there is a reason now to carry nothing, or another one, or none any more
 )
 

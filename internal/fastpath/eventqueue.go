@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
+	"github.com/venturi-net/venturi/internal/fastpath/lease"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 )
 
@@ -17,6 +18,7 @@ type eventQueue struct {
 
 	mu      sync.Mutex
 	epoch   *epoch // nil: of programs that are not loaded yet
+	lease   *lease.Lease
 	changed topology.Changes
 	numbers trackingNumbers               // of events until now
 	tracked bpf.Tracking                  // as the programs were told
@@ -42,11 +44,11 @@ func newEventQueue() *eventQueue {
 	return &eventQueue{filled: make(chan struct{}, 1), unused: map[topology.Neighbour]bool{}, ends: map[podEndKey]topology.PodEnd{}}
 }
 
-// bumpBy bumps an epoch, and again with each event from now on.
-func (q *eventQueue) bumpBy(e *epoch) error {
+// bumpBy bumps an epoch, and again with each event from now on. The lease is told of those that ask for an audit.
+func (q *eventQueue) bumpBy(e *epoch, l *lease.Lease) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.epoch = e
+	q.epoch, q.lease = e, l
 	return errors.Join(q.setTracking(bpf.Tracking{Routed: true, Bridged: true}), e.bump(causeStart))
 }
 
@@ -71,6 +73,16 @@ func (q *eventQueue) expectTracking(what topology.Changes, cause topology.Cause)
 		return nil
 	}
 	return q.setTracking(now)
+}
+
+// expectAudit has the lease end soon unless the rules are audited: packets may not bypass them any more. What that
+// audit finds does not depend on other changes.
+func (q *eventQueue) expectAudit(cause topology.Cause) error {
+	switch cause {
+	case topology.Rules, topology.IPsec, causeIPSets, topology.LostEvents:
+		return q.lease.RulesChanged()
+	}
+	return nil
 }
 
 // trackingNumbers are those of rules and bridges that are read from now on, see [eventQueue.track].
@@ -141,7 +153,7 @@ func (q *eventQueue) setTopology(topo topology.Topology) {
 // add adds changes, and what has caused those of rules.
 func (q *eventQueue) add(what topology.Changes, cause topology.Cause) {
 	if what&topology.RulesChanged != 0 && q.failed == nil && q.epoch != nil {
-		q.failed = errors.Join(q.expectTracking(what, cause), q.epoch.bump(cause))
+		q.failed = errors.Join(q.expectTracking(what, cause), q.expectAudit(cause), q.epoch.bump(cause))
 	}
 	q.changed |= what
 	select {

@@ -9,6 +9,7 @@ import (
 	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
+	"github.com/venturi-net/venturi/internal/fastpath/lease"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/netcfg"
@@ -91,17 +92,22 @@ func ReadTimeouts(protocol uint8) (silent, least uint32, err error) {
 
 func (s *sweep) Forget(keys []bpf.FlowKey) error { return s.forget(keys) }
 
-func NewFlows(fast *bpf.Objects, tenants []uint32) *Flows {
+func NewFlows(fast *bpf.Objects, tenant uint32) *Flows {
 	e, err := newEpoch(fast)
 	if err != nil {
 		panic(err)
 	}
 	f := newFlows(fast, nil, e)
-	f.setTenants(tenants)
+	f.tenant.Store(tenant)
 	return f
 }
 
-func (f *flows) Destroyed(all []kernel.Ended, lost bool) error { return f.destroyed(all, lost) }
+func (f *flows) Destroyed(all []kernel.Ended, lost, more bool) error {
+	return f.destroyed(all, lost, more)
+}
+
+// MaxBacklog is how long ends of connections may wait.
+const MaxBacklog = maxBacklog
 
 func (f *flows) CloseReset(all []kernel.Connection, within time.Duration, track *kernel.Conntrack) error {
 	return f.closed.close(all, within, track)
@@ -156,6 +162,9 @@ const MaxRest = maxRest
 // MaxPodEnds is how many ends of pods the queue keeps.
 const MaxPodEnds = maxPodEnds
 
+// AuditLimit is how long packets are carried without an audit.
+const AuditLimit = auditLimit
+
 // EventQueue holds events of a fast path.
 type EventQueue = eventQueue
 
@@ -165,7 +174,7 @@ func NewEventQueue(fast *bpf.Objects) (*EventQueue, error) {
 		return nil, err
 	}
 	queue := newEventQueue()
-	return queue, queue.bumpBy(e)
+	return queue, queue.bumpBy(e, lease.New(fast, 20))
 }
 
 func (q *eventQueue) Push(batch ...topology.Event)       { q.push(batch) }

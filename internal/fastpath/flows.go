@@ -30,22 +30,19 @@ type flows struct {
 	objs    *bpf.Objects
 	netns   *netcfg.Namespace
 	epoch   *epoch
-	tenants atomic.Pointer[[]uint32] // VNIs of flows
-	flush   chan struct{}            // signals that all flows are to be deleted
-	updates *kernel.UpdateEvents     // changes of connections, by which rules may decide
-	resets  chan kernel.Connection   // those that were reset
+	tenant  atomic.Uint32          // VNI of all flows, see [podTenant]
+	flush   chan struct{}          // signals that all flows are to be deleted
+	updates *kernel.UpdateEvents   // changes of connections, by which rules may decide
+	resets  chan kernel.Connection // those that were reset
 	closed  closedConns
+	backlog time.Time // since when ends of connections wait; zero: they do not
 }
 
 func newFlows(objs *bpf.Objects, netns *netcfg.Namespace, e *epoch) *flows {
 	f := &flows{objs: objs, netns: netns, epoch: e, flush: make(chan struct{}, 1), resets: make(chan kernel.Connection, maxResets)}
 	f.closed.all = map[kernel.Connection]time.Time{}
-	f.setTenants([]uint32{0})
 	return f
 }
-
-// setTenants sets the VNIs of flows.
-func (f *flows) setTenants(tenants []uint32) { f.tenants.Store(&tenants) }
 
 // requestBatch is how many requests of the programs are served together.
 const requestBatch = 256
@@ -177,37 +174,60 @@ func (f *flows) markReady(r bpf.CtRequest) error {
 	return bpf.IgnoreMissing(f.objs.Flows.Update(r.Key, flow, ebpf.UpdateExist))
 }
 
+// maxBacklog is for how long ends of connections may wait before everything that was learned ends: it takes some
+// microseconds to delete a flow, and thousands of connections may end at once.
+const maxBacklog = 50 * time.Millisecond
+
 // destroyed deletes the flows of connections that conntrack has destroyed. If events were
-// lost, it deletes all flows.
-func (f *flows) destroyed(all []kernel.Ended, lost bool) error {
+// lost, it deletes all flows. If there are more, and have been for long, all flows are learned anew.
+func (f *flows) destroyed(all []kernel.Ended, lost, more bool) error {
 	f.closed.end(all, lost)
 	if lost {
 		select {
 		case f.flush <- struct{}{}:
 		default: // already signalled
 		}
+	}
+	if f.isBehind(more) || lost {
 		if err := f.epoch.bump(causeConnections); err != nil {
 			return err
 		}
 	}
-	for _, tenant := range *f.tenants.Load() {
-		for _, c := range all {
-			keys, err := f.endedKeys(tenant, c)
-			if err != nil {
-				return fmt.Errorf("find a flow: %w", err)
+	tenant := f.tenant.Load()
+	for _, c := range all {
+		keys, err := f.endedKeys(tenant, c)
+		if err != nil {
+			return fmt.Errorf("find a flow: %w", err)
+		}
+		for _, k := range keys {
+			err := f.objs.Flows.Delete(k) // one by one: a batch would stop at each that is missing, as most are
+			if err == nil {
+				err = f.objs.InvalidateSlots(k)
 			}
-			for _, k := range keys {
-				err := f.objs.Flows.Delete(k)
-				if err == nil {
-					err = f.objs.InvalidateSlots(k)
-				}
-				if err := bpf.IgnoreMissing(err); err != nil {
-					return fmt.Errorf("delete a flow: %w", err)
-				}
+			if err := bpf.IgnoreMissing(err); err != nil {
+				return fmt.Errorf("delete a flow: %w", err)
 			}
 		}
 	}
 	return nil
+}
+
+// isBehind tells whether ends of connections have waited for maxBacklog, and each time that they have for as long again.
+// A batch that is full says little: on a node with many short connections, thousands may expire at once.
+func (f *flows) isBehind(more bool) bool {
+	now := time.Now()
+	if !more {
+		f.backlog = time.Time{}
+		return false
+	}
+	if f.backlog.IsZero() {
+		f.backlog = now
+	}
+	if now.Sub(f.backlog) < maxBacklog {
+		return false
+	}
+	f.backlog = now
+	return true
 }
 
 // endedKeys are the keys that a connection has, whichever of its ends is a pod of this host. One of the

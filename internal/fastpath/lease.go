@@ -9,6 +9,14 @@ import (
 	"github.com/venturi-net/venturi/internal/host"
 )
 
+const (
+	// leaseTime is how long the programs carry packets after the last heartbeat.
+	leaseTime = 4 * time.Second
+	// auditLimit is how long they do so after the daemon has heard of a change of rules, without an audit of it. Each
+	// change is to take hold within 100 ms.
+	auditLimit = 90 * time.Millisecond
+)
+
 // LateBy reads from the folder of a fast path's pins how long its lease has been over, because its daemon was
 // stopped or held up; 0: it is valid, or the daemon has revoked it.
 func LateBy(c *Config, pins string) (time.Duration, error) {
@@ -41,9 +49,9 @@ func (d *daemon) renewLease() error {
 			}
 			d.outdated = ""
 		}
-		d.deadline = now + uint64(lease/d.jiffy)
+		d.deadline = now + uint64(leaseTime/d.jiffy)
 	}
-	if err := d.objs.Deadline.Set(d.deadline); err != nil {
+	if err := d.lease.Set(d.deadline); err != nil {
 		return err
 	}
 	return d.writeState()

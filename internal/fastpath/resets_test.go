@@ -45,7 +45,7 @@ func TestReopensUntilEnded(t *testing.T) {
 			update := func(u kernel.Update) {
 				must(t, track.Update([]kernel.Update{u}, func(_ int, now kernel.ConnState) { is = now }))
 			}
-			f := fastpath.NewFlows(fast, []uint32{0})
+			f := fastpath.NewFlows(fast, 0)
 			update(kernel.Update{Conn: of, Timeout: 9 * time.Second})
 			must(t, f.CloseReset([]kernel.Connection{of}, 10*time.Second, track))
 			if update(kernel.Update{Conn: of}); is != kernel.ConnClosing {
@@ -55,7 +55,7 @@ func TestReopensUntilEnded(t *testing.T) {
 			if c.ended != nil {
 				ended = c.ended(of)
 			}
-			must(t, f.Destroyed(ended, c.lost))
+			must(t, f.Destroyed(ended, c.lost, false))
 			if _, err := client.Write([]byte{0}); err != nil {
 				return err
 			}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
+	"github.com/venturi-net/venturi/internal/fastpath/lease"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 )
 
@@ -120,7 +121,8 @@ func (d *daemon) start() (err error) {
 		return err
 	}
 	d.flows = newFlows(d.objs, d.netns, d.epoch)
-	if err := errors.Join(d.objs.Deadline.Set(uint64(0)), d.events.bumpBy(d.epoch), d.objs.Tick.Get(&d.tick)); err != nil {
+	d.lease = lease.New(d.objs, uint64(auditLimit/d.jiffy))
+	if err := errors.Join(d.lease.Set(0), d.events.bumpBy(d.epoch, d.lease), d.objs.Tick.Get(&d.tick)); err != nil {
 		return err
 	}
 	d.outdated = causeStart

@@ -1,13 +1,11 @@
 package fastpath_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/ti-mo/conntrack"
@@ -344,43 +342,4 @@ func TestSweepKeepsAlive(t *testing.T) {
 	if !hasFlow(t, fast.Flows, key) {
 		t.Error("it is forgotten")
 	}
-}
-
-// Of a connection that ends, the flow is forgotten from either side; where ends were
-// missed, all are.
-func TestEnded(t *testing.T) {
-	fast := newFast(t)
-	f := fastpath.NewFlows(fast, []uint32{0, 7})
-	a, b, c := netip.MustParseAddrPort("10.0.0.1:1"), netip.MustParseAddrPort("10.0.1.1:2"), netip.MustParseAddrPort("10.0.1.2:3")
-	keys := []bpf.FlowKey{bpf.NewFlowKey(0, tcp, a, b), bpf.NewFlowKey(7, tcp, b, a), bpf.NewFlowKey(7, tcp, a, c), bpf.NewFlowKey(0, udp, a, b)}
-	for _, k := range keys {
-		must(t, fast.Flows.Put(k, bpf.Flow{Epoch: 1}))
-	}
-	ended := kernel.Ended{Connection: kernel.Connection{Protocol: tcp, A: a, B: b}, Replies: kernel.Connection{Protocol: tcp, A: b, B: a}}
-	must(t, f.Destroyed([]kernel.Ended{ended}, false))
-	for i, want := range []bool{false, false, true, true} {
-		if got := hasFlow(t, fast.Flows, keys[i]); got != want {
-			t.Errorf("flow %d is there: %v", i, got)
-		}
-	}
-	if before := epochNow(t, fast); f.Flushing() || before != 1 {
-		t.Errorf("something was lost, in epoch %d", before)
-	}
-	must(t, f.Destroyed(nil, true))
-	if after := epochNow(t, fast); !f.Flushing() || after != 2 {
-		t.Errorf("ends were lost, and what was learned holds in epoch %d", after)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	_, track := newSweep(t, fast, space(t))
-	done := make(chan error, 1)
-	go func() { done <- f.Sweeps(ctx, track) }()
-	for hasFlow(t, fast.Flows, keys[2]) || hasFlow(t, fast.Flows, keys[3]) {
-		if ctx.Err() != nil {
-			t.Fatal("flows are left")
-		}
-		time.Sleep(time.Millisecond)
-	}
-	cancel()
-	must(t, <-done)
 }

@@ -3,7 +3,6 @@ package fastpath
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"net"
 	"net/netip"
@@ -49,12 +48,7 @@ func newTables(objs *bpf.Objects, epoch uint32) *tables {
 // sync writes a topology to the tables. Each pod or peer that has changed gets a new epoch,
 // which invalidates its flows at once.
 func (t *tables) sync(topo topology.Topology) error {
-	tenant := uint32(0) // of all pods: a network with several VNIs is not supported
-	for _, p := range topo.NextHops {
-		if p.Encap != nil {
-			tenant = tenantOf(p.Encap)
-		}
-	}
+	tenant := podTenant(topo)
 	if err := t.objs.Tenant.Set(tenant); err != nil {
 		return err
 	}
@@ -65,6 +59,16 @@ func (t *tables) sync(topo topology.Topology) error {
 		return fmt.Errorf("write peers: %w", err)
 	}
 	return nil
+}
+
+// podTenant is the VNI of all pods, and so in the keys of all flows: a network with several is not supported.
+func podTenant(topo topology.Topology) (tenant uint32) {
+	for _, p := range topo.NextHops {
+		if p.Encap != nil {
+			tenant = tenantOf(p.Encap)
+		}
+	}
+	return tenant
 }
 
 // tenantOf is the VNI in keys of flows. With Geneve each peer has one of its own, which is no part of them;
@@ -320,15 +324,6 @@ func peerHeaders(next topology.NextHop, epoch uint32) bpf.Peer {
 // size is the largest IP packet that an MTU lets through, in bytes. The IP header limits it. One that
 // is not known yet, less the headers of a tunnel, lets none through.
 func size(mtu int) uint32 { return uint32(max(0, min(mtu, math.MaxUint16))) }
-
-// tenants lists the VNIs of flows.
-func (t *tables) tenants() []uint32 {
-	seen := map[uint32]bool{0: true}
-	for _, p := range t.peers {
-		seen[p.tenant] = true
-	}
-	return slices.Collect(maps.Keys(seen))
-}
 
 // tunnels are the tunnel devices through which the network sends to peers.
 func (t *tables) tunnels() map[int]bool {

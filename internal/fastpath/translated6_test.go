@@ -121,7 +121,7 @@ func TestTranslatedEndedOverIPv6(t *testing.T) {
 	for i, k := range append(keys, other) {
 		must(t, f.objs.Flows.Put(k, f.flow[i%2]))
 	}
-	must(t, fastpath.NewFlows(f.objs, []uint32{0}).Destroyed([]kernel.Ended{ended}, false))
+	must(t, fastpath.NewFlows(f.objs, 0).Destroyed([]kernel.Ended{ended}, false, false))
 	for _, k := range keys {
 		if hasFlow(t, f.objs.Flows, k) {
 			t.Errorf("the entry %+v of an ended connection is left", k)

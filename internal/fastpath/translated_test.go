@@ -80,7 +80,7 @@ func TestTranslatedForgotten(t *testing.T) {
 	sweepAll(t, s, false, map[uint8]uint32{udp: 3600})
 	both("conntrack does not know it")
 
-	f := fastpath.NewFlows(fast, []uint32{0, 7})
+	f := fastpath.NewFlows(fast, 7)
 	keys, flows, ended := translated(tcp)
 	server := []bpf.FlowKey{bpf.NewFlowKey(7, tcp, ended.Replies.A, ended.Replies.B), bpf.NewFlowKey(7, tcp, ended.B, ended.A).OnWire()}
 	direct := bpf.NewFlowKey(7, tcp, ended.Replies.B, ended.Replies.A)
@@ -89,7 +89,7 @@ func TestTranslatedForgotten(t *testing.T) {
 		must(t, fast.Flows.Put(server[i], flows[i]))
 	}
 	must(t, fast.Flows.Put(direct, bpf.Flow{Epoch: 1}))
-	must(t, f.Destroyed([]kernel.Ended{ended}, false))
+	must(t, f.Destroyed([]kernel.Ended{ended}, false, false))
 	for i := range keys {
 		if hasFlow(t, fast.Flows, keys[i]) || hasFlow(t, fast.Flows, server[i]) {
 			t.Errorf("entry %d of an ended connection is left", i)

@@ -301,6 +301,9 @@ func (o *Objects) Now() (now uint64, err error) {
 	return now, o.Jiffies.Get(&now)
 }
 
+// SetDeadline has the programs carry packets until a time on that clock; 0: none.
+func (o *Objects) SetDeadline(end uint64) error { return o.Deadline.Set(end) }
+
 // Close releases programs and tables. What is attached or pinned stays.
 func (o *Objects) Close() {
 	for _, c := range []interface{ Close() error }{o.FromPod, o.ToPod, o.FromWire, o.ToPeer, o.ToTunnel, o.FromTunnel,

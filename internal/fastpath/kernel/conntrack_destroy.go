@@ -48,8 +48,9 @@ func (e *DestroyEvents) Close() error { return e.file.Close() }
 
 // Follow reports, until ctx ends, all TCP and UDP connections that conntrack
 // destroys, in batches; the slice is reused after tell has returned. lost says that the
-// kernel had to drop events. It stays true until the socket was read empty.
-func (e *DestroyEvents) Follow(ctx context.Context, tell func(ended []Ended, lost bool) error) error {
+// kernel had to drop events. It stays true until the socket was read empty. more says that
+// it was not: others may wait behind these, or there is another call, without any.
+func (e *DestroyEvents) Follow(ctx context.Context, tell func(ended []Ended, lost, more bool) error) error {
 	stop := context.AfterFunc(ctx, func() { _ = e.file.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	raw, err := e.file.SyscallConn()
@@ -58,7 +59,7 @@ func (e *DestroyEvents) Follow(ctx context.Context, tell func(ended []Ended, los
 	}
 	buf := make([]byte, os.Getpagesize())
 	var ended []Ended
-	losing := false
+	losing, more := false, false
 	for {
 		var lost bool
 		var failed error
@@ -73,8 +74,9 @@ func (e *DestroyEvents) Follow(ctx context.Context, tell func(ended []Ended, los
 					losing = true
 					continue
 				case errors.Is(err, unix.EAGAIN):
-					lost, losing = losing, false
-					return lost || len(ended) > 0
+					emptied := more
+					lost, losing, more = losing, false, false
+					return lost || emptied || len(ended) > 0
 				case err != nil:
 					failed = err
 					return true
@@ -88,7 +90,7 @@ func (e *DestroyEvents) Follow(ctx context.Context, tell func(ended []Ended, los
 					}
 				}
 			}
-			lost = losing
+			lost, more = losing, true
 			return true
 		})
 		switch {
@@ -100,7 +102,7 @@ func (e *DestroyEvents) Follow(ctx context.Context, tell func(ended []Ended, los
 		if failed != nil {
 			return e.n.Wrap("listen to connection tracking", fmt.Errorf("receive: %w", failed))
 		}
-		if err := tell(ended, lost); err != nil {
+		if err := tell(ended, lost, more); err != nil {
 			return err
 		}
 	}

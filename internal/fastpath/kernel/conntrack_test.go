@@ -288,10 +288,15 @@ func TestConntrackEnds(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	testenv.Must(t, ends.Follow(ctx, func(ended []kernel.Ended, lost bool) error {
+	emptied := false
+	testenv.Must(t, ends.Follow(ctx, func(ended []kernel.Ended, lost, more bool) error {
 		if lost {
 			t.Error("some were lost")
 		}
+		if emptied || more != (len(waiting) == 300) { // a batch is smaller than that, and two are not
+			t.Errorf("with %d more to be told, it is said that there are: %v", len(waiting)-len(ended), more)
+		}
+		emptied = !more
 		for _, e := range ended {
 			delete(waiting, e.Connection)
 		}
@@ -326,7 +331,7 @@ func TestConntrackEndsTranslated(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var got []kernel.Ended
-	testenv.Must(t, ends.Follow(ctx, func(ended []kernel.Ended, lost bool) error {
+	testenv.Must(t, ends.Follow(ctx, func(ended []kernel.Ended, _, _ bool) error {
 		got = append(got, ended...)
 		if len(ended) > 0 {
 			cancel()
@@ -363,10 +368,10 @@ func TestConntrackEndsLost(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	said, last := 0, false
-	testenv.Must(t, ends.Follow(ctx, func(ended []kernel.Ended, lost bool) error {
+	testenv.Must(t, ends.Follow(ctx, func(ended []kernel.Ended, lost, more bool) error {
 		said, last = said+len(ended), lost
-		if len(ended) < 256 {
-			cancel() // there is no more
+		if !more {
+			cancel()
 		}
 		return nil
 	}))

@@ -22,7 +22,7 @@ var (
 	refusedDesc  = prometheus.NewDesc("venturi_fastpath_refused", "Devices that are left slow, with the reason.", []string{familyLabel, "device", "reason"}, nil)
 	epochsDesc   = prometheus.NewDesc("venturi_fastpath_epochs_total", "Epochs since the daemon started, by cause. In each, all flows are learned anew.", []string{familyLabel, "cause"}, nil)
 	packetsDesc  = prometheus.NewDesc("venturi_fastpath_packets_total", "Packets that the programs saw, by what became of them. Large ones count as one, before they are cut.", []string{familyLabel, "outcome"}, nil)
-	bytesDesc    = prometheus.NewDesc("venturi_fastpath_bytes_total", "Bytes of these packets.", []string{familyLabel, "outcome"}, nil)
+	bytesDesc    = prometheus.NewDesc("venturi_fastpath_bytes_total", "Bytes of these packets, without the headers of tunnels.", []string{familyLabel, "outcome"}, nil)
 )
 
 // Metrics collects those of the fast path of the network namespace that this process is in. To count the flows

@@ -269,8 +269,8 @@ static __always_inline void stamp_in(struct __sk_buff *skb, void *data, const st
 }
 
 /* Leaves a packet from the wire to the slow path. A packet for no pod of this host is neither
- * counted nor a candidate. via is the peer that its headers name. */
-static __always_inline int slow_in(struct __sk_buff *skb, void *data, const struct hop_key *via, __be32 addr, __u32 tenant, const struct carried *c, int why)
+ * counted nor a candidate. via is the peer that its headers name, around how many bytes a tunnel's are. */
+static __always_inline int slow_in(struct __sk_buff *skb, void *data, const struct hop_key *via, __be32 addr, __u32 tenant, const struct carried *c, int why, __u32 around)
 {
 	struct pod_key who = {.tenant = tenant, .addr = addr};
 	struct flow_key wire;
@@ -286,7 +286,8 @@ static __always_inline int slow_in(struct __sk_buff *skb, void *data, const stru
 	}
 	if (why == SLOW_UNKNOWN ? count_candidate(&c->p, &why) : why == SLOW_STALE || why == SLOW_UNPROVEN || why == SLOW_SOURCE)
 		stamp_in(skb, data, via, tenant, c);
-	return slow(skb, IN, why);
+	count(skb, IN, why, around);
+	return NEXT;
 }
 
 /* Translates the transport's checksum of a packet whose IP header is at an offset. The kernel
@@ -323,10 +324,10 @@ static __always_inline void write_in(void *eth, struct carried *c)
 	decrement_ttl(eth + ETH_HLEN, &c->p);
 }
 
-/* Counts a carried packet. */
-static __always_inline int carry(struct __sk_buff *skb, enum direction dir, int verdict)
+/* Counts a carried packet, without so many bytes that are around it. */
+static __always_inline int carry(struct __sk_buff *skb, enum direction dir, __u32 around, int verdict)
 {
-	count(skb, dir, CARRIED);
+	count(skb, dir, CARRIED, around);
 	return verdict;
 }
 
@@ -343,7 +344,7 @@ static __always_inline int carry_in(struct __sk_buff *skb, struct carried *c)
 	write_in(data, c);
 	skb->priority = 0; /* as a veth device leaves it in a pod, whatever it was where it was routed */
 	keep_sum(skb);
-	return carry(skb, IN, bpf_redirect_peer(c->to->pod, 0));
+	return carry(skb, IN, 0, bpf_redirect_peer(c->to->pod, 0));
 }
 
 #include "sibling.h"

@@ -28,7 +28,7 @@ int from_pod(struct __sk_buff *skb)
 		return TC_SHOT; /* impossible: these bytes were read above */
 	write_out(data, &c);
 	skb->priority = priority_of(c.p.tos);
-	return carry(skb, OUT, bpf_redirect(c.to->wire, 0));
+	return carry(skb, OUT, OVERHEAD, bpf_redirect(c.to->wire, 0));
 }
 
 static __always_inline int outer_fragment(void *data)
@@ -117,6 +117,13 @@ static __always_inline int for_device(const struct __sk_buff *skb, struct slot *
 	return s->segmented;
 }
 
+/* Leaves a packet in a tunnel to the slow path. */
+static __always_inline int slow_tunnelled(struct __sk_buff *skb, enum count why)
+{
+	count(skb, IN, why, OVERHEAD);
+	return NEXT;
+}
+
 SEC("tc/from_wire")
 int from_wire(struct __sk_buff *skb)
 {
@@ -129,14 +136,14 @@ int from_wire(struct __sk_buff *skb)
 	if (!is_overlay(skb, data, end))
 		return NEXT; /* not of this overlay: not counted */
 	if (!lease_valid())
-		return slow(skb, IN, SLOW_NO_DAEMON);
+		return slow_tunnelled(skb, SLOW_NO_DAEMON);
 	if (outer_fragment(data))
-		return slow(skb, IN, SLOW_FRAGMENT);
+		return slow_tunnelled(skb, SLOW_FRAGMENT);
 	if (skb->pkt_type != PACKET_FOR_US || skb->vlan_present)
-		return slow(skb, IN, SLOW_NOT_IPV4);
+		return slow_tunnelled(skb, SLOW_NOT_IPV4);
 	why = not_plain(data);
 	if (why)
-		return slow(skb, IN, why);
+		return slow_tunnelled(skb, why);
 	why = lookup_in(skb, data, end, INNER_IP, tenant_of(data), &c);
 	if (!why)
 		why = skb->ifindex == c.to->wire ? from_peer(data, c.to->header, &c.p, 0) : SLOW_SOURCE;
@@ -144,7 +151,7 @@ int from_wire(struct __sk_buff *skb)
 		why = SLOW_ENCAPSULATED;
 	if (why) {
 		via = sender(skb, data);
-		return slow_in(skb, data, &via, ((struct iphdr *)(data + INNER_IP))->daddr, tenant_of(data), &c, why);
+		return slow_in(skb, data, &via, ((struct iphdr *)(data + INNER_IP))->daddr, tenant_of(data), &c, why, OVERHEAD);
 	}
 #ifdef SHADOW
 	return shadow(skb, IN, &c, INNER_IP, ETH_HLEN);
@@ -154,7 +161,7 @@ int from_wire(struct __sk_buff *skb)
 		return NEXT; /* from_tunnel counts it */
 	}
 	if (bpf_skb_adjust_room(skb, -OVERHEAD, BPF_ADJ_ROOM_MAC, SHRINK))
-		return slow(skb, IN, SLOW_ENCAPSULATED);
+		return slow_tunnelled(skb, SLOW_ENCAPSULATED);
 	after_shrinking(skb);
 	return carry_in(skb, &c);
 }

@@ -43,7 +43,7 @@ int from_pod(struct __sk_buff *skb)
 		return TC_SHOT; /* impossible, as above */
 	write_out(eth, &c);
 	skb->priority = forwarded_priority(skb, &c.p);
-	return carry(skb, OUT, bpf_redirect(c.to->wire, 0));
+	return carry(skb, OUT, 0, bpf_redirect(c.to->wire, 0));
 }
 
 /* The peer was found by its MAC, but its number may have become another one's meanwhile. The other MAC is not the
@@ -124,7 +124,7 @@ int from_wire(struct __sk_buff *skb)
 		why = SLOW_ENCAPSULATED;
 	if (why) {
 		via = hop_by_mac(skb, data + MAC_LEN);
-		return slow_in(skb, data, &via, receiver_addr(ip), 0, &c, why);
+		return slow_in(skb, data, &via, receiver_addr(ip), 0, &c, why, 0);
 	}
 #ifdef SHADOW
 	return shadow(skb, IN, &c, ETH_HLEN, ETH_HLEN);

@@ -125,7 +125,7 @@ static __always_inline int shadow(struct __sk_buff *skb, enum direction dir, str
 	}
 	if (!send_record(skb, r))
 		skb->tc_index = own_stamp() | NUMBERED | number;
-	return carry(skb, dir, NEXT);
+	return carry(skb, dir, at - ETH_HLEN, NEXT);
 }
 
 static __always_inline int passed_on(struct __sk_buff *skb, enum direction dir)

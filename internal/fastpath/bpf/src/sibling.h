@@ -211,5 +211,5 @@ static __always_inline int carry_sibling(struct __sk_buff *skb, struct carried *
 		keep_sum(skb);
 	skb->priority = 0; /* as a veth device leaves it in a pod */
 	bpf_skb_change_type(skb, PACKET_FOR_US); /* older kernels leave it the type that it has at a bridge */
-	return carry(skb, OUT, bpf_redirect_peer(c->to->wire & DEVICE_OF_SIBLING, 0));
+	return carry(skb, OUT, 0, bpf_redirect_peer(c->to->wire & DEVICE_OF_SIBLING, 0));
 }

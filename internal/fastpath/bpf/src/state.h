@@ -232,14 +232,15 @@ struct {
 	__type(value, struct counter);
 } counts SEC(".maps");
 
-static __always_inline void count(struct __sk_buff *skb, enum direction dir, enum count what)
+/* Counts a packet, without so many bytes that are around it. */
+static __always_inline void count(struct __sk_buff *skb, enum direction dir, enum count what, __u32 around)
 {
 	__u32 which = dir * PER_DIRECTION + what;
 	struct counter *c = bpf_map_lookup_elem(&counts, &which);
 
 	if (c) {
 		c->packets++;
-		c->bytes += skb->len;
+		c->bytes += skb->len - around;
 	}
 }
 
@@ -252,7 +253,7 @@ static __always_inline __u32 read_once(const __u32 *word)
 /* Leaves a packet to the slow path, and to later programs. */
 static __always_inline int slow(struct __sk_buff *skb, enum direction dir, enum count why)
 {
-	count(skb, dir, why);
+	count(skb, dir, why, 0);
 	return NEXT;
 }
 
