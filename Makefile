@@ -90,7 +90,7 @@ CASES   ?= 1000
 bench-replay: setup-test ## replay random packets and 1,000 generated cases with and without the fast path (about an hour; PACKETS and CASES: 'N' or 'SEED:N')
 	GO=$(GO) scripts/bench-replay $(PACKETS) $(CASES)
 
-test-mutations: setup-test ## remove checks of the fast path one at a time, and require that generated cases notice each (7 to 15 minutes; NAMES='stamp TOS')
+test-mutations: setup-test ## remove checks of the fast path one at a time, and require that generated cases notice each (7 to 15 minutes; NAMES='stamp programs')
 	GO=$(GO) scripts/test-mutations $(NAMES)
 
 FUZZ_PACKETS ?= 1000000

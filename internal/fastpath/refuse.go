@@ -265,25 +265,22 @@ func (d *daemon) lowerRefusal(device int, tc topology.TCState) (string, error) {
 }
 
 // metadataReader says what at a device through which carried packets leave may read more
-// than the packet itself, such as a mark set by rules, which carried packets lack; "":
-// nothing.
+// than the packet itself, which carried packets lack or have otherwise; "": nothing. What a
+// program reads is not known. Filters that are proven read marks at most, which rules may set.
 func (d *daemon) metadataReader(p crossing) (string, error) {
-	if p.tc.UnknownReader != "" {
-		return "has " + p.tc.UnknownReader + ", which may depend on more than the packet itself", nil
-	}
-	if d.audit.rules.MarkChain == "" {
-		return "", nil
-	}
 	programs, _, err := d.programs.list(attachPoint{p.index, kernel.Egress})
 	if err != nil {
 		return "", err
 	}
-	by := p.tc.MarkReader
+	by := p.tc.UnknownReader
 	if name := foreign(programs); name != "" {
 		by = fmt.Sprintf("a BPF program %s at its egress", name)
 	}
-	if by == "" {
+	if by != "" {
+		return "has " + by + ", which may depend on more than the packet itself", nil
+	}
+	if p.tc.MarkReader == "" || d.audit.rules.MarkChain == "" {
 		return "", nil
 	}
-	return fmt.Sprintf("has %s, which may depend on marks that rules set (%s)", by, d.audit.rules.MarkChain), nil
+	return fmt.Sprintf("has %s, which may depend on marks that rules set (%s)", p.tc.MarkReader, d.audit.rules.MarkChain), nil
 }

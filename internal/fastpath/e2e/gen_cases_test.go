@@ -57,7 +57,7 @@ var knownCases = []generated{
 		name: "a rule for established flows changes the mark that another one drops", flows: knownFlows,
 		setup: []production{table("", 1, onForward, "", []string{"{ip} saddr {pod} ct mark 3 counter name hits drop", "{ip} saddr {pod} ct packets > 40 ct mark set 3"})},
 	},
-	{name: "a class of the wire by TOS", flows: knownFlows, setup: []production{slowClassOf("wire0", byPriority)}},
+	{name: "a class of the wire by TOS and by the device that packets came from", flows: knownFlows, setup: []production{slowClassOf("wire0", byPriority)}},
 }
 
 // onlyOf lets only those pass which a set named s does.

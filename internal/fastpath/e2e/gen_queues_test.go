@@ -6,7 +6,8 @@ import "fmt"
 const (
 	byMark7  = "bytecode '4,32 0 0 4294963220,21 0 1 7,6 0 0 65537,6 0 0 0,'"
 	byNobody = "bytecode '1,6 0 0 0,'"
-	// byPriority is a program of [genPrograms]: the priority that forwarding takes from the TOS.
+	// byPriority is a program of [genPrograms]: the priority that forwarding takes from the TOS, of packets that came
+	// from no device, as those of a tunnel did.
 	byPriority = "object-pinned {bpf}/by_priority"
 	htb        = "tc qdisc add dev %[1]s root handle 1: htb default 9\ntc class add dev %[1]s parent 1: classid 1:9 htb rate 10gbit quantum 60000\n"
 	slowClass  = "tc class add dev %[1]s parent 1: classid 1:1 htb rate 16kbit ceil 16kbit burst 1600 cburst 1600 quantum 2000\n"
@@ -39,7 +40,7 @@ func (g *grammar) queue() production {
 
 // class is a slow class, and who gets into it.
 func (g *grammar) class(device string) production {
-	return oncePerWire(slowClassOf(device, choose(g, byMark7, byPriority, byPriority, byNobody, "")), device)
+	return oncePerWire(slowClassOf(device, choose(g, byMark7, byPriority, byNobody, byNobody, "")), device)
 }
 
 // slowClassOf is one that a classifier puts packets into; without, those get there whose

@@ -111,7 +111,9 @@ func genPrograms(t *testing.T) (folder string) {
 	}
 	priority := asm.Instructions{
 		asm.LoadMem(asm.R2, asm.R1, 32, asm.Word), // skb->priority
+		asm.LoadMem(asm.R3, asm.R1, 36, asm.Word), // skb->ingress_ifindex
 		asm.Mov.Imm(asm.R0, 0),
+		asm.JNE.Imm(asm.R3, 0, "out"),
 		asm.JNE.Imm(asm.R2, 6, "out"), // TC_PRIO_INTERACTIVE
 		asm.Mov.Imm(asm.R0, 0x10001),  // class 1:1
 		asm.Return().WithSymbol("out"),

@@ -38,8 +38,10 @@ type obstacle struct {
 
 const (
 	someFilter = " protocol ip prio 7 u32 match u32 0 0 flowid 1:1"
-	marks      = "nft 'table ip obstacle { chain c { type filter hook forward priority 0; meta mark set 7; }; }'; "
-	nftChain   = "; add chain netdev obstacle c { type filter hook "
+	// Carried packets come from the pod's device, others from a bridge, or from none behind a tunnel.
+	filterByDevice = " protocol ip prio 7 u32 match u32 0 0 indev lo flowid 1:1"
+	marks          = "nft 'table ip obstacle { chain c { type filter hook forward priority 0; meta mark set 7; }; }'; "
+	nftChain       = "; add chain netdev obstacle c { type filter hook "
 )
 
 var obstacles = []obstacle{
@@ -70,7 +72,9 @@ var obstacles = []obstacle{
 	{name: "route that encapsulates", add: "ip route add 203.0.113.0/24 encap ip id 7 dst 203.0.113.1 dev WIRE", del: "ip route del 203.0.113.0/24 dev WIRE", device: "WIRE", reason: "the route to 203.0.113.0/24 in table 254 has an encapsulation"},
 	{name: "route of several next hops", path: "vxlan+fast", add: "ip route add 203.0.113.0/24 nexthop dev TUNNEL nexthop dev WIRE", del: "ip route del 203.0.113.0/24", device: "TUNNEL", reason: "the route to 203.0.113.0/24 in table 254 has several next hops"},
 	{name: "marks and classes of the wire", add: marks + "tc qdisc add dev WIRE root handle 7: htb default 1; tc filter add dev WIRE parent 7:" + someFilter, del: "tc qdisc del dev WIRE root; nft 'delete table ip obstacle'", device: "WIRE", reason: "has a queueing discipline htb with filters, which may depend on marks that rules set (ip obstacle c)"},
-	{name: "marks and a program of the wire", build: markedProgram("wire0"), device: "WIRE", reason: "has a BPF program obstacle at its egress, which may depend on marks that rules set (ip obstacle c)"},
+	{name: "filter of the wire by device", add: "tc qdisc add dev WIRE clsact || true; tc filter add dev WIRE egress" + filterByDevice, del: "tc filter del dev WIRE egress prio 7", device: "WIRE", reason: "with filters of kind u32 by indev, which may depend on more than the packet itself"},
+	{name: "filter of a class of the wire", add: "tc qdisc add dev WIRE root handle 7: htb default 1; tc class add dev WIRE parent 7: classid 7:2 htb rate 10gbit quantum 60000; tc filter add dev WIRE parent 7:2" + filterByDevice, del: "tc qdisc del dev WIRE root", device: "WIRE", reason: "has a queueing discipline htb with filters of kind u32 by indev, which may depend on more than the packet itself"},
+	{name: "program of the wire", build: egressProgram("wire0"), device: "WIRE", reason: "has a BPF program obstacle at its egress, which may depend on more than the packet itself"},
 	{name: "rule by TOS", add: "ip rule add tos 0x08 blackhole pref 100", del: "ip rule del pref 100", reason: "(policy rule 100 depends on the TOS)"},
 	{name: "route by TOS", add: "ip route add blackhole 203.0.113.1 tos 0x08", del: "ip route del blackhole 203.0.113.1 tos 0x08", reason: "(the route to 203.0.113.1/32 in table 254 depends on the TOS)"},
 	{name: "connections that end soon", add: "sysctl -w net.netfilter.nf_conntrack_udp_timeout_stream=8", del: "sysctl -w net.netfilter.nf_conntrack_udp_timeout_stream=120", reason: "nf_conntrack_udp_timeout_stream is 8 s, "},
@@ -323,21 +327,11 @@ func silentXDP(t *testing.T, m lab.Machine, pod, inside string) (detach func()) 
 	return xdpProgram(t, m, pod, inside)
 }
 
-// markedProgram is a program where a device sends, and a rule that gives packets marks,
-// by which it may go.
-func markedProgram(device string) func(t *testing.T, m lab.Machine, pod, inside string) (detach func()) {
-	return func(t *testing.T, m lab.Machine, _, _ string) (detach func()) {
+// egressProgram is a program where a device of the machine sends.
+func egressProgram(device string) func(t *testing.T, m lab.Machine, pod, inside string) (detach func()) {
+	return func(t *testing.T, m lab.Machine, _, inside string) (detach func()) {
 		t.Helper()
-		if !kernel.HasTCX() {
-			return nil
-		}
-		_, remove := attach(t, m, device, ebpf.AttachTCXEgress)
-		testenv.InNetns(t, m.Namespace, func() error { return runScript(marks) })
-		return func() {
-			t.Helper()
-			testenv.InNetns(t, m.Namespace, func() error { return runScript("nft 'delete table ip obstacle'") })
-			remove()
-		}
+		return program(ebpf.AttachTCXEgress)(t, m, device, inside)
 	}
 }
 

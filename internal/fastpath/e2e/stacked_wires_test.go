@@ -112,7 +112,8 @@ var lowerObstacles = []obstacle{
 	{name: "filter below", add: "tc qdisc add dev card0 clsact; tc filter add dev card0 ingress" + someFilter, del: "tc qdisc del dev card0 clsact", device: "WIRE", reason: "stands on card0, which has tc filters at its ingress"},
 	{name: "classes below, by marks", add: marks + "tc qdisc add dev card0 root handle 7: htb default 1; tc filter add dev card0 parent 7:" + someFilter, del: "tc qdisc del dev card0 root; nft 'delete table ip obstacle'", device: "WIRE", reason: "has a queueing discipline htb at card0 with filters, which may depend on marks that rules set (ip obstacle c)"},
 	{name: "program below", build: lowerProgram, device: "WIRE", reason: "stands on card0, which has a BPF program obstacle at its ingress"},
-	{name: "program below, by marks", build: markedProgram("card0"), device: "WIRE", reason: "stands on card0, which has a BPF program obstacle at its egress, which may depend on marks that rules set (ip obstacle c)"},
+	{name: "filter below, by device", add: "tc qdisc add dev card0 clsact; tc filter add dev card0 egress" + filterByDevice, del: "tc qdisc del dev card0 clsact", device: "WIRE", reason: "has a queueing discipline clsact at card0 with filters of kind u32 by indev, which may depend on more than the packet itself"},
+	{name: "program below, out", build: egressProgram("card0"), device: "WIRE", reason: "stands on card0, which has a BPF program obstacle at its egress, which may depend on more than the packet itself"},
 }
 
 // lowerProgram is a program where a card receives.

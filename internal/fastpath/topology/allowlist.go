@@ -1,6 +1,9 @@
 package topology
 
-import "github.com/venturi-net/venturi/internal/fastpath/allowlist"
+import (
+	"github.com/venturi-net/venturi/internal/fastpath/allowlist"
+	"github.com/venturi-net/venturi/internal/fastpath/readers"
+)
 
 // Allowlist lists the attributes and kinds of routes, neighbours, tunnels and traffic control that
 // are proven safe.
@@ -8,18 +11,16 @@ func Allowlist() []allowlist.Row {
 	rows := []allowlist.Row{
 		{Kind: "selector of a policy rule", Names: allowlist.Names(flowInvariantSelectors), Test: "TestPerPacketRoutes"},
 		{Kind: "action of a policy rule", Names: allowlist.Names(provenRuleActions), Test: "TestUnprovenRuleActions"},
-		{Kind: "action of a filter of the wire", Names: allowlist.Keys(provenActions), Test: "TestFilterActions"},
 		{Kind: "queueing discipline of a pod", Names: allowlist.Keys(plainQdiscs), Test: "TestFastPathRefuses"},
 		{Kind: "queueing discipline of the wire", Names: allowlist.Keys(provenQueues), Test: "TestReadersOfWire"},
 		{Kind: "wire of a node that somebody else has wired", Names: allowlist.Keys(provenWires), Test: "TestUnprovenStacks"},
 		{Kind: "mode of a bond as the wire", Names: provenBondModes, Test: "TestUnprovenLinks"},
 		{Kind: "xmit_hash_policy of a bond as the wire", Names: provenBondPolicies, Test: "TestUnprovenLinks"},
-		{Kind: "filter of the wire, where it sends", Names: allowlist.Keys(provenFilters), Test: "TestReadersOfWire"},
 	}
 	for _, a := range topologyAttributes {
 		rows = append(rows, allowlist.Row{Kind: "attribute of " + a.Object, Names: allowlist.Names(a.Names), Test: a.Test})
 	}
-	return rows
+	return append(rows, readers.Allowlist()...)
 }
 
 var (
@@ -41,19 +42,13 @@ var (
 )
 
 // provenQueues are the queueing disciplines that are safe on the wire: they read only fields that
-// packets of the fast path have as well. The value is true if filters of the discipline can also
-// read packet marks.
+// packets of the fast path have as well, but for options of some ([readers.QueueOptions]). The value is
+// true if filters of the discipline can also read other fields.
 var provenQueues = map[string]bool{
 	"noqueue": false, "pfifo_fast": false, "pfifo": false, "bfifo": false, "mq": false, "fq": false, "codel": false, "pie": false, "clsact": false, "ingress": false,
 	"fq_codel": true, "fq_pie": true, "sfq": true, "tbf": true, "netem": true, "red": true, "htb": true, "hfsc": true, "drr": true, "cake": true,
 }
 
-// provenFilters are the kinds of tc egress filters that are safe on the wire: they read only packet
-// marks and fields that packets of the fast path have as well.
-var provenFilters = allowlist.NameSet("u32", "flower", "matchall", "fw", "bpf")
-
-// provenActions are the actions of those filters that treat packets of the fast path like any
-// others. The table excludes ct, connmark and ctinfo, because they read a packet's conntrack entry,
-// which packets of the fast path lack. It excludes mirred, because the device that it redirects to
-// is not audited.
-var provenActions = allowlist.NameSet("gact", "police", "vlan", "pedit", "csum", "nat", "skbedit", "sample", "tunnel_key", "mpls", "gate", "simple", "bpf")
+// classFilters are those of them whose classes have filters of their own. A filter in front leads to
+// these, and so does a packet's priority.
+var classFilters = allowlist.NameSet("htb", "hfsc")

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/mdlayher/netlink"
+	"github.com/venturi-net/venturi/internal/fastpath/readers"
 	"github.com/venturi-net/venturi/internal/nlmsg"
 	vnl "github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -15,7 +16,7 @@ import (
 // Parsers are all that read a message of the kernel.
 var Parsers = map[string]func(message []byte){
 	"qdisc":       func(m []byte) { _, _ = readQdisc(m) },
-	"filter":      func(m []byte) { readFilter(m) },
+	"filter":      func(m []byte) { readers.UnprovenFilter(m) },
 	"own filter":  func(m []byte) { ownFilter(m, func(uint32) bool { return true }) },
 	"clsact":      func(m []byte) { isEmptyClsact(m) },
 	"neighbour":   func(m []byte) { _, _ = readNeighbour(m) },
@@ -163,12 +164,6 @@ func WireOf(links []vnl.Link, reasons map[int]string, wire int) string {
 		r.byIndex[l.Attrs().Index] = l
 	}
 	return r.unprovenWire(r.byIndex[wire])
-}
-
-// FilterOf returns the kind of a filter, and an unproven action of it.
-func FilterOf(message []byte) (kind, action string) {
-	f := readFilter(message)
-	return f.kind, f.action
 }
 
 // InVRF reports whether one of some links belongs to a VRF.

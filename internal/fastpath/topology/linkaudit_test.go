@@ -2,7 +2,6 @@ package topology_test
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/vishvananda/netlink/nl"
@@ -73,35 +72,5 @@ func TestUnprovenLinks(t *testing.T) {
 	}
 	if _, err := topology.LinkOf(make([]byte, 7)); err == nil {
 		t.Error("half a message was read")
-	}
-}
-
-// A filter's actions that may treat packets of the fast path differently are named.
-func TestFilterActions(t *testing.T) {
-	filter := func(kind string, attribute int, actions ...string) []byte {
-		list := nl.NewRtAttr(attribute, nil)
-		for i, a := range actions {
-			one := nl.NewRtAttr(i+1, nil)
-			one.AddRtAttr(1, nl.ZeroTerminated(a))
-			list.AddChild(one)
-		}
-		options := nl.NewRtAttr(nl.TCA_OPTIONS, nil)
-		options.AddChild(list)
-		m := append(make([]byte, nl.SizeofTcMsg), nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated(kind)).Serialize()...)
-		return append(m, options.Serialize()...)
-	}
-	for _, c := range []struct {
-		kind      string
-		attribute int
-		actions   string
-		want      string
-	}{
-		{"u32", 7, "gact", ""}, {"flower", 3, "pedit csum", ""}, {"matchall", 2, "police", ""}, {"fw", 4, "mirred", "mirred"}, {"bpf", 1, "skbedit", ""},
-		{"u32", 7, "ct", "ct"}, {"flower", 3, "gact connmark", "connmark"}, {"matchall", 2, "ctinfo gact", "ctinfo"}, {"matchall", 2, "unheard", "unheard"},
-	} {
-		kind, action := topology.FilterOf(filter(c.kind, c.attribute, strings.Fields(c.actions)...))
-		if kind != c.kind || action != c.want {
-			t.Errorf("%s with %s: kind %q, action %q; want action %q", c.kind, c.actions, kind, action, c.want)
-		}
 	}
 }

@@ -108,7 +108,7 @@ func (f *rtnlFilter) changes(m netlink.Message) Changes {
 			return 0
 		}
 		return TopologyChanged
-	case unix.RTM_DELQDISC, unix.RTM_DELTFILTER, unix.RTM_DELCHAIN: // a new chain is empty
+	case unix.RTM_DELQDISC, unix.RTM_DELTCLASS, unix.RTM_DELTFILTER, unix.RTM_DELCHAIN: // a new class or chain is empty
 		return TopologyChanged
 	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
 		return f.addressChanges(m)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/fastpath/audit"
+	"github.com/venturi-net/venturi/internal/fastpath/readers"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/nlmsg"
 )
@@ -105,32 +106,61 @@ func (r *reader) packetReaders(wire int, lower []int, queues []qdisc) (byMarks, 
 			if device != wire {
 				of += " at " + r.byIndex[device].Attrs().Name
 			}
-			filtered, proven := provenQueues[q.kind]
-			if !proven {
-				unproven = of
-			}
-			parent := q.handle
-			switch {
-			case q.kind == "clsact":
-				parent = netlink.HANDLE_MIN_EGRESS
-			case !filtered:
-				continue
-			}
-			kinds, err := r.filterKinds(q.device, parent)
+			marks, others, err := r.queueReaders(q, of)
 			if err != nil {
 				return "", "", err
 			}
-			for _, f := range kinds {
-				byMarks = of + " with filters"
-				if !provenFilters[f.kind] {
-					unproven = of + " with filters of kind " + f.kind
-				} else if f.action != "" {
-					unproven = of + " with filters of action " + f.action
-				}
+			byMarks, unproven = cmp.Or(marks, byMarks), cmp.Or(others, unproven)
+		}
+	}
+	return byMarks, unproven, nil
+}
+
+// queueReaders does so for a queueing discipline, and calls it what of says. Any filter may read marks.
+func (r *reader) queueReaders(q qdisc, of string) (byMarks, unproven string, err error) {
+	if q.byMarks {
+		byMarks = of + " with fwmark"
+	}
+	switch _, proven := provenQueues[q.kind]; {
+	case !proven:
+		unproven = of
+	case q.option != "":
+		unproven = of + " with " + q.option
+	}
+	parents, err := q.filterParents()
+	if err != nil {
+		return "", "", err
+	}
+	for _, parent := range parents {
+		found, err := dumpFilters(q.device, parent)
+		if err != nil {
+			return "", "", err
+		}
+		for _, answer := range found {
+			if _, foreign := ownFilter(answer, r.owns); !foreign {
+				continue
+			}
+			byMarks = of + " with filters"
+			if why := readers.UnprovenFilter(answer); why != "" {
+				unproven = of + " with " + why
 			}
 		}
 	}
 	return byMarks, unproven, nil
+}
+
+// filterParents are where filters of a queueing discipline are, for packets that are sent.
+func (q qdisc) filterParents() ([]uint32, error) {
+	switch {
+	case q.kind == "clsact":
+		return []uint32{netlink.HANDLE_MIN_EGRESS}, nil
+	case !provenQueues[q.kind]:
+		return nil, nil
+	case !classFilters[q.kind]:
+		return []uint32{q.handle}, nil
+	}
+	classes, err := dumpClasses(q.device, q.handle)
+	return append(classes, q.handle), err
 }
 
 // qdisc is a queueing discipline.
@@ -138,7 +168,9 @@ type qdisc struct {
 	device         int // ifindex
 	handle, parent uint32
 	kind           string
-	sized          bool // has a size table
+	sized          bool   // has a size table
+	byMarks        bool   // goes by marks, whatever filters it has
+	option         string // an option that is not proven; "": there is none
 }
 
 // dumpQdiscs lists the queueing disciplines of all devices.
@@ -167,14 +199,18 @@ func readQdisc(message []byte) (q qdisc, err error) {
 	}
 	m := nl.DeserializeTcMsg(message)
 	q = qdisc{device: int(m.Ifindex), handle: m.Handle, parent: m.Parent}
+	var options []byte
 	for number, value := range nlmsg.EachAttr(message[nl.SizeofTcMsg:]) {
 		switch number {
 		case nl.TCA_KIND:
 			q.kind = unix.ByteSliceToString(value)
+		case nl.TCA_OPTIONS:
+			options = value
 		case nl.TCA_STAB:
 			q.sized = true
 		}
 	}
+	q.byMarks, q.option = readers.QueueOptions(q.kind, options)
 	return q, nil
 }
 
@@ -199,56 +235,26 @@ func devicesWithClsact(queues []qdisc) (devices []int) {
 	return devices
 }
 
-// filterKinds returns the kinds of foreign filters at a parent of a device.
-func (r *reader) filterKinds(device int, parent uint32) (kinds []filterKind, err error) {
-	found, err := dumpFilters(device, parent)
+// dumpClasses lists the classes of a queueing discipline. A device that is gone has none.
+func dumpClasses(device int, of uint32) (classes []uint32, err error) {
+	found, err := nlmsg.Dump(func() ([][]byte, error) {
+		req := nl.NewNetlinkRequest(unix.RTM_GETTCLASS, unix.NLM_F_DUMP)
+		req.AddData(&nl.TcMsg{Family: nl.FAMILY_ALL, Ifindex: int32(device), Parent: of})
+		return req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWTCLASS)
+	})
+	if errors.Is(err, unix.ENODEV) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list classes of device %d: %w", device, err)
+	}
 	for _, answer := range found {
-		if _, foreign := ownFilter(answer, r.owns); !foreign {
-			continue
+		if len(answer) < nl.SizeofTcMsg {
+			return nil, fmt.Errorf("list classes of device %d: message of %d bytes is too short", device, len(answer))
 		}
-		kinds = append(kinds, readFilter(answer))
+		classes = append(classes, nl.DeserializeTcMsg(answer).Handle)
 	}
-	return kinds, err
-}
-
-// filterKind is the kind of a filter, and an unproven action of it; "" means none.
-type filterKind struct{ kind, action string }
-
-// actionAttrs are the attributes that hold the actions, by filter kind.
-var actionAttrs = map[string]uint16{
-	"u32": nl.TCA_U32_ACT, "flower": nl.TCA_FLOWER_ACT, "matchall": nl.TCA_MATCHALL_ACT, "fw": nl.TCA_FW_ACT, "bpf": nl.TCA_BPF_ACT,
-}
-
-// readFilter parses a filter, or the head of a filter chain.
-func readFilter(answer []byte) filterKind {
-	const unreadable = "that cannot be read"
-	if len(answer) < nl.SizeofTcMsg {
-		return filterKind{kind: unreadable}
-	}
-	attrs, err := nl.ParseRouteAttrAsMap(answer[nl.SizeofTcMsg:])
-	if err != nil {
-		return filterKind{kind: unreadable}
-	}
-	f := filterKind{kind: unix.ByteSliceToString(attrs[nl.TCA_KIND].Value)}
-	options, err := nl.ParseRouteAttr(attrs[nl.TCA_OPTIONS].Value)
-	if err != nil {
-		return filterKind{f.kind, unreadable}
-	}
-	actions, err := nl.ParseRouteAttr(nlmsg.ByNumber(options)[actionAttrs[f.kind]])
-	if err != nil {
-		return filterKind{f.kind, unreadable}
-	}
-	for _, a := range actions {
-		if kind := actionKind(a.Value); !provenActions[kind] {
-			f.action = cmp.Or(kind, unreadable)
-		}
-	}
-	return f
-}
-
-// actionKind returns the kind of an action.
-func actionKind(action []byte) string {
-	return unix.ByteSliceToString(nlmsg.FindIn(action, nl.TCA_ACT_KIND))
+	return classes, nil
 }
 
 // dumpFilters lists filters and chain heads at a parent of a device. A device that is gone has

@@ -135,15 +135,40 @@ func TestAgeing(t *testing.T) {
 // Qdiscs and filters that read more of a packet than its contents are found on the wire and on its
 // lower devices.
 func TestReadersOfWire(t *testing.T) {
-	const filter = " protocol ip prio 7 u32 match u32 0 0 flowid 1:1; "
+	const (
+		filter   = " protocol ip prio 7 u32 match u32 0 0 flowid 1:1; "
+		byDevice = " protocol ip prio 7 u32 match u32 0 0 indev br0 flowid 1:1; "
+		clsact   = "tc qdisc add dev w0 clsact; tc filter add dev w0 egress"
+		classes  = "tc qdisc add dev w0 root handle 1: htb default 1; "
+		inner    = classes + "tc class add dev w0 parent 1: classid 1:2 htb rate 1gbit quantum 60000; "
+		hfsc     = "tc qdisc add dev w0 root handle 1: hfsc; tc class add dev w0 parent 1: classid 1:2 hfsc ls m2 1gbit; "
+		before   = "a queueing discipline clsact with filters"
+		ofHTB    = "a queueing discipline htb with filters"
+	)
 	for _, c := range []struct{ name, more, byMarks, unproven string }{
 		{"nothing", "", "", ""},
-		{"classes", "tc qdisc add dev w0 root handle 1: htb default 1", "", ""},
-		{"classes and filters", "tc qdisc add dev w0 root handle 1: htb default 1; tc filter add dev w0 parent 1:" + filter, "a queueing discipline htb with filters", ""},
+		{"classes", classes, "", ""},
+		{"classes and filters", classes + "tc filter add dev w0 parent 1:" + filter, ofHTB, ""},
+		{"filters of a class", inner + "tc filter add dev w0 parent 1:2" + filter, ofHTB, ""},
+		{"filters of a class, by device", inner + "tc filter add dev w0 parent 1:2" + byDevice, ofHTB, ofHTB + " of kind u32 by indev"},
+		{"filters of a class of hfsc", hfsc + "tc filter add dev w0 parent 1:2" + filter, "a queueing discipline hfsc with filters", ""},
 		{"rate limit", "tc qdisc add dev w0 root handle 1: tbf rate 1gbit burst 1mb latency 1s", "", ""},
-		{"filters in front of all", "tc qdisc add dev w0 clsact; tc filter add dev w0 egress" + filter, "a queueing discipline clsact with filters", ""},
-		{"filters where it receives", "tc qdisc add dev w0 clsact; tc filter add dev w0 ingress" + filter, "", ""},
+		{"filters in front of all", clsact + filter, before, ""},
+		{"filters by device", clsact + byDevice, before, before + " of kind u32 by indev"},
+		{"flower", clsact + " protocol ip flower ip_proto udp dst_port 9999 ip_tos 0x10 classid 1:1", before, ""},
+		{"flower by device", clsact + " protocol ip flower indev br0 ip_proto udp dst_port 9999 classid 1:1", before, before + " of kind flower by indev"},
+		{"flower by connection", clsact + " protocol ip flower ct_state +trk classid 1:1", before, before + " of kind flower by ct_state"},
+		{"matchall", clsact + " matchall classid 1:1", before, ""},
+		{"marks", clsact + " protocol ip handle 7 fw classid 1:1", before, ""},
+		{"marks, by device", clsact + " protocol ip handle 7 fw indev br0 classid 1:1", before, before + " of kind fw by indev"},
+		{"bytecode", clsact + " bpf bytecode '2,48 0 0 9,6 0 0 0,'", before, ""},
+		{"bytecode by hash", clsact + " bpf bytecode '2,32 0 0 4294963232,6 0 0 0,'", before, before + " of kind bpf"},
+		{"filters where it receives", "tc qdisc add dev w0 clsact; tc filter add dev w0 ingress" + byDevice, "", ""},
 		{"bands by priority", "tc qdisc add dev w0 root handle 1: prio", "", "a queueing discipline prio"},
+		{"cake", "tc qdisc add dev w0 root cake", "", ""},
+		{"cake by marks", "tc qdisc add dev w0 root cake fwmark 0xf", "a queueing discipline cake with fwmark", ""},
+		{"cake by connections", "tc qdisc add dev w0 root cake nat", "", "a queueing discipline cake with nat"},
+		{"red", "tc qdisc add dev w0 root red limit 400000 avpkt 1000 bandwidth 100mbit", "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m, _ := machineAndPod(t, strings.ReplaceAll(overlay, "OPTIONS", ""))

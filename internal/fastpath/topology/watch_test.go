@@ -163,6 +163,8 @@ func TestWatch(t *testing.T) {
 		{"tc filter add dev a0 ingress protocol ip prio 7 u32 match u32 0 0 flowid 1:1", topo},
 		{"tc filter del dev a0 ingress prio 7", topo},
 		{"tc filter add dev a0 ingress protocol ip prio 7 bpf bytecode '1,6 0 0 0,'", topo}, // without a name
+		{"tc qdisc replace dev a0 root handle 1: htb; tc class add dev a0 parent 1: classid 1:1 htb rate 1gbit quantum 60000", topo},
+		{"tc class del dev a0 classid 1:1", topo},
 		{"ip link set b0 master br0", rules | topo},
 		{"bridge link set dev b0 learning off", rules | topo},
 		{"ip link set br0 type bridge ageing_time 100", rules | topo},

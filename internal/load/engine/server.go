@@ -191,8 +191,8 @@ type passive struct {
 	clock     clock
 	counts    goodput.Counts
 	window    *goodput.Window // of the arm
-	last      frame // last control frame that was answered, and
-	answer    frame // its answer, for when it comes again
+	last      frame           // last control frame that was answered, and
+	answer    frame           // its answer, for when it comes again
 }
 
 func (s *Server) open(arm, flow int, w *goodput.Window) (*passive, error) {
