@@ -189,7 +189,7 @@ type passive struct {
 	hasClient bool
 	callers   callers
 	clock     clock
-	counts    goodput.Counts
+	counts    goodput.Arrivals
 	window    *goodput.Window // of the arm
 	last      frame           // last control frame that was answered, and
 	answer    frame           // its answer, for when it comes again

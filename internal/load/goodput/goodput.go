@@ -31,10 +31,10 @@ func (w *Window) open(at int64) int64 {
 	return 0
 }
 
-// Counts is what a receiver knows of a slice of one flow. The rate is read between two
+// Arrivals are what a receiver knows of a slice of one flow. The rate is read between two
 // receive calls by the receiver's own clock: from the one that opens the window to the last one of
 // all. Neither the sender's start nor its end blurs it.
-type Counts struct {
+type Arrivals struct {
 	window   *Window
 	size     int64 // of a message, bytes
 	messages int64 // that are whole
@@ -48,26 +48,26 @@ type Counts struct {
 // mark is a reading of the clock.
 type mark struct{ bytes, ns int64 }
 
-// New counts messages of a size, bytes, from the first [Counts.Begin] on.
-func New(size int, w *Window) Counts {
-	return Counts{size: int64(size), window: w, ended: true}
+// New counts messages of a size, bytes, from the first [Arrivals.Begin] on.
+func New(size int, w *Window) Arrivals {
+	return Arrivals{size: int64(size), window: w, ended: true}
 }
 
 // Begin begins a slice of the flow.
-func (c *Counts) Begin() { *c = Counts{size: c.size, window: c.window} }
+func (c *Arrivals) Begin() { *c = Arrivals{size: c.size, window: c.window} }
 
 // Messages is how many whole messages there were in the slice.
-func (c *Counts) Messages() int64 { return c.messages }
+func (c *Arrivals) Messages() int64 { return c.messages }
 
-// Add counts a message. Due: [Counts.Read] is to be called next.
-func (c *Counts) Add() (due bool) {
+// Add counts a message. Due: [Arrivals.Read] is to be called next.
+func (c *Arrivals) Add() (due bool) {
 	c.messages++
 	c.bytes += c.size
 	return c.due()
 }
 
 // AddPart counts what a receive call took of a message.
-func (c *Counts) AddPart(bytes int, whole bool) (due bool) {
+func (c *Arrivals) AddPart(bytes int, whole bool) (due bool) {
 	c.bytes += int64(bytes)
 	if whole {
 		c.messages++
@@ -78,7 +78,7 @@ func (c *Counts) AddPart(bytes int, whole bool) (due bool) {
 // due has the clock read at every call from 1 KiB on, where it costs nothing. Below, it is read
 // the more seldom the more messages there were, down to each sixteenth: those behind the last
 // reading, which are lost to the rate, are less than 2 % of a flow's.
-func (c *Counts) due() bool {
+func (c *Arrivals) due() bool {
 	if c.size >= 1024 {
 		return true
 	}
@@ -87,7 +87,7 @@ func (c *Counts) due() bool {
 }
 
 // Read notes when the bytes came that were added until now, ns by the server's clock.
-func (c *Counts) Read(at int64) {
+func (c *Arrivals) Read(at int64) {
 	if c.ended {
 		return
 	}
@@ -112,7 +112,7 @@ type Account struct {
 }
 
 // End ends the slice of the flow.
-func (c *Counts) End() Account {
+func (c *Arrivals) End() Account {
 	c.ended = true
 	a := Account{Messages: c.messages}
 	if c.from != 0 && c.last.ns > c.from {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestCounts(t *testing.T) {
+func TestArrivals(t *testing.T) {
 	c := New(1024, &Window{Head: 10})
 	c.Begin()
 	for _, at := range []int64{100, 105, 109, 111, 120, 140} {
@@ -37,7 +37,7 @@ func TestWindowOfManyFlows(t *testing.T) {
 		rate  float64 // bit/s
 	}{{1, 20e9}, {8, 1e9}, {32, 0.8e9}, {128, 8e9}, {640, 20e9}, {640, 12e9}} {
 		w := &Window{Head: head}
-		counts, flows := make([]Counts, c.flows), make([]Account, c.flows)
+		counts, flows := make([]Arrivals, c.flows), make([]Account, c.flows)
 		for i := range counts {
 			counts[i] = New(size, w)
 			counts[i].Begin()
