@@ -79,7 +79,7 @@ func TestFastpathEndsBesideProof(t *testing.T) {
 			await("the carrying has ended beside the proof", func() bool { return !status().Running })
 			await("the proof is asked to end", proof.EndRequested)
 		} else {
-			awaitText(t, said, "waiting until another venturi")
+			awaitText(t, said, "waiting for another venturi")
 			if proof.EndRequested() { // which disable does before it says that it waits
 				t.Error("the proof is asked to end where there is nothing to disable")
 			}

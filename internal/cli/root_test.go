@@ -96,7 +96,7 @@ func TestSignalAndFailure(t *testing.T) {
 	}
 }
 
-// What was built for a lab is gone again only if taking it down succeeded.
+// What was built for a lab has been removed only if taking it down succeeded.
 func TestNotRaised(t *testing.T) {
 	for _, c := range []struct {
 		err  error
@@ -110,7 +110,7 @@ func TestNotRaised(t *testing.T) {
 		if got := Run(t.Context(), env); got != verr.Failed {
 			t.Errorf("code %d, want %d", got, verr.Failed)
 		}
-		if strings.Contains(errs.String(), "gone again") != c.gone || strings.Contains(errs.String(), "lab down") == c.gone {
+		if strings.Contains(errs.String(), "has been removed") != c.gone || strings.Contains(errs.String(), "lab down") == c.gone {
 			t.Errorf("%v: printed %q", c.err, errs)
 		}
 	}

