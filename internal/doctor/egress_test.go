@@ -11,7 +11,7 @@ import (
 // Where the two default routes differ, a tunnel over IPv6 sends by that of IPv6.
 func TestEgressDevice(t *testing.T) {
 	n := testenv.Netns(t)
-	testenv.Shell(t, n.Name(), `
+	testenv.Shell(t, n.Path(), `
 ip link add four type veth peer name four_peer
 ip link add six type veth peer name six_peer
 ip link set four up
@@ -29,7 +29,7 @@ ip -6 route add fd00:4::/64 dev four`)
 		"six":  {{Local: six}, {Remote: netip.MustParseAddr("fd00:7::9")}, {Remote: netip.MustParseAddr("ff05::100")}},
 	} {
 		for _, tunnel := range tunnels {
-			testenv.InNetns(t, n.Name(), func() error {
+			testenv.InNetns(t, n.Path(), func() error {
 				if got := egressDevice(&tunnel); got != want {
 					t.Errorf("a tunnel from %v to %v sends by %q, want %q", tunnel.Local, tunnel.Remote, got, want)
 				}
