@@ -91,7 +91,7 @@ func Compare(before, after *result.Record) (*Change, error) {
 	}
 	c := &Change{Level: design.Level(), Differences: differences(before, after)}
 	var floors []*stats.Floor // one a cell
-	for _, ca := range a.sum.all() {
+	for _, ca := range a.sum.Planned() {
 		cb := b.matchingCell(ca.Cell)
 		if cb == nil {
 			c.Missing = append(c.Missing, ca.Cell.Name)
@@ -123,19 +123,9 @@ func Compare(before, after *result.Record) (*Change, error) {
 	return c, nil
 }
 
-// all are the cells of the plan: what only one run has measured is not compared, and is named.
-func (s *Summary) all() (out []*Cell) {
-	for _, cells := range [][]Cell{s.Cells, s.Unmeasured} {
-		for i := range cells {
-			out = append(out, &cells[i])
-		}
-	}
-	return out
-}
-
 // matchingCell finds the same load at the same size.
 func (s *side) matchingCell(c result.Cell) *Cell {
-	for _, o := range s.sum.all() {
+	for _, o := range s.sum.Planned() {
 		if o.Cell.Name == c.Name && o.Cell.Metric == c.Metric {
 			return o
 		}

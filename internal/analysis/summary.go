@@ -37,6 +37,17 @@ type Summary struct {
 	Worst float64 `json:"worst_half_width"`
 }
 
+// Planned are the cells of the plan, those first that have been measured: what one run alone has measured is
+// not compared, and is named, and a path that has failed in a load must not just disappear.
+func (s *Summary) Planned() (all []*Cell) {
+	for _, cells := range [][]Cell{s.Cells, s.Unmeasured} {
+		for i := range cells {
+			all = append(all, &cells[i])
+		}
+	}
+	return all
+}
+
 // Cell is one block of the report: one load at one size.
 type Cell struct {
 	Cell     result.Cell `json:"cell"`

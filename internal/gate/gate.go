@@ -55,7 +55,7 @@ func (j Verdict) word() string {
 // SummaryVerdicts are those of paths to the baseline. A load that was planned and never measured has
 // some too, without figures: no condition may pass because of what a run left out.
 func SummaryVerdicts(s *analysis.Summary) (out []Verdict) {
-	for _, c := range slices.Concat(s.Cells, s.Unmeasured) {
+	for _, c := range s.Planned() {
 		for i, r := range c.Rows {
 			switch {
 			case r.Judged != nil:

@@ -197,8 +197,9 @@ func (b *builder) setOffloads(ends ...netcfg.VethEnd) error {
 
 // steer lets the cores of the machines carry what their cards receive.
 func (b *builder) steer(ends ...netcfg.VethEnd) error {
+	isolatedCPUs := host.Reader{}.IsolatedCPUs()
 	for _, end := range ends {
-		cpus, err := b.wired.receiveCPUs(end.In.CPUs(), host.Reader{}.IsolatedCPUs())
+		cpus, err := b.wired.receiveCPUs(end.In.CPUs(), isolatedCPUs)
 		if err == nil && len(cpus) > 0 {
 			err = end.In.SteerReceive(end.Name, cpus)
 		}

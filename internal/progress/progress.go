@@ -91,15 +91,24 @@ const analysisShare = 20
 
 // estimate gives one line a cell, made anew as often as it is cheap.
 func (p *Progress) estimate(rec *result.Record) []string {
-	start := time.Now()
-	if start.Before(p.next) {
-		return p.estimates
-	}
-	if s, err := analysis.Analyze(rec, analysis.Options{Live: true}); err == nil {
+	if s := p.analyze(rec); s != nil {
 		p.estimates = estimates(s)
 	}
-	p.next = time.Now().Add(analysisShare * time.Since(start))
 	return p.estimates
+}
+
+// analyze analyses what there is of a record; nil: it is too soon for that, or cannot be done.
+func (p *Progress) analyze(rec *result.Record) *analysis.Summary {
+	start := time.Now()
+	if start.Before(p.next) {
+		return nil
+	}
+	s, err := analysis.Analyze(rec, analysis.Options{Live: true})
+	p.next = time.Now().Add(analysisShare * time.Since(start))
+	if err != nil {
+		return nil
+	}
+	return s
 }
 
 func (p *Progress) plain(e experiment.Event) {
@@ -112,16 +121,10 @@ func (p *Progress) plain(e experiment.Event) {
 
 // widest tells of the widest interval, as often as it is cheap.
 func (p *Progress) widest(rec *result.Record) string {
-	start := time.Now()
-	if start.Before(p.next) {
-		return ""
+	if s := p.analyze(rec); s != nil && s.Series >= stats.MinSeries {
+		return fmt.Sprintf(", widest interval ±%.1f %%", 100*s.Worst)
 	}
-	text := ""
-	if s, err := analysis.Analyze(rec, analysis.Options{Live: true}); err == nil && s.Series >= stats.MinSeries {
-		text = fmt.Sprintf(", widest interval ±%.1f %%", 100*s.Worst)
-	}
-	p.next = time.Now().Add(analysisShare * time.Since(start))
-	return text
+	return ""
 }
 
 // byTime: the plan has more series than it can come to, and its budget says how far it is.

@@ -99,14 +99,15 @@ func sumStreams(flows []*active) (*result.Stream, time.Duration) {
 	size := int64(flows[0].plan.Size)
 	var got []goodput.Account
 	for _, a := range flows {
-		got = append(got, a.done.account())
+		of := a.done.account()
+		got = append(got, of)
 		s.SentMessages += a.sent.messages
 		s.AskedMessages += a.sent.asked
 		s.SendNs += a.sent.ns
 		s.Packets += a.sent.segments
 		s.Retransmits += a.sent.retransmit
 		if len(flows) > 1 {
-			s.PerFlow = append(s.PerFlow, a.done.account().Bytes)
+			s.PerFlow = append(s.PerFlow, of.Bytes)
 		}
 	}
 	all := goodput.Sum(got)

@@ -54,53 +54,53 @@ func New(size int, w *Window) Arrivals {
 }
 
 // Begin begins a slice of the flow.
-func (c *Arrivals) Begin() { *c = Arrivals{size: c.size, window: c.window} }
+func (a *Arrivals) Begin() { *a = Arrivals{size: a.size, window: a.window} }
 
 // Messages is how many whole messages there were in the slice.
-func (c *Arrivals) Messages() int64 { return c.messages }
+func (a *Arrivals) Messages() int64 { return a.messages }
 
 // Add counts a message. Due: [Arrivals.Read] is to be called next.
-func (c *Arrivals) Add() (due bool) {
-	c.messages++
-	c.bytes += c.size
-	return c.due()
+func (a *Arrivals) Add() (due bool) {
+	a.messages++
+	a.bytes += a.size
+	return a.due()
 }
 
 // AddPart counts what a receive call took of a message.
-func (c *Arrivals) AddPart(bytes int, whole bool) (due bool) {
-	c.bytes += int64(bytes)
+func (a *Arrivals) AddPart(bytes int, whole bool) (due bool) {
+	a.bytes += int64(bytes)
 	if whole {
-		c.messages++
+		a.messages++
 	}
-	return c.due()
+	return a.due()
 }
 
 // due has the clock read at every call from 1 KiB on, where it costs nothing. Below, it is read
 // the more seldom the more messages there were, down to each sixteenth: those behind the last
 // reading, which are lost to the rate, are less than 2 % of a flow's.
-func (c *Arrivals) due() bool {
-	if c.size >= 1024 {
+func (a *Arrivals) due() bool {
+	if a.size >= 1024 {
 		return true
 	}
-	every := int64(1) << min(4, max(0, bits.Len64(uint64(c.messages))-7))
-	return c.messages&(every-1) == 0
+	every := int64(1) << min(4, max(0, bits.Len64(uint64(a.messages))-7))
+	return a.messages&(every-1) == 0
 }
 
 // Read notes when the bytes came that were added until now, ns by the server's clock.
-func (c *Arrivals) Read(at int64) {
-	if c.ended {
+func (a *Arrivals) Read(at int64) {
+	if a.ended {
 		return
 	}
-	if c.from == 0 {
-		switch c.from = c.window.open(at); c.from {
+	if a.from == 0 {
+		switch a.from = a.window.open(at); a.from {
 		case 0:
 		case at: // by this reading
-			c.before = c.bytes
+			a.before = a.bytes
 		default: // by another flow, since this one's last reading
-			c.before = c.last.bytes
+			a.before = a.last.bytes
 		}
 	}
-	c.last = mark{c.bytes, at}
+	a.last = mark{a.bytes, at}
 }
 
 // Account is what there is to tell of a slice. The clock is one for all flows of a server, so the
@@ -112,13 +112,13 @@ type Account struct {
 }
 
 // End ends the slice of the flow.
-func (c *Arrivals) End() Account {
-	c.ended = true
-	a := Account{Messages: c.messages}
-	if c.from != 0 && c.last.ns > c.from {
-		a.Bytes, a.From, a.To = c.last.bytes-c.before, c.from, c.last.ns
+func (a *Arrivals) End() Account {
+	a.ended = true
+	of := Account{Messages: a.messages}
+	if a.from != 0 && a.last.ns > a.from {
+		of.Bytes, of.From, of.To = a.last.bytes-a.before, a.from, a.last.ns
 	}
-	return a
+	return of
 }
 
 // Sum adds the flows of an arm up to one slice. The rate is over one window for all, to the last

@@ -146,8 +146,7 @@ func (m runMetrics) Collect(out chan<- prometheus.Metric) {
 	if m.rec.End != nil {
 		send("run_duration_seconds", "How long the run took.", m.rec.End.Took.Seconds())
 	}
-	// A load without data is there, too: a path that has failed must not just disappear.
-	for _, c := range slices.Concat(m.sum.Cells, m.sum.Unmeasured) {
+	for _, c := range m.sum.Planned() {
 		load := []string{"load", c.Cell.Load, "size", strconv.Itoa(c.Cell.Size), "flows", strconv.Itoa(c.Cell.Flows), "cell", c.Cell.Name}
 		if c.Floor != nil && !c.Floor.Ratio.Open {
 			send("noise_floor_ratio", "How far two identical paths seem to differ.", c.Floor.Size, load...)
@@ -155,9 +154,9 @@ func (m runMetrics) Collect(out chan<- prometheus.Metric) {
 		for j := range c.Rows {
 			r := &c.Rows[j]
 			labels := append([]string{"path", r.Arm.Name}, load...)
-			send("path_failed", "1 where the path has failed in the load, or has no figure, else 0.", oneIf(m.failed(&c, r)), labels...)
+			send("path_failed", "1 where the path has failed in the load, or has no figure, else 0.", oneIf(m.failed(c, r)), labels...)
 			for _, g := range gauges {
-				if v, ok := g.value(&c, r); ok {
+				if v, ok := g.value(c, r); ok {
 					send(g.name, g.help, v, labels...)
 				}
 			}
