@@ -50,6 +50,11 @@ var baseSettings = []netcfg.Sysctl{
 	{Name: "net.ipv4.tcp_no_metrics_save", Value: "1"},
 	{Name: "net.ipv4.conf.all.rp_filter", Value: "0"},
 	{Name: "net.ipv4.conf.default.rp_filter", Value: "0"},
+	// Where the host has br_netfilter, a new namespace lets all that a bridge forwards go through the
+	// packet filter, which the paths over a bridge would pay for there alone. See [builder.services].
+	{Name: "net.bridge.bridge-nf-call-iptables", Value: "0", Optional: true},
+	{Name: "net.bridge.bridge-nf-call-ip6tables", Value: "0", Optional: true},
+	{Name: "net.bridge.bridge-nf-call-arptables", Value: "0", Optional: true},
 	// IPv6 stays there for sockets, but devices get no address of it, so none
 	// of its background chatter is on a wire.
 	{Name: "net.ipv6.conf.all.addr_gen_mode", Value: "1", Optional: true},

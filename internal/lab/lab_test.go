@@ -51,6 +51,12 @@ func TestSettings(t *testing.T) {
 						t.Errorf("%s: %s is %q (%v), want %q", space.Name, name, got, err, value)
 					}
 				}
+				for _, name := range []string{"iptables", "ip6tables", "arptables"} {
+					name = "net.bridge.bridge-nf-call-" + name
+					if got, err := (host.Reader{}).Sysctl(name); got != "0" && !errors.Is(err, os.ErrNotExist) {
+						t.Errorf("%s: %s is %q (%v), want 0 where br_netfilter is loaded", space.Name, name, got, err)
+					}
+				}
 				// qperf's server listens so.
 				l, err := net.Listen("tcp6", "[::]:0")
 				if err != nil {
