@@ -59,7 +59,9 @@ func isNoise(b []byte) bool {
 		// Fragments that never become whole, and addresses that nobody has, are given
 		// up long after; and of ways that are not there only the first few are told.
 		kind, code := b[ethLen+ipLen], b[ethLen+ipLen+1]
-		return (kind != 11 || code != 1) && (kind != 3 || code > 1 || b[ethLen+1] != fromKernel)
+		// Redirects are told to a source the rarer the more of them it was told, whichever the case.
+		told := b[ethLen+1] == fromKernel && (kind == 3 && code <= 1 || kind == 5)
+		return (kind != 11 || code != 1) && !told
 	}
 	return true
 }

@@ -75,8 +75,8 @@ func newNATScene(t *testing.T, l *lab.Lab, index int, nat natMode) *scene {
 	testenv.Must(t, err)
 	s.takesStreams = wire.TSO && (wire.TunnelTSO || !s.tunnels())
 	for i, m := range l.Machines {
-		silenceNDP(t, m.Namespace)
-		silenceNDP(t, arm.Ends[i][0].Namespace)
+		unboundErrors(t, m.Namespace)
+		unboundErrors(t, arm.Ends[i][0].Namespace)
 		testenv.ForbidTCP(t, arm.Ends[i][0].Namespace)
 		s.wires[i] = net.HardwareAddr{0x0a, 0x76, 1, 0, 0, byte(i + 1)}
 	}
@@ -138,9 +138,9 @@ func (s *scene) listen(at host.Endpoint, port int) (fd int) {
 	return fd
 }
 
-// silenceNDP takes the bounds off the number of ICMP errors: which of many are told would
+// unboundErrors takes the bounds off the number of ICMP errors: which of many are told would
 // be chance.
-func silenceNDP(t *testing.T, namespace string) {
+func unboundErrors(t *testing.T, namespace string) {
 	testenv.InNetns(t, namespace, func() error {
 		for name, value := range map[string]string{"icmp_ratelimit": "0", "icmp_msgs_per_sec": "1000000", "icmp_msgs_burst": "1000000"} {
 			if err := os.WriteFile("/proc/sys/net/ipv4/"+name, []byte(value), 0); err != nil {
