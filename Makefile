@@ -145,5 +145,7 @@ setup:
 	@GO=$(GO) scripts/setup
 setup-test:
 	@GO=$(GO) scripts/setup $(TEST_TOOLS)
+	@GO=$(GO) scripts/modules
 setup-long:
 	@GO=$(GO) scripts/setup $(TEST_TOOLS) $(RACE_TOOLS) $(LONG_TOOLS)
+	@GO=$(GO) scripts/modules

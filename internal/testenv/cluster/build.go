@@ -85,7 +85,7 @@ const progressInterval = 30 * time.Second
 
 // compile builds the program of a module, and says how far it is.
 func compile(ctx context.Context, source, binary string, say func(string)) error {
-	packages, err := command(ctx, source, "go", "list", "-deps", ".")
+	packages, err := listPackages(ctx, source, say)
 	if err != nil {
 		return err
 	}
@@ -115,6 +115,24 @@ func compile(ctx context.Context, source, binary string, say func(string)) error
 		state()
 	}
 	return err
+}
+
+// listPackages lists what a module's program is built from, which downloads it. Go asks a registry
+// once; one that does not answer for a minute is asked again here.
+func listPackages(ctx context.Context, source string, say func(string)) (string, error) {
+	for _, pause := range []time.Duration{15 * time.Second, 30 * time.Second, time.Minute} {
+		packages, err := command(ctx, source, "go", "list", "-deps", ".")
+		if err == nil {
+			return packages, nil
+		}
+		say(fmt.Sprintf("not all modules could be downloaded, trying again in %s: %v", pause, err))
+		select {
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		case <-time.After(pause):
+		}
+	}
+	return command(ctx, source, "go", "list", "-deps", ".")
 }
 
 // command runs a program to its end and gives what it printed; an error says that too.
