@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -72,7 +73,7 @@ func (s *scene) changed(r *rand.Rand, i int, wire bool) frame {
 		switch { // what may hold a checksum elsewhere differs by path, too
 		case at == 0:
 			value &= 0xf0
-		case at == 9 && (b[at]^value == unix.IPPROTO_ICMP || b[at]^value == unix.IPPROTO_IPIP):
+		case at == 9 && slices.Contains([]byte{unix.IPPROTO_ICMP, unix.IPPROTO_IPIP, unix.IPPROTO_TCP, unix.IPPROTO_UDP}, b[at]^value):
 			value = 0
 		}
 		if at < addressesAt || at >= l4At && (at < l4At+check || at >= l4At+check+2) {
