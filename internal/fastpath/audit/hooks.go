@@ -34,7 +34,7 @@ var harmlessFunctions = allowlist.NameSet(
 	"ipv6_defrag", "ipv6_conntrack_in", "ipv6_conntrack_local", "ipv6_confirm",
 	"nf_ct_bridge_pre", "nf_ct_bridge_in", "nf_ct_bridge_post",
 	"nf_nat_ipv4_pre_routing", "nf_nat_ipv4_local_in", "nf_nat_ipv4_local_fn", "nf_nat_ipv4_out",
-	"nf_nat_ipv6_in", "nf_nat_ipv6_fn", "nf_nat_ipv6_local_fn", "nf_nat_ipv6_out",
+	"nf_nat_ipv6_in", "nf_nat_ipv6_fn", "nf_nat_ipv6_local_in", "nf_nat_ipv6_local_fn", "nf_nat_ipv6_out",
 	"ip_vs_in_hook", "ip_vs_out_hook", "ip_vs_forward_icmp",
 	// Bridged packets meet the rules for IP; packets of ipvlan are demultiplexed by address.
 	"br_nf_pre_routing", "br_nf_local_in", "br_nf_forward", "br_nf_forward_ip", "br_nf_forward_arp", "br_nf_post_routing", "ip_sabotage_in", "ipvlan_nf_input",

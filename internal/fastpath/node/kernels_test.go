@@ -79,13 +79,13 @@ func TestKernels(t *testing.T) {
 	agenttest.PassUnderKernels(t, 2<<10, guestArgs())
 }
 
-// guestArgs choose what runs in a guest: in short, what no other kernel than one with VLANs, bonds, Geneve and IPVS can
-// show, and a tunnel of IPv6.
+// guestArgs choose what runs in a guest: in short, what no other kernel than one with VLANs, bonds, Geneve and IPVS, and
+// that lists its hooks of netfilter, can show, and a tunnel of IPv6.
 func guestArgs() []string {
-	return agenttest.RunArgs("TestStackedWires|TestFollowsStackedWire|TestFollowsGeneve|TestIPVSStaysSlow|TestIPv6InTunnelIsSame",
+	return agenttest.RunArgs("TestStackedWires|TestFollowsStackedWire|TestFollowsGeneve|TestIPVSStaysSlow|TestIPv6InTunnelIsSame|TestEnableServicesOverIPv6",
 		"TestEnable|TestShadow"+
 			"|TestEnableDualStack|TestEnableReplacedDualStack|TestEnableIPv6Again|TestEnableIPv6Alone|TestEnableIPv6Advertised|TestShadowOfIPv6"+
 			"|TestIPv6InTunnelLearnsMTU|TestIPv6InTunnelVerifiesNeighbour|TestPlanRefusesTunnelsOfIPv6|TestReplaysTCPIPv6"+
 			"|TestEnableSibling|TestShadowSibling|TestEnableSiblingIPv6|TestShadowSiblingIPv6"+
-			"|TestEnableServicesOverIPv6|TestShadowOfServicesOverIPv6|TestServiceOverIPv6IsSame")
+			"|TestShadowOfServicesOverIPv6|TestServiceOverIPv6IsSame")
 }

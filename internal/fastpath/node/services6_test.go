@@ -67,11 +67,15 @@ func (c *cluster) service6Flows(t *testing.T) (exchange, connect func() error) {
 
 // On nodes with the rules of kube-proxy for IPv6, traffic to a Service is carried on both nodes, over UDP and
 // TCP, on the wire and in VXLAN; also while kube-proxy writes its rules anew, and a thousand more. In short, each wiring
-// has the rules of one kind, and each kind a bridge and single pods, with and without a tunnel.
+// has the rules of one kind, and each kind a bridge and single pods, with and without a tunnel; in short in a guest,
+// one wiring with a tunnel runs: its packets meet what translates on the way to the host itself.
 func TestEnableServicesOverIPv6(t *testing.T) {
 	for i, w := range dualStack {
 		for j, proxy := range proxies6 {
-			if !agenttest.InFull() && j != (i+i/2)%len(proxies6) {
+			switch {
+			case agenttest.InShortGuest() && (w.name != "Flannel vxlan" || proxy.name != "nftables"):
+				continue
+			case !agenttest.InFull() && j != (i+i/2)%len(proxies6):
 				continue
 			}
 			t.Run(w.name+", "+proxy.name, func(t *testing.T) {
