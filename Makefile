@@ -87,7 +87,7 @@ bench-undo: setup-test ## play 20,000 random sequences of knobs, kill each, and 
 
 PACKETS ?= 5000
 CASES   ?= 1000
-bench-replay: setup-test ## replay random packets and 1,000 generated cases with and without the fast path (about an hour; PACKETS and CASES: 'N' or 'SEED:N')
+bench-replay: setup-test ## replay random packets and 1,000 generated cases with and without the fast path (half an hour; PACKETS and CASES: 'N' or 'SEED:N')
 	GO=$(GO) scripts/bench-replay $(PACKETS) $(CASES)
 
 test-mutations: setup-test ## remove checks of the fast path one at a time, and require that generated cases notice each (7 to 15 minutes; NAMES='stamp programs')
