@@ -120,19 +120,20 @@ func compile(ctx context.Context, source, binary string, say func(string)) error
 // listPackages lists what a module's program is built from, which downloads it. Go asks a registry
 // once; one that does not answer for a minute is asked again here.
 func listPackages(ctx context.Context, source string, say func(string)) (string, error) {
-	for _, pause := range []time.Duration{15 * time.Second, 30 * time.Second, time.Minute} {
+	pauses := []time.Duration{15 * time.Second, 30 * time.Second, time.Minute}
+	for {
 		packages, err := command(ctx, source, "go", "list", "-deps", ".")
-		if err == nil {
-			return packages, nil
+		if err == nil || ctx.Err() != nil || len(pauses) == 0 {
+			return packages, err
 		}
-		say(fmt.Sprintf("not all modules could be downloaded, trying again in %s: %v", pause, err))
+		say(fmt.Sprintf("not all modules could be downloaded, trying again in %s: %v", pauses[0], err))
 		select {
 		case <-ctx.Done():
 			return "", context.Cause(ctx)
-		case <-time.After(pause):
+		case <-time.After(pauses[0]):
 		}
+		pauses = pauses[1:]
 	}
-	return command(ctx, source, "go", "list", "-deps", ".")
 }
 
 // command runs a program to its end and gives what it printed; an error says that too.
