@@ -87,6 +87,18 @@ func (m *lockMachine) addWaiting(n int) (now int) {
 	return m.waiting
 }
 
+// wantWaiting waits until that many agents wait for the lock.
+func (m *lockMachine) wantWaiting(t *testing.T, want int) {
+	t.Helper()
+	end := time.Now().Add(testenv.Timeout)
+	for m.addWaiting(0) != want {
+		if time.Now().After(end) {
+			t.Fatalf("%d agents wait for the lock of machine %s after %v, want %d", m.addWaiting(0), m.name, testenv.Timeout, want)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // wantHolder wants the lock to be a run's; empty: nobody's.
 func (m *lockMachine) wantHolder(t *testing.T, run string) {
 	t.Helper()
@@ -134,6 +146,7 @@ func newSayings() sayings { return make(sayings, 100) }
 
 // Two runs that want the same two machines, and have got one each, both measure.
 func TestLockInOppositeOrder(t *testing.T) {
+	t.Parallel() // it waits
 	a, b := &lockMachine{name: "a", first: "forth"}, &lockMachine{name: "b", first: "back"}
 	var runs sync.WaitGroup
 	said := newSayings()
@@ -164,6 +177,7 @@ func TestLockInOppositeOrder(t *testing.T) {
 
 // Who waits says for whom, again only if that is another one, and keeps nobody from the other machines.
 func TestLockSaysForWhomItWaits(t *testing.T) {
+	t.Parallel() // it waits
 	a, b := &lockMachine{name: "a"}, &lockMachine{name: "b"}
 	clients, end := lockAgents(t, a, b)
 	b.take("the first run")
@@ -198,8 +212,10 @@ func TestLockSaysForWhomItWaits(t *testing.T) {
 
 // An end of the context ends the wait for others, at once or in an agent, and nothing stays locked.
 func TestLockIsInterrupted(t *testing.T) {
+	t.Parallel() // it waits
 	for _, inAgent := range []bool{false, true} {
 		t.Run(fmt.Sprint("in agent=", inAgent), func(t *testing.T) {
+			t.Parallel()
 			a, b := &lockMachine{name: "a"}, &lockMachine{name: "b"}
 			clients, _ := lockAgents(t, a, b)
 			b.take("the first run")
@@ -210,16 +226,14 @@ func TestLockIsInterrupted(t *testing.T) {
 				locked <- agent.LockAll(ctx, clients, agent.LockOptions{Command: "me", Wait: true, Say: said.say})
 			}()
 			waitFor(t, "what is said", said)
-			for inAgent && b.addWaiting(0) == 0 {
-				time.Sleep(time.Millisecond)
+			if inAgent {
+				b.wantWaiting(t, 1)
 			}
 			cancel()
 			if err := waitFor(t, "lock", locked); !errors.Is(err, context.Canceled) {
 				t.Errorf("got %v", err)
 			}
-			for b.addWaiting(0) > 0 { // the agent is told just after
-				time.Sleep(time.Millisecond)
-			}
+			b.wantWaiting(t, 0) // the agent is told just after
 			a.wantHolder(t, "")
 			b.wantHolder(t, "the first run")
 			b.free()
@@ -263,6 +277,7 @@ func TestLockFails(t *testing.T) {
 
 // A run that goes on without some machines locks the others, and waits only for those that others have.
 func TestLockEach(t *testing.T) {
+	t.Parallel() // it waits
 	a, b := &lockMachine{name: "a"}, &lockMachine{name: "b"}
 	broken := &lockMachine{name: "broken", broken: errors.New("no such luck")}
 	clients, _ := lockAgents(t, a, b, broken)

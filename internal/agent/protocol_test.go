@@ -59,6 +59,7 @@ func TestEarlierAgent(t *testing.T) {
 
 // Nobody can answer over a stream that has ended: it is not waited for until it is late.
 func TestDialEndedStream(t *testing.T) {
+	t.Parallel() // it waits
 	stream, other := net.Pipe()
 	_ = other.Close()
 	c, err := DialStream(t.Context(), stream, "b")

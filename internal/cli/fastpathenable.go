@@ -119,9 +119,6 @@ func (e *enableCommand) run(cmd *cobra.Command, _ []string) error {
 	if err := e.check(cmd.Flags()); err != nil {
 		return err
 	}
-	if err := needRoot(cannotEnable, onlyRootChanges); err != nil { // otherwise a user only hears that a file cannot be read
-		return err
-	}
 	var metrics *listener
 	if e.listen != "" {
 		at, err := newMetricsListener(e.listen)
@@ -129,6 +126,9 @@ func (e *enableCommand) run(cmd *cobra.Command, _ []string) error {
 			return err
 		}
 		metrics = &at
+	}
+	if err := needRoot(cannotEnable, onlyRootChanges); err != nil { // otherwise a user only hears that a file cannot be read
+		return err
 	}
 	if e.replace {
 		if err := e.inherit(cmd.Flags()); err != nil {
