@@ -70,7 +70,7 @@ func (v *View) ringDrops(s *Netns, d *host.NetDevice) []Finding {
 		f.Do += ": spread the load over more queues"
 	} else {
 		f.Knob = "net.rps"
-		f.Do += ", and the card has no more queues to use: spread the work behind them over more CPUs (venturi knob set net.rps 0-3 --dev DEVICE), or have packets sent to it in smaller bursts"
+		f.Do += ", and the card has no more queues to use: spread the work behind them over more CPUs (venturi knob set net.rps all --dev DEVICE), or have packets sent to it in smaller bursts"
 	}
 	return []Finding{f}
 }

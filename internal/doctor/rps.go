@@ -17,7 +17,7 @@ var rpsOneCPU = Rule{
 		Looks:    "the RPS masks of all receive queues of a device: all name the same single CPU, on a host with several",
 		Effect:   Impact{"one CPU limits everything that the device receives", "kernel documentation, networking/scaling", "C"},
 		Knob:     "net.rps", Value: "off",
-		Do: "or spread it over CPUs near the card: venturi knob set net.rps 0-3",
+		Do: "or spread it over all CPUs: venturi knob set net.rps all --dev DEVICE",
 	},
 	Check: func(v *View) []Finding {
 		if v.CPUs < 2 {

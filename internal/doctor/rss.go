@@ -31,7 +31,7 @@ var rssIgnoresPorts = Rule{
 				case d.UDPHash == nil:
 					f := finding(s, d, Evidence{read, "could not tell: the driver does not say"}, path)
 					f.Severity = Note
-					f.Do = "if the card does not take it, as a virtio card whose host offers no RSS, spread packets by software: venturi knob set net.rps 0-3 --dev DEVICE"
+					f.Do = "if the card does not take it, as a virtio card whose host offers no RSS, spread packets by software: venturi knob set net.rps all --dev DEVICE"
 					all = append(all, f)
 				case !slices.Contains(d.UDPHash, "sport"):
 					all = append(all, finding(s, d, Evidence{read, strings.Join(d.UDPHash, ", ")}, path))

@@ -22,7 +22,7 @@ var hotCore = Rule{
 		Looks:    "two readings of /proc/stat, /proc/softirqs and softnet_stat: a CPU is in softirqs for 60 % of its time and takes most of the packets, while the others are below 25 %",
 		Effect:   Impact{"that CPU limits the network of the whole host", "kernel documentation, networking/scaling; VXLAN on one queue reached 2 to 3 of 10 Gbit/s (Cumulus knowledge base)", "B"},
 		Knob:     "net.rps",
-		Do:       "a single flow always stays on one CPU. Otherwise check first whether the card could use more queues (knobs nic.channels, nic.rss_udp, irq.affinity), then spread by software: venturi knob set net.rps 0-3 --dev DEVICE",
+		Do:       "a single flow always stays on one CPU. Otherwise check first whether the card could use more queues (knobs nic.channels, nic.rss_udp, irq.affinity), then spread by software: venturi knob set net.rps all --dev DEVICE",
 	},
 	Check: func(v *View) []Finding {
 		cpus := v.countedCPUs()

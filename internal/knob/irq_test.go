@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -112,11 +114,11 @@ func TestIRQAvoidsIsolatedCores(t *testing.T) {
 // what would not be as it was set is not offered, and refused.
 func TestMasksOfCores(t *testing.T) {
 	on := knob.Target{Device: "lo"}
-	for _, c := range []struct{ online, isolated, trials, refused string }{
-		{"0,2", "2", "", "0,2"},
-		{"0,2,4", "", "0,2,4 2,4", "0-2"},
-		{"0-3", "1", "0,2-3 2-3", "rx-0=1"},
-		{"0-3", "0-3", "", "5"},
+	for _, c := range []struct{ online, isolated, trials, all, refused string }{
+		{"0,2", "2", "", "0", "0,2"},
+		{"0,2,4", "", "0,2,4 2,4", "0,2,4", "0-2"},
+		{"0-3", "1", "0,2-3 2-3", "0,2-3", "rx-0=1"},
+		{"0-3", "0-3", "", "", "5"},
 	} {
 		b := fixture(t, map[string]string{"/sys/devices/system/cpu/online": c.online + "\n", "/sys/devices/system/cpu/isolated": c.isolated + "\n"})
 		values, err := entry(t, "net.rps").Knob.(knob.Ranger).Range(b.m, on)
@@ -128,8 +130,20 @@ func TestMasksOfCores(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if _, err := entry(t, "net.rps").Plan(b.m, on, c.refused); verr.Code(err) != verr.Usage {
-			t.Errorf("%+v: %v", c, err)
+		refused := []string{c.refused}
+		if c.all == "" {
+			refused = append(refused, "all")
+		} else {
+			named, err := entry(t, "net.rps").Plan(b.m, on, c.all)
+			testenv.Must(t, err)
+			if all, err := entry(t, "net.rps").Plan(b.m, on, "all"); err != nil || !reflect.DeepEqual(all, named) {
+				t.Errorf("%+v: all gives %+v (%v), want %+v", c, all, err, named)
+			}
+		}
+		for _, value := range refused {
+			if _, err := entry(t, "net.rps").Plan(b.m, on, value); verr.Code(err) != verr.Usage {
+				t.Errorf("%+v: %s: %v", c, value, err)
+			}
 		}
 	}
 }

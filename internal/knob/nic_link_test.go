@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/knob"
 	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/setting"
@@ -101,6 +102,7 @@ func TestDeviceNumbersAndQueues(t *testing.T) {
 		{"nic.qdisc", "pfifo_fast", "pfifo_fast"},
 		{"net.rps", "0-1", "0-1"},
 		{"net.rps", "1", "1"},
+		{"net.rps", "all", host.FormatNumbers(knob.SharedCores(b.m))},
 		{"net.rps", "rx-0=0 rx-3=1", "rx-0=0 rx-1=off rx-2=off rx-3=1"},
 		{"net.rfs", "32768", "32768"},
 		{"net.rfs", "5", "8"},

@@ -1,6 +1,8 @@
 package nic
 
 import (
+	"errors"
+
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/knob"
 	"github.com/venturi-net/venturi/internal/setting"
@@ -11,7 +13,7 @@ var netRPS = knob.Entry{
 	Facts: knob.Facts{
 		Name:     "net.rps",
 		Title:    "Which cores handle the packets of a receive queue (RPS)",
-		Values:   `cores for all queues, such as 0-3,8; for each its own, such as "rx-0=0-1 rx-1=2-3"; off`,
+		Values:   `cores for all queues, such as 0-3,8; all: every core that is on and not isolated; for each queue its own, such as "rx-0=0-1 rx-1=2-3"; off`,
 		Scope:    knob.ScopeDevice,
 		Helps:    []knob.Benefit{knob.Packets, knob.Throughput},
 		Risk:     "an inter-processor interrupt for each batch, which adds latency; redundant where the card has as many queues as there are cores",
@@ -26,6 +28,9 @@ var netRPS = knob.Entry{
 type rps struct{}
 
 const rpsFile = "queues/rx-*/rps_cpus"
+
+// allCores are all that the kernel sends packets to: advice can name them without knowing the host.
+const allCores = "all"
 
 // Get is of [knob.Knob].
 func (rps) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
@@ -43,6 +48,11 @@ func (rps) Plan(m knob.Machine, t knob.Target, value string) ([]setting.Write, e
 		return nil, err
 	}
 	lists, err := knob.ParseLists(value, queues, func(list string) ([]string, error) {
+		if list == allCores {
+			if list = host.FormatNumbers(knob.SharedCores(m)); list == "" {
+				return nil, errors.New("no core is on that is not isolated, or the kernel does not list them")
+			}
+		}
 		same := make([]string, len(queues))
 		for i := range same {
 			same[i] = list
