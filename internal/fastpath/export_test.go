@@ -109,8 +109,10 @@ func (f *flows) Destroyed(all []kernel.Ended, lost, more bool) error {
 // MaxBacklog is how long ends of connections may wait.
 const MaxBacklog = maxBacklog
 
-func (f *flows) CloseReset(all []kernel.Connection, within time.Duration, track *kernel.Conntrack) error {
-	return f.closed.close(all, within, track)
+// CloseReset closes connections that expire within the timeout of closed ones, or else within that of
+// unacknowledged data.
+func (f *flows) CloseReset(all []kernel.Connection, closed, unacknowledged time.Duration, track *kernel.Conntrack) error {
+	return f.closed.close(all, resetTimeouts{closed, unacknowledged}, track)
 }
 
 func (f *flows) Reopen(track *kernel.Conntrack) error { return f.closed.reopen(track) }

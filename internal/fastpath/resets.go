@@ -37,11 +37,13 @@ func (f *flows) noteReset(k bpf.FlowKey) {
 //
 // Conntrack has not seen the last sequence numbers of a carried connection. So it does not know
 // whether a reset ends it: it leaves the entry established, with the timeout of one that is closed
-// (10 s). Until that expires, rules would take a new connection between the same ports for the old
-// one. An end that does not accept a reset answers at once (RFC 5961), and conntrack gives the entry
-// the timeout of an established one again. Without an answer, the connection is over.
+// (10 s) or, in later kernels, of one with unacknowledged data (5 minutes). Until that expires, rules
+// would take a new connection between the same ports for the old one. An end that does not accept a
+// reset answers at once (RFC 5961), and conntrack gives the entry the timeout of an established one
+// again. Without an answer, the connection is over.
 //
-// Or it was answered late, or not, as Linux answers two a second: those that are used after that are
+// Or it was answered late, or not, as Linux answers two a second; or the answer left the timeout of
+// unacknowledged data, as the reset itself may look like such data: those that are used after that are
 // established again.
 func (f *flows) closeResets(ctx context.Context, track *kernel.Conntrack) error {
 	tick := time.NewTicker(reopenEvery)
@@ -66,8 +68,9 @@ func (f *flows) closeResets(ctx context.Context, track *kernel.Conntrack) error 
 // The conntrack entry of a later one between the same ports may not be told from theirs: so they are
 // forgotten when conntrack says that they ended.
 type closedConns struct {
-	mu  sync.Mutex
-	all map[kernel.Connection]time.Time
+	mu    sync.Mutex
+	all   map[kernel.Connection]time.Time
+	short bool // this kernel was seen to give connections that were reset the timeout of closed ones
 }
 
 // closeSilent closes connections whose resets are not answered.
@@ -79,23 +82,35 @@ func (f *flows) closeSilent(ctx context.Context, first kernel.Connection, track 
 	if host.Sleep(ctx, resetGrace) != nil {
 		return nil
 	}
-	within, err := resetTimeout()
-	if err != nil || within == 0 {
+	timeouts, err := readResetTimeouts()
+	if err != nil {
 		return err
 	}
-	return f.closed.close(all, within, track)
+	return f.closed.close(all, timeouts, track)
 }
 
-func (c *closedConns) close(all []kernel.Connection, within time.Duration, track *kernel.Conntrack) error {
+// close closes those of the connections that expire as ones do that were reset.
+func (c *closedConns) close(all []kernel.Connection, after resetTimeouts, track *kernel.Conntrack) error {
 	c.mu.Lock() // or one might end before it is noted
 	defer c.mu.Unlock()
-	some, unused, err := track.CloseReset(all, within)
+	some, unused, err := track.CloseReset(all, after.closed)
 	if len(c.all)+len(some) <= maxResets {
-		for _, of := range some {
-			c.all[of] = unused
-		}
+		c.note(some, unused)
 	}
+	c.short = c.short || len(some) > 0
+	// These may have been answered: none is closed that could not be established again.
+	if err != nil || c.short || len(c.all)+len(all) > maxResets {
+		return err
+	}
+	some, unused, err = track.CloseReset(all, after.unacknowledged)
+	c.note(some, unused)
 	return err
+}
+
+func (c *closedConns) note(some []kernel.Connection, unused time.Time) {
+	for _, of := range some {
+		c.all[of] = unused
+	}
 }
 
 // reopen establishes those connections again that were used since they were closed, and forgets them,
@@ -132,16 +147,28 @@ func (c *closedConns) end(some []kernel.Ended, lost bool) {
 	}
 }
 
-// resetTimeout is the timeout that a reset gives a connection; 0: an established connection may have
-// as short a one.
-func resetTimeout() (time.Duration, error) {
-	reset, err := kernel.ReadTimeouts(map[uint8][]string{syscall.IPPROTO_TCP: {"tcp_timeout_close"}})
+// resetTimeouts are those that a reset may give a connection; 0: an established one may have as short a one.
+type resetTimeouts struct {
+	closed         time.Duration
+	unacknowledged time.Duration // in later kernels
+}
+
+func readResetTimeouts() (t resetTimeouts, err error) {
+	const closed, unacknowledged = 0, 1 // in place of protocols
+	reset, err := kernel.ReadTimeouts(map[uint8][]string{closed: {"tcp_timeout_close"}, unacknowledged: {"tcp_timeout_unacknowledged"}})
 	if err != nil {
-		return 0, err
+		return t, err
 	}
-	alive, err := kernel.ReadTimeouts(timeoutSysctls)
-	if err != nil || alive[syscall.IPPROTO_TCP].Shortest <= reset[syscall.IPPROTO_TCP].Shortest {
-		return 0, err
+	all, err := kernel.ReadTimeouts(timeoutSysctls)
+	if err != nil {
+		return t, err
 	}
-	return time.Duration(reset[syscall.IPPROTO_TCP].Shortest) * time.Second, nil
+	alive := all[syscall.IPPROTO_TCP]
+	if reset[closed].Shortest < alive.Shortest {
+		t.closed = time.Duration(reset[closed].Shortest) * time.Second
+	}
+	if reset[unacknowledged].Shortest < alive.Established {
+		t.unacknowledged = time.Duration(reset[unacknowledged].Shortest) * time.Second
+	}
+	return t, nil
 }

@@ -47,7 +47,7 @@ func TestReopensUntilEnded(t *testing.T) {
 			}
 			f := fastpath.NewFlows(fast, 0)
 			update(kernel.Update{Conn: of, Timeout: 9 * time.Second})
-			must(t, f.CloseReset([]kernel.Connection{of}, 10*time.Second, track))
+			must(t, f.CloseReset([]kernel.Connection{of}, 10*time.Second, 0, track))
 			if update(kernel.Update{Conn: of}); is != kernel.ConnClosing {
 				t.Fatalf("%s: it is not closed: %v", c.name, is)
 			}
@@ -66,4 +66,63 @@ func TestReopensUntilEnded(t *testing.T) {
 			return nil
 		})
 	}
+}
+
+// Later kernels give a connection that was reset the timeout of unacknowledged data, which one that has
+// answered the reset may have, too. So that is no reason where a kernel was seen to give them less.
+func TestClosesResetsOfLaterKernels(t *testing.T) {
+	fast, n := newFast(t), space(t)
+	testenv.Track(t, n.Path())
+	_, track := newSweep(t, fast, n)
+	ends, err := kernel.OpenDestroyEvents(n) // so that updates are answered
+	must(t, err)
+	defer ends.Close()
+	testenv.InNetns(t, n.Path(), func() error {
+		l, err := net.Listen("tcp4", "127.0.0.1:0")
+		must(t, err)
+		defer l.Close()
+		dial := func() (net.Conn, kernel.Connection) {
+			client, err := net.Dial("tcp4", l.Addr().String())
+			must(t, err)
+			t.Cleanup(func() { client.Close() })
+			return client, kernel.Connection{Protocol: tcp, A: netip.MustParseAddrPort(client.LocalAddr().String()), B: netip.MustParseAddrPort(l.Addr().String())}
+		}
+		var is kernel.ConnState
+		update := func(u kernel.Update) kernel.ConnState {
+			must(t, track.Update([]kernel.Update{u}, func(_ int, now kernel.ConnState) { is = now }))
+			return is
+		}
+		f := fastpath.NewFlows(fast, 0)
+		reset := func(of kernel.Connection, lives time.Duration) kernel.ConnState {
+			update(kernel.Update{Conn: of, Timeout: lives})
+			must(t, f.CloseReset([]kernel.Connection{of}, 10*time.Second, 300*time.Second, track))
+			return update(kernel.Update{Conn: of})
+		}
+		client, of := dial()
+		if is := reset(of, time.Hour); is != kernel.ConnEstablished {
+			t.Errorf("one that lives on is %v", is)
+		}
+		if is := reset(of, 299*time.Second); is != kernel.ConnClosing {
+			t.Errorf("one with the timeout of unacknowledged data is %v", is)
+		}
+		must(t, f.Reopen(track))
+		if is := update(kernel.Update{Conn: of}); is != kernel.ConnClosing {
+			t.Errorf("unused, it is %v", is)
+		}
+		if _, err := client.Write([]byte{0}); err != nil { // leaves it 10 s
+			return err
+		}
+		must(t, f.Reopen(track))
+		if is := update(kernel.Update{Conn: of}); is != kernel.ConnEstablished {
+			t.Errorf("used, it is %v", is)
+		}
+		if is := reset(of, 9*time.Second); is != kernel.ConnClosing {
+			t.Errorf("one with the timeout of closed ones is %v", is)
+		}
+		_, another := dial()
+		if is := reset(another, 299*time.Second); is != kernel.ConnEstablished {
+			t.Errorf("once a kernel gives less, one with the timeout of unacknowledged data is %v", is)
+		}
+		return nil
+	})
 }

@@ -114,8 +114,9 @@ const closedEarlier = 2 * time.Second
 
 // CloseReset closes those of the TCP connections that are established, and expire within a time: that
 // is how conntrack leaves a connection after a reset whose sequence number is not the one that it
-// expects, until it sees another packet of it. It returns those that it has closed: one that expires
-// later than that was used since. A time of 2 s or less closes nothing: all is over soon.
+// expects, until it sees another packet of it. Which time that is depends on the kernel. It returns those
+// that it has closed: one that expires later than that was used since. A time of 2 s or less closes
+// nothing: all is over soon.
 func (c *Conntrack) CloseReset(all []Connection, within time.Duration) (closed []Connection, unused time.Time, err error) {
 	alive := within - closedEarlier
 	if alive <= 0 {
@@ -127,13 +128,18 @@ func (c *Conntrack) CloseReset(all []Connection, within time.Duration) (closed [
 	return closed, time.Now().Add(alive + closedEarlier/4), c.n.Wrap("close connections that were reset", err)
 }
 
+// usedEarlier is how much sooner a connection expires than it would if it were unused, where its packets
+// give it less time than it had: more than passes until it is looked at, on a busy machine.
+const usedEarlier = 20 * time.Second
+
 // Reopen establishes those of the TCP connections again that are closed, and expire later than they
-// would if they were unused: conntrack has seen packets of them since they were closed. They get a
-// timeout, in whole seconds. It returns those that it has established.
+// would if they were unused, or much sooner: conntrack has seen packets of them since they were closed.
+// They get a timeout, in whole seconds. It returns those that it has established.
 func (c *Conntrack) Reopen(closed map[Connection]time.Time, alive time.Duration) (open []Connection, err error) {
 	all, now := slices.Collect(maps.Keys(closed)), time.Now()
 	open, err = c.setAll(all, func(i int, m message) (Update, bool) {
-		return Update{state: TCPEstablished, Timeout: alive}, m.tcpState() == TCPClose && m.timeout() > max(closed[all[i]].Sub(now), 0)
+		left, unused := m.timeout(), max(closed[all[i]].Sub(now), 0)
+		return Update{state: TCPEstablished, Timeout: alive}, m.tcpState() == TCPClose && (left > unused || left+usedEarlier < unused)
 	})
 	return open, c.n.Wrap("establish connections that were not reset", err)
 }
