@@ -57,7 +57,7 @@ bench-cluster: setup-test ## raise the same cluster, and compare ways to measure
 	$(MAKE) image IMAGE=venturi.test/venturi:1
 	$(if $(SUDO),sudo --preserve-env=PATH) env GO=$(GO) scripts/test-cluster -bench '^BenchmarkCluster$(or $(BENCH),Agrees)$$' 7
 
-test-kernels: setup-test bin/venturi ## run the tests of paths and of devices' knobs under several kernels (less than 30 minutes; PART=all: the fast path too, up to an hour a kernel)
+test-kernels: setup-test bin/venturi ## run the tests of paths and of devices' knobs under several kernels (less than 30 minutes; PART=all: the fast path too, up to two hours a kernel)
 	$(SUDO) bin/venturi kernel fetch $(sort $(KERNELS) $(TEST_KERNELS))
 	GO=$(GO) scripts/test-kernels $(PART) $(TEST_KERNELS)
 

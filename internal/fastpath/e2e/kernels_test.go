@@ -34,7 +34,7 @@ var useHooks = sync.OnceValue(func() error {
 
 // guestArgs choose what runs in a guest.
 func guestArgs() []string {
-	return agenttest.RunArgs("TestFastPathConntrackFull|TestFastPathFollowsChanges|TestFastPathLossless|TestFastPathOneDaemon|TestFastPathOnStackedWires|TestFastPathReplays|TestFastPathTaggedTwin",
+	return agenttest.RunArgs("TestFastPathConntrackFull|TestFastPathFollowsChanges|TestFastPathForgetsResetConnections|TestFastPathLossless|TestFastPathOneDaemon|TestFastPathOnStackedWires|TestFastPathReplays|TestFastPathTaggedTwin",
 		"TestNetkitTopology|TestNetkitHooks|TestNetkitDrops|TestFastPathCarries|TestFastPathObeysNewRules|TestFastPathCounters|TestFastPathRefuses"+
 			"|TestFastPathBehindProgram|TestFastPathWithoutDaemon|TestFastPathReplaysServices"+
 			"|TestFastPathFollowsAddresses|TestFastPathHeedsNoIdleTalk|TestFastPathConnectionsLiveOnThroughChanges"+

@@ -33,8 +33,8 @@ func ChosenPart() Part { return Part(os.Getenv(partEnv)) }
 // DefaultKernel is one that can do all that any path and the fast path are made of.
 const DefaultKernel = "6.12"
 
-// guestLimit is how long tests may take in a guest: far more than they do.
-const guestLimit = time.Hour
+// guestLimit is how long tests may take in a guest: about twice what all of fastpath/e2e do.
+const guestLimit = 2 * time.Hour
 
 // RunArgs are a test binary's arguments for [RunInGuest]: run the tests of these names, with a bar
 // between them, and of more names if all tests are to run there.
