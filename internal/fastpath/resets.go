@@ -37,10 +37,11 @@ func (f *flows) noteReset(k bpf.FlowKey) {
 //
 // Conntrack has not seen the last sequence numbers of a carried connection. So it does not know
 // whether a reset ends it: it leaves the entry established, with the timeout of one that is closed
-// (10 s) or, in later kernels, of one with unacknowledged data (5 minutes). Until that expires, rules
-// would take a new connection between the same ports for the old one. An end that does not accept a
-// reset answers at once (RFC 5961), and conntrack gives the entry the timeout of an established one
-// again. Without an answer, the connection is over.
+// (10 s) or, since Linux 6.12.117 and others of that month, of one with unacknowledged data (5 minutes,
+// "use UNACK timeout for non-closing RST packets"). Until that expires, rules would take a new
+// connection between the same ports for the old one. An end that does not accept a reset answers at
+// once (RFC 5961), and conntrack gives the entry the timeout of an established one again. Without an
+// answer, the connection is over.
 //
 // Or it was answered late, or not, as Linux answers two a second; or the answer left the timeout of
 // unacknowledged data, as the reset itself may look like such data: those that are used after that are
@@ -93,13 +94,13 @@ func (f *flows) closeSilent(ctx context.Context, first kernel.Connection, track 
 func (c *closedConns) close(all []kernel.Connection, after resetTimeouts, track *kernel.Conntrack) error {
 	c.mu.Lock() // or one might end before it is noted
 	defer c.mu.Unlock()
-	some, unused, err := track.CloseReset(all, after.closed)
-	if len(c.all)+len(some) <= maxResets {
-		c.note(some, unused)
+	if len(c.all)+len(all) > maxResets { // one that is used since could not be established again
+		return nil
 	}
+	some, unused, err := track.CloseReset(all, after.closed)
+	c.note(some, unused)
 	c.short = c.short || len(some) > 0
-	// These may have been answered: none is closed that could not be established again.
-	if err != nil || c.short || len(c.all)+len(all) > maxResets {
+	if err != nil || c.short {
 		return err
 	}
 	some, unused, err = track.CloseReset(all, after.unacknowledged)
@@ -147,10 +148,10 @@ func (c *closedConns) end(some []kernel.Ended, lost bool) {
 	}
 }
 
-// resetTimeouts are those that a reset may give a connection; 0: an established one may have as short a one.
+// resetTimeouts are those that a reset may give a connection; 0: it is not told by that.
 type resetTimeouts struct {
 	closed         time.Duration
-	unacknowledged time.Duration // in later kernels
+	unacknowledged time.Duration // since Linux 6.12.117
 }
 
 func readResetTimeouts() (t resetTimeouts, err error) {
@@ -164,10 +165,11 @@ func readResetTimeouts() (t resetTimeouts, err error) {
 		return t, err
 	}
 	alive := all[syscall.IPPROTO_TCP]
-	if reset[closed].Shortest < alive.Shortest {
+	if reset[closed].Shortest < alive.Shortest { // or an established one may have as short a one
 		t.closed = time.Duration(reset[closed].Shortest) * time.Second
 	}
-	if reset[unacknowledged].Shortest < alive.Established {
+	// A packet leaves one that was closed the timeout of closed ones: it must be seen before that is over.
+	if time.Duration(reset[closed].Shortest)*time.Second > 2*reopenEvery && reset[unacknowledged].Shortest < alive.Established {
 		t.unacknowledged = time.Duration(reset[unacknowledged].Shortest) * time.Second
 	}
 	return t, nil

@@ -28,6 +28,11 @@ const (
 	// liberalFlags is flags and mask of struct nf_ct_tcp_flags. It sets
 	// IP_CT_TCP_FLAG_BE_LIBERAL, and clears IP_CT_TCP_FLAG_DATA_UNACKNOWLEDGED.
 	liberalFlags = 0x0818
+	// closeFlags set IP_CT_TCP_FLAG_CLOSE_INIT, and openFlags clear it. With it, a SYN from either end
+	// makes a new connection out of a closed one; otherwise only one from the end that was the last to
+	// send a reset does.
+	closeFlags = 0x0404
+	openFlags  = 0x0004
 	// assuredStatus is that of a flow with traffic both ways: seen reply, assured,
 	// confirmed.
 	assuredStatus = 1<<1 | 1<<2 | 1<<3
@@ -104,7 +109,14 @@ func (u Update) append(b []byte, sequence uint32) []byte {
 			})
 		}
 		if u.state != 0 {
-			b = putTCP(b, func(b []byte) []byte { return putAttr(b, ctaTCPState, []byte{byte(u.state)}) })
+			b = putTCP(b, func(b []byte) []byte {
+				flags := binary.BigEndian.AppendUint16(nil, openFlags)
+				if u.state == TCPClose {
+					flags = binary.BigEndian.AppendUint16(nil, closeFlags)
+				}
+				b = putAttr(b, ctaTCPState, []byte{byte(u.state)})
+				return putAttr(putAttr(b, ctaTCPFlagsOrig, flags), ctaTCPFlagsReply, flags)
+			})
 		}
 		if u.Timeout > 0 {
 			b = putTimeout(b, u.Timeout)

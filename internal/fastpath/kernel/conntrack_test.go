@@ -218,6 +218,7 @@ func TestConntrackCloseReset(t *testing.T) {
 // A connection that was closed, but is used, even at once, is told by how late it expires, and lives as
 // any again.
 func TestConntrackReopen(t *testing.T) {
+	const closeInit = 0x04 // IP_CT_TCP_FLAG_CLOSE_INIT
 	n := tracked(t)
 	c, client := trackTCP(t, n)
 	of := connectionOf(6, client)
@@ -238,6 +239,13 @@ func TestConntrackReopen(t *testing.T) {
 			testenv.Must(t, err)
 			if is := update(t, c, kernel.Update{Conn: of}); is[0] != want || slices.Equal(open, closed) != (want == kernel.ConnEstablished) {
 				t.Errorf("its state is %v, want %v; established: %v", is[0], want, open)
+			}
+			got, err := peer.Get(flow)
+			testenv.Must(t, err)
+			for _, flags := range []uint16{got.ProtoInfo.TCP.OriginalFlags >> 8, got.ProtoInfo.TCP.ReplyFlags >> 8} {
+				if (flags&closeInit != 0) != (want == kernel.ConnClosing) {
+					t.Errorf("in state %v its flags are %#x: a SYN may or may not make a new connection of it", want, flags)
+				}
 			}
 		}
 		is, err := peer.Get(flow)
