@@ -7,19 +7,28 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-// A connection that was closed is established again when it is used, but not when conntrack has said that
-// it ended, by either of its tuples, or may have: what is used then is a later one.
-func TestReopensUntilEnded(t *testing.T) {
+// trackResets has a namespace track connections, and answer updates of them.
+func trackResets(t *testing.T) (*bpf.Objects, *netcfg.Namespace, *kernel.Conntrack) {
+	t.Helper()
 	fast, n := newFast(t), space(t)
 	testenv.Track(t, n.Path())
 	_, track := newSweep(t, fast, n)
 	ends, err := kernel.OpenDestroyEvents(n) // so that updates are answered
 	must(t, err)
-	defer ends.Close()
+	t.Cleanup(func() { ends.Close() })
+	return fast, n, track
+}
+
+// A connection that was closed is established again when it is used, but not when conntrack has said that
+// it ended, by either of its tuples, or may have: what is used then is a later one.
+func TestReopensUntilEnded(t *testing.T) {
+	fast, n, track := trackResets(t)
 	other := kernel.Connection{Protocol: tcp, A: netip.MustParseAddrPort("10.0.0.1:1"), B: netip.MustParseAddrPort("10.0.0.2:2")}
 	for _, c := range []struct {
 		name  string
@@ -71,12 +80,7 @@ func TestReopensUntilEnded(t *testing.T) {
 // Later kernels give a connection that was reset the timeout of unacknowledged data, which one that has
 // answered the reset may have, too. So that is no reason where a kernel was seen to give them less.
 func TestClosesResetsOfLaterKernels(t *testing.T) {
-	fast, n := newFast(t), space(t)
-	testenv.Track(t, n.Path())
-	_, track := newSweep(t, fast, n)
-	ends, err := kernel.OpenDestroyEvents(n) // so that updates are answered
-	must(t, err)
-	defer ends.Close()
+	fast, n, track := trackResets(t)
 	testenv.InNetns(t, n.Path(), func() error {
 		l, err := net.Listen("tcp4", "127.0.0.1:0")
 		must(t, err)

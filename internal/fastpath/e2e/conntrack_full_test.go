@@ -295,19 +295,13 @@ func turnedAway(t *testing.T, m lab.Machine) (packets uint64) {
 // young.
 func assureAll(t *testing.T, m lab.Machine) {
 	t.Helper()
-	c := tracking(t, m)
-	defer c.Close()
-	all, err := c.Dump(nil)
-	testenv.Must(t, err)
-	for _, f := range all {
+	eachTracked(t, m, func(c *conntrack.Conn, f conntrack.Flow) error {
 		if f.Status.Assured() {
-			continue
+			return nil
 		}
 		f.Status |= conntrack.StatusAssured
-		if err := c.Update(f); err != nil && !errors.Is(err, os.ErrNotExist) {
-			t.Fatal(err)
-		}
-	}
+		return c.Update(f)
+	})
 }
 
 // forgetFlows makes a machine forget the flows of UDP between pods, but not those of
@@ -326,18 +320,26 @@ func forgetUDP(t *testing.T, m lab.Machine, tunnels bool) {
 // forget makes a machine forget the flows that are chosen, and says how many they were.
 func forget(t *testing.T, m lab.Machine, chosen func(conntrack.Flow) bool) (forgotten int) {
 	t.Helper()
+	eachTracked(t, m, func(c *conntrack.Conn, f conntrack.Flow) error {
+		if !chosen(f) {
+			return nil
+		}
+		forgotten++
+		return c.Delete(f)
+	})
+	return forgotten
+}
+
+// eachTracked does something with each connection that a machine tracks. One may have ended meanwhile.
+func eachTracked(t *testing.T, m lab.Machine, do func(*conntrack.Conn, conntrack.Flow) error) {
+	t.Helper()
 	c := tracking(t, m)
 	defer c.Close()
 	all, err := c.Dump(nil)
 	testenv.Must(t, err)
 	for _, f := range all {
-		if !chosen(f) {
-			continue
-		}
-		if err := c.Delete(f); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := do(c, f); err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
-		forgotten++
 	}
-	return forgotten
 }
